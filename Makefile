@@ -1,0 +1,68 @@
+# Holdfast: `make help` lists the verbs.
+
+PYTHON ?= python3
+URL ?=
+CORPUS_DEFAULT := $(HOME)/.cache/holdfast/corpus
+CORPUS ?= $(CORPUS_DEFAULT)
+
+# Debian packages that the tests need beside Python's: none so far.
+DEBIAN_TEST :=
+
+BIN := .venv/bin
+
+ifeq ($(CI),true)
+export NO_COLOR := 1
+endif
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench corpus soak clean
+.DELETE_ON_ERROR:
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+demo: .venv/.installed ## show what Holdfast does, on URL= if given
+	@$(BIN)/python -m holdfast.testing.demo $(URL)
+
+test: check ## check, then the whole test suite
+	$(BIN)/pytest -n 2
+
+check: .venv/.installed-test ## format, lint, types, and the rules of the house
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/project
+
+bench: .venv/.installed-bench $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure the store beside its peers, on CORPUS=
+	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
+
+corpus: ## collect more than 20,000 real pages into CORPUS=
+	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS)"
+
+$(CORPUS_DEFAULT)/CORPUS.json:
+	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS_DEFAULT)"
+
+soak: .venv/.installed-test ## the long tests
+	$(BIN)/pytest -m soak
+
+clean: ## remove what make made in this directory
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp per set of extras; a change of pyproject.toml installs again.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+.venv/.installed-test: pyproject.toml | .venv/bin/python
+	tools/debian-packages $(DEBIAN_TEST)
+	$(BIN)/pip install --quiet --editable '.[test]'
+	@touch $@
+
+.venv/.installed-bench: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install --quiet --editable '.[bench]'
+	@touch $@

@@ -1,0 +1,219 @@
+"""Files as the storage code sees them: append, read at an offset, sync, and a handful of directory operations.
+
+Durability: `append` alone promises nothing; after `sync` the file's bytes survive a power cut; a created, renamed or
+removed name survives once `sync_directory` of its parent has returned.
+Any thread may call any method; appends to one file must come from one thread at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.errors import Denied, HoldfastError, VolumeDown, VolumeFull
+
+Buffer = bytes | bytearray | memoryview
+_BUFFERS_PER_WRITE = 512  # below IOV_MAX everywhere
+
+
+class File(Protocol):
+    """An open file that grows at its end only."""
+
+    @property
+    def path(self) -> Path: ...
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Writes the buffers one after the other at the end. On failure the file may have grown by a part of them."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes at `offset`; fewer than `length` only at the end of the file."""
+
+    def size(self) -> int: ...
+    def sync(self) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
+        """Opens an existing file, or with `create` a new one that must not exist yet."""
+
+    def names(self, directory: Path) -> list[str]:
+        """The names in a directory, sorted; none if it does not exist."""
+
+    def exists(self, path: Path) -> bool: ...
+    def is_directory(self, path: Path) -> bool: ...
+    def make_directory(self, path: Path) -> None:
+        """Creates the directory and its parents where missing, durably."""
+
+    def rename(self, old: Path, new: Path) -> None: ...
+    def remove(self, path: Path) -> None:
+        """Removes a file; it is not an error if it is gone already."""
+
+    def sync_directory(self, path: Path) -> None: ...
+    def free_bytes(self, path: Path) -> int: ...
+
+
+def replace_file(files: Files, path: Path, data: Buffer) -> None:
+    """Puts `data` at `path` durably: after a crash the file is whole, old or new."""
+    draft = path.with_name(path.name + ".open")
+    files.remove(draft)
+    file = files.open(draft, writable=True, create=True)
+    try:
+        file.append([data])
+        file.sync()
+    finally:
+        file.close()
+    files.rename(draft, path)
+    files.sync_directory(path.parent)
+
+
+def read_file(files: Files, path: Path) -> bytes:
+    """The whole of a small file."""
+    file = files.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+@contextmanager
+def translated_errors(path: Path) -> Iterator[None]:
+    """Turns the operating system's refusals into Holdfast's errors; a missing file stays FileNotFoundError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def from_os_error(error: OSError, path: Path) -> HoldfastError:
+    reason = error.strerror or str(error)
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return VolumeFull(
+                f"no space left for '{path}': {reason}; free some space or add a volume ('holdfast volume add')"
+            )
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return Denied(
+                f"not permitted to use '{path}': {reason}; check the owner and the mode of the archive's files"
+            )
+        case _:
+            return VolumeDown(f"cannot use '{path}': {reason}")
+
+
+class LocalFile:
+    """A file of the operating system. Closing waits for nobody: the last reference closes the descriptor."""
+
+    __slots__ = ("_descriptor", "_end", "path")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.path = path
+        self._descriptor = -1
+        with translated_errors(path):
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+            self._end = os.fstat(self._descriptor).st_size
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        with translated_errors(self.path):
+            for start in range(0, len(buffers), _BUFFERS_PER_WRITE):
+                self._append_some(buffers[start : start + _BUFFERS_PER_WRITE])
+
+    def _append_some(self, buffers: Sequence[Buffer]) -> None:
+        wanted = sum(map(len, buffers))
+        written = os.pwritev(self._descriptor, buffers, self._end)
+        self._end += written
+        if written < wanted:  # a signal or a limit cut the write short
+            rest = memoryview(b"".join(buffers))[written:]
+            while rest:
+                written = os.pwrite(self._descriptor, rest, self._end)
+                self._end += written
+                rest = rest[written:]
+
+    def read(self, offset: int, length: int) -> bytes:
+        with translated_errors(self.path):
+            data = os.pread(self._descriptor, length, offset)
+            if len(data) == length or not data:
+                return data
+            parts = [data]  # one pread moves at most 2 GiB
+            got = len(data)
+            while got < length and (data := os.pread(self._descriptor, length - got, offset + got)):
+                parts.append(data)
+                got += len(data)
+            return b"".join(parts)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def sync(self) -> None:
+        with translated_errors(self.path):
+            os.fdatasync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        with translated_errors(self.path):
+            os.ftruncate(self._descriptor, size)
+            self._end = size
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class LocalFiles:
+    """The operating system's file system."""
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        return LocalFile(path, flags | (os.O_CREAT | os.O_EXCL if create else 0))
+
+    def names(self, directory: Path) -> list[str]:
+        try:
+            with translated_errors(directory):
+                return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def make_directory(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        self.make_directory(path.parent)
+        with translated_errors(path):
+            path.mkdir(exist_ok=True)
+        self.sync_directory(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        with translated_errors(old):
+            os.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        with translated_errors(path):
+            path.unlink(missing_ok=True)
+
+    def sync_directory(self, path: Path) -> None:
+        with translated_errors(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def free_bytes(self, path: Path) -> int:
+        with translated_errors(path):
+            facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize

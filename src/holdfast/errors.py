@@ -1,0 +1,132 @@
+"""Every failure Holdfast reports, in one tree.
+
+    HoldfastError                 exit 1
+    ├── UsageError                exit 2    the caller asked for something that makes no sense
+    │   ├── MalformedKey                    a contentkey that cannot be parsed
+    │   ├── UnknownName                     no such codec, volume, signature, organization or placement
+    │   └── InvalidSetting                  holdfast.toml holds a wrong key or value
+    ├── NotFound                  exit 3    what was asked for is not here
+    │   ├── ArchiveNotFound                 the directory holds no archive
+    │   └── ContentNotFound                 no block answers to the contentkey
+    ├── Busy                      exit 4    another process is writing; try again later
+    ├── Damaged                   exit 5    stored bytes are not what was written
+    │   ├── DamagedBlock                    a block's header or data fails its checksum
+    │   └── DamagedKeydir                   the derived keydir cannot be read; it can be rebuilt
+    ├── FormatTooNew              exit 6    written by a later release of Holdfast
+    ├── VolumeFull                exit 7    no space left for new contents
+    ├── Denied                    exit 8    the operating system or a volume's state forbids it
+    │   └── VolumeReadOnly                  the volume takes no new contents
+    ├── VolumeDown                exit 9    a volume cannot be opened or has failed
+    └── TooLarge                  exit 10   a content beyond `content_bytes_max`
+
+The command line exits with `exit_code`, servers answer with `http_status`, and retry loops look at `retryable`.
+A message says the error first, quotes its subject, and ends with the repair where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """The root: catching it catches everything Holdfast raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+
+class UsageError(HoldfastError):
+    """The request itself is wrong; nothing was changed."""
+
+    exit_code = 2
+    http_status = 400
+
+
+class MalformedKey(UsageError):
+    """A string that is not a contentkey."""
+
+
+class UnknownName(UsageError):
+    """A codec, volume, signature, organization or placement that nobody registered."""
+
+
+class InvalidSetting(UsageError):
+    """A setting with an unknown name or a value out of range."""
+
+
+class NotFound(HoldfastError):
+    """What was asked for is not here."""
+
+    exit_code = 3
+    http_status = 404
+
+
+class ArchiveNotFound(NotFound):
+    """The directory holds no archive."""
+
+
+class ContentNotFound(NotFound):
+    """No block answers to the contentkey."""
+
+
+class Busy(HoldfastError):
+    """Another process holds the writer's lock."""
+
+    exit_code = 4
+    http_status = 409
+    retryable = True
+
+
+class Damaged(HoldfastError):
+    """Stored bytes are not what was written."""
+
+    exit_code = 5
+
+
+class DamagedBlock(Damaged):
+    """A block's header or data fails its checksum."""
+
+
+class DamagedKeydir(Damaged):
+    """The keydir cannot be read. It is derived: `holdfast check --repair` rebuilds it."""
+
+
+class FormatTooNew(HoldfastError):
+    """A file written by a later release; this one leaves it untouched."""
+
+    exit_code = 6
+
+
+class VolumeFull(HoldfastError):
+    """The volume's disk has no room; what was acknowledged before is safe."""
+
+    exit_code = 7
+    http_status = 507
+    retryable = True
+
+
+class Denied(HoldfastError):
+    """The operating system or a volume's state forbids the operation."""
+
+    exit_code = 8
+    http_status = 403
+
+
+class VolumeReadOnly(Denied):
+    """The volume takes no new contents."""
+
+
+class VolumeDown(HoldfastError):
+    """A volume cannot be opened, or failed earlier and refuses to go on."""
+
+    exit_code = 9
+    http_status = 503
+    retryable = True
+
+
+class TooLarge(HoldfastError):
+    """A content larger than the configured limit."""
+
+    exit_code = 10
+    http_status = 413

@@ -1,0 +1,106 @@
+"""The nouns of Holdfast as frozen values: what passes between packages, with no behaviour beyond text forms."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from holdfast.errors import MalformedKey, UsageError
+
+OVERFLOW_MAX = 99_999  # five digits in a block's header
+_VOLUME_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,15}")
+_KEY = re.compile(
+    r"(?P<volume>[a-z0-9][a-z0-9_-]{0,15}):(?P<signature>(?:[0-9a-f]{2}){1,32})(?:~(?P<overflow>[1-9][0-9]{0,4}))?"
+)
+
+
+class StoreMode(StrEnum):
+    """How a store decides that a content is a duplicate (W5)."""
+
+    REGULAR = "regular"  # same signature and same size
+    COMPARE = "compare"  # same bytes
+    FORCE_NEW = "force-new"  # never
+
+
+class VolumeState(StrEnum):
+    """Whether a volume takes new contents (W8). Deleting is possible in both states."""
+
+    WRITABLE = "writable"
+    READ_ONLY = "read-only"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ContentKey:
+    """All that is needed to fetch or delete a content (W1): `volume:signature[~overflow]`."""
+
+    volume: str
+    signature: bytes
+    overflow: int = 0
+
+    def __str__(self) -> str:
+        suffix = f"~{self.overflow}" if self.overflow else ""
+        return f"{self.volume}:{self.signature.hex()}{suffix}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        match = _KEY.fullmatch(text)
+        if match is None:
+            raise MalformedKey(
+                f"malformed contentkey {text!r}: expected 'volume:signature' or 'volume:signature~overflow'"
+            )
+        return cls(match["volume"], bytes.fromhex(match["signature"]), int(match["overflow"] or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The answer to a store: where the content is, and what it cost."""
+
+    key: ContentKey
+    duplicate: bool
+    size: int
+    stored_size: int
+    references: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContentStat:
+    """What is known of a content without reading it whole."""
+
+    key: ContentKey
+    size: int
+    stored_size: int
+    references: int
+    codec: str
+    place: str  # file and offset, for a person with dd
+    copies: tuple[str, ...]  # names of the other volumes that hold a replica
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that `check` found wrong, precise enough to look at with a hex editor."""
+
+    volume: str
+    file: str
+    offset: int
+    kind: str
+    expected: str
+    found: str
+    key: ContentKey | None = None
+    repaired: bool = False
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        subject = f" of {self.key}" if self.key else ""
+        tail = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.kind}{subject} in '{self.file}' at {self.offset}: expected {self.expected}, found {self.found}{tail}"
+
+
+def volume_name(text: str) -> str:
+    """`text` if it can name a volume; raises UsageError otherwise."""
+    if _VOLUME_NAME.fullmatch(text) is None:
+        raise UsageError(
+            f"bad volume name {text!r}: use 1 to 16 of a-z, 0-9, '-' and '_', starting with a letter or digit"
+        )
+    return text

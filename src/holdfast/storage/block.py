@@ -1,0 +1,154 @@
+"""The bytes of a block (W3, N6): a fixed-length ASCII header, then the data container.
+
+    byte  text                                                     meaning
+    ----  -------------------------------------------------------  --------------------------------------------
+       0  HOLDFAST/1 block    9f3a61c2\\n                            magic and version, kind, uid of the volume
+      29  serial 000000000042 after 000000000041\\n                  place in the log; all up to `after` was durable
+      68  signature sha256   <hex, padded to 64>\\n                  algorithm and value
+     152  overflow 00000 home -               \\n                    which of several contents with this signature;
+                                                                   the volume whose block this is (`-`: this one's)
+     189  codec zstd-dict    dictionary 1a2b3c4d\\n                  how the data was encoded
+     228  size 000000019432 stored 000000004711\\n                   bytes of the content, bytes of the data
+     266  references 0000000001\\n                                   the counter, when this was written
+     288  crc32 1a2b3c4d header 5e6f7a8b\\n\\n                         of the data; of the header's first 310 bytes
+     320  data
+
+A person finds a block with `grep -abo HOLDFAST/1`, reads its header with `head -c 320`, cuts its data out with `dd`
+and decodes it with `zstd -d`.
+
+Kinds: `block` is a content; `replica` is a copy of a block of another volume (`home`); `dict` is a compression
+dictionary; `count` has no data and sets the counter of a block written earlier: 0 removes it. The same header thus
+serves for every entry of a segment, and a block file of the `tree` organization is a segment of one block.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from holdfast.env.files import Buffer
+
+HEADER_BYTES: Final = 320
+MAGIC: Final = b"HOLDFAST/1 "
+STORED_BYTES_MAX: Final = 10**12 - 1
+REFERENCES_MAX: Final = 10**10 - 1
+
+BLOCK: Final = b"block"
+REPLICA: Final = b"replica"
+DICT: Final = b"dict"
+COUNT: Final = b"count"
+_KINDS = {kind.ljust(8): kind for kind in (BLOCK, REPLICA, DICT, COUNT)}
+
+_FORMAT = (
+    b"HOLDFAST/1 %-8b %-8b\n"
+    b"serial %012d after %012d\n"
+    b"signature %-8b %-64b\n"
+    b"overflow %05d home %-16b\n"
+    b"codec %-12b dictionary %08x\n"
+    b"size %012d stored %012d\n"
+    b"references %010d\n"
+    b"crc32 %08x header "
+)
+_FIELDS = struct.Struct("11s8sx8s8x12s7x12s11x8sx64s10x5s6x16s7x12s12x8s6x12s8x12s12x10s7x8s8x8s2s")
+assert _FIELDS.size == HEADER_BYTES
+_CHECKED_BYTES = 310
+
+
+class Header(NamedTuple):
+    """A parsed header. `signature` is raw bytes, `home` is empty for a volume's own block."""
+
+    kind: bytes
+    uid: bytes
+    serial: int
+    after: int
+    algorithm: bytes
+    signature: bytes
+    overflow: int
+    home: bytes
+    codec: bytes
+    dictionary: int
+    size: int
+    stored: int
+    references: int
+    checksum: int
+
+    @property
+    def length(self) -> int:
+        """Bytes of header and data together."""
+        return HEADER_BYTES + self.stored
+
+
+def pack(header: Header) -> bytes:
+    """The 320 bytes of a header."""
+    kind, uid, serial, after, algorithm, signature, overflow, home, codec, *numbers = header
+    dictionary, size, stored, references, checksum = numbers
+    text = _FORMAT % (
+        kind,
+        uid,
+        serial,
+        after,
+        algorithm,
+        signature.hex().encode(),
+        overflow,
+        home or b"-",
+        codec,
+        dictionary,
+        size,
+        stored,
+        references,
+        checksum,
+    )
+    assert len(text) == _CHECKED_BYTES, "a field outgrew its place in the header"
+    return b"%b%08x\n\n" % (text, crc32(text))
+
+
+def parse(raw: Buffer) -> Header | None:
+    """The header in the first 320 bytes of `raw`, or None if they are not a sound header."""
+    if len(raw) < HEADER_BYTES or raw[:11] != MAGIC:
+        return None
+    (
+        _,
+        kind,
+        uid,
+        serial,
+        after,
+        algorithm,
+        signature,
+        overflow,
+        home,
+        codec,
+        dictionary,
+        size,
+        stored,
+        references,
+        checksum,
+        header_checksum,
+        end,
+    ) = _FIELDS.unpack_from(raw)
+    if end != b"\n\n" or b"%08x" % crc32(raw[:_CHECKED_BYTES]) != header_checksum:
+        return None
+    home = home.rstrip()
+    return Header(
+        _KINDS.get(kind, kind.rstrip()),
+        uid,
+        int(serial),
+        int(after),
+        algorithm.rstrip(),
+        bytes.fromhex(signature.decode()),
+        int(overflow),
+        b"" if home == b"-" else home,
+        codec.rstrip(),
+        int(dictionary, 16),
+        int(size),
+        int(stored),
+        int(references),
+        int(checksum, 16),
+    )
+
+
+def checksum(data: Buffer) -> int:
+    """The CRC-32 that a header records of its data."""
+    value: int = crc32(data)
+    return value

@@ -1,0 +1,243 @@
+"""Codecs: how a content becomes the bytes of a block (W10).
+
+A codec is chosen per content, by its type or by the caller, and named in the block's header, so that any mixture can
+live in one volume. Compression happens on the caller's side; volumes hold opaque bytes. Others are found by name
+through the entry point group `holdfast.codecs`.
+
+`zstd-dict` stands apart: it needs a dictionary, which a volume keeps among its own blocks (`Dictionary`).
+Compressor objects are kept per thread: a new one per content costs five times as much as the compression.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from importlib.metadata import entry_points
+from typing import Protocol
+
+import zstandard
+
+from holdfast.env.files import Buffer
+from holdfast.errors import DamagedBlock, UnknownName
+
+ENTRY_POINT_GROUP = "holdfast.codecs"
+CODEC_NAME_MAX = 12  # characters in a block's header
+ZSTD_LEVEL = 3
+ZLIB_LEVEL = 6
+BROTLI_QUALITY = 5
+AUTO = "auto"
+ZSTD_DICT = "zstd-dict"
+
+_perthread = threading.local()
+
+
+class Codec(Protocol):
+    """Turns contents into stored bytes and back. Both methods may be called from any thread."""
+
+    @property
+    def name(self) -> str: ...
+    def encode(self, content: Buffer) -> Buffer: ...
+    def decode(self, stored: Buffer, size: int) -> bytes:
+        """The content, which must be of `size` bytes; raises DamagedBlock otherwise, never returns more."""
+
+
+class NoneCodec:
+    """The content as it is."""
+
+    name = "none"
+
+    def encode(self, content: Buffer) -> Buffer:
+        return content
+
+    def decode(self, stored: Buffer, size: int) -> bytes:
+        return _sized(bytes(stored), size, self.name)
+
+
+class ZlibCodec:
+    """The paper's own codec."""
+
+    name = "zlib"
+
+    def encode(self, content: Buffer) -> bytes:
+        return zlib.compress(content, ZLIB_LEVEL)
+
+    def decode(self, stored: Buffer, size: int) -> bytes:
+        try:
+            content = zlib.decompressobj().decompress(stored, size + 1)
+        except zlib.error as error:
+            raise _undecodable(self.name, error) from error
+        return _sized(content, size, self.name)
+
+
+class ZstdCodec:
+    """The default for everything that is worth compressing."""
+
+    name = "zstd"
+
+    def encode(self, content: Buffer) -> bytes:
+        compressor: zstandard.ZstdCompressor | None = getattr(_perthread, "zstd_compressor", None)
+        if compressor is None:
+            compressor = _perthread.zstd_compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        return compressor.compress(content)
+
+    def decode(self, stored: Buffer, size: int) -> bytes:
+        return _decode_zstd(self.decompressor(), stored, size, self.name)
+
+    def decompressor(self) -> zstandard.ZstdDecompressor:
+        """This thread's own."""
+        decompressor: zstandard.ZstdDecompressor | None = getattr(_perthread, "zstd_decompressor", None)
+        if decompressor is None:
+            decompressor = _perthread.zstd_decompressor = zstandard.ZstdDecompressor()
+        return decompressor
+
+
+class BrotliCodec:
+    """For archives that value bytes above time."""
+
+    name = "brotli"
+
+    def encode(self, content: Buffer) -> bytes:
+        import brotli
+
+        encoded: bytes = brotli.compress(bytes(content), quality=BROTLI_QUALITY)
+        return encoded
+
+    def decode(self, stored: Buffer, size: int) -> bytes:
+        import brotli
+
+        try:
+            content: bytes = brotli.Decompressor().process(bytes(stored), output_buffer_limit=size + 1)
+        except brotli.error as error:
+            raise _undecodable(self.name, error) from error
+        return _sized(content, size, self.name)
+
+
+class Dictionary:
+    """A trained zstd dictionary, and the codec `zstd-dict` that uses it. Immutable; any thread may use it."""
+
+    name = ZSTD_DICT
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._dictionary = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
+        self._dictionary.precompute_compress(level=ZSTD_LEVEL)
+        self.id: int = self._dictionary.dict_id()
+        self._perthread = threading.local()
+
+    def encode(self, content: Buffer) -> bytes:
+        compressor: zstandard.ZstdCompressor | None = getattr(self._perthread, "compressor", None)
+        if compressor is None:
+            compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=self._dictionary)
+            self._perthread.compressor = compressor
+        return compressor.compress(content)
+
+    def decode(self, stored: Buffer, size: int) -> bytes:
+        return _decode_zstd(self.decompressor(), stored, size, self.name)
+
+    def decompressor(self) -> zstandard.ZstdDecompressor:
+        """This thread's own."""
+        decompressor: zstandard.ZstdDecompressor | None = getattr(self._perthread, "decompressor", None)
+        if decompressor is None:
+            decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
+            self._perthread.decompressor = decompressor
+        return decompressor
+
+
+def train_dictionary(samples: list[bytes], size_bytes: int) -> Dictionary:
+    """A dictionary made from sample contents; raises ValueError if they are too few or too much alike."""
+    try:
+        trained = zstandard.train_dictionary(size_bytes, list[Buffer](samples), level=ZSTD_LEVEL)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"cannot train a dictionary from {len(samples)} samples: {error}") from error
+    return Dictionary(trained.as_bytes())
+
+
+NONE = NoneCodec()
+ZSTD = ZstdCodec()
+_known: dict[str, Codec] = {codec.name: codec for codec in (NONE, ZlibCodec(), ZSTD, BrotliCodec())}
+
+
+def register_codec(codec: Codec) -> None:
+    """Makes a codec known by its name in this process."""
+    assert len(codec.name) <= CODEC_NAME_MAX, f"codec name {codec.name!r} does not fit a block's header"
+    _known[codec.name] = codec
+
+
+def codec_names() -> list[str]:
+    """Every name that a store accepts: `auto`, the codecs, and `zstd-dict`."""
+    return sorted({AUTO, ZSTD_DICT, *_known, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+
+
+def find_codec(name: str) -> Codec:
+    """The codec of that name, except `zstd-dict`, which only a volume's dictionary can give."""
+    if name not in _known:
+        for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+            register_codec(point.load())
+    try:
+        return _known[name]
+    except KeyError:
+        raise UnknownName(f"unknown codec {name!r}: known are {', '.join(codec_names())}") from None
+
+
+_PACKED_TYPES = (
+    "image/",
+    "video/",
+    "audio/",
+    "font/woff",
+    "application/zip",
+    "application/gzip",
+    "application/x-7z",
+)
+_PLAIN_MEDIA = (
+    "image/svg",
+    "image/bmp",
+    "image/x-ms-bmp",
+    "image/x-icon",
+    "audio/wav",
+    "audio/x-wav",
+    "audio/midi",
+)
+_PACKED_MAGIC = (
+    b"\x1f\x8b",  # gzip
+    b"PK\x03\x04",  # zip
+    b"\xff\xd8\xff",  # JPEG
+    b"\x89PNG",
+    b"GIF8",
+    b"(\xb5/\xfd",  # zstd
+    b"BZh",
+    b"\xfd7zXZ",
+    b"7z\xbc\xaf",
+    b"wOF2",
+    b"wOFF",
+    b"OggS",
+    b"ID3",
+)
+
+
+def compressible(content: Buffer, content_type: str | None) -> bool:
+    """Whether compression is likely to pay: by the first bytes, which tell content-encodings too, then by the type."""
+    if bytes(content[:8]).startswith(_PACKED_MAGIC):
+        return False
+    if content_type is None:
+        return True
+    kind = content_type.strip().lower()
+    return kind.startswith(_PLAIN_MEDIA) or not kind.startswith(_PACKED_TYPES)
+
+
+def _decode_zstd(decompressor: zstandard.ZstdDecompressor, stored: Buffer, size: int, name: str) -> bytes:
+    try:
+        if zstandard.frame_content_size(stored) != size:
+            raise DamagedBlock(f"cannot decode {name} data: its frame does not hold {size} bytes")
+        return _sized(decompressor.decompress(stored), size, name)
+    except zstandard.ZstdError as error:
+        raise _undecodable(name, error) from error
+
+
+def _sized(content: bytes, size: int, name: str) -> bytes:
+    if len(content) != size:
+        raise DamagedBlock(f"cannot decode {name} data: expected {size} bytes, found {len(content)}")
+    return content
+
+
+def _undecodable(name: str, error: Exception) -> DamagedBlock:
+    return DamagedBlock(f"cannot decode {name} data: {error}")

@@ -1,0 +1,61 @@
+"""What checking and repairing pass to each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.model import ContentKey, Fault
+from holdfast.storage.volume import BlockKey
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A block that its volume no longer has in sound form. `references` is 0 if its counter is unknown."""
+
+    volume: str
+    key: BlockKey
+    replica: bool
+    references: int
+
+    @property
+    def content_key(self) -> ContentKey:
+        return ContentKey(self.key.home.decode() or self.volume, self.key.signature, self.key.overflow)
+
+
+@dataclass(slots=True)
+class Watch:
+    """Counts what a check has read, tells the progress, and keeps to a rate."""
+
+    progress: Callable[[int], None] | None = None
+    rate_bytes_s: int | None = None
+    blocks: int = 0
+    bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+    _started_s: float = field(default_factory=time.monotonic)
+
+    def read(self, size: int) -> None:
+        """`size` more bytes were read; waits if that was faster than the rate allows."""
+        self.bytes += size
+        if self.progress is not None:
+            self.progress(size)
+        if self.rate_bytes_s:
+            ahead_s = self.bytes / self.rate_bytes_s - (time.monotonic() - self._started_s)
+            if ahead_s > 0.01:
+                time.sleep(ahead_s)
+
+
+@dataclass(slots=True)
+class Repair:
+    """What a volume's own repair did, and what only other volumes can mend."""
+
+    lost: list[Lost] = field(default_factory=list)
+    recount: list[Lost] = field(default_factory=list)  # the block is there, its counter may be too low
+
+
+def fault_key(volume: str, key: BlockKey) -> ContentKey:
+    return ContentKey(key.home.decode() or volume, key.signature, key.overflow)
+
+
+__all__ = ["Fault", "Lost", "Repair", "Watch", "fault_key"]

@@ -1,0 +1,122 @@
+"""Which volumes may hold a signature, at a cost that does not grow with their number (W6).
+
+A bit-sliced Bloom filter: an array of bit masks, one bit per volume. A signature selects five masks; the volumes whose
+bit is set in all five may hold it, all others surely do not. One look-up thus answers for up to 64 volumes at once
+(more share bits). A false positive costs one probe, about once in 700 signatures per volume.
+
+The filter is derived. A clean close saves it together with each volume's position; if a position differs at the next
+opening, it is built anew from the volumes' signatures. Removed signatures stay in it until then.
+
+Saved form: `HOLDFAST-FILTER/1`, a JSON line with item size, length, volumes and positions, a crc32 line, the array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from holdfast.env import Environment
+from holdfast.env.files import read_file, replace_file
+from holdfast.storage import block
+
+MASKS_PER_KEY_MIN = 16
+_LENGTH_MIN = 1 << 12
+_MAGIC = b"HOLDFAST-FILTER/1"
+_WORDS = struct.Struct("<5I")
+_BITS_MAX = 64
+
+
+class VolumeFilter:
+    """`names` fixes the bit of each volume. Any thread may ask; the owner lets one at a time add."""
+
+    def __init__(self, names: Sequence[str], keys: int = 0) -> None:
+        self.names = list(names)
+        self._bits = {name: 1 << (index % _BITS_MAX) for index, name in enumerate(names)}
+        self._typecode = next(
+            code for code, width in zip("BHIQ", (8, 16, 32, 64), strict=True) if len(names) <= width or width == 64
+        )
+        self._counts = dict.fromkeys(names, 0)
+        length = _LENGTH_MIN
+        while length < keys * MASKS_PER_KEY_MIN:
+            length *= 2
+        self._masks = array(self._typecode, bytes(length * array(self._typecode).itemsize))
+
+    def add(self, signature: bytes, name: str) -> None:
+        bit = self._bits[name]
+        masks = self._masks
+        for position in self._positions(signature):
+            masks[position] |= bit
+        self._counts[name] += 1
+
+    def may_hold(self, signature: bytes) -> list[str]:
+        """Names of the volumes that may hold the signature, in the order of `names`."""
+        masks = self._masks
+        a, b, c, d, e = self._positions(signature)
+        common = masks[a] & masks[b] & masks[c] & masks[d] & masks[e]
+        if not common:
+            return []
+        return [name for name, bit in self._bits.items() if common & bit]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time to build a larger one."""
+        return max(self._counts.values(), default=0) * MASKS_PER_KEY_MIN > len(self._masks)
+
+    @property
+    def keys(self) -> int:
+        """Signatures of the fullest volume."""
+        return max(self._counts.values(), default=0)
+
+    def _positions(self, signature: bytes) -> tuple[int, ...]:
+        words = signature if len(signature) >= 20 else hashlib.blake2b(signature, digest_size=20).digest()
+        a, b, c, d, e = _WORDS.unpack_from(words, len(words) - 20)
+        mask = len(self._masks) - 1
+        return a & mask, b & mask, c & mask, d & mask, e & mask
+
+    # -- saving -----------------------------------------------------------------------------------------------------
+
+    def save(self, env: Environment, path: Path, positions: Mapping[str, int]) -> None:
+        facts = {
+            "names": self.names,
+            "positions": dict(positions),
+            "counts": self._counts,
+            "length": len(self._masks),
+        }
+        body = json.dumps(facts).encode() + b"\n" + self._masks.tobytes()
+        replace_file(env.files, path, b"%b %08x\n%b" % (_MAGIC, block.checksum(body), body))
+
+    @classmethod
+    def load(cls, env: Environment, path: Path, positions: Mapping[str, int]) -> VolumeFilter | None:
+        """The saved filter, if it is sound and says what the volumes say; None otherwise."""
+        try:
+            raw = read_file(env.files, path)
+        except FileNotFoundError:
+            return None
+        head, _, body = raw.partition(b"\n")
+        if head != b"%b %08x" % (_MAGIC, block.checksum(body)):
+            return None
+        line, _, masks = body.partition(b"\n")
+        facts = json.loads(line)
+        if facts["positions"] != dict(positions) or facts["names"] != list(positions):
+            return None
+        loaded = cls(facts["names"])
+        loaded._masks = array(loaded._typecode, masks)
+        loaded._counts = facts["counts"]
+        return loaded
+
+
+def build_filter(sources: Mapping[str, Callable[[], Iterable[bytes]]]) -> VolumeFilter:
+    """A filter of everything the volumes hold now, with room for twice as much."""
+    keys = 0
+    while True:
+        built = VolumeFilter(list(sources), keys)
+        for name, signatures in sources.items():
+            for signature in signatures():
+                built.add(signature, name)
+        if not built.crowded:
+            return built
+        keys = 2 * built.keys

@@ -1,0 +1,273 @@
+"""The keydir: signature → places of its blocks, on RocksDB. Derived from the segments and rebuildable at any time.
+
+Key `s` + signature holds the slots of all blocks with that signature, one after the other (nearly always one).
+Key `d` + id holds the place of a dictionary, `g` + number the facts of a segment, `p` the position and the totals.
+Everything that one group of entries changes is written in one batch, position included, so that the keydir is always
+the exact state of the log at some serial; opening a volume replays the entries after it.
+
+The write-ahead log is written but not synced: it saves the replay after a crash of the process, and after a power cut
+the segments have what it lost. Reader processes follow as RocksDB secondaries.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import NamedTuple
+
+from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
+
+from holdfast.errors import DamagedKeydir, Denied, HoldfastError, VolumeFull
+
+SLOTS, DICTIONARY, SEGMENT, POSITION = b"s", b"d", b"g", b"p"
+
+
+class Slot(NamedTuple):
+    """One block as the keydir knows it."""
+
+    overflow: int
+    home: bytes  # empty: the volume's own block
+    replica: bool
+    segment: int
+    generation: int
+    offset: int
+    stored: int
+    size: int
+    references: int
+    count_serial: int  # serial of the entry that set `references`
+    serial: int  # of the block's own entry
+
+
+class Place(NamedTuple):
+    """Where an entry is."""
+
+    segment: int
+    generation: int
+    offset: int
+    stored: int
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What is known of a segment: how much of it, and which serials."""
+
+    generation: int
+    through: int
+    first_serial: int
+    bytes: int
+    dead_bytes: int = 0
+    blocks: int = 0
+    dead_blocks: int = 0
+
+
+@dataclass(slots=True)
+class Position:
+    """The keydir holds everything up to `serial`; the next entry is at `offset` of `segment`. And the totals."""
+
+    serial: int = 0
+    segment: int = 0
+    offset: int = 0
+    blocks: int = 0
+    replicas: int = 0
+    content_bytes: int = 0
+    stored_bytes: int = 0
+    references: int = 0
+    referenced_bytes: int = 0
+
+
+_SLOT = struct.Struct("<IBBIIQQQQQQ")
+_PLACE = struct.Struct("<IIQQ")
+_FACTS = struct.Struct("<IIQQQQQ")
+_POSITION = struct.Struct("<9Q")
+_NUMBER = struct.Struct(">I")
+_SLOT_BYTES = _SLOT.size
+
+
+def pack_slots(slots: Iterable[Slot]) -> bytes:
+    parts = []
+    for slot in slots:
+        overflow, home, replica, *rest = slot
+        parts.append(_SLOT.pack(overflow, replica, len(home), *rest))
+        parts.append(home)
+    return b"".join(parts)
+
+
+def unpack_slots(packed: bytes) -> tuple[Slot, ...]:
+    if len(packed) == _SLOT_BYTES:
+        overflow, replica, _, *rest = _SLOT.unpack(packed)
+        return (Slot(overflow, b"", bool(replica), *rest),)
+    slots = []
+    at = 0
+    while at < len(packed):
+        overflow, replica, home_length, *rest = _SLOT.unpack_from(packed, at)
+        at += _SLOT_BYTES
+        slots.append(Slot(overflow, packed[at : at + home_length], bool(replica), *rest))
+        at += home_length
+    return tuple(slots)
+
+
+class Keydir:
+    """An open keydir. Any thread may read; one at a time may write."""
+
+    def __init__(self, path: Path, *, cache_bytes: int, follow: bool = False) -> None:
+        """With `follow` the keydir belongs to another process and is read as it stands, `catch_up` by `catch_up`."""
+        self.path = path
+        self._follower = Path(mkdtemp(prefix="holdfast-keydir-")) if follow else None
+        access = AccessType.secondary(str(self._follower)) if follow else AccessType.read_write()
+        try:
+            with self._failures():
+                self._db = Rdict(str(path), _options(cache_bytes), access_type=access)
+        except HoldfastError:
+            self._forget_follower()
+            raise
+
+    def slots(self, signature: bytes) -> tuple[Slot, ...]:
+        try:  # spelled out: this is the hottest call of all
+            packed = self._db.get(SLOTS + signature)
+        except Exception as error:
+            raise _translated(error, self.path) from error
+        return unpack_slots(packed) if packed else ()
+
+    def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]:
+        with self._failures():
+            found: list[bytes | None] = self._db.get([SLOTS + signature for signature in signatures]) or []
+        return [unpack_slots(packed) if packed else () for packed in found]
+
+    def dictionary(self, number: int) -> Place | None:
+        with self._failures():
+            packed = self._db.get(DICTIONARY + _NUMBER.pack(number))
+        return Place(*_PLACE.unpack(packed)) if packed else None
+
+    def dictionaries(self) -> list[tuple[int, Place]]:
+        return [(_NUMBER.unpack(key)[0], Place(*_PLACE.unpack(value))) for key, value in self._scan(DICTIONARY)]
+
+    def segments(self) -> dict[int, SegmentFacts]:
+        return {_NUMBER.unpack(key)[0]: SegmentFacts(*_FACTS.unpack(value)) for key, value in self._scan(SEGMENT)}
+
+    def position(self) -> Position:
+        with self._failures():
+            packed = self._db.get(POSITION)
+        return Position(*_POSITION.unpack(packed)) if packed else Position()
+
+    def all_slots(self) -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
+        """Every signature with its slots, by ascending signature."""
+        for key, value in self._scan(SLOTS):
+            yield key, unpack_slots(value)
+
+    def write(self, change: KeydirChange) -> None:
+        """One atomic step. Not synced: the segments are the truth."""
+        batch = WriteBatch(raw_mode=True)
+        for signature, slots in change.slots.items():
+            if slots:
+                batch.put(SLOTS + signature, pack_slots(slots))
+            else:
+                batch.delete(SLOTS + signature)
+        for number, place in change.dictionaries.items():
+            batch.put(DICTIONARY + _NUMBER.pack(number), _PLACE.pack(*place))
+        for segment, facts in change.segments.items():
+            if facts:
+                batch.put(SEGMENT + _NUMBER.pack(segment), facts)
+            else:
+                batch.delete(SEGMENT + _NUMBER.pack(segment))
+        if change.position is not None:
+            batch.put(POSITION, change.position)
+        with self._failures():
+            self._db.write(batch)
+
+    def sync(self) -> None:
+        """After this the keydir survives a power cut as it is."""
+        with self._failures():
+            self._db.flush_wal(True)
+
+    def catch_up(self) -> None:
+        """A follower sees what the writer has written until now."""
+        with self._failures():
+            self._db.try_catch_up_with_primary()
+
+    def close(self) -> None:
+        with self._failures():
+            if self._follower is None:
+                self._db.flush(True)
+            self._db.close()
+        self._forget_follower()
+
+    def abandon(self) -> None:
+        """Closes without flushing, after a failure."""
+        self._db.close()
+        self._forget_follower()
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._failures():
+            cursor = self._db.iter()
+            cursor.seek(prefix)
+            while cursor.valid():
+                key = cursor.key()
+                if key[:1] != prefix:
+                    break
+                yield key[1:], cursor.value()
+                cursor.next()
+            cursor.status()
+
+    def _forget_follower(self) -> None:
+        if self._follower is not None:
+            shutil.rmtree(self._follower, ignore_errors=True)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except Exception as error:  # the binding raises nothing more specific
+            raise _translated(error, self.path) from error
+
+
+@dataclass(slots=True)
+class KeydirChange:
+    """What one step writes: new slots (none = forget the signature), places, packed facts and position."""
+
+    slots: Mapping[bytes, tuple[Slot, ...]]
+    dictionaries: Mapping[int, Place]
+    segments: Mapping[int, bytes | None]
+    position: bytes | None
+
+
+def pack_facts(facts: SegmentFacts) -> bytes:
+    return _FACTS.pack(*astuple(facts))
+
+
+def pack_position(position: Position) -> bytes:
+    return _POSITION.pack(*astuple(position))
+
+
+def _translated(error: Exception, path: Path) -> HoldfastError:
+    text = str(error)
+    if "No space left" in text:
+        return VolumeFull(f"no space left for keydir '{path}': {text}")
+    if "Permission denied" in text or "Read-only file system" in text:
+        return Denied(f"not permitted to use keydir '{path}': {text}")
+    return DamagedKeydir(f"cannot read keydir '{path}': {text}; run 'holdfast check --repair'")
+
+
+def _options(cache_bytes: int) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(16 << 20)
+    options.set_max_write_buffer_number(3)
+    options.set_max_total_wal_size(64 << 20)
+    options.set_keep_log_file_num(1)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(-1)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(cache_bytes))
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_bloom_filter(10, False)
+    table.set_format_version(5)
+    options.set_block_based_table_factory(table)
+    return options

@@ -1,0 +1,173 @@
+"""Compaction of a log volume: live entries of a run of segments are copied, in order, into one new segment (B14).
+
+Online: stores, fetches and releases go on. Bounded: one run at a time, so the extra disk is at most one segment, and
+memory is one window. Safe at every kill point: the new segment is durable under its own name before any slot points to
+it, the slots are durable before the old files go, and an interrupted switch is repeated at the next opening.
+
+What is copied: blocks and replicas that a slot points to, all dictionaries, the count entries that are in force, and
+removals as long as an earlier segment still holds dead blocks that a rebuild might otherwise bring back to life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.env import File
+from holdfast.env.files import Buffer
+from holdfast.errors import DamagedBlock
+from holdfast.storage.block import COUNT, DICT
+from holdfast.storage.keydir import SegmentFacts
+from holdfast.storage.ledger import find_slot
+from holdfast.storage.organizations.compaction import Compaction, Progress
+from holdfast.storage.organizations.log import LogVolume
+from holdfast.storage.organizations.log_relocation import moved_entries, relocation
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, walk
+
+COPY_BYTES = 4 << 20  # appended at once
+
+
+@dataclass(slots=True)
+class _Copy:
+    """What one run became."""
+
+    blocks: int = 0
+    skipped_bytes: int = 0
+    skipped_blocks: int = 0
+
+
+def compact(volume: LogVolume, dead_share_min: float = 0.0, progress: Progress | None = None) -> Compaction:
+    """Reclaims the space of dead entries in every segment where they take at least this share of it."""
+    volume.commits.flush()
+    if _dead_share(volume, volume.ledger.position.segment) > 0:
+        volume.seal()
+    segments = before = after = 0
+    for run in plan(volume, dead_share_min):
+        before += sum(volume.ledger.segments[number].bytes for number in run)
+        after += compact_run(volume, run, progress)
+        segments += len(run)
+    return Compaction(segments, before, after)
+
+
+def plan(volume: LogVolume, dead_share_min: float) -> list[list[int]]:
+    """Runs of neighbouring sealed segments worth rewriting, each small enough to become one segment."""
+    limit = volume.settings.segment_bytes_max
+    runs: list[list[int]] = []
+    room = 0
+    for number in sorted(volume.ledger.segments)[:-1]:
+        facts = volume.ledger.segments[number]
+        live = facts.bytes - facts.dead_bytes
+        wanted = facts.dead_bytes > 0 and facts.dead_bytes >= dead_share_min * facts.bytes
+        if not wanted and not (live <= limit // 4 and room >= live):
+            room = 0
+            continue
+        if room >= live:
+            runs[-1].append(number)
+            room -= live
+        else:
+            runs.append([number])
+            room = limit - live
+    return runs
+
+
+def _dead_share(volume: LogVolume, number: int) -> float:
+    facts = volume.ledger.segments.get(number)
+    return facts.dead_bytes / facts.bytes if facts else 0.0
+
+
+def compact_run(
+    volume: LogVolume, run: list[int], progress: Progress | None = None, *, skip_damage: bool = False
+) -> int:
+    """Rewrites the run as one segment; returns its size. Durable on return. Damage stops it, or is left out."""
+    volume.commits.flush()
+    volume.keydir.sync()  # from here on no replay will need the old segments
+    known = volume.ledger.segments
+    old_paths = [volume.segments.path(number, known[number].generation) for number in run]
+    generation = max(known[number].generation for number in run) + 1
+    through = max(known[number].through for number in run)
+    file = volume.segments.create(run[0], generation, through)
+    copied = _copy(volume, _entries(volume, run, progress), file, run[0], skip_damage=skip_damage)
+    volume.segments.publish(file, run[0], generation)
+    with volume.commits.exclusive():
+        facts = SegmentFacts(
+            generation,
+            through,
+            known[run[0]].first_serial,
+            file.size(),
+            sum(known[number].dead_bytes for number in run) - copied.skipped_bytes,
+            copied.blocks,
+            sum(known[number].dead_blocks for number in run) - copied.skipped_blocks,
+        )
+        volume.keydir.write(volume.ledger.replace_segments(run, run[0], facts))
+    _switch(volume, run[0], generation)
+    volume.ledger.merge_done(run)
+    volume.keydir.sync()
+    volume.segments.discard(old_paths)
+    return facts.bytes
+
+
+def _switch(volume: LogVolume, segment: int, generation: int) -> None:
+    """Points the slots to the new segment, a batch at a time, so that writers wait for milliseconds only."""
+    ledger = volume.ledger
+    for batch in moved_entries(volume.segments, segment, generation):
+        with volume.commits.exclusive():
+            volume.keydir.write(relocation(batch, volume.keydir.slots))
+            pending = [moved for moved in batch if moved.header.signature in ledger.slots_changed]
+            ledger.patch_slots(dict(relocation(pending, ledger.slots).slots))
+
+
+def _copy(
+    volume: LogVolume,
+    steps: Iterator[tuple[Path, Entry | Damage]],
+    file: File,
+    first: int,
+    *,
+    skip_damage: bool,
+) -> _Copy:
+    copied = _Copy()
+    keep_removals = any(facts.dead_blocks for number, facts in volume.ledger.segments.items() if number < first)
+    buffers: list[Buffer] = []
+    gathered = 0
+    for path, step in steps:
+        if isinstance(step, Damage):
+            if not skip_damage:
+                raise DamagedBlock(
+                    f"cannot compact '{path}': damaged at {step.offset}: expected {step.expected}, found {step.found}; "
+                    "run 'holdfast check --repair'"
+                )
+            copied.skipped_bytes += step.length
+        elif _is_needed(volume, step, keep_removals):
+            copied.blocks += step.header.kind not in (COUNT, DICT)
+            buffers.append(step.raw)
+            gathered += len(step.raw)
+        else:
+            copied.skipped_bytes += len(step.raw)
+            copied.skipped_blocks += step.header.kind != COUNT
+        if gathered >= COPY_BYTES:
+            file.append(buffers)
+            buffers, gathered = [], 0
+    file.append(buffers)
+    return copied
+
+
+def _entries(volume: LogVolume, run: list[int], progress: Progress | None) -> Iterator[tuple[Path, Entry | Damage]]:
+    for number in run:
+        facts = volume.ledger.segments[number]
+        file = volume.segments.file(number, facts.generation)
+        for step in walk(file, volume.segments.uid, SEGMENT_HEADER_BYTES, file.size()):
+            if progress is not None:
+                progress(step.length if isinstance(step, Damage) else len(step.raw))
+            yield file.path, step
+
+
+def _is_needed(volume: LogVolume, entry: Entry, keep_removals: bool) -> bool:
+    header = entry.header
+    if header.kind == DICT:
+        return True
+    if header.kind == COUNT and header.references == 0:
+        return keep_removals
+    slot = find_slot(volume.ledger.slots(header.signature), header.overflow, header.home)
+    if slot is None:
+        return False
+    return header.serial == (slot.count_serial if header.kind == COUNT else slot.serial)

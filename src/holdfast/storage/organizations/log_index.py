@@ -1,0 +1,139 @@
+"""Where the blocks of a log volume are: as its writer knows it, and as another process can follow it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from holdfast.env import Environment
+from holdfast.storage import layout
+from holdfast.storage.keydir import Keydir, Place, Position, SegmentFacts, Slot
+from holdfast.storage.ledger import Ledger
+from holdfast.storage.organizations.log_recovery import replay_tail
+from holdfast.storage.organizations.segments import SegmentFiles
+
+REFRESH_EVERY_S = 0.2
+Found = tuple[int, Place] | None
+
+
+class WriterIndex:
+    """The writer's own view: ledger first, then keydir."""
+
+    def __init__(self, ledger: Ledger, keydir: Keydir, flush: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._keydir = keydir
+        self._flush = flush
+        self.slots = ledger.slots
+        newest = _newest(keydir)
+        self.newest_dictionary = newest[0] if newest else None
+
+    def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]:
+        self._flush()
+        return self._keydir.slots_of(signatures)
+
+    def signatures(self) -> Iterator[bytes]:
+        self._flush()
+        return (signature for signature, _ in self._keydir.all_slots())
+
+    def dictionary_place(self, number: int | None) -> Found:
+        number = self.newest_dictionary if number is None else number
+        return None if number is None else _dictionary(self._keydir, number)
+
+    def facts(self) -> tuple[Position, dict[int, SegmentFacts], int]:
+        self._flush()
+        return self._keydir.position(), self._keydir.segments(), len(self._keydir.dictionaries())
+
+    def refresh(self) -> None:
+        """Waits for what is being written: a block may have been looked up before it is in its file."""
+        self._flush()
+
+
+class FollowerIndex:
+    """A reader's view of a volume that another process may be writing.
+
+    The keydir is followed as a RocksDB secondary. If its writer died before bringing it up to date, the entries behind
+    its position are replayed into memory. A look-up that finds nothing refreshes the view, at most every 0.2 s.
+    """
+
+    def __init__(self, directory: Path, segments: SegmentFiles, cache_bytes: int, env: Environment) -> None:
+        self._segments = segments
+        self._env = env
+        self._lock = threading.Lock()
+        self._keydir = Keydir(directory / layout.KEYDIR, cache_bytes=cache_bytes, follow=True)
+        self._ledger = Ledger(self._keydir)
+        self._refreshed_s = float("-inf")
+        try:
+            self.refresh()
+        except BaseException:
+            self._keydir.abandon()
+            raise
+
+    def slots(self, signature: bytes) -> tuple[Slot, ...]:
+        found = self._ledger.slots(signature)
+        if not found and self._refresh_if_due():
+            found = self._ledger.slots(signature)
+        return found
+
+    def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]:
+        return [self._ledger.slots(signature) for signature in signatures]
+
+    def signatures(self) -> Iterator[bytes]:
+        return (signature for signature, _ in self.all_slots())
+
+    def all_slots(self) -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
+        """Every signature with its slots as of the last refresh, by ascending signature."""
+        changed = self._ledger.slots_changed
+        fresh = sorted(signature for signature, slots in changed.items() if slots)
+        index = 0
+        for signature, slots in self._keydir.all_slots():
+            while index < len(fresh) and fresh[index] < signature:
+                yield fresh[index], changed[fresh[index]]
+                index += 1
+            if signature in changed:
+                if index < len(fresh) and fresh[index] == signature:
+                    yield signature, changed[signature]
+                    index += 1
+                continue
+            yield signature, slots
+        for signature in fresh[index:]:
+            yield signature, changed[signature]
+
+    def dictionary_numbers(self) -> set[int]:
+        return {number for number, _ in self._keydir.dictionaries()} | set(self._ledger.dictionaries_changed)
+
+    def dictionary_place(self, number: int | None) -> Found:
+        self._refresh_if_due()
+        replayed = self._ledger.dictionaries_changed
+        if number is not None:
+            return (number, replayed[number]) if number in replayed else _dictionary(self._keydir, number)
+        return max(replayed.items(), key=lambda each: each[1], default=_newest(self._keydir))
+
+    def facts(self) -> tuple[Position, dict[int, SegmentFacts], int]:
+        return self._ledger.position, self._ledger.segments, len(self.dictionary_numbers())
+
+    def refresh(self) -> None:
+        with self._lock:
+            self._keydir.catch_up()
+            ledger = Ledger(self._keydir)
+            replay_tail(ledger, self._segments, strict=False)
+            self._ledger = ledger
+            self._refreshed_s = self._env.monotonic()
+
+    def _refresh_if_due(self) -> bool:
+        due = self._env.monotonic() - self._refreshed_s >= REFRESH_EVERY_S
+        if due:
+            self.refresh()
+        return due
+
+    def close(self) -> None:
+        self._keydir.close()
+
+
+def _dictionary(keydir: Keydir, number: int) -> Found:
+    place = keydir.dictionary(number)
+    return None if place is None else (number, place)
+
+
+def _newest(keydir: Keydir) -> Found:
+    return max(keydir.dictionaries(), key=lambda each: each[1], default=None)

@@ -1,0 +1,171 @@
+"""The reading half of a log volume, shared by the writer and by reader processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from holdfast.env import Environment
+from holdfast.errors import ContentNotFound, DamagedBlock
+from holdfast.storage import block
+from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.keydir import Place, Position, SegmentFacts, Slot
+from holdfast.storage.ledger import find_slot
+from holdfast.storage.organizations.segments import SegmentFiles
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, VolumeStat
+
+SCAN_BATCH = 512
+SCAN_BATCH_BYTES = 8 << 20
+
+
+class LogIndex(Protocol):
+    """What the reading half must be told: where blocks are."""
+
+    def slots(self, signature: bytes) -> tuple[Slot, ...]: ...
+    def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]: ...
+    def signatures(self) -> Iterator[bytes]: ...
+    def dictionary_place(self, number: int | None) -> tuple[int, Place] | None: ...
+    def facts(self) -> tuple[Position, dict[int, SegmentFacts], int]:
+        """Position with totals, segments, number of dictionaries."""
+
+    def refresh(self) -> None:
+        """Places may have changed since they were looked up."""
+
+
+class LogReading:
+    """Any thread may call any method."""
+
+    organization = "log"
+
+    def __init__(self, name: str, env: Environment, segments: SegmentFiles, index: LogIndex) -> None:
+        self.name = name
+        self._env = env
+        self._segments = segments
+        self._index = index
+
+    def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
+        return [tuple(_facts(signature, slot) for slot in self._index.slots(signature)) for signature in signatures]
+
+    def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
+        return [self._fetch(key) for key in keys]
+
+    def _fetch(self, key: BlockKey) -> Block | None:
+        slot = find_slot(self._index.slots(key.signature), key.overflow, key.home)
+        if slot is None:
+            return None
+        try:
+            return self._read(key, slot)
+        except (DamagedBlock, FileNotFoundError):
+            self._index.refresh()  # it may have been moved by a compaction, or be on its way into its file
+        slot = find_slot(self._index.slots(key.signature), key.overflow, key.home)
+        if slot is None:
+            return None
+        try:
+            return self._read(key, slot)
+        except FileNotFoundError:
+            path = self._segments.path(slot.segment, slot.generation)
+            raise DamagedBlock(f"segment '{path}' is missing; run 'holdfast check --repair'") from None
+
+    def _read(self, key: BlockKey, slot: Slot) -> Block:
+        file = self._segments.file(slot.segment, slot.generation)
+        raw = file.read(slot.offset, HEADER_BYTES + slot.stored)
+        header = block.parse(raw)
+        if header is None or header.signature != key.signature or header.stored != slot.stored:
+            raise self._damaged(slot, "a header for this content", repr(raw[:28]), key)
+        data = memoryview(raw)[HEADER_BYTES:]
+        found = block.checksum(data)
+        if found != header.checksum:
+            raise self._damaged(slot, f"crc32 {header.checksum:08x}", f"{found:08x}", key)
+        return self._block(header, slot, data)
+
+    def _block(self, header: Header, slot: Slot, data: memoryview) -> Block:
+        return Block(
+            BlockKey(header.signature, slot.overflow, slot.home),
+            slot.replica,
+            slot.references,
+            Encoded(header.codec.decode(), header.dictionary, header.size, data),
+            f"{self._segments.path(slot.segment, slot.generation)}@{slot.offset}",
+            slot.serial,
+        )
+
+    def _damaged(self, slot: Slot, expected: str, found: str, key: BlockKey) -> DamagedBlock:
+        path = self._segments.path(slot.segment, slot.generation)
+        return DamagedBlock(
+            f"cannot read block '{key.signature.hex()}' in '{path}' at {slot.offset}: "
+            f"expected {expected}, found {found}; run 'holdfast check --repair'"
+        )
+
+    def scan(self) -> Iterator[list[Block]]:
+        position, segments, _ = self._index.facts()
+        for segment in sorted(segments):
+            facts = segments[segment]
+            file = self._segments.file(segment, facts.generation)
+            end = position.offset if segment == position.segment else file.size()
+            batch: list[Entry] = []
+            batch_bytes = 0
+            for step in walk(file, self._segments.uid, SEGMENT_HEADER_BYTES, end):
+                if isinstance(step, Entry) and step.header.kind in (BLOCK, REPLICA):
+                    batch.append(step)
+                    batch_bytes += step.header.stored
+                    if len(batch) >= SCAN_BATCH or batch_bytes >= SCAN_BATCH_BYTES:
+                        yield self._live(batch)
+                        batch, batch_bytes = [], 0
+            if batch:
+                yield self._live(batch)
+
+    def _live(self, entries: list[Entry]) -> list[Block]:
+        found = self._index.slots_of([entry.header.signature for entry in entries])
+        blocks = []
+        for entry, slots in zip(entries, found, strict=True):
+            header = entry.header
+            slot = find_slot(slots, header.overflow, header.home)
+            if slot is not None and slot.serial == header.serial:
+                blocks.append(self._block(header, slot, entry.data))
+        return blocks
+
+    def signatures(self) -> Iterator[bytes]:
+        return self._index.signatures()
+
+    def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
+        found = self._index.dictionary_place(number)
+        if found is None:
+            return None
+        number, place = found
+        raw = self._segments.file(place.segment, place.generation).read(place.offset, HEADER_BYTES + place.stored)
+        header = block.parse(raw)
+        if header is None or block.checksum(raw[HEADER_BYTES:]) != header.checksum:
+            path = self._segments.path(place.segment, place.generation)
+            raise DamagedBlock(
+                f"cannot read dictionary {number:08x} in '{path}' at {place.offset}: its checksum differs"
+            )
+        return number, raw[HEADER_BYTES:]
+
+    def stat(self) -> VolumeStat:
+        position, segments, dictionaries = self._index.facts()
+        return VolumeStat(
+            organization="log",
+            blocks=position.blocks,
+            replicas=position.replicas,
+            references=position.references,
+            content_bytes=position.content_bytes,
+            stored_bytes=position.stored_bytes,
+            referenced_bytes=position.referenced_bytes,
+            disk_bytes=sum(facts.bytes for facts in segments.values()),
+            dead_bytes=sum(facts.dead_bytes for facts in segments.values()),
+            free_bytes=self._env.files.free_bytes(self._segments.directory),
+            dictionaries=dictionaries,
+        )
+
+    def place(self, key: BlockKey) -> str:
+        """File and offset of a block, for people."""
+        slot = find_slot(self._index.slots(key.signature), key.overflow, key.home)
+        if slot is None:
+            raise ContentNotFound(f"no block {key.signature.hex()} in volume {self.name!r}")
+        return f"{self._segments.path(slot.segment, slot.generation)}@{slot.offset}"
+
+
+def _facts(signature: bytes, slot: Slot) -> BlockFacts:
+    return BlockFacts(
+        BlockKey(signature, slot.overflow, slot.home), slot.replica, slot.size, slot.stored, slot.references
+    )

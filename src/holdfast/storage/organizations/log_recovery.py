@@ -1,0 +1,166 @@
+"""Opening a log volume after whatever happened to it: finish a compaction, replay the tail, cut off what was torn.
+
+What may be found behind the keydir's position:
+- entries that were synced but had not reached the keydir: applied;
+- at the very end, bytes of a group that was never synced, hence never acknowledged: cut off;
+- damage before entries that were written after it had been synced: acknowledged bytes have gone bad. That is not for
+  an opening to judge: it stops, and `check --repair` is needed.
+Each entry says up to which serial the log was durable when it was written (`after`), which tells the last two apart.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.config import StoreSettings
+from holdfast.env import File
+from holdfast.errors import DamagedBlock
+from holdfast.storage import layout
+from holdfast.storage.keydir import Keydir
+from holdfast.storage.ledger import Ledger
+from holdfast.storage.organizations.log_relocation import finish_compactions
+from holdfast.storage.organizations.segments import SegmentFiles
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, walk
+
+TAKE_EVERY = 10_000  # entries per keydir batch while replaying
+
+
+class Torn(NamedTuple):
+    """Unacknowledged bytes at the end of the log."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+def open_keydir(directory: Path, segments: SegmentFiles, settings: StoreSettings) -> Keydir:
+    """The volume's keydir, rebuilt if there is none."""
+    path = directory / layout.KEYDIR
+    if not path.exists():
+        rebuild_keydir(path, segments, settings)
+    return Keydir(path, cache_bytes=settings.keydir_cache_bytes)
+
+
+def rebuild_keydir(path: Path, segments: SegmentFiles, settings: StoreSettings) -> None:
+    """Makes a new keydir from nothing but the segments; what is damaged is left out."""
+    draft = path.with_name(path.name + layout.UNFINISHED)
+    shutil.rmtree(draft, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    keydir = Keydir(draft, cache_bytes=settings.keydir_cache_bytes)
+    try:
+        replay_all(Ledger(keydir), keydir, segments)
+        keydir.sync()
+    finally:
+        keydir.close()
+    shutil.rmtree(path, ignore_errors=True)
+    draft.rename(path)
+
+
+def replay_all(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> list[tuple[Path, Damage]]:
+    """Applies every sound entry of every segment; returns what was damaged. A torn tail is left alone."""
+    damages = []
+    current, _ = segments.listing()
+    for listed in current:
+        ledger.begin_segment(listed.segment, listed.generation, listed.through)
+        file = segments.file(listed.segment, listed.generation)
+        end = file.size()
+        if listed is current[-1]:
+            end = torn_from(file, segments.uid, SEGMENT_HEADER_BYTES, end, ledger.position.serial)
+        for count, step in enumerate(walk(file, segments.uid, SEGMENT_HEADER_BYTES, end, ledger.position.serial), 1):
+            if isinstance(step, Entry):
+                ledger.apply(step.header, listed.segment, step.offset)
+            else:
+                ledger.skip(listed.segment, step.offset, step.length)
+                damages.append((file.path, step))
+            if count % TAKE_EVERY == 0:
+                _take(ledger, keydir)
+    _take(ledger, keydir)
+    return damages
+
+
+def recover(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> None:
+    """Brings keydir, ledger and files of a volume that is opened for writing into one state."""
+    current, leftovers = segments.listing()
+    superseded = {parsed[0] for path in leftovers if (parsed := layout.parse_segment_name(path.name))}
+    if superseded:
+        finish_compactions(keydir, segments, current, superseded)
+        ledger.reset()
+    segments.discard(leftovers)
+    torn = replay_tail(ledger, segments, strict=True)
+    if torn is not None:
+        file = segments.open_tail(torn.segment, ledger.segments[torn.segment].generation)
+        file.truncate(torn.offset)
+        file.sync()
+        file.close()
+    _take(ledger, keydir)
+
+
+def replay_tail(ledger: Ledger, segments: SegmentFiles, *, strict: bool) -> Torn | None:
+    """Applies the entries behind the ledger's position. Returns what was torn; with `strict`, damage raises."""
+    number = ledger.position.segment or 1
+    while True:
+        facts = ledger.segments.get(number)
+        generation = facts.generation if facts else 0
+        if not facts and not segments.exists(number, generation):
+            return None
+        file = _tail_file(segments, number, generation)
+        if not facts:
+            ledger.begin_segment(number, generation, number)
+        last = not segments.exists(number + 1, 0)
+        torn = _replay_segment(ledger, segments, number, file, last=last, strict=strict)
+        if torn is not None:
+            return torn
+        number += 1
+
+
+def _tail_file(segments: SegmentFiles, number: int, generation: int) -> File:
+    try:
+        return segments.file(number, generation)
+    except FileNotFoundError:
+        path = segments.path(number, generation)
+        raise DamagedBlock(f"segment '{path}' is missing; run 'holdfast check --repair'") from None
+
+
+def _replay_segment(
+    ledger: Ledger, segments: SegmentFiles, number: int, file: File, *, last: bool, strict: bool
+) -> Torn | None:
+    start, floor, size = ledger.position.offset, ledger.position.serial, file.size()
+    if size < start and strict:
+        raise DamagedBlock(
+            f"segment '{file.path}' is truncated: expected at least {start} bytes, found {size}; "
+            "run 'holdfast check --repair'"
+        )
+    end = torn_from(file, segments.uid, start, size, floor) if last else size
+    for step in walk(file, segments.uid, start, end, floor):
+        if isinstance(step, Entry):
+            ledger.apply(step.header, number, step.offset)
+        elif strict:
+            raise DamagedBlock(
+                f"cannot read '{file.path}' at {step.offset}: expected {step.expected}, found {step.found}; "
+                "run 'holdfast check --repair'"
+            )
+        else:
+            ledger.skip(number, step.offset, step.length)
+    return Torn(number, end, size - end) if end < size else None
+
+
+def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
+    """Where the unacknowledged end of the last segment begins; `end` if all of it is sound, or bad but acknowledged."""
+    torn: int | None = None
+    for step in walk(file, uid, start, end, floor):
+        if isinstance(step, Damage):
+            if torn is None:
+                torn = step.offset
+        else:
+            if torn is not None and step.header.after > floor:
+                torn = None  # the damaged entries were durable before this one was written
+            if torn is None:
+                floor = step.header.serial
+    return end if torn is None else torn
+
+
+def _take(ledger: Ledger, keydir: Keydir) -> None:
+    keydir.write(ledger.take())
+    ledger.settle()

@@ -1,0 +1,150 @@
+"""Repairing a log volume by itself: trust what is sound, say what is lost, leave a clean volume behind.
+
+Segments are the truth, but where they are damaged a sound keydir remembers more than they do: which blocks there were,
+their counters, and which had been removed. So the order is: replay all sound entries into a new keydir; where the
+segments are damaged, compare with the old keydir and list what is lost, what must be recounted, what must stay removed;
+put the new keydir in place; write those corrections; set the damaged bytes aside; rewrite the damaged segments.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from holdfast.env.files import replace_file
+from holdfast.errors import Damaged, DamagedBlock, HoldfastError
+from holdfast.storage import layout
+from holdfast.storage.block import BLOCK, REPLICA
+from holdfast.storage.faults import Lost, Repair
+from holdfast.storage.keydir import Keydir
+from holdfast.storage.ledger import Ledger, find_slot
+from holdfast.storage.organizations.log import LogVolume
+from holdfast.storage.organizations.log_check import Difference, differences
+from holdfast.storage.organizations.log_compaction import compact_run
+from holdfast.storage.organizations.log_index import FollowerIndex
+from holdfast.storage.organizations.log_recovery import replay_all
+from holdfast.storage.organizations.segments import SegmentFiles
+from holdfast.storage.organizations.spec import VolumeSpec
+from holdfast.storage.segment import Damage, read_segment_header
+from holdfast.storage.volume import BlockKey, Recount
+
+SET_ASIDE_BYTES_MAX = 64 << 20  # of one damaged range
+
+
+def repair_log(spec: VolumeSpec) -> Repair:
+    """Leaves the volume sound. What it lost is reported, for other volumes to give back."""
+    repair = Repair()
+    segments = SegmentFiles(spec.env, spec.directory, spec.identity.uid, spec.settings.open_segments_max)
+    draft = spec.directory / (layout.KEYDIR + layout.UNFINISHED)
+    shutil.rmtree(draft, ignore_errors=True)
+    told = Keydir(draft, cache_bytes=spec.settings.keydir_cache_bytes)
+    try:
+        ledger = Ledger(told)
+        damages = replay_all(ledger, told, segments)
+        corrections = _remember(spec, segments, told, ledger, damages, repair)
+    finally:
+        told.close()
+    keydir = spec.directory / layout.KEYDIR
+    shutil.rmtree(keydir, ignore_errors=True)
+    draft.rename(keydir)
+    for path, damage in damages:
+        _set_aside(spec, segments, path, damage)
+    harmed = _harmed_segments(segments, damages)
+    segments.close()
+    _rewrite(spec, harmed, corrections)
+    return repair
+
+
+def _remember(
+    spec: VolumeSpec,
+    segments: SegmentFiles,
+    told: Keydir,
+    ledger: Ledger,
+    damages: list[tuple[Path, Damage]],
+    repair: Repair,
+) -> list[Recount]:
+    """What the old keydir knows and the damaged segments do not: fills `repair.lost`, returns the corrections."""
+    try:
+        kept = FollowerIndex(spec.directory, segments, spec.settings.keydir_cache_bytes, spec.env)
+    except HoldfastError:
+        repair.lost.extend(_lost_by_header(spec, told, damages))
+        return []
+    corrections: list[Recount] = []
+    try:
+        if damages or _is_shortened(segments, ledger, kept):
+            for difference in differences(told, kept):
+                corrections.extend(_correction(spec, difference, repair))
+    except Damaged:  # it cannot be read to its end: the segments alone must do
+        repair.lost.clear()
+        repair.lost.extend(_lost_by_header(spec, told, damages))
+        return []
+    finally:
+        kept.close()
+    return corrections
+
+
+def _is_shortened(segments: SegmentFiles, ledger: Ledger, kept: FollowerIndex) -> bool:
+    position, known, _ = kept.facts()
+    present = {listed.segment for listed in segments.listing()[0]}
+    return ledger.position.serial < position.serial or not present.issuperset(known)
+
+
+def _correction(spec: VolumeSpec, difference: Difference, repair: Repair) -> list[Recount]:
+    key, told, kept = difference
+    if told is None:
+        assert kept is not None
+        repair.lost.append(Lost(spec.name, key, kept.replica, kept.references))
+        return []
+    references = kept.references if kept is not None else 0  # 0: its removal was among what was damaged
+    return [Recount(key, references)] if references != told.references else []
+
+
+def _lost_by_header(spec: VolumeSpec, told: Keydir, damages: list[tuple[Path, Damage]]) -> list[Lost]:
+    lost = []
+    for _, damage in damages:
+        header = damage.header
+        if header is not None and header.kind in (BLOCK, REPLICA):
+            key = BlockKey(header.signature, header.overflow, header.home)
+            if find_slot(told.slots(key.signature), key.overflow, key.home) is None:
+                lost.append(Lost(spec.name, key, header.kind == REPLICA, 0))
+    return lost
+
+
+def _set_aside(spec: VolumeSpec, segments: SegmentFiles, path: Path, damage: Damage) -> None:
+    """Keeps the damaged bytes, for a person to look at."""
+    number, generation = _number(path)
+    raw = segments.file(number, generation).read(damage.offset, min(damage.length, SET_ASIDE_BYTES_MAX))
+    spec.env.files.make_directory(spec.directory / layout.LOST)
+    replace_file(spec.env.files, spec.directory / layout.LOST / f"{path.stem}-{damage.offset}", raw)
+
+
+def _harmed_segments(segments: SegmentFiles, damages: list[tuple[Path, Damage]]) -> set[int]:
+    """Segments that must be rewritten: entries or the header are damaged."""
+    harmed = {_number(path)[0] for path, _ in damages}
+    for listed in segments.listing()[0]:
+        try:
+            header = read_segment_header(segments.file(listed.segment, listed.generation))
+            sound = header[:3] == (segments.uid, listed.segment, listed.generation)
+        except DamagedBlock:
+            sound = False
+        if not sound:
+            harmed.add(listed.segment)
+    return harmed
+
+
+def _number(path: Path) -> tuple[int, int]:
+    parsed = layout.parse_segment_name(path.name)
+    assert parsed is not None
+    return parsed
+
+
+def _rewrite(spec: VolumeSpec, harmed: set[int], corrections: list[Recount]) -> None:
+    volume = LogVolume(spec.name, spec.directory, spec.identity, spec.settings, spec.env)
+    try:
+        volume.commit(corrections)
+        if volume.ledger.position.segment in harmed:
+            volume.seal()
+        for number in sorted(harmed):
+            compact_run(volume, [number], skip_damage=True)
+    finally:
+        volume.close()

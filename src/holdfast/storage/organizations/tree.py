@@ -1,0 +1,230 @@
+"""The `tree` organization: Webstore's own (W4). A directory tree of degree 256, one file per block.
+
+`sig2location` is the paper's: in a tree of depth n, the n-1 most significant bytes of the signature name the nodes to
+follow, and the remaining bytes name the file. With depth 3, signature ADEE2232AF3A4355 is found at AD/EE/2232AF3A4355.
+An overflow block has the suffix `~1`, a block that belongs to volume v0 the suffix `@v0`.
+
+A block file is a block followed by the count entries that changed its counter since; the last one is in force. Counters
+are thus appended, never rewritten in place, and a torn one is simply not there. Compaction folds them into the header.
+
+Threads: any thread may call any method; access to one signature is exclusive. Each operation is durable by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.env import Environment
+from holdfast.env.files import read_file
+from holdfast.errors import DamagedBlock
+from holdfast.storage import block, layout
+from holdfast.storage.block import HEADER_BYTES, REPLICA, Header
+from holdfast.storage.identity import Identity
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, VolumeStat
+
+SCAN_BATCH = 256
+
+
+def sig2location(signature: bytes, depth: int) -> tuple[str, ...]:
+    """Nodes and leaf of a signature in a tree of this depth."""
+    nodes = min(depth - 1, len(signature) - 1)
+    return (*(f"{byte:02X}" for byte in signature[:nodes]), signature[nodes:].hex().upper())
+
+
+class BlockFile(NamedTuple):
+    """A block file as read: its header, its data, and the counter in force."""
+
+    path: Path
+    header: Header
+    data: memoryview
+    references: int
+    serial: int  # of the last sound entry
+    end: int  # where the last sound entry ends; anything behind was never acknowledged
+
+    @property
+    def key(self) -> BlockKey:
+        return BlockKey(self.header.signature, self.header.overflow, self.header.home)
+
+    @property
+    def facts(self) -> BlockFacts:
+        header = self.header
+        return BlockFacts(self.key, header.kind == REPLICA, header.size, header.stored, self.references)
+
+
+class TreeReading:
+    """The reading half of a tree volume."""
+
+    organization = "tree"
+
+    def __init__(self, name: str, directory: Path, identity: Identity, env: Environment) -> None:
+        self.name = name
+        self.directory = directory
+        self.identity = identity
+        self._env = env
+        self._tree = directory / layout.TREE
+        self._dictionaries = directory / layout.DICTIONARIES
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    # -- places ---------------------------------------------------------------------------------------------------
+
+    def path(self, key: BlockKey) -> Path:
+        *nodes, leaf = sig2location(key.signature, self.identity.depth)
+        overflow = f"~{key.overflow}" if key.overflow else ""
+        home = f"@{key.home.decode()}" if key.home else ""
+        return self._tree.joinpath(*nodes, leaf + overflow + home)
+
+    def paths_of(self, signature: bytes) -> list[Path]:
+        """The files of all blocks with this signature."""
+        own = self.path(BlockKey(signature))
+        names = self._env.files.names(own.parent)
+        return [own.parent / name for name in names if name.split("~")[0].split("@")[0] == own.name]
+
+    def all_paths(self) -> Iterator[Path]:
+        """Every block file, by ascending signature."""
+        return self._walk(self._tree)
+
+    def _walk(self, directory: Path) -> Iterator[Path]:
+        for name in self._env.files.names(directory):
+            path = directory / name
+            if self._env.files.is_directory(path):
+                yield from self._walk(path)
+            else:
+                yield path
+
+    def signature_of(self, path: Path) -> bytes:
+        """The inverse of `path`, from the name alone."""
+        *nodes, leaf = path.relative_to(self._tree).parts
+        return bytes.fromhex("".join(nodes) + leaf.split("~")[0].split("@")[0])
+
+    def size(self, path: Path) -> int:
+        """Bytes of a file."""
+        file = self._env.files.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, path: Path) -> BlockFile:
+        """Raises FileNotFoundError or DamagedBlock."""
+        raw = memoryview(read_file(self._env.files, path))
+        header = block.parse(raw[:HEADER_BYTES])
+        if header is None or header.uid != self.identity.uid or len(raw) < header.length:
+            raise self._damaged(path, "a sound header of this volume", repr(bytes(raw[:28])))
+        data = raw[HEADER_BYTES : header.length]
+        found = block.checksum(data)
+        if found != header.checksum:
+            raise self._damaged(path, f"crc32 {header.checksum:08x}", f"{found:08x}")
+        references, serial, end = header.references, header.serial, header.length
+        while (count := block.parse(raw[end : end + HEADER_BYTES])) is not None and count.serial == serial + 1:
+            references, serial, end = count.references, count.serial, end + HEADER_BYTES
+        return BlockFile(path, header, data, references, serial, end)
+
+    def _damaged(self, path: Path, expected: str, found: str) -> DamagedBlock:
+        return DamagedBlock(
+            f"cannot read block '{path.name}' in '{path}' at 0: expected {expected}, found {found}; "
+            "run 'holdfast check --repair'"
+        )
+
+    def files_of(self, signature: bytes) -> list[BlockFile]:
+        found = []
+        for path in self.paths_of(signature):
+            try:
+                found.append(self.read(path))
+            except FileNotFoundError:
+                continue  # removed since it was listed
+        return found
+
+    def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
+        return [tuple(file.facts for file in self.files_of(signature)) for signature in signatures]
+
+    def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
+        return [self._fetch(key) for key in keys]
+
+    def _fetch(self, key: BlockKey) -> Block | None:
+        try:
+            return self._block(self.read(self.path(key)))
+        except FileNotFoundError:
+            return None
+
+    def _block(self, file: BlockFile) -> Block:
+        header = file.header
+        encoded = Encoded(header.codec.decode(), header.dictionary, header.size, file.data)
+        return Block(file.key, header.kind == REPLICA, file.references, encoded, f"{file.path}@0", header.serial)
+
+    def scan(self) -> Iterator[list[Block]]:
+        batch: list[Block] = []
+        for path in self.all_paths():
+            try:
+                batch.append(self._block(self.read(path)))
+            except (FileNotFoundError, DamagedBlock):
+                continue  # removed meanwhile, or for `check` to report
+            if len(batch) >= SCAN_BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def signatures(self) -> Iterator[bytes]:
+        previous = None
+        for path in self.all_paths():
+            signature = self.signature_of(path)
+            if signature != previous:
+                yield signature
+            previous = signature
+
+    def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
+        if number is None:
+            number = self._newest_dictionary()
+        if number is None:
+            return None
+        try:
+            return number, bytes(self.read(self._dictionaries / f"{number:08x}").data)
+        except FileNotFoundError:
+            return None
+
+    def _newest_dictionary(self) -> int | None:
+        serials = [
+            (self.read(self._dictionaries / name).header.serial, int(name, 16)) for name in self._dictionary_names()
+        ]
+        return max(serials)[1] if serials else None
+
+    def _dictionary_names(self) -> list[str]:
+        return [name for name in self._env.files.names(self._dictionaries) if not name.endswith(layout.UNFINISHED)]
+
+    def stat(self) -> VolumeStat:
+        """Reads the whole tree: this organization keeps no totals."""
+        blocks = replicas = references = content = stored = referenced = disk = dead = 0
+        for path in self.all_paths():
+            try:
+                file = self.read(path)
+            except (FileNotFoundError, DamagedBlock):
+                continue
+            disk += file.end
+            dead += file.end - file.header.length
+            if file.header.kind == REPLICA:
+                replicas += 1
+                continue
+            blocks += 1
+            references += file.references
+            content += file.header.size
+            stored += file.header.stored
+            referenced += file.header.size * file.references
+        return VolumeStat(
+            "tree",
+            blocks,
+            replicas,
+            references,
+            content,
+            stored,
+            referenced,
+            disk,
+            dead,
+            self._env.files.free_bytes(self.directory),
+            len(self._dictionary_names()),
+        )

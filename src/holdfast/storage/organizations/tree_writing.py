@@ -1,0 +1,227 @@
+"""The writing half of the `tree` organization."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.env import Environment
+from holdfast.env.files import replace_file
+from holdfast.errors import DamagedBlock, VolumeFull
+from holdfast.storage import block
+from holdfast.storage.block import BLOCK, COUNT, DICT, REPLICA, Header
+from holdfast.storage.identity import Identity
+from holdfast.storage.organizations.compaction import Compaction, Progress
+from holdfast.storage.organizations.tree import BlockFile, TreeReading
+from holdfast.storage.volume import (
+    Adopt,
+    BlockKey,
+    Effect,
+    Encoded,
+    Operation,
+    Outcome,
+    Recount,
+    Refer,
+    Release,
+    Store,
+)
+
+_STRIPES = 256
+_DRAFTS = "drafts"
+OPEN = "OPEN"  # there while a writer has the volume open
+_NOTHING = Encoded("none", 0, 0, b"")
+
+
+class TreeVolume(TreeReading):
+    """A tree volume open for writing. Access to one signature is exclusive; each operation is durable by itself."""
+
+    def __init__(self, name: str, directory: Path, identity: Identity, env: Environment) -> None:
+        super().__init__(name, directory, identity, env)
+        self._drafts = directory / _DRAFTS
+        self._marker = directory / OPEN
+        self._locks = [threading.Lock() for _ in range(_STRIPES)]
+        self._counter_lock = threading.Lock()
+        self._changes = int.from_bytes(env.random_bytes(7), "big")  # never the same in two openings
+        for leftover in env.files.names(self._drafts):
+            env.files.remove(self._drafts / leftover)
+        for made in (self._tree, self._drafts, self._dictionaries):
+            env.files.make_directory(made)
+        if env.files.exists(self._marker):
+            self._cut_torn_counters()
+        else:
+            replace_file(env.files, self._marker, b"open for writing; if no process has it open, it was not closed\n")
+
+    def position(self) -> int:
+        return self._changes
+
+    def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
+        return [self._perform(operation) for operation in operations]
+
+    def _perform(self, operation: Operation) -> Outcome:
+        signature = operation.signature if isinstance(operation, Store) else operation.key.signature
+        with self._locks[signature[-1] % _STRIPES]:
+            match operation:
+                case Store():
+                    return self._store(operation)
+                case Adopt(key, encoded, references, replica):
+                    self._write(REPLICA if replica else BLOCK, key, encoded, references)
+                    return Outcome(Effect.NEW, key, references, len(encoded.data))
+                case Refer(key):
+                    return self._count(key, +1)
+                case Release(key):
+                    return self._count(key, -1)
+                case Recount(key, references, expected):
+                    return self._recount(key, references, expected)
+
+    def _store(self, store: Store) -> Outcome:
+        files = self.files_of(store.signature)
+        for file in files if not store.force_new else ():
+            if file.header.kind == REPLICA or file.header.size != store.encoded.size:
+                continue
+            if store.compared is None:
+                self._append_count(file, file.references + 1)
+                return Outcome(Effect.DUPLICATE, file.key, file.references + 1, file.header.stored)
+            if file.key not in store.compared:
+                return Outcome(Effect.UNSURE, file.key)
+        taken = [file.header.overflow + 1 for file in files if not file.header.home]
+        key = BlockKey(store.signature, max([store.overflow_min, *taken]))
+        self._write(BLOCK, key, store.encoded, store.references)
+        return Outcome(Effect.NEW, key, store.references, len(store.encoded.data))
+
+    def _count(self, key: BlockKey, step: int) -> Outcome:
+        file = self._file(key)
+        return Outcome(Effect.MISSING, key) if file is None else self._set(file, file.references + step)
+
+    def _recount(self, key: BlockKey, references: int, expected: int | None) -> Outcome:
+        file = self._file(key)
+        if file is None:
+            return Outcome(Effect.MISSING, key)
+        if expected is not None and file.references != expected:
+            return Outcome(Effect.CONFLICT, key, file.references, file.header.stored)
+        return self._set(file, references)
+
+    def _set(self, file: BlockFile, references: int) -> Outcome:
+        if references:
+            self._append_count(file, references)
+            return Outcome(Effect.COUNTED, file.key, references, file.header.stored)
+        self._env.files.remove(file.path)
+        self._env.files.sync_directory(file.path.parent)
+        self._note_change()
+        return Outcome(Effect.REMOVED, file.key, 0, file.header.stored)
+
+    def _file(self, key: BlockKey) -> BlockFile | None:
+        try:
+            return self.read(self.path(key))
+        except FileNotFoundError:
+            return None
+
+    # -- bytes ----------------------------------------------------------------------------------------------------
+
+    def _write(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int) -> None:
+        self._publish(self.path(key), self._packed(kind, key, encoded, references, 1), encoded)
+        self._note_change()
+
+    def _publish(self, path: Path, packed: bytes, encoded: Encoded) -> None:
+        files = self._env.files
+        files.make_directory(path.parent)
+        draft = self._drafts / f"{threading.get_ident():x}"
+        files.remove(draft)
+        file = files.open(draft, writable=True, create=True)
+        try:
+            file.append([packed, encoded.data])
+            file.sync()
+        finally:
+            file.close()
+        files.rename(draft, path)
+        files.sync_directory(path.parent)
+
+    def _append_count(self, file: BlockFile, references: int) -> None:
+        """Appends to the block file, cutting off first what an earlier crash may have left behind its last entry."""
+        handle = self._env.files.open(file.path, writable=True)
+        try:
+            if handle.size() > file.end:
+                handle.truncate(file.end)
+            try:
+                handle.append([self._packed(COUNT, file.key, _NOTHING, references, file.serial + 1)])
+            except VolumeFull:
+                handle.truncate(file.end)
+                raise
+            handle.sync()
+        finally:
+            handle.close()
+
+    def _packed(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, serial: int) -> bytes:
+        stored = len(encoded.data)
+        checksum = block.checksum(encoded.data) if stored else 0
+        return block.pack(
+            Header(
+                kind,
+                self.identity.uid,
+                serial,
+                serial - 1,
+                self.identity.signature.encode(),
+                *key,
+                encoded.codec.encode(),
+                encoded.dictionary,
+                encoded.size,
+                stored,
+                references,
+                checksum,
+            )
+        )
+
+    def _note_change(self) -> None:
+        with self._counter_lock:
+            self._changes += 1
+
+    # -- dictionaries and space -----------------------------------------------------------------------------------
+
+    def add_dictionary(self, number: int, data: bytes) -> None:
+        encoded = Encoded("none", number, len(data), data)
+        signature = block.checksum(data).to_bytes(4, "big")
+        newest = self.dictionary()
+        serial = 1 if newest is None else self.read(self._dictionaries / f"{newest[0]:08x}").header.serial + 1
+        packed = self._packed(DICT, BlockKey(signature), encoded, 1, serial)
+        self._publish(self._dictionaries / f"{number:08x}", packed, encoded)
+
+    def compact(self, progress: Progress | None) -> Compaction:
+        """Folds counters that were appended to block files into their headers. Removed blocks take no space anyway."""
+        files = before = after = 0
+        for path in self.all_paths():
+            with self._locks[self.signature_of(path)[-1] % _STRIPES]:
+                try:
+                    file = self.read(path)
+                except FileNotFoundError:
+                    continue
+                if file.serial > file.header.serial:
+                    self._fold(file)
+                    files, before, after = files + 1, before + file.end, after + file.header.length
+            if progress is not None:
+                progress(file.end)
+        return Compaction(files, before, after)
+
+    def _fold(self, file: BlockFile) -> None:
+        header = file.header
+        encoded = Encoded(header.codec.decode(), header.dictionary, header.size, file.data)
+        self._publish(file.path, self._packed(header.kind, file.key, encoded, file.references, 1), encoded)
+
+    # -- opening and closing --------------------------------------------------------------------------------------
+
+    def _cut_torn_counters(self) -> None:
+        """After a crash: a counter that was being appended was never acknowledged, and goes."""
+        for path in self.all_paths():
+            try:
+                file = self.read(path)
+            except DamagedBlock:
+                continue  # for `check` to report
+            handle = self._env.files.open(path, writable=True)
+            if handle.size() > file.end:
+                handle.truncate(file.end)
+                handle.sync()
+            handle.close()
+
+    def close(self) -> None:
+        """A clean close spares the next opening a walk through the tree."""
+        self._env.files.remove(self._marker)
+        self._env.files.sync_directory(self.directory)

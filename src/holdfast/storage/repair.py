@@ -1,0 +1,170 @@
+"""Repairing an archive's store: see `check`, whose second half this is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.config import VolumeSettings
+from holdfast.env import Environment
+from holdfast.env.files import read_file
+from holdfast.errors import DamagedBlock
+from holdfast.model import Fault
+from holdfast.storage import layout
+from holdfast.storage.block import HEADER_BYTES, parse
+from holdfast.storage.check import Checker, CheckReport, disagreements, sound_copy
+from holdfast.storage.faults import Lost, Repair
+from holdfast.storage.identity import Identity, new_identity, read_identity, write_identity
+from holdfast.storage.instance import Instance
+from holdfast.storage.organizations import find_organization, volume_spec
+from holdfast.storage.replicas import Replicator
+from holdfast.storage.volume import Adopt, BlockKey, Recount
+
+
+def repair_store(checker: Checker, progress: Callable[[int], None] | None = None) -> CheckReport:
+    """Checks, mends what can be mended, and reports every fault with whether it is repaired now."""
+    report = checker.check(progress)
+    if not report.faults:
+        return report
+    repairs = {
+        volume.name: _repair_volume(checker, volume) for volume in checker.chosen() if _is_faulty(volume, report)
+    }
+    with_losses = _mend_together(checker, repairs)
+    remaining = replace(checker.options, deep=False)
+    after = Checker(checker.root, checker.settings, checker.env, remaining).check()
+    lost = {fault.key for fault in with_losses}
+    report.faults = [replace(fault, repaired=fault.key is None or fault.key not in lost) for fault in report.faults]
+    report.faults += with_losses + after.faults
+    _write_audit(checker.root / layout.AUDIT, checker.env, report.faults)
+    return report
+
+
+def _is_faulty(volume: VolumeSettings, report: CheckReport) -> bool:
+    return any(fault.volume == volume.name for fault in report.faults)
+
+
+# -- one volume by itself ---------------------------------------------------------------------------------------------
+
+
+def _repair_volume(checker: Checker, volume: VolumeSettings) -> Repair:
+    directory = checker.directory(volume)
+    try:
+        read_identity(checker.env, directory)
+    except (FileNotFoundError, DamagedBlock):
+        write_identity(checker.env, directory, _recovered_identity(checker, volume, directory))
+    spec = volume_spec(volume.name, directory, checker.settings.store, checker.env)
+    return find_organization(spec.identity.organization).repair(spec)
+
+
+def _recovered_identity(checker: Checker, volume: VolumeSettings, directory: Path) -> Identity:
+    """What the VOLUME file must have said: the uid stands in every block, the rest in the connector."""
+    identity = new_identity(checker.env, volume.organization, volume.depth, checker.settings.store.signature)
+    uid = _uid_in(checker.env, directory)
+    return replace(identity, uid=uid) if uid else identity
+
+
+def _uid_in(env: Environment, directory: Path) -> bytes | None:
+    for name in env.files.names(directory):
+        path = directory / name
+        if env.files.is_directory(path):
+            if name not in (layout.KEYDIR, layout.LOST) and (uid := _uid_in(env, path)):
+                return uid
+            continue
+        raw = read_file(env.files, path)
+        if raw.startswith(b"HOLDFAST-SEGMENT/1 "):
+            return raw[19:27]
+        header = parse(raw[:HEADER_BYTES])
+        if header is not None:
+            return header.uid
+    return None
+
+
+# -- all volumes together ---------------------------------------------------------------------------------------------
+
+
+def _mend_together(checker: Checker, repairs: dict[str, Repair]) -> list[Fault]:
+    """Restores from copies; returns a fault for each content that is lost for good."""
+    instance = Instance(checker.root, checker.settings, checker.env, writable=True)
+    try:
+        losses = [
+            fault
+            for repair in repairs.values()
+            for lost in repair.lost
+            if (fault := _restore(instance, lost)) is not None
+        ]
+        uncertain = [
+            fault
+            for repair in repairs.values()
+            for block in repair.recount
+            if (fault := _recount(instance, block)) is not None
+        ]
+        _align_copies(instance)
+        return losses + uncertain
+    finally:
+        instance.close()
+
+
+def _restore(instance: Instance, lost: Lost) -> Fault | None:
+    """Puts a sound copy back where the block was, with its counter."""
+    key = lost.content_key
+    copy = sound_copy(instance, list(instance.find(key)))
+    if copy is None:
+        kind = "content lost" if not lost.replica else "replica lost"
+        return Fault(lost.volume, "", 0, kind, "a sound copy", "none", key, remedy="its bytes, if any, are in 'lost/'")
+    if lost.volume == copy.volume.name or lost.volume not in instance.volumes:
+        return None
+    (block,) = copy.volume.fetch([copy.facts.key])
+    assert block is not None
+    target = instance.writer(lost.volume)
+    encoded = Replicator(instance).portable(block, copy.volume, target)
+    target.commit([Adopt(lost.key, encoded, lost.references or copy.facts.references, lost.replica)])
+    instance.note(key.signature, lost.volume)
+    return None
+
+
+def _recount(instance: Instance, block: Lost) -> Fault | None:
+    """A counter that could not be read: a copy knows it, or nobody does."""
+    key = block.content_key
+    copies = [found for found in instance.find(key) if found.volume.name != block.volume]
+    if not copies:
+        return Fault(block.volume, "", 0, "counter uncertain", "a counter", f"{block.references} or more", key)
+    instance.writer(block.volume).commit([Recount(block.key, copies[0].facts.references)])
+    return None
+
+
+def _align_copies(instance: Instance) -> None:
+    """Originals from replicas left alone, equal counters, enough copies, one original each."""
+    if len(instance.volumes) < 2:
+        return
+    replicator = Replicator(instance)
+    copies = min(instance.settings.store.replicas, len(instance.places(b"\0")))
+    for volume in list(instance.volumes.values()):
+        for batch in volume.scan():
+            for block in batch:
+                key = instance.content_key(volume, block.key)
+                problems = [kind for kind, _, _ in disagreements(instance, volume, block, key)]
+                if "replica without its block" in problems:
+                    _restore(instance, Lost(key.volume, BlockKey(key.signature, key.overflow), False, block.references))
+                elif "block moved, but still here too" in problems:
+                    instance.writer(volume.name).commit([Recount(block.key, 0)])
+                if problems:
+                    replicator.follow(key, copies)
+
+
+def _write_audit(path: Path, env: Environment, faults: list[Fault]) -> None:
+    now = datetime.fromtimestamp(env.clock(), UTC).isoformat(timespec="seconds")
+    with path.open("a") as file:
+        for fault in faults:
+            line = {
+                "time": now,
+                "event": "repaired" if fault.repaired else "not repaired",
+                "volume": fault.volume,
+                "file": fault.file,
+                "offset": fault.offset,
+                "fault": fault.kind,
+                "contentkey": str(fault.key) if fault.key else None,
+            }
+            file.write(json.dumps(line) + "\n")

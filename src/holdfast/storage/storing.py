@@ -1,0 +1,189 @@
+"""Storing: sign, look for duplicates, encode what is new, commit (W5, W6, W7).
+
+For each content the home volume is asked first, then those that the filter names. A duplicate becomes a reference to
+the block that was found; a new content is encoded for its home volume. All that goes to one volume is one commit.
+
+What a probe says may be outdated by the time of the commit, so the volume has the last word: it counts a duplicate that
+appeared meanwhile, reports a block that vanished (MISSING), or one that must be compared first (UNSURE). Those contents
+go round again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from holdfast.env.files import Buffer
+from holdfast.errors import TooLarge, UsageError
+from holdfast.model import OVERFLOW_MAX, ContentKey, Stored, StoreMode
+from holdfast.storage.codec import AUTO, ZSTD_DICT, find_codec
+from holdfast.storage.instance import Instance
+from holdfast.storage.replicas import Replicator
+from holdfast.storage.volume import (
+    BlockFacts,
+    BlockKey,
+    Effect,
+    Encoded,
+    Operation,
+    Outcome,
+    ReadableVolume,
+    Refer,
+    Store,
+    Volume,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How to store. None leaves the choice to the archive's settings."""
+
+    mode: StoreMode = StoreMode.REGULAR
+    codec: str | None = None
+    content_type: str | None = None
+    volume: str | None = None  # only this volume; duplicates in others are not looked for
+    replicas: int | None = None
+
+
+@dataclass(slots=True)
+class _Item:
+    """A content on its way."""
+
+    content: Buffer
+    signature: bytes
+    places: list[str]
+    compared: set[BlockKey] = field(default_factory=set)
+    encoded: Encoded | None = None
+    stored: Stored | None = None
+
+
+class Storer:
+    """Any thread may call `store`."""
+
+    def __init__(self, instance: Instance, replicator: Replicator) -> None:
+        self._instance = instance
+        self._replicator = replicator
+        self._store_settings = instance.settings.store
+
+    def store(self, contents: Sequence[Buffer], options: StoreOptions) -> list[Stored]:
+        """Everything is durable when this returns. Bad options or an oversized content raise before anything changes."""
+        replicas = self._check(contents, options)
+        items = [self._item(content, options) for content in contents]
+        waiting = items
+        while waiting:
+            waiting = self._round(waiting, options)
+        stored = [item.stored for item in items if item.stored is not None]
+        assert len(stored) == len(items)
+        if self._replicator.may_exist:
+            for item, each in zip(items, stored, strict=True):
+                if replicas > 1 or each.duplicate:
+                    self._replicator.follow(each.key, replicas, item.places)
+        return stored
+
+    def _check(self, contents: Sequence[Buffer], options: StoreOptions) -> int:
+        limit = self._store_settings.content_bytes_max
+        for content in contents:
+            if len(content) > limit:
+                raise TooLarge(
+                    f"a content of {len(content)} bytes is over the limit of {limit} (store.content_bytes_max)"
+                )
+        if options.codec not in (None, AUTO, ZSTD_DICT):
+            find_codec(options.codec)
+        replicas = self._store_settings.replicas if options.replicas is None else options.replicas
+        available = len(self._instance.places(b"\0"))
+        if replicas < 1:
+            raise UsageError(f"bad number of replicas {replicas}: at least 1")
+        if replicas > available:
+            raise UsageError(f"{replicas} replicas need {replicas} writable volumes, there are {available}")
+        return replicas
+
+    def _item(self, content: Buffer, options: StoreOptions) -> _Item:
+        signature = self._instance.signature.digest(content)
+        places = self._instance.places(signature)
+        if options.volume is not None:
+            self._instance.chosen(options.volume)
+            places = [options.volume, *(name for name in places if name != options.volume)]
+        return _Item(content, signature, places)
+
+    # -- one round ----------------------------------------------------------------------------------------------
+
+    def _round(self, items: list[_Item], options: StoreOptions) -> list[_Item]:
+        """Commits one operation per content, grouped by volume; returns the contents that must go round again."""
+        plans: dict[str, list[tuple[_Item, Operation]]] = {}
+        encoded: dict[bytes, Encoded] = {}
+        for item in items:
+            name, operation = self._plan(item, options, encoded)
+            plans.setdefault(name, []).append((item, operation))
+        again = []
+        for name, planned in plans.items():
+            volume = self._instance.writer(name)
+            outcomes = volume.commit([operation for _, operation in planned])
+            for (item, _), outcome in zip(planned, outcomes, strict=True):
+                if outcome.effect in (Effect.MISSING, Effect.UNSURE):
+                    again.append(item)
+                else:
+                    self._accept(item, volume, outcome)
+        return again
+
+    def _plan(self, item: _Item, options: StoreOptions, encoded: dict[bytes, Encoded]) -> tuple[str, Operation]:
+        home = item.places[0]
+        if options.mode is not StoreMode.FORCE_NEW:
+            for name in self._candidates(item, options):
+                duplicate = self._duplicate(item, name, options.mode)
+                if duplicate is not None:
+                    return name, Refer(duplicate.key)
+        if item.encoded is None:
+            item.encoded = encoded.get(item.signature) if options.mode is StoreMode.REGULAR else None
+        if item.encoded is None or item.encoded.size != len(item.content):
+            codec = options.codec or self._store_settings.codec
+            volume = self._instance.volume(home)
+            item.encoded = self._instance.encodings.encode(item.content, codec, options.content_type, volume)
+            encoded[item.signature] = item.encoded
+        return home, Store(
+            item.signature,
+            item.encoded,
+            force_new=options.mode is StoreMode.FORCE_NEW,
+            compared=frozenset(item.compared) if options.mode is StoreMode.COMPARE else None,
+            overflow_min=self._overflow_min(item, home),
+        )
+
+    def _candidates(self, item: _Item, options: StoreOptions) -> list[str]:
+        home = item.places[0]
+        if options.volume is not None:
+            return [home]
+        writable = item.places
+        return [home, *(name for name in self._instance.others(item.signature, home) if name in writable)]
+
+    def _duplicate(self, item: _Item, name: str, mode: StoreMode) -> BlockFacts | None:
+        volume = self._instance.volume(name)
+        (found,) = volume.probe([item.signature])
+        for facts in found:
+            if facts.replica or facts.size != len(item.content) or facts.key in item.compared:
+                continue
+            if mode is StoreMode.REGULAR or self._same(item, volume, facts):
+                return facts
+        return None
+
+    def _same(self, item: _Item, volume: ReadableVolume, facts: BlockFacts) -> bool:
+        """Whether a block holds just this content; if not, that is remembered."""
+        (block,) = volume.fetch([facts.key])
+        if block is not None and self._instance.encodings.decode(block, volume) == item.content:
+            return True
+        item.compared.add(facts.key)
+        return False
+
+    def _overflow_min(self, item: _Item, home: str) -> int:
+        """One above all numbers that contents of this volume have in other volumes, to which they were moved."""
+        taken = -1
+        for name in self._instance.others(item.signature, home):
+            (found,) = self._instance.volume(name).probe([item.signature])
+            taken = max([taken, *(facts.key.overflow for facts in found if facts.key.home == home.encode())])
+        if taken >= OVERFLOW_MAX:
+            raise UsageError(f"too many contents share signature {item.signature.hex()} in volume {home!r}")
+        return taken + 1
+
+    def _accept(self, item: _Item, volume: Volume, outcome: Outcome) -> None:
+        key: ContentKey = self._instance.content_key(volume, outcome.key)
+        if outcome.effect is Effect.NEW:
+            self._instance.note(item.signature, volume.name)
+        duplicate = outcome.effect is not Effect.NEW
+        item.stored = Stored(key, duplicate, len(item.content), outcome.stored, outcome.references)
