@@ -155,7 +155,7 @@ def check(
     *,
     env: Environment = REAL,
 ) -> CheckReport:
-    """Checks the whole store, also while another process writes; with `repair`, which needs the writer's lock, mends it."""
+    """Checks the whole store, also while another process writes; `repair` needs the writer's lock, and mends it."""
     root = Path(path)
     settings = config.load(root / layout.SETTINGS)
     for name in options.volumes:

@@ -30,7 +30,7 @@ class StoreSettings:
     codec: str = "auto"  # for stores that name none; `auto` chooses by type and uses a dictionary where there is one
     placement: str = "mod"  # mod: signature mod n; weighted: in proportion to the volumes' weights
     replicas: int = 1  # copies of every content, in distinct volumes
-    train_after: int = 2000  # compressible contents after which a volume trains its first dictionary; 0: never
+    train_after: int = 1000  # compressible contents after which a volume trains its first dictionary; 0: never
     # limits
     content_bytes_max: int = 2 << 30  # one content; it passes through memory
     segment_bytes_max: int = 256 << 20  # compaction needs this much extra disk at a time

@@ -94,7 +94,8 @@ class Fault:
     def __str__(self) -> str:
         subject = f" of {self.key}" if self.key else ""
         tail = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.kind}{subject} in '{self.file}' at {self.offset}: expected {self.expected}, found {self.found}{tail}"
+        place = f"in '{self.file}' at {self.offset}"
+        return f"{self.kind}{subject} {place}: expected {self.expected}, found {self.found}{tail}"
 
 
 def volume_name(text: str) -> str:

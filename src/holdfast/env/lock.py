@@ -1,6 +1,6 @@
 """The writer's lock: one process writes to an archive, any number read.
 
-The lock is the kernel's (`flock`), so a killed writer never leaves it behind. The file's text tells people who holds it.
+The lock is the kernel's (`flock`), so a killed writer never leaves it behind. The file's text tells who holds it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ volumes: replicas whose original is gone, counters that differ, too few copies. 
 another process writes.
 
 `repair` checks, lets each faulty volume mend itself, restores what a volume lost from copies in others, and brings
-replicas in line. What has no sound copy anywhere is reported as lost; its damaged bytes are kept in the volume's `lost/`.
+replicas in line. What has no sound copy anywhere is reported as lost; its damaged bytes stay in the volume's `lost/`.
 Afterwards a check is clean. Each repair leaves a line in the archive's `audit.log`.
 """
 

@@ -78,6 +78,11 @@ class GroupCommit:
         if group.error is not None:
             raise _fresh(group.error)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is gathering and nothing in flight."""
+        return self._in_flight is None and not self.current.parts
+
     def flush(self) -> None:
         """Everything handed in before this call is durable after it."""
         with self.lock:

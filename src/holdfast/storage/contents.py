@@ -165,3 +165,4 @@ class Contents:
     def close(self) -> None:
         """Waits for work in the background."""
         self._training.close()
+        self._storer.close()

@@ -45,7 +45,8 @@ class Encodings:
         dictionary = self.newest(volume)
         if dictionary is None:
             raise UsageError(
-                f"volume {volume.name!r} has no dictionary for codec 'zstd-dict'; run 'holdfast volume train {volume.name}'"
+                f"volume {volume.name!r} has no dictionary for codec 'zstd-dict'; "
+                f"run 'holdfast volume train {volume.name}'"
             )
         return dictionary
 
@@ -112,8 +113,11 @@ class Encodings:
 
 def _decode_zstd_bulk(codec: Codec, encoded: list[Encoded]) -> list[bytes]:
     decompressor = codec.decompressor() if isinstance(codec, Dictionary) else ZSTD.decompressor()
+    stored: list[Buffer] = [bytes(each.data) for each in encoded]
     try:
-        frames = decompressor.multi_decompress_to_buffer([bytes(each.data) for each in encoded], threads=-1)
+        if all(zstandard.frame_content_size(data) == each.size for data, each in zip(stored, encoded, strict=True)):
+            frames = decompressor.multi_decompress_to_buffer(stored, threads=-1)
+            return [frames[index].tobytes() for index in range(len(encoded))]
     except zstandard.ZstdError:
-        return [codec.decode(each.data, each.size) for each in encoded]  # names the one that is damaged
-    return [frames[index].tobytes() for index in range(len(encoded))]
+        pass
+    return [codec.decode(each.data, each.size) for each in encoded]  # names the one that is damaged

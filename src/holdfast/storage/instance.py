@@ -49,6 +49,7 @@ class Instance:
         self.signature = find_signature(settings.store.signature)
         self.encodings = Encodings()
         self._place = find_placement(settings.store.placement)
+        self._writable_cache: tuple[Settings | None, list[VolumeSettings]] = None, []
         self._filter: VolumeFilter | None = None
         self._filter_lock = threading.Lock()
         self.volumes: dict[str, ReadableVolume] = {}
@@ -70,10 +71,10 @@ class Instance:
 
     def add(self, settings: VolumeSettings) -> None:
         """Opens a volume that was added to the connector."""
-        self.settings = replace(self.settings, volume=(*self.settings.volume, settings))
         with self._filter_lock:
             self._open(settings)
             self._filter = None  # it has no bit for the new volume
+        self.settings = replace(self.settings, volume=(*self.settings.volume, settings))
 
     def _require_one(self) -> None:
         if self.down and not self.volumes:
@@ -110,14 +111,22 @@ class Instance:
 
     def places(self, signature: bytes) -> list[str]:
         """The volumes for a new content, in order of preference. Never empty."""
-        candidates = [
-            each for each in self.settings.volume if each.state is VolumeState.WRITABLE and each.name in self.volumes
-        ]
+        candidates = self._candidates()
         if not candidates:
             raise VolumeReadOnly("no writable volume is up; add one ('holdfast volume add') or set one writable")
         if len(candidates) == 1:
             return [candidates[0].name]
         return self._place(signature, candidates)
+
+    def _candidates(self) -> list[VolumeSettings]:
+        settings, candidates = self._writable_cache
+        if settings is not self.settings:
+            settings = self.settings
+            candidates = [
+                each for each in settings.volume if each.state is VolumeState.WRITABLE and each.name in self.volumes
+            ]
+            self._writable_cache = settings, candidates
+        return candidates
 
     def others(self, signature: bytes, name: str) -> list[str]:
         """The volumes beside `name` that may hold the signature."""

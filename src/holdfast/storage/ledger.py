@@ -46,6 +46,7 @@ class Ledger:
 
     def __init__(self, source: LedgerSource) -> None:
         self._source = source
+        self._merged: dict[int, int] = {}  # segments that a compacted one stands for
         self.reset()
 
     def reset(self) -> None:
@@ -57,7 +58,6 @@ class Ledger:
         self._slots_taken: dict[bytes, tuple[Slot, ...]] = {}
         self._segments_changed: set[int] = set()
         self._starts: tuple[list[int], list[int]] | None = None
-        self._merged: dict[int, int] = {}  # segments that a compacted one stands for
 
     def slots(self, signature: bytes) -> tuple[Slot, ...]:
         """Any thread may ask: a change is visible in at least one of the three places at any moment."""
@@ -104,24 +104,26 @@ class Ledger:
         self._segments_changed.add(segment)
         self.position.offset = offset + length
 
-    def apply(self, header: Header, segment: int, offset: int) -> None:
-        """The entry with this header, at this place, has become part of the log."""
+    def apply(self, header: Header, segment: int, offset: int, slots: tuple[Slot, ...] | None = None) -> None:
+        """The entry with this header, at this place, has become part of the log. `slots`, if they are known already."""
         facts = self.segments[segment]
         length = HEADER_BYTES + header.stored
         facts.bytes += length
         self._segments_changed.add(segment)
         position = self.position
         position.serial, position.segment, position.offset = header.serial, segment, offset + length
-        if header.kind == COUNT:
-            self._recount(header, facts)
-        elif header.kind == DICT:
+        if header.kind == DICT:
             self.dictionaries_changed[header.dictionary] = Place(segment, facts.generation, offset, header.stored)
+            return
+        if slots is None:
+            slots = self.slots(header.signature)
+        if header.kind == COUNT:
+            self._recount(header, facts, slots)
         else:
-            self._place(header, segment, facts, offset)
+            self._place(header, Place(segment, facts.generation, offset, header.stored), facts, slots)
 
-    def _place(self, header: Header, segment: int, facts: SegmentFacts, offset: int) -> None:
+    def _place(self, header: Header, place: Place, facts: SegmentFacts, slots: tuple[Slot, ...]) -> None:
         facts.blocks += 1
-        slots = self.slots(header.signature)
         old = find_slot(slots, header.overflow, header.home)
         if old is not None:
             self._bury(old)
@@ -130,10 +132,7 @@ class Ledger:
             header.overflow,
             header.home,
             header.kind == REPLICA,
-            segment,
-            facts.generation,
-            offset,
-            header.stored,
+            *place,
             header.size,
             header.references,
             header.serial,
@@ -142,8 +141,7 @@ class Ledger:
         self.slots_changed[header.signature] = (*slots, new)
         self._count(new, +1)
 
-    def _recount(self, header: Header, facts: SegmentFacts) -> None:
-        slots = self.slots(header.signature)
+    def _recount(self, header: Header, facts: SegmentFacts, slots: tuple[Slot, ...]) -> None:
         old = find_slot(slots, header.overflow, header.home)
         if old is None or header.references == 0:
             facts.dead_bytes += HEADER_BYTES
@@ -154,7 +152,7 @@ class Ledger:
             self.slots_changed[header.signature] = tuple(slot for slot in slots if slot is not old)
             return
         self._bury_count(old)
-        new = old._replace(references=header.references, count_serial=header.serial)
+        new = Slot(*old[:8], header.references, header.serial, old.serial)
         self.slots_changed[header.signature] = tuple(new if slot is old else slot for slot in slots)
         if not new.replica:
             self.position.references += new.references - old.references

@@ -1,9 +1,9 @@
 """Migration: a volume's blocks move to other volumes while reads, stores and deletes go on (W8).
 
 Contentkeys do not change: a block of v0 that moved to v1 stands there under its home, v0, and is found by it.
-For each block the order is: copy, durable; then remove the original, on condition that its counter is still the one that
-was copied. At any moment at least one of the two has the right counter, and the original's is in force while it exists.
-A crash in between leaves a copy that the next run brings up to date; running the command again resumes.
+For each block the order is: copy, durable; then remove the original, on condition that its counter is still the one
+that was copied. At any moment at least one of the two has the right counter, and the original's is in force while it
+exists. A crash in between leaves a copy that the next run brings up to date; running the command again resumes.
 """
 
 from __future__ import annotations

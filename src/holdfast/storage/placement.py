@@ -1,8 +1,8 @@
 """Placement: which volumes a new content goes to, in order of preference (W6, W7).
 
-`mod` is the paper's: the signature, as a number, modulo the number of writable volumes; further copies go to the volumes
-that follow. `weighted` is rendezvous hashing: each volume draws a number from the signature and its own name, and the
-highest wins, in proportion to the weights; adding a volume moves only what the new one wins.
+`mod` is the paper's: the signature, as a number, modulo the number of writable volumes; further copies go to the
+volumes that follow. `weighted` is rendezvous hashing: each volume draws a number from the signature and its own name,
+and the highest wins, in proportion to the weights; adding a volume moves only what the new one wins.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from holdfast.model import OVERFLOW_MAX, ContentKey, Stored, StoreMode
 from holdfast.storage.codec import AUTO, ZSTD_DICT, find_codec
 from holdfast.storage.instance import Instance
 from holdfast.storage.replicas import Replicator
+from holdfast.storage.spread import Spread
 from holdfast.storage.volume import (
     BlockFacts,
     BlockKey,
@@ -63,11 +64,16 @@ class Storer:
         self._instance = instance
         self._replicator = replicator
         self._store_settings = instance.settings.store
+        self._spread = Spread()
 
     def store(self, contents: Sequence[Buffer], options: StoreOptions) -> list[Stored]:
-        """Everything is durable when this returns. Bad options or an oversized content raise before anything changes."""
+        """Everything is durable when this returns. Bad options and oversized contents raise before anything changes."""
         replicas = self._check(contents, options)
-        items = [self._item(content, options) for content in contents]
+        signatures = self._spread.map(self._instance.signature.digest, contents)
+        items = [
+            _Item(content, signature, self._places(signature, options))
+            for content, signature in zip(contents, signatures, strict=True)
+        ]
         waiting = items
         while waiting:
             waiting = self._round(waiting, options)
@@ -79,6 +85,9 @@ class Storer:
                     self._replicator.follow(each.key, replicas, item.places)
         return stored
 
+    def close(self) -> None:
+        self._spread.close()
+
     def _check(self, contents: Sequence[Buffer], options: StoreOptions) -> int:
         limit = self._store_settings.content_bytes_max
         for content in contents:
@@ -88,6 +97,8 @@ class Storer:
                 )
         if options.codec not in (None, AUTO, ZSTD_DICT):
             find_codec(options.codec)
+        if options.volume is not None:
+            self._instance.chosen(options.volume)
         replicas = self._store_settings.replicas if options.replicas is None else options.replicas
         available = len(self._instance.places(b"\0"))
         if replicas < 1:
@@ -96,23 +107,28 @@ class Storer:
             raise UsageError(f"{replicas} replicas need {replicas} writable volumes, there are {available}")
         return replicas
 
-    def _item(self, content: Buffer, options: StoreOptions) -> _Item:
-        signature = self._instance.signature.digest(content)
+    def _places(self, signature: bytes, options: StoreOptions) -> list[str]:
         places = self._instance.places(signature)
-        if options.volume is not None:
-            self._instance.chosen(options.volume)
-            places = [options.volume, *(name for name in places if name != options.volume)]
-        return _Item(content, signature, places)
+        if options.volume is None:
+            return places
+        return [options.volume, *(name for name in places if name != options.volume)]
 
     # -- one round ----------------------------------------------------------------------------------------------
 
     def _round(self, items: list[_Item], options: StoreOptions) -> list[_Item]:
         """Commits one operation per content, grouped by volume; returns the contents that must go round again."""
         plans: dict[str, list[tuple[_Item, Operation]]] = {}
-        encoded: dict[bytes, Encoded] = {}
+        new: list[_Item] = []
         for item in items:
-            name, operation = self._plan(item, options, encoded)
-            plans.setdefault(name, []).append((item, operation))
+            duplicate = self._find_duplicate(item, options)
+            if duplicate is None:
+                new.append(item)
+            else:
+                name, key = duplicate
+                plans.setdefault(name, []).append((item, Refer(key)))
+        self._encode(new, options)
+        for item in new:
+            plans.setdefault(item.places[0], []).append((item, self._store_operation(item, options)))
         again = []
         for name, planned in plans.items():
             volume = self._instance.writer(name)
@@ -124,26 +140,38 @@ class Storer:
                     self._accept(item, volume, outcome)
         return again
 
-    def _plan(self, item: _Item, options: StoreOptions, encoded: dict[bytes, Encoded]) -> tuple[str, Operation]:
-        home = item.places[0]
+    def _find_duplicate(self, item: _Item, options: StoreOptions) -> tuple[str, BlockKey] | None:
         if options.mode is not StoreMode.FORCE_NEW:
             for name in self._candidates(item, options):
                 duplicate = self._duplicate(item, name, options.mode)
                 if duplicate is not None:
-                    return name, Refer(duplicate.key)
-        if item.encoded is None:
-            item.encoded = encoded.get(item.signature) if options.mode is StoreMode.REGULAR else None
-        if item.encoded is None or item.encoded.size != len(item.content):
-            codec = options.codec or self._store_settings.codec
-            volume = self._instance.volume(home)
+                    return name, duplicate.key
+        return None
+
+    def _encode(self, items: list[_Item], options: StoreOptions) -> None:
+        """Encodes the contents that are new, equal ones once."""
+        codec = options.codec or self._store_settings.codec
+        distinct = {(item.signature, len(item.content)): item for item in items if item.encoded is None}
+        if options.mode is not StoreMode.REGULAR:  # then equal signatures need not mean equal contents
+            distinct = {(index.to_bytes(4, "big"), 0): item for index, item in enumerate(items) if item.encoded is None}
+
+        def encode(item: _Item) -> None:
+            volume = self._instance.volume(item.places[0])
             item.encoded = self._instance.encodings.encode(item.content, codec, options.content_type, volume)
-            encoded[item.signature] = item.encoded
-        return home, Store(
+
+        self._spread.map(encode, list(distinct.values()))
+        for item in items:
+            if item.encoded is None:
+                item.encoded = distinct[item.signature, len(item.content)].encoded
+
+    def _store_operation(self, item: _Item, options: StoreOptions) -> Store:
+        assert item.encoded is not None
+        return Store(
             item.signature,
             item.encoded,
             force_new=options.mode is StoreMode.FORCE_NEW,
             compared=frozenset(item.compared) if options.mode is StoreMode.COMPARE else None,
-            overflow_min=self._overflow_min(item, home),
+            overflow_min=self._overflow_min(item, item.places[0]),
         )
 
     def _candidates(self, item: _Item, options: StoreOptions) -> list[str]:

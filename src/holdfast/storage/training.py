@@ -18,9 +18,9 @@ from holdfast.storage.volume import ReadableVolume
 
 log = logging.getLogger("holdfast.storage")
 
-SAMPLE_BYTES_MAX = 128 << 10  # of one content
+SAMPLE_BYTES_MAX = 16 << 10  # of one content
 SAMPLES_MAX = 2_000
-SAMPLES_BYTES_MAX = 32 << 20
+SAMPLES_BYTES_MAX = 16 << 20
 SAMPLES_MIN = 20
 
 

@@ -20,7 +20,7 @@ from holdfast.errors import UnknownName, UsageError, VolumeDown
 from holdfast.model import Fault
 from holdfast.storage import layout
 from holdfast.storage.faults import Repair, Watch
-from holdfast.storage.identity import Identity, new_identity, read_identity, write_identity
+from holdfast.storage.identity import new_identity, read_identity, write_identity
 from holdfast.storage.organizations.compaction import Compaction, Progress
 from holdfast.storage.organizations.log import LogReader, LogVolume
 from holdfast.storage.organizations.log_check import check_log

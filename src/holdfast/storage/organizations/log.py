@@ -4,7 +4,8 @@ A commit decides under the volume's lock what its operations mean, hands the res
 waits for it (`holdfast.storage.commit`). One caller thus pays one sync; sixteen share one.
 
 Threads: any thread may call any method. The lock of the group commit guards the ledger and the gathering group; the
-thread that leads a flush owns the tail file and writes the keydir.
+thread that leads a flush owns the tail file and writes the keydir. What must not be interrupted is done behind a
+`Shield`, away from the main thread.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from holdfast.storage.organizations.log_index import FollowerIndex, WriterIndex
 from holdfast.storage.organizations.log_reading import LogReading
 from holdfast.storage.organizations.log_recovery import open_keydir, recover
 from holdfast.storage.organizations.segments import SegmentFiles
+from holdfast.storage.shield import Shield
 from holdfast.storage.volume import (
     Adopt,
     BlockKey,
@@ -76,7 +78,8 @@ class LogVolume(LogReading):
             self.keydir.abandon()
             raise
         self.commits = GroupCommit(self)
-        self._writer_index = WriterIndex(self.ledger, self.keydir, self.commits.flush)
+        self.shield = Shield(f"volume-{name}")
+        self._writer_index = WriterIndex(self.ledger, self.keydir, self.flush)
         super().__init__(name, env, segments, self._writer_index)
         self.segments = segments
         self._durable_serial = self.ledger.position.serial
@@ -91,6 +94,9 @@ class LogVolume(LogReading):
     # -- operations, under the lock -----------------------------------------------------------------------------
 
     def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
+        return self.shield.run(lambda: self._commit(operations))
+
+    def _commit(self, operations: Sequence[Operation]) -> list[Outcome]:
         with self.commits.lock:
             self._refuse_after_failure()
             outcomes = [self._perform(operation) for operation in operations]
@@ -98,6 +104,11 @@ class LogVolume(LogReading):
         if group.parts:
             self.commits.wait(group)
         return outcomes
+
+    def flush(self) -> None:
+        """Everything handed in before is durable, and in the keydir."""
+        if not self.commits.idle:
+            self.shield.run(self.commits.flush)
 
     def _perform(self, operation: Operation) -> Outcome:
         match operation:
@@ -108,7 +119,7 @@ class LogVolume(LogReading):
             case Release(key):
                 return self._count(key, -1)
             case Adopt(key, encoded, references, replica):
-                self._append_block(REPLICA if replica else BLOCK, key, encoded, references)
+                self._append(REPLICA if replica else BLOCK, key, encoded, references)
                 return Outcome(Effect.NEW, key, references, len(encoded.data))
             case Recount(key, references, expected):
                 return self._recount(key, references, expected)
@@ -122,43 +133,36 @@ class LogVolume(LogReading):
                 if slot.replica or slot.size != encoded.size:
                     continue
                 if store.compared is None:
-                    self._append_count(key, slot.references + 1)
+                    self._append_count(key, slot.references + 1, slots)
                     return Outcome(Effect.DUPLICATE, key, slot.references + 1, slot.stored)
                 if key not in store.compared:
                     return Outcome(Effect.UNSURE, key)
         taken = [slot.overflow + 1 for slot in slots if not slot.home]
         key = BlockKey(signature, max([store.overflow_min, *taken]))
-        self._append_block(BLOCK, key, encoded, store.references)
+        self._append(BLOCK, key, encoded, store.references, slots)
         return Outcome(Effect.NEW, key, store.references, len(encoded.data))
 
     def _count(self, key: BlockKey, step: int) -> Outcome:
-        slot = self._slot(key)
+        slots = self.ledger.slots(key.signature)
+        slot = find_slot(slots, key.overflow, key.home)
         if slot is None:
             return Outcome(Effect.MISSING, key)
-        return self._set(key, slot, slot.references + step)
-
-    def _recount(self, key: BlockKey, references: int, expected: int | None) -> Outcome:
-        slot = self._slot(key)
-        if slot is None:
-            return Outcome(Effect.MISSING, key)
-        if expected is not None and slot.references != expected:
-            return Outcome(Effect.CONFLICT, key, slot.references, slot.stored)
-        return self._set(key, slot, references)
-
-    def _set(self, key: BlockKey, slot: Slot, references: int) -> Outcome:
-        self._append_count(key, references)
+        references = slot.references + step
+        self._append_count(key, references, slots)
         return Outcome(Effect.COUNTED if references else Effect.REMOVED, key, references, slot.stored)
 
-    def _slot(self, key: BlockKey) -> Slot | None:
-        return find_slot(self.ledger.slots(key.signature), key.overflow, key.home)
+    def _recount(self, key: BlockKey, references: int, expected: int | None) -> Outcome:
+        slot = find_slot(self.ledger.slots(key.signature), key.overflow, key.home)
+        if slot is not None and expected not in (None, slot.references):
+            return Outcome(Effect.CONFLICT, key, slot.references, slot.stored)
+        return self._count(key, references - slot.references if slot is not None else 0)
 
-    def _append_block(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int) -> None:
-        self._append(kind, key, encoded, references, block.checksum(encoded.data))
+    def _append_count(self, key: BlockKey, references: int, slots: tuple[Slot, ...] | None = None) -> None:
+        self._append(COUNT, key, _NOTHING, references, slots)
 
-    def _append_count(self, key: BlockKey, references: int) -> None:
-        self._append(COUNT, key, _NOTHING, references, 0)
-
-    def _append(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, checksum: int) -> None:
+    def _append(
+        self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, slots: tuple[Slot, ...] | None = None
+    ) -> None:
         position, group = self.ledger.position, self.commits.current
         if position.segment == 0 or position.offset >= self.settings.segment_bytes_max:
             number = position.segment + 1
@@ -178,20 +182,23 @@ class LogVolume(LogReading):
             encoded.size,
             len(encoded.data),
             references,
-            checksum,
+            block.checksum(encoded.data),
         )
         packed = block.pack(header)
-        self.ledger.apply(header, segment, offset)
+        self.ledger.apply(header, segment, offset, slots)
         if not group.parts or group.parts[-1][0] != segment:
             group.parts.append((segment, []))
         group.parts[-1][1].extend((packed, encoded.data) if len(encoded.data) else (packed,))
 
     def add_dictionary(self, number: int, data: bytes) -> None:
+        self.shield.run(lambda: self._add_dictionary(number, data))
+
+    def _add_dictionary(self, number: int, data: bytes) -> None:
         signature = block.checksum(data).to_bytes(4, "big")
         with self.commits.lock:
             self._refuse_after_failure()
             encoded = Encoded("none", number, len(data), data)
-            self._append_block(DICT, BlockKey(signature), encoded, 1)
+            self._append(DICT, BlockKey(signature), encoded, 1)
             group = self.commits.current
         self.commits.wait(group)
         self._writer_index.newest_dictionary = number
@@ -212,9 +219,8 @@ class LogVolume(LogReading):
         self.keydir.write(change)
 
     def _start_segment(self, segment: int) -> None:
-        tail = self._segments.create(segment, 0, segment)
-        self._segments.publish(tail, segment, 0)
-        self._tail, self._tail_number = tail, segment
+        self._segments.publish(self._segments.create(segment, 0, segment), segment, 0)
+        self._tail, self._tail_number = self._segments.open_tail(segment, 0), segment
 
     def settle(self, prepared: object) -> None:
         self.ledger.settle()
@@ -236,7 +242,8 @@ class LogVolume(LogReading):
         if self._tail is None:
             return
         if self._tail_number != position.segment:
-            self._segments.discard([self._segments.path(self._tail_number, 0)])
+            begun = range(position.segment + 1, self._tail_number + 1)
+            self._segments.discard([self._segments.path(number, 0) for number in begun])
             self._tail_number, self._tail = position.segment, None
             if position.segment:
                 generation = self.ledger.segments[position.segment].generation
@@ -254,6 +261,9 @@ class LogVolume(LogReading):
 
     def seal(self) -> None:
         """Ends the current segment, so that compaction may touch it. Durable on return."""
+        self.shield.run(self._seal)
+
+    def _seal(self) -> None:
         self.commits.flush()
         with self.commits.exclusive():
             self._refuse_after_failure()
@@ -267,6 +277,7 @@ class LogVolume(LogReading):
 
     def close(self) -> None:
         """Everything acknowledged is safe with or without this; it makes the next opening fast."""
+        self.shield.close()
         if self._failure is None:
             self.commits.flush()
             self.keydir.close()

@@ -1,7 +1,7 @@
 """Checking a log volume: every byte of every segment, then the keydir against what the segments say.
 
-The entries are replayed into a scratch keydir on disk, so memory stays bounded, and the two keydirs are compared slot by
-slot. Works while another process writes: what it writes after the check began is left to the next one.
+The entries are replayed into a scratch keydir on disk, so memory stays bounded, and the two keydirs are compared slot
+by slot. Works while another process writes: what it writes after the check began is left to the next one.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class _Copy:
 
 def compact(volume: LogVolume, dead_share_min: float = 0.0, progress: Progress | None = None) -> Compaction:
     """Reclaims the space of dead entries in every segment where they take at least this share of it."""
-    volume.commits.flush()
+    volume.flush()
     if _dead_share(volume, volume.ledger.position.segment) > 0:
         volume.seal()
     segments = before = after = 0
@@ -80,19 +80,25 @@ def compact_run(
     volume: LogVolume, run: list[int], progress: Progress | None = None, *, skip_damage: bool = False
 ) -> int:
     """Rewrites the run as one segment; returns its size. Durable on return. Damage stops it, or is left out."""
-    volume.commits.flush()
+    volume.flush()
     volume.keydir.sync()  # from here on no replay will need the old segments
     known = volume.ledger.segments
-    old_paths = [volume.segments.path(number, known[number].generation) for number in run]
     generation = max(known[number].generation for number in run) + 1
     through = max(known[number].through for number in run)
     file = volume.segments.create(run[0], generation, through)
     copied = _copy(volume, _entries(volume, run, progress), file, run[0], skip_damage=skip_damage)
+    return volume.shield.run(lambda: _replace(volume, run, file, generation, copied))
+
+
+def _replace(volume: LogVolume, run: list[int], file: File, generation: int, copied: _Copy) -> int:
+    """Puts the new segment in the place of the run, in the order that makes every interruption harmless."""
+    known = volume.ledger.segments
+    old_paths = [volume.segments.path(number, known[number].generation) for number in run]
     volume.segments.publish(file, run[0], generation)
     with volume.commits.exclusive():
         facts = SegmentFacts(
             generation,
-            through,
+            max(known[number].through for number in run),
             known[run[0]].first_serial,
             file.size(),
             sum(known[number].dead_bytes for number in run) - copied.skipped_bytes,

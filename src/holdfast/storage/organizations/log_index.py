@@ -53,7 +53,7 @@ class FollowerIndex:
     """A reader's view of a volume that another process may be writing.
 
     The keydir is followed as a RocksDB secondary. If its writer died before bringing it up to date, the entries behind
-    its position are replayed into memory. A look-up that finds nothing refreshes the view, at most every 0.2 s.
+    its position are replayed into memory. What a look-up tells is at most 0.2 s old.
     """
 
     def __init__(self, directory: Path, segments: SegmentFiles, cache_bytes: int, env: Environment) -> None:
@@ -70,10 +70,8 @@ class FollowerIndex:
             raise
 
     def slots(self, signature: bytes) -> tuple[Slot, ...]:
-        found = self._ledger.slots(signature)
-        if not found and self._refresh_if_due():
-            found = self._ledger.slots(signature)
-        return found
+        self._refresh_if_due()
+        return self._ledger.slots(signature)
 
     def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]:
         return [self._ledger.slots(signature) for signature in signatures]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from holdfast.env import Environment
+from holdfast.env import Environment, File
 from holdfast.errors import ContentNotFound, DamagedBlock
 from holdfast.storage import block
 from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA, Header
@@ -64,8 +64,7 @@ class LogReading:
         try:
             return self._read(key, slot)
         except FileNotFoundError:
-            path = self._segments.path(slot.segment, slot.generation)
-            raise DamagedBlock(f"segment '{path}' is missing; run 'holdfast check --repair'") from None
+            raise self._missing(slot.segment, slot.generation) from None
 
     def _read(self, key: BlockKey, slot: Slot) -> Block:
         file = self._segments.file(slot.segment, slot.generation)
@@ -89,6 +88,10 @@ class LogReading:
             slot.serial,
         )
 
+    def _missing(self, segment: int, generation: int) -> DamagedBlock:
+        path = self._segments.path(segment, generation)
+        return DamagedBlock(f"segment '{path}' is missing; run 'holdfast check --repair'")
+
     def _damaged(self, slot: Slot, expected: str, found: str, key: BlockKey) -> DamagedBlock:
         path = self._segments.path(slot.segment, slot.generation)
         return DamagedBlock(
@@ -97,15 +100,15 @@ class LogReading:
         )
 
     def scan(self) -> Iterator[list[Block]]:
-        position, segments, _ = self._index.facts()
-        for segment in sorted(segments):
-            facts = segments[segment]
-            file = self._segments.file(segment, facts.generation)
-            end = position.offset if segment == position.segment else file.size()
+        seen = -1  # serials up to here are done with: compaction changes the segments, but keeps the order
+        for file, end in self._files_in_order():
             batch: list[Entry] = []
             batch_bytes = 0
             for step in walk(file, self._segments.uid, SEGMENT_HEADER_BYTES, end):
-                if isinstance(step, Entry) and step.header.kind in (BLOCK, REPLICA):
+                if not isinstance(step, Entry) or step.header.serial <= seen:
+                    continue
+                seen = step.header.serial
+                if step.header.kind in (BLOCK, REPLICA):
                     batch.append(step)
                     batch_bytes += step.header.stored
                     if len(batch) >= SCAN_BATCH or batch_bytes >= SCAN_BATCH_BYTES:
@@ -113,6 +116,25 @@ class LogReading:
                         batch, batch_bytes = [], 0
             if batch:
                 yield self._live(batch)
+
+    def _files_in_order(self) -> Iterator[tuple[File, int]]:
+        """The segments and their ends. After a compaction meanwhile, a segment may hold entries of earlier ones too."""
+        position, segments, _ = self._index.facts()
+        left = sorted(segments)
+        while left:
+            number = left[0]
+            generation = segments[number].generation
+            try:
+                file = self._segments.file(number, generation)
+            except FileNotFoundError:
+                self._index.refresh()
+                position, segments, _ = self._index.facts()
+                if number in segments and segments[number].generation == generation:
+                    raise self._missing(number, generation) from None
+                left = [each for each in sorted(segments) if segments[each].through >= number]
+                continue
+            yield file, position.offset if number == position.segment else file.size()
+            left.pop(0)
 
     def _live(self, entries: list[Entry]) -> list[Block]:
         found = self._index.slots_of([entry.header.signature for entry in entries])

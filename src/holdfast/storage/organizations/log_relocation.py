@@ -1,4 +1,4 @@
-"""Switching from a run of segments to the compacted one that replaces it. Repeatable: a crash in between costs nothing."""
+"""Switching from a run of segments to the compacted one that replaces it. Repeatable, so a crash costs nothing."""
 
 from __future__ import annotations
 

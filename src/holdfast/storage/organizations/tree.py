@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from holdfast.env import Environment
 from holdfast.env.files import read_file
-from holdfast.errors import DamagedBlock
+from holdfast.errors import DamagedBlock, VolumeDown
 from holdfast.storage import block, layout
 from holdfast.storage.block import HEADER_BYTES, REPLICA, Header
 from holdfast.storage.identity import Identity
@@ -112,7 +112,12 @@ class TreeReading:
 
     def read(self, path: Path) -> BlockFile:
         """Raises FileNotFoundError or DamagedBlock."""
-        raw = memoryview(read_file(self._env.files, path))
+        try:
+            raw = memoryview(read_file(self._env.files, path))
+        except VolumeDown:
+            if self._env.files.is_directory(path):  # a signature too short for this tree
+                raise FileNotFoundError(path) from None
+            raise
         header = block.parse(raw[:HEADER_BYTES])
         if header is None or header.uid != self.identity.uid or len(raw) < header.length:
             raise self._damaged(path, "a sound header of this volume", repr(bytes(raw[:28])))

@@ -1,0 +1,36 @@
+"""Spreading work over the cores: hashing and compressing leave the interpreter alone, so threads do it side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+SPREAD_MIN = 32  # items below which handing over costs more than it gains
+CHUNK = 16
+
+
+class Spread:
+    """Applies functions to many items at once. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
+        """`function` of each item, in order. An exception in any of them is raised."""
+        if len(items) < SPREAD_MIN:
+            return [function(item) for item in items]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="holdfast-spread")
+        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+        return list(chain.from_iterable(self._pool.map(lambda chunk: [function(item) for item in chunk], chunks)))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
