@@ -60,6 +60,7 @@ class Archive:
             self._release()
             raise
         self.contents = Contents(self.instance)
+        self._closed = False
 
     @property
     def settings(self) -> Settings:
@@ -122,7 +123,10 @@ class Archive:
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Everything acknowledged is safe with or without this; it makes the next opening fast."""
+        """Everything acknowledged is safe with or without this; it makes the next opening fast. Twice does no harm."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             self.contents.close()
             self.instance.close()

@@ -16,6 +16,7 @@ from holdfast.errors import ArchiveNotFound, Denied, FormatTooNew, InvalidSettin
 from holdfast.model import VolumeState, volume_name
 
 FORMAT = 1
+CONTENT_BYTES_LIMIT = 10**12 - 1  # twelve digits in a block's header
 ARCHIVE_VARIABLE = "HOLDFAST_ARCHIVE"
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def load(path: Path) -> Settings:
         ) from None
     except PermissionError:
         raise Denied(f"not permitted to read '{path}'") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"cannot read '{path}': {error}") from None
     return parse(table, path)
 
@@ -88,7 +89,10 @@ def parse(table: dict[str, Any], path: Path) -> Settings:
         raise InvalidSetting(f"'{path}' must say 'format = {FORMAT}', found {number!r}")
     _reject_unknown(rest, ["store", "volume"], path, "")
     store = _build(StoreSettings, rest.get("store", {}), path, "store")
-    volumes = tuple(_volume(entry, path) for entry in rest.get("volume", []))
+    entries = rest.get("volume", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InvalidSetting(f"'{path}': volume must be an array of tables: write [[volume]]")
+    volumes = tuple(_volume(entry, path) for entry in entries)
     settings = Settings(_checked_store(store, path), volumes)
     names = [volume.name for volume in volumes]
     for name in names:
@@ -119,13 +123,17 @@ def _checked_store(store: StoreSettings, path: Path) -> StoreSettings:
         "open_segments_max": 4,
         "dictionary_bytes": 1024,
     }
+    if store.content_bytes_max > CONTENT_BYTES_LIMIT:
+        raise InvalidSetting(f"'{path}': store.content_bytes_max must be at most {CONTENT_BYTES_LIMIT}")
     for name, minimum in least.items():
         if getattr(store, name) < minimum:
             raise InvalidSetting(f"'{path}': store.{name} must be at least {minimum}, found {getattr(store, name)}")
     return store
 
 
-def _build(kind: type[T], table: dict[str, Any], path: Path, where: str) -> T:
+def _build(kind: type[T], table: Any, path: Path, where: str) -> T:
+    if not isinstance(table, dict):
+        raise InvalidSetting(f"'{path}': {where} must be a table, found {table!r}")
     known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     _reject_unknown(table, list(known), path, where)
     for name, value in table.items():

@@ -32,8 +32,6 @@ from holdfast.env.files import Buffer
 
 HEADER_BYTES: Final = 320
 MAGIC: Final = b"HOLDFAST/1 "
-STORED_BYTES_MAX: Final = 10**12 - 1
-REFERENCES_MAX: Final = 10**10 - 1
 
 BLOCK: Final = b"block"
 REPLICA: Final = b"replica"

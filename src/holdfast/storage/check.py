@@ -1,8 +1,8 @@
 """Checking an archive's store, and repairing it (N10).
 
 `check` reads every volume from end to end: each volume by its organization's own checker, then what only shows between
-volumes: replicas whose original is gone, counters that differ, too few copies. It changes nothing and works while
-another process writes.
+volumes: replicas whose block is gone are faults; what a crash left unfinished (a replica's older counter, too few
+copies, a migration) is harmless and noted. It changes nothing and works while another process writes.
 
 `repair` checks, lets each faulty volume mend itself, restores what a volume lost from copies in others, and brings
 replicas in line. What has no sound copy anywhere is reported as lost; its damaged bytes stay in the volume's `lost/`.
@@ -11,8 +11,9 @@ Afterwards a check is clean. Each repair leaves a line in the archive's `audit.l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.config import Settings, VolumeSettings
@@ -25,6 +26,9 @@ from holdfast.storage.instance import Found, Instance
 from holdfast.storage.organizations import find_organization, volume_spec
 from holdfast.storage.volume import Block, ReadableVolume
 
+UNDECODABLE = "undecodable content"
+UNLIKE = "content unlike its signature"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
@@ -34,6 +38,7 @@ class CheckOptions:
     deep: bool = False  # decode every content and compare it with its signature
     rate_bytes_s: int | None = None  # read no faster than this
     volumes: tuple[str, ...] = ()  # only these
+    recreate: bool = False  # while repairing, make volumes that are gone anew from the replicas in others
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ class Checker:
         watch = Watch(progress, self.options.rate_bytes_s)
         faults = [fault for volume in self.chosen() for fault in self._check_volume(volume, watch)]
         if not faults:
-            faults = list(self._check_together())
+            faults = list(self._check_together(watch))
         return CheckReport(faults, watch.notes, watch.blocks, watch.bytes)
 
     def chosen(self) -> list[VolumeSettings]:
@@ -80,32 +85,43 @@ class Checker:
             spec = volume_spec(volume.name, directory, self.settings.store, self.env)
         except HoldfastError as error:
             path = str(directory / layout.VOLUME)
-            yield Fault(volume.name, path, 0, "unreadable volume", "a VOLUME file", str(error))
+            remedy = "mount it or restore it from a backup; 'check --repair --recreate' makes it anew from replicas"
+            yield Fault(volume.name, path, 0, "unreadable volume", "a VOLUME file", str(error), remedy=remedy)
             return
         yield from find_organization(spec.identity.organization).check(spec, watch)
 
-    def _check_together(self) -> Iterator[Fault]:
+    def _check_together(self, watch: Watch) -> Iterator[Fault]:
         """What shows only with all volumes open: sound contents, replicas."""
         if not self.options.deep and len(self.settings.volume) < 2:
             return
         instance = Instance(self.root, self.settings, self.env, writable=False)
+        remarks: Counter[str] = Counter()
         try:
             for volume in instance.volumes.values():
+                if self.options.volumes and volume.name not in self.options.volumes:
+                    continue
                 for batch in volume.scan():
                     for block in batch:
-                        yield from self._check_block(instance, volume, block)
+                        watch.read(len(block.encoded.data))
+                        yield from self._check_block(instance, volume, block, remarks)
         finally:
             instance.close()
+        for remark, count in remarks.items():
+            watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that")
 
-    def _check_block(self, instance: Instance, volume: ReadableVolume, block: Block) -> Iterator[Fault]:
+    def _check_block(
+        self, instance: Instance, volume: ReadableVolume, block: Block, remarks: Counter[str]
+    ) -> Iterator[Fault]:
         key = instance.content_key(volume, block.key)
         file, _, offset = block.place.rpartition("@")
         where = (volume.name, file, int(offset))
         if self.options.deep:
             yield from _check_content(instance, volume, block, key, where)
         if len(instance.volumes) > 1:
-            for problem in disagreements(instance, volume, block, key):
-                yield Fault(*where, *problem, key)
+            if orphaned(instance, block, key):
+                yield Fault(*where, "replica without its block", f"a block in volume {key.volume!r}", "none", key)
+            elif remark := unfinished(instance, volume, block, key):
+                remarks[remark] += 1
 
 
 def _check_content(
@@ -114,29 +130,29 @@ def _check_content(
     try:
         found = instance.signature.digest(instance.encodings.decode(block, volume))
     except HoldfastError as error:
-        yield Fault(*where, "undecodable content", block.encoded.codec, str(error), key)
+        yield Fault(*where, UNDECODABLE, block.encoded.codec, str(error), key)
         return
     if found != key.signature:
-        yield Fault(*where, "content unlike its signature", key.signature.hex(), found.hex(), key)
+        yield Fault(*where, UNLIKE, key.signature.hex(), found.hex(), key)
 
 
-def disagreements(
-    instance: Instance, volume: ReadableVolume, block: Block, key: ContentKey
-) -> Iterator[tuple[str, str, str]]:
-    """What is wrong between a block and its copies, as kind, expected, found."""
+def orphaned(instance: Instance, block: Block, key: ContentKey) -> bool:
+    """Whether a replica's block is gone, though replicas go first: it was lost."""
+    return block.replica and all(found.facts.replica for found in instance.find(key))
+
+
+def unfinished(instance: Instance, volume: ReadableVolume, block: Block, key: ContentKey) -> str:
+    """What a crash or a new setting left for a repair to do about a block and its copies; empty if nothing."""
     found = list(instance.find(key))
     originals = [each for each in found if not each.facts.replica]
-    if block.replica:
-        if not originals:
-            yield "replica without its block", f"a block in volume {key.volume!r}", "none"
-        elif originals[0].facts.references != block.references:
-            yield "counter of a replica differs", f"{originals[0].facts.references} references", f"{block.references}"
-        return
-    if len(originals) > 1 and originals[0].volume is not volume:
-        yield "block moved, but still here too", "one block", f"{len(originals)}"
+    if block.replica and originals and originals[0].facts.references != block.references:
+        return "replicas with an older counter"
+    if not block.replica and originals and originals[0].volume is not volume:
+        return "copies of an unfinished migration"
     wanted = min(instance.settings.store.replicas, len(instance.volumes))
-    if originals and originals[0].volume is volume and len(found) < wanted:
-        yield "too few copies", f"{wanted}", f"{len(found)}"
+    if not block.replica and originals and originals[0].volume is volume and len(found) < wanted:
+        return f"contents with fewer than {wanted} copies"
+    return ""
 
 
 def sound_copy(instance: Instance, found: Sequence[Found]) -> Found | None:
@@ -149,7 +165,3 @@ def sound_copy(instance: Instance, found: Sequence[Found]) -> Found | None:
         if block is not None:
             return each
     return None
-
-
-def as_repaired(faults: Sequence[Fault]) -> list[Fault]:
-    return [replace(fault, repaired=True) for fault in faults]

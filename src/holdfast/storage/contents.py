@@ -49,46 +49,53 @@ class Contents:
 
     def get(self, key: ContentKey) -> bytes:
         """The content. Raises ContentNotFound, or Damaged if neither the block nor a replica can be read."""
-        block, volume = self._fetch(key)
-        return self._instance.encodings.decode(block, volume)
-
-    def get_batch(self, keys: Sequence[ContentKey]) -> list[bytes]:
-        """The contents, in the order of the keys."""
-        fetched = [self._fetch(key) for key in keys]
-        contents: list[bytes] = [b""] * len(keys)
-        by_volume: dict[str, list[int]] = {}
-        for index, (_, volume) in enumerate(fetched):
-            by_volume.setdefault(volume.name, []).append(index)
-        for name, indexes in by_volume.items():
-            decoded = self._instance.encodings.decode_all(
-                [fetched[index][0] for index in indexes], self._instance.volume(name)
-            )
-            for index, content in zip(indexes, decoded, strict=True):
-                contents[index] = content
-        return contents
-
-    def _fetch(self, key: ContentKey) -> tuple[Block, ReadableVolume]:
         own = self._instance.volumes.get(key.volume)
         if own is not None:  # nearly always the answer, at the price of one look-up
             try:
                 (block,) = own.fetch([BlockKey(key.signature, key.overflow)])
-            except Damaged:
-                block = None
-            if block is not None:
-                return block, own
-        return self._fetch_any(key)
+                if block is not None:
+                    return self._instance.encodings.decode(block, own)
+            except Damaged as error:
+                log.warning("%s", error)
+        block, volume = self._fetch_any(key)
+        return self._instance.encodings.decode(block, volume)
+
+    def get_batch(self, keys: Sequence[ContentKey]) -> list[bytes]:
+        """The contents, in the order of the keys."""
+        contents: list[bytes | None] = [None] * len(keys)
+        by_volume: dict[str, list[int]] = {}
+        for index, key in enumerate(keys):
+            by_volume.setdefault(key.volume, []).append(index)
+        for name, indexes in by_volume.items():
+            volume = self._instance.volumes.get(name)
+            if volume is not None:
+                self._get_from(volume, keys, indexes, contents)
+        return [self.get(key) if content is None else content for key, content in zip(keys, contents, strict=True)]
+
+    def _get_from(
+        self, volume: ReadableVolume, keys: Sequence[ContentKey], indexes: list[int], contents: list[bytes | None]
+    ) -> None:
+        """Fills in what one volume has; what it cannot give is left to `get`, which knows where else to look."""
+        try:
+            blocks = volume.fetch([BlockKey(keys[index].signature, keys[index].overflow) for index in indexes])
+            found = [(index, block) for index, block in zip(indexes, blocks, strict=True) if block is not None]
+            decoded = self._instance.encodings.decode_all([block for _, block in found], volume)
+        except Damaged:
+            return
+        for (index, _), content in zip(found, decoded, strict=True):
+            contents[index] = content
 
     def _fetch_any(self, key: ContentKey) -> tuple[Block, ReadableVolume]:
+        """The first block that can be read and decoded, wherever it is."""
         damage: Damaged | None = None
         for found in self._instance.find(key):
             try:
                 (block,) = found.volume.fetch([found.facts.key])
+                if block is not None:
+                    self._instance.encodings.codec_of(block.encoded, found.volume)
+                    return block, found.volume
             except Damaged as error:
-                log.warning("%s", error)
                 damage = error
-                continue
-            if block is not None:
-                return block, found.volume
         if damage is not None:
             raise damage
         raise self._not_found(key)
@@ -104,7 +111,7 @@ class Contents:
         found = list(self._instance.find(key))
         if not found:
             raise self._not_found(key)
-        block, _ = self._fetch(key)
+        block, _ = self._fetch_any(key)
         return ContentStat(
             key,
             found[0].facts.size,
@@ -119,10 +126,17 @@ class Contents:
         """All contents, volume by volume in the volume's order, in batches."""
         for volume in self._instance.volumes.values():
             for blocks in volume.scan():
-                own = [block for block in blocks if not block.replica]
+                own = [block for block in blocks if self._is_in_force(volume, block)]
                 decoded = self._instance.encodings.decode_all(own, volume)
                 keys = [self._instance.content_key(volume, block.key) for block in own]
                 yield list(zip(keys, decoded, strict=True))
+
+    def _is_in_force(self, volume: ReadableVolume, block: Block) -> bool:
+        """Whether the block stands for its content: no replica, nor a copy that an unfinished migration made."""
+        if block.replica or not block.key.home:
+            return not block.replica
+        found = next(iter(self._instance.find(self._instance.content_key(volume, block.key))), None)
+        return found is not None and found.volume is volume
 
     # -- deleting -----------------------------------------------------------------------------------------------
 
@@ -134,9 +148,7 @@ class Contents:
         """Like `delete` for each; if a key is unknown, nothing is deleted."""
         self._require_writable()
         originals = [self._original(key) for key in keys]
-        for key, count in Counter(keys).items():
-            if count > 1 and count > originals[keys.index(key)].facts.references:
-                raise ContentNotFound(f"content {key} has fewer than {count} references")
+        self._withdraw_replicas(keys, originals)
         left = [0] * len(keys)
         by_volume: dict[str, list[int]] = {}
         for index, original in enumerate(originals):
@@ -151,6 +163,15 @@ class Contents:
             for key in dict.fromkeys(keys):
                 self._replicator.follow(key)
         return left
+
+    def _withdraw_replicas(self, keys: Sequence[ContentKey], originals: Sequence[Found]) -> None:
+        """Replicas go before their block does: a crash in between leaves too few copies, never one too many."""
+        for key, count in Counter(keys).items():
+            references = originals[keys.index(key)].facts.references
+            if count > references:
+                raise ContentNotFound(f"content {key} has {references} references, fewer than {count}")
+            if count == references and self._replicator.may_exist:
+                self._replicator.withdraw(key)
 
     def _original(self, key: ContentKey) -> Found:
         for found in self._instance.find(key):

@@ -6,7 +6,7 @@ Dictionaries belong to volumes: each volume holds all that its blocks need, so t
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import zstandard
 
@@ -21,7 +21,9 @@ BULK_MIN = 16  # blocks for which one native call for all pays
 class Encodings:
     """Thread-safe. Keeps every dictionary it has seen: a volume has a handful."""
 
-    def __init__(self) -> None:
+    def __init__(self, volumes: Mapping[str, ReadableVolume] | None = None) -> None:
+        """`volumes` are those that may help each other out with dictionaries."""
+        self._volumes = volumes if volumes is not None else {}
         self._dictionaries: dict[tuple[str, int], Dictionary] = {}
         self._newest: dict[str, Dictionary | None] = {}
         self._lock = threading.Lock()
@@ -82,12 +84,21 @@ class Encodings:
         known = self._dictionaries.get((volume.name, encoded.dictionary))
         if known is not None:
             return known
-        found = volume.dictionary(encoded.dictionary)
+        found = self._find_dictionary(volume, encoded.dictionary)
         if found is None:
             raise DamagedBlock(
                 f"volume {volume.name!r} has no dictionary {encoded.dictionary:08x}; run 'holdfast check'"
             )
         return self._remember(volume.name, found)
+
+    def _find_dictionary(self, volume: ReadableVolume, number: int) -> tuple[int, bytes] | None:
+        """The volume's dictionary or, if it lost it, one of the same id that another volume has."""
+        try:
+            found = volume.dictionary(number)
+        except DamagedBlock:
+            found = None
+        others = (other for other in self._volumes.values() if other is not volume)
+        return found or next((found for other in others if (found := other.dictionary(number)) is not None), None)
 
     def decode(self, block: Block, volume: ReadableVolume) -> bytes:
         encoded = block.encoded

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holdfast.model import ContentKey, Fault
+from holdfast.model import ContentKey
 from holdfast.storage.volume import BlockKey
 
 
@@ -21,7 +21,7 @@ class Lost:
 
     @property
     def content_key(self) -> ContentKey:
-        return ContentKey(self.key.home.decode() or self.volume, self.key.signature, self.key.overflow)
+        return fault_key(self.volume, self.key)
 
 
 @dataclass(slots=True)
@@ -51,11 +51,10 @@ class Repair:
     """What a volume's own repair did, and what only other volumes can mend."""
 
     lost: list[Lost] = field(default_factory=list)
+    dictionaries: list[int] = field(default_factory=list)  # lost, by id
     recount: list[Lost] = field(default_factory=list)  # the block is there, its counter may be too low
 
 
 def fault_key(volume: str, key: BlockKey) -> ContentKey:
+    """The contentkey that leads to a block of the volume."""
     return ContentKey(key.home.decode() or volume, key.signature, key.overflow)
-
-
-__all__ = ["Fault", "Lost", "Repair", "Watch", "fault_key"]

@@ -7,7 +7,8 @@ bit is set in all five may hold it, all others surely do not. One look-up thus a
 The filter is derived. A clean close saves it together with each volume's position; if a position differs at the next
 opening, it is built anew from the volumes' signatures. Removed signatures stay in it until then.
 
-Saved form: `HOLDFAST-FILTER/1`, a JSON line with item size, length, volumes and positions, a crc32 line, the array.
+Saved form: `HOLDFAST-FILTER/1` and the crc32 of all that follows, on a line; a JSON line with the volumes, their
+positions and counts; the masks, in the byte order of the machine, which the JSON line names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -84,7 +86,7 @@ class VolumeFilter:
             "names": self.names,
             "positions": dict(positions),
             "counts": self._counts,
-            "length": len(self._masks),
+            "byteorder": sys.byteorder,
         }
         body = json.dumps(facts).encode() + b"\n" + self._masks.tobytes()
         replace_file(env.files, path, b"%b %08x\n%b" % (_MAGIC, block.checksum(body), body))
@@ -101,7 +103,8 @@ class VolumeFilter:
             return None
         line, _, masks = body.partition(b"\n")
         facts = json.loads(line)
-        if facts["positions"] != dict(positions) or facts["names"] != list(positions):
+        current = {"positions": dict(positions), "names": list(positions), "byteorder": sys.byteorder}
+        if any(facts.get(name) != value for name, value in current.items()):
             return None
         loaded = cls(facts["names"])
         loaded._masks = array(loaded._typecode, masks)

@@ -47,12 +47,12 @@ class Instance:
         self.env = env
         self.writable = writable
         self.signature = find_signature(settings.store.signature)
-        self.encodings = Encodings()
         self._place = find_placement(settings.store.placement)
         self._writable_cache: tuple[Settings | None, list[VolumeSettings]] = None, []
         self._filter: VolumeFilter | None = None
         self._filter_lock = threading.Lock()
         self.volumes: dict[str, ReadableVolume] = {}
+        self.encodings = Encodings(self.volumes)
         self.down: dict[str, HoldfastError] = {}
         for each in settings.volume:
             self._open(each)

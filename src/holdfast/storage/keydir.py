@@ -1,7 +1,7 @@
 """The keydir: signature → places of its blocks, on RocksDB. Derived from the segments and rebuildable at any time.
 
 Key `s` + signature holds the slots of all blocks with that signature, one after the other (nearly always one).
-Key `d` + id holds the place of a dictionary, `g` + number the facts of a segment, `p` the position and the totals.
+Key `g` + number holds the facts of a segment, `p` the position and the totals, `v` the version of this layout.
 Everything that one group of entries changes is written in one batch, position included, so that the keydir is always
 the exact state of the log at some serial; opening a volume replays the entries after it.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,7 +24,8 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, Writ
 
 from holdfast.errors import DamagedKeydir, Denied, HoldfastError, VolumeFull
 
-SLOTS, DICTIONARY, SEGMENT, POSITION = b"s", b"d", b"g", b"p"
+SLOTS, SEGMENT, POSITION, VERSION = b"s", b"g", b"p", b"v"
+VERSION_NOW = b"1"
 
 
 class Slot(NamedTuple):
@@ -81,7 +82,6 @@ class Position:
 
 
 _SLOT = struct.Struct("<IBBIIQQQQQQ")
-_PLACE = struct.Struct("<IIQQ")
 _FACTS = struct.Struct("<IIQQQQQ")
 _POSITION = struct.Struct("<9Q")
 _NUMBER = struct.Struct(">I")
@@ -122,6 +122,10 @@ class Keydir:
         try:
             with self._failures():
                 self._db = Rdict(str(path), _options(cache_bytes), access_type=access)
+                version = self._db.get(VERSION) or VERSION_NOW
+            if version != VERSION_NOW:
+                self._db.close()
+                raise DamagedKeydir(f"keydir '{path}' is of another release; run 'holdfast check --repair'")
         except HoldfastError:
             self._forget_follower()
             raise
@@ -137,14 +141,6 @@ class Keydir:
         with self._failures():
             found: list[bytes | None] = self._db.get([SLOTS + signature for signature in signatures]) or []
         return [unpack_slots(packed) if packed else () for packed in found]
-
-    def dictionary(self, number: int) -> Place | None:
-        with self._failures():
-            packed = self._db.get(DICTIONARY + _NUMBER.pack(number))
-        return Place(*_PLACE.unpack(packed)) if packed else None
-
-    def dictionaries(self) -> list[tuple[int, Place]]:
-        return [(_NUMBER.unpack(key)[0], Place(*_PLACE.unpack(value))) for key, value in self._scan(DICTIONARY)]
 
     def segments(self) -> dict[int, SegmentFacts]:
         return {_NUMBER.unpack(key)[0]: SegmentFacts(*_FACTS.unpack(value)) for key, value in self._scan(SEGMENT)}
@@ -167,8 +163,6 @@ class Keydir:
                 batch.put(SLOTS + signature, pack_slots(slots))
             else:
                 batch.delete(SLOTS + signature)
-        for number, place in change.dictionaries.items():
-            batch.put(DICTIONARY + _NUMBER.pack(number), _PLACE.pack(*place))
         for segment, facts in change.segments.items():
             if facts:
                 batch.put(SEGMENT + _NUMBER.pack(segment), facts)
@@ -176,6 +170,7 @@ class Keydir:
                 batch.delete(SEGMENT + _NUMBER.pack(segment))
         if change.position is not None:
             batch.put(POSITION, change.position)
+            batch.put(VERSION, VERSION_NOW)
         with self._failures():
             self._db.write(batch)
 
@@ -190,15 +185,17 @@ class Keydir:
             self._db.try_catch_up_with_primary()
 
     def close(self) -> None:
-        with self._failures():
-            if self._follower is None:
-                self._db.flush(True)
-            self._db.close()
-        self._forget_follower()
+        try:
+            with self._failures():
+                if self._follower is None:
+                    self._db.flush(True)
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
-        """Closes without flushing, after a failure."""
-        self._db.close()
+        """Closes whatever state it is in. The binding closes first and then reports what it could not flush."""
+        with suppress(Exception):
+            self._db.close()
         self._forget_follower()
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -229,10 +226,9 @@ class Keydir:
 
 @dataclass(slots=True)
 class KeydirChange:
-    """What one step writes: new slots (none = forget the signature), places, packed facts and position."""
+    """What one step writes: new slots (none = forget the signature), packed facts and position."""
 
     slots: Mapping[bytes, tuple[Slot, ...]]
-    dictionaries: Mapping[int, Place]
     segments: Mapping[int, bytes | None]
     position: bytes | None
 

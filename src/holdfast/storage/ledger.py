@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Protocol
 
-from holdfast.storage.block import COUNT, DICT, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.block import COUNT, HEADER_BYTES, REPLICA, Header
 from holdfast.storage.keydir import (
     KeydirChange,
     Place,
@@ -46,7 +46,6 @@ class Ledger:
 
     def __init__(self, source: LedgerSource) -> None:
         self._source = source
-        self._merged: dict[int, int] = {}  # segments that a compacted one stands for
         self.reset()
 
     def reset(self) -> None:
@@ -54,7 +53,6 @@ class Ledger:
         self.position = self._source.position()
         self.segments = self._source.segments()
         self.slots_changed: dict[bytes, tuple[Slot, ...]] = {}
-        self.dictionaries_changed: dict[int, Place] = {}
         self._slots_taken: dict[bytes, tuple[Slot, ...]] = {}
         self._segments_changed: set[int] = set()
         self._starts: tuple[list[int], list[int]] | None = None
@@ -74,16 +72,13 @@ class Ledger:
         self._starts = None
         self.position.segment, self.position.offset = segment, SEGMENT_HEADER_BYTES
 
-    def replace_segments(self, old: list[int], segment: int, facts: SegmentFacts) -> KeydirChange:
+    def replace_segments(self, old: list[int], segment: int, facts: SegmentFacts) -> None:
         """A compacted segment has taken the place of a run of segments; the slots follow by `patch_slots`."""
-        gone: dict[int, bytes | None] = dict.fromkeys(old)
         for number in old:
             del self.segments[number]
-            self._merged[number] = segment
         self.segments[segment] = facts
-        self._segments_changed -= set(old)
+        self._segments_changed = self._segments_changed - set(old) | {segment}
         self._starts = None
-        return KeydirChange({}, {}, gone | {segment: pack_facts(facts)}, None)
 
     def patch_slots(self, patched: dict[bytes, tuple[Slot, ...]]) -> None:
         """Blocks have moved: changes that are still to be taken must say so too."""
@@ -91,10 +86,10 @@ class Ledger:
             (signature, slots) for signature, slots in patched.items() if signature in self.slots_changed
         )
 
-    def merge_done(self, old: list[int]) -> None:
-        """All slots point to the compacted segment now."""
-        for number in old:
-            self._merged.pop(number, None)
+    def correct(self, segment: int, facts: SegmentFacts) -> None:
+        """The facts of a segment have been counted anew."""
+        self.segments[segment] = facts
+        self._segments_changed.add(segment)
 
     def skip(self, segment: int, offset: int, length: int) -> None:
         """Damaged bytes take up space and nothing else."""
@@ -112,9 +107,6 @@ class Ledger:
         self._segments_changed.add(segment)
         position = self.position
         position.serial, position.segment, position.offset = header.serial, segment, offset + length
-        if header.kind == DICT:
-            self.dictionaries_changed[header.dictionary] = Place(segment, facts.generation, offset, header.stored)
-            return
         if slots is None:
             slots = self.slots(header.signature)
         if header.kind == COUNT:
@@ -159,7 +151,7 @@ class Ledger:
             self.position.referenced_bytes += (new.references - old.references) * new.size
 
     def _bury(self, slot: Slot) -> None:
-        segment = self._merged.get(slot.segment, slot.segment)
+        segment = self.segment_of(slot.serial)  # not `slot.segment`: a compaction may be moving it this moment
         facts = self.segments[segment]
         facts.dead_bytes += HEADER_BYTES + slot.stored
         facts.dead_blocks += 1
@@ -197,12 +189,11 @@ class Ledger:
         """All changes since the last `take`, ready to be written to the source; then comes `settle`."""
         change = KeydirChange(
             self.slots_changed,
-            self.dictionaries_changed,
             {segment: pack_facts(self.segments[segment]) for segment in self._segments_changed},
             pack_position(self.position),
         )
         self._slots_taken = self.slots_changed  # before the next line: see `slots`
-        self.slots_changed, self.dictionaries_changed, self._segments_changed = {}, {}, set()
+        self.slots_changed, self._segments_changed = {}, set()
         return change
 
     def settle(self) -> None:

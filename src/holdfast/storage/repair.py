@@ -12,10 +12,10 @@ from holdfast.config import VolumeSettings
 from holdfast.env import Environment
 from holdfast.env.files import read_file
 from holdfast.errors import DamagedBlock
-from holdfast.model import Fault
+from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
 from holdfast.storage.block import HEADER_BYTES, parse
-from holdfast.storage.check import Checker, CheckReport, disagreements, sound_copy
+from holdfast.storage.check import UNDECODABLE, UNLIKE, Checker, CheckReport, orphaned, sound_copy, unfinished
 from holdfast.storage.faults import Lost, Repair
 from holdfast.storage.identity import Identity, new_identity, read_identity, write_identity
 from holdfast.storage.instance import Instance
@@ -25,25 +25,44 @@ from holdfast.storage.volume import Adopt, BlockKey, Recount
 
 
 def repair_store(checker: Checker, progress: Callable[[int], None] | None = None) -> CheckReport:
-    """Checks, mends what can be mended, and reports every fault with whether it is repaired now."""
+    """Checks, mends what can be mended, and reports every fault with whether it is repaired now.
+
+    A volume of which nothing is left is made anew only if asked: its disk may just not be mounted.
+    """
     report = checker.check(progress)
-    if not report.faults:
+    if not report.faults and not report.notes:
         return report
-    repairs = {
-        volume.name: _repair_volume(checker, volume) for volume in checker.chosen() if _is_faulty(volume, report)
-    }
-    with_losses = _mend_together(checker, repairs)
-    remaining = replace(checker.options, deep=False)
-    after = Checker(checker.root, checker.settings, checker.env, remaining).check()
-    lost = {fault.key for fault in with_losses}
-    report.faults = [replace(fault, repaired=fault.key is None or fault.key not in lost) for fault in report.faults]
-    report.faults += with_losses + after.faults
+    faulty = [volume for volume in checker.chosen() if _is_faulty(volume, report)]
+    gone = [volume.name for volume in faulty if not checker.env.files.names(checker.directory(volume))]
+    mendable = [volume for volume in faulty if volume.name not in gone or checker.options.recreate]
+    repairs = {volume.name: _repair_volume(checker, volume) for volume in mendable}
+    losses = _mend_together(checker, repairs, report.faults)
+    losses += [_made_anew(volume, checker) for volume in mendable if volume.name in gone]
+    after = Checker(checker.root, checker.settings, checker.env, replace(checker.options, deep=False)).check()
+    left = {_identity(fault) for fault in (*after.faults, *losses)}
+    lost_keys = {fault.key for fault in losses}
+    report.faults = [
+        replace(fault, repaired=_identity(fault) not in left and (fault.key is None or fault.key not in lost_keys))
+        for fault in report.faults
+    ]
+    known = {_identity(fault) for fault in report.faults}
+    report.faults += [fault for fault in (*losses, *after.faults) if _identity(fault) not in known]
     _write_audit(checker.root / layout.AUDIT, checker.env, report.faults)
     return report
 
 
 def _is_faulty(volume: VolumeSettings, report: CheckReport) -> bool:
     return any(fault.volume == volume.name for fault in report.faults)
+
+
+def _made_anew(volume: VolumeSettings, checker: Checker) -> Fault:
+    """Nobody can tell what a volume held that is gone: that it was made anew is no repair to pass over in silence."""
+    place = str(checker.directory(volume))
+    return Fault(volume.name, place, 0, "volume made anew", "its blocks", "those of which others had replicas")
+
+
+def _identity(fault: Fault) -> tuple[str, str, int, str, ContentKey | None]:
+    return fault.volume, fault.file, fault.offset, fault.kind, fault.key
 
 
 # -- one volume by itself ---------------------------------------------------------------------------------------------
@@ -85,8 +104,8 @@ def _uid_in(env: Environment, directory: Path) -> bytes | None:
 # -- all volumes together ---------------------------------------------------------------------------------------------
 
 
-def _mend_together(checker: Checker, repairs: dict[str, Repair]) -> list[Fault]:
-    """Restores from copies; returns a fault for each content that is lost for good."""
+def _mend_together(checker: Checker, repairs: dict[str, Repair], faults: list[Fault]) -> list[Fault]:
+    """Restores from copies; returns a fault for each content that is lost for good, or doubtful."""
     instance = Instance(checker.root, checker.settings, checker.env, writable=True)
     try:
         losses = [
@@ -101,8 +120,10 @@ def _mend_together(checker: Checker, repairs: dict[str, Repair]) -> list[Fault]:
             for block in repair.recount
             if (fault := _recount(instance, block)) is not None
         ]
+        unsound = [fault for fault in faults if fault.kind in (UNDECODABLE, UNLIKE) and not _exchange(instance, fault)]
+        losses += [fault for name, repair in repairs.items() for fault in _restore_dictionaries(instance, name, repair)]
         _align_copies(instance)
-        return losses + uncertain
+        return losses + uncertain + unsound
     finally:
         instance.close()
 
@@ -125,6 +146,38 @@ def _restore(instance: Instance, lost: Lost) -> Fault | None:
     return None
 
 
+def _restore_dictionaries(instance: Instance, name: str, repair: Repair) -> list[Fault]:
+    """Gets back what other volumes have of lost dictionaries; a fault for each that none has."""
+    faults = []
+    for number in repair.dictionaries:
+        others = [volume for volume in instance.volumes.values() if volume.name != name]
+        found = next((found for other in others if (found := other.dictionary(number)) is not None), None)
+        if found is not None:
+            instance.writer(name).add_dictionary(*found)
+        else:
+            remedy = "contents encoded with it are lost; 'holdfast check --deep' names them"
+            faults.append(Fault(name, "", 0, "dictionary lost", f"dictionary {number:08x}", "none", remedy=remedy))
+    return faults
+
+
+def _exchange(instance: Instance, fault: Fault) -> bool:
+    """Puts a copy with the right signature in the place of a block whose bytes are intact, but not its content."""
+    assert fault.key is not None
+    found = list(instance.find(fault.key))
+    bad = next((each for each in found if each.volume.name == fault.volume), None)
+    for each in found:
+        (block,) = each.volume.fetch([each.facts.key])
+        if bad is None or each is bad or block is None:
+            continue
+        content = instance.encodings.decode(block, each.volume)
+        if instance.signature.digest(content) == fault.key.signature:
+            target = instance.writer(fault.volume)
+            encoded = Replicator(instance).portable(block, each.volume, target)
+            target.commit([Adopt(bad.facts.key, encoded, bad.facts.references, bad.facts.replica)])
+            return True
+    return False
+
+
 def _recount(instance: Instance, block: Lost) -> Fault | None:
     """A counter that could not be read: a copy knows it, or nobody does."""
     key = block.content_key
@@ -145,12 +198,12 @@ def _align_copies(instance: Instance) -> None:
         for batch in volume.scan():
             for block in batch:
                 key = instance.content_key(volume, block.key)
-                problems = [kind for kind, _, _ in disagreements(instance, volume, block, key)]
-                if "replica without its block" in problems:
+                if orphaned(instance, block, key):
                     _restore(instance, Lost(key.volume, BlockKey(key.signature, key.overflow), False, block.references))
-                elif "block moved, but still here too" in problems:
+                remark = unfinished(instance, volume, block, key)
+                if remark.startswith("copies of"):
                     instance.writer(volume.name).commit([Recount(block.key, 0)])
-                if problems:
+                elif remark:
                     replicator.follow(key, copies)
 
 

@@ -1,8 +1,9 @@
 """Replicas: copies of a block in other volumes, under the key of the volume whose block it is (W7, N10).
 
 The counter of the block itself is the one in force; replicas repeat it, so that a lost block comes back with its right
-counter. They follow after the block's own commit and before the caller is told. `check` finds one that was left behind
-by a crash in between.
+counter. They follow after the block's own commit and before the caller is told, and they go before the block goes. So
+if a crash comes in between, a replica differs from its block only by what was never acknowledged; the next operation on
+the content brings it in line, and so does `check --repair`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,13 @@ class Replicator:
         targets = [name for name in places or self._instance.places(key.signature) if name not in holders]
         for name in targets[:missing]:
             self.copy(original, key, name, replica=True)
+
+    def withdraw(self, key: ContentKey) -> None:
+        """Removes all replicas of a content."""
+        with self._locks[key.signature[-1] % _STRIPES]:
+            for found in list(self._instance.find(key)):
+                if found.facts.replica:
+                    self._instance.writer(found.volume.name).commit([Recount(found.facts.key, 0)])
 
     def copy(self, original: Found, key: ContentKey, name: str, *, replica: bool) -> None:
         """Puts a copy of the block into another volume, as a replica or as the block that is to move there."""

@@ -20,6 +20,7 @@ from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName
 
 ENTRY_POINT_GROUP = "holdfast.signatures"
+SIGNATURE_NAME_MAX = 8  # characters in a block's header
 SIGNATURE_BYTES_MAX = 32  # 64 hex digits in a block's header
 RABIN64_POLYNOMIAL = 0xA9E5EB255C84BA83  # t^64 + ..., irreducible; bits of lower powers last
 
@@ -57,6 +58,8 @@ _known = {signature.name: signature for signature in (SHA256, RABIN64)}
 
 def register_signature(signature: Signature) -> None:
     """Makes a signature known by its name in this process."""
+    fits = len(signature.name) <= SIGNATURE_NAME_MAX and 1 <= signature.length <= SIGNATURE_BYTES_MAX
+    assert fits, f"signature {signature.name!r} does not fit a block's header"
     _known[signature.name] = signature
 
 

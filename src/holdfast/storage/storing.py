@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from holdfast.env.files import Buffer
 from holdfast.errors import TooLarge, UsageError
-from holdfast.model import OVERFLOW_MAX, ContentKey, Stored, StoreMode
+from holdfast.model import ContentKey, Stored, StoreMode
 from holdfast.storage.codec import AUTO, ZSTD_DICT, find_codec
 from holdfast.storage.instance import Instance
 from holdfast.storage.replicas import Replicator
@@ -52,7 +52,7 @@ class _Item:
     content: Buffer
     signature: bytes
     places: list[str]
-    compared: set[BlockKey] = field(default_factory=set)
+    compared: set[tuple[str, BlockKey]] = field(default_factory=set)  # by volume, and not equal
     encoded: Encoded | None = None
     stored: Stored | None = None
 
@@ -141,17 +141,27 @@ class Storer:
         return again
 
     def _find_duplicate(self, item: _Item, options: StoreOptions) -> tuple[str, BlockKey] | None:
-        if options.mode is not StoreMode.FORCE_NEW:
-            for name in self._candidates(item, options):
-                duplicate = self._duplicate(item, name, options.mode)
-                if duplicate is not None:
-                    return name, duplicate.key
+        if options.mode is StoreMode.FORCE_NEW:
+            return None
+        for name in self._candidates(item, options):
+            duplicate = self._duplicate(item, name, options.mode)
+            if duplicate is not None:
+                return self._in_force(name, duplicate.key)
         return None
+
+    def _in_force(self, name: str, key: BlockKey) -> tuple[str, BlockKey]:
+        """A block under another home may be the copy of an unfinished migration: then the original must be counted."""
+        if key.home:
+            found = next(iter(self._instance.find(self._instance.content_key(self._instance.volume(name), key))), None)
+            if found is not None and not found.facts.replica:
+                return found.volume.name, found.facts.key
+        return name, key
 
     def _encode(self, items: list[_Item], options: StoreOptions) -> None:
         """Encodes the contents that are new, equal ones once."""
         codec = options.codec or self._store_settings.codec
-        distinct = {(item.signature, len(item.content)): item for item in items if item.encoded is None}
+        # Reversed, so that of equal ones the first is kept, as if they came one by one.
+        distinct = {(item.signature, len(item.content)): item for item in reversed(items) if item.encoded is None}
         if options.mode is not StoreMode.REGULAR:  # then equal signatures need not mean equal contents
             distinct = {(index.to_bytes(4, "big"), 0): item for index, item in enumerate(items) if item.encoded is None}
 
@@ -170,7 +180,7 @@ class Storer:
             item.signature,
             item.encoded,
             force_new=options.mode is StoreMode.FORCE_NEW,
-            compared=frozenset(item.compared) if options.mode is StoreMode.COMPARE else None,
+            compared=self._compared(item) if options.mode is StoreMode.COMPARE else None,
             overflow_min=self._overflow_min(item, item.places[0]),
         )
 
@@ -185,7 +195,7 @@ class Storer:
         volume = self._instance.volume(name)
         (found,) = volume.probe([item.signature])
         for facts in found:
-            if facts.replica or facts.size != len(item.content) or facts.key in item.compared:
+            if facts.replica or facts.size != len(item.content) or (name, facts.key) in item.compared:
                 continue
             if mode is StoreMode.REGULAR or self._same(item, volume, facts):
                 return facts
@@ -196,8 +206,12 @@ class Storer:
         (block,) = volume.fetch([facts.key])
         if block is not None and self._instance.encodings.decode(block, volume) == item.content:
             return True
-        item.compared.add(facts.key)
+        item.compared.add((volume.name, facts.key))
         return False
+
+    def _compared(self, item: _Item) -> frozenset[BlockKey]:
+        """Blocks of the home volume that are not this content."""
+        return frozenset(key for name, key in item.compared if name == item.places[0])
 
     def _overflow_min(self, item: _Item, home: str) -> int:
         """One above all numbers that contents of this volume have in other volumes, to which they were moved."""
@@ -205,8 +219,6 @@ class Storer:
         for name in self._instance.others(item.signature, home):
             (found,) = self._instance.volume(name).probe([item.signature])
             taken = max([taken, *(facts.key.overflow for facts in found if facts.key.home == home.encode())])
-        if taken >= OVERFLOW_MAX:
-            raise UsageError(f"too many contents share signature {item.signature.hex()} in volume {home!r}")
         return taken + 1
 
     def _accept(self, item: _Item, volume: Volume, outcome: Outcome) -> None:

@@ -16,6 +16,8 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from holdfast.env.files import Buffer
+from holdfast.errors import UsageError
+from holdfast.model import OVERFLOW_MAX
 
 
 class BlockKey(NamedTuple):
@@ -24,6 +26,13 @@ class BlockKey(NamedTuple):
     signature: bytes
     overflow: int = 0
     home: bytes = b""
+
+
+def next_key(signature: bytes, overflow: int) -> BlockKey:
+    """The key of a new block of the volume's own. Raises UsageError if too many contents share the signature."""
+    if overflow > OVERFLOW_MAX:
+        raise UsageError(f"more than {OVERFLOW_MAX} contents share signature {signature.hex()} in one volume")
+    return BlockKey(signature, overflow)
 
 
 class BlockFacts(NamedTuple):
@@ -60,8 +69,9 @@ class Block(NamedTuple):
 class Store:
     """Add a reference to the content if the volume has it, else keep it as a new block.
 
-    A block with the same signature and size is taken for a duplicate, unless `compared` is given: then only the
-    caller can tell, and a block of equal size that it has not compared yet makes the outcome UNSURE.
+    A block of the volume's own with the same signature and size is taken for a duplicate, unless `compared` is given:
+    then only the caller can tell, and a block of equal size that it has not compared yet makes the outcome UNSURE.
+    Blocks under another home are not counted: whether they are in force, only the instance knows.
     """
 
     signature: bytes

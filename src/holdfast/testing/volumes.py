@@ -242,10 +242,9 @@ class VolumeConformance(ABC):
             assert probed(volume, sign(1)) == {BlockFacts(moved, False, 3, 3, 5)}
             assert fetched(volume, BlockKey(sign(1), 3)) is None
             assert totals(volume) == (1, 0, 5, 3, 3, 15)
-            duplicate = perform(volume, Store(sign(1), plain(b"xyz")))
-            assert (duplicate.effect, duplicate.key, duplicate.references) == (Effect.DUPLICATE, moved, 6)
-            own = perform(volume, Store(sign(1), plain(b"abc"), force_new=True))
-            assert own.key == BlockKey(sign(1), 0), "numbers of other volumes' blocks do not count here"
+            assert perform(volume, Refer(moved)).references == 6
+            own = perform(volume, Store(sign(1), plain(b"abc")))
+            assert own == Outcome(Effect.NEW, BlockKey(sign(1), 0), 1, 3), "other volumes' blocks do not count here"
 
     def test_a_replica_is_no_duplicate(self, tmp_path: Path) -> None:
         copy = BlockKey(sign(1), 0, b"v7")

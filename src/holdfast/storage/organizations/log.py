@@ -15,13 +15,14 @@ from pathlib import Path
 
 from holdfast.config import StoreSettings
 from holdfast.env import Environment, File
-from holdfast.errors import VolumeDown, VolumeFull
+from holdfast.errors import HoldfastError, VolumeDown, VolumeFull
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, COUNT, DICT, REPLICA, Header
+from holdfast.storage.block import BLOCK, COUNT, REPLICA, Header
 from holdfast.storage.commit import Group, GroupCommit
 from holdfast.storage.identity import Identity
 from holdfast.storage.keydir import KeydirChange, Slot
 from holdfast.storage.ledger import Ledger, find_slot
+from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.log_index import FollowerIndex, WriterIndex
 from holdfast.storage.organizations.log_reading import LogReading
 from holdfast.storage.organizations.log_recovery import open_keydir, recover
@@ -38,6 +39,7 @@ from holdfast.storage.volume import (
     Refer,
     Release,
     Store,
+    next_key,
 )
 
 _NOTHING = Encoded("none", 0, 0, b"")
@@ -51,7 +53,7 @@ class LogReader(LogReading):
     ) -> None:
         segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max)
         self._follower = FollowerIndex(directory, segments, settings.keydir_cache_bytes, env)
-        super().__init__(name, env, segments, self._follower)
+        super().__init__(name, DictionaryShelf(env, directory, identity), env, segments, self._follower)
 
     def close(self) -> None:
         self._follower.close()
@@ -79,9 +81,10 @@ class LogVolume(LogReading):
             raise
         self.commits = GroupCommit(self)
         self.shield = Shield(f"volume-{name}")
-        self._writer_index = WriterIndex(self.ledger, self.keydir, self.flush)
-        super().__init__(name, env, segments, self._writer_index)
+        index = WriterIndex(self.ledger, self.keydir, self.flush)
+        super().__init__(name, DictionaryShelf(env, directory, identity), env, segments, index)
         self.segments = segments
+        self._dictionaries.settle()
         self._durable_serial = self.ledger.position.serial
         self._tail_number = self.ledger.position.segment
         self._tail: File | None = None
@@ -130,7 +133,7 @@ class LogVolume(LogReading):
         if slots and not store.force_new:
             for slot in slots:
                 key = BlockKey(signature, slot.overflow, slot.home)
-                if slot.replica or slot.size != encoded.size:
+                if slot.home or slot.size != encoded.size:
                     continue
                 if store.compared is None:
                     self._append_count(key, slot.references + 1, slots)
@@ -138,7 +141,7 @@ class LogVolume(LogReading):
                 if key not in store.compared:
                     return Outcome(Effect.UNSURE, key)
         taken = [slot.overflow + 1 for slot in slots if not slot.home]
-        key = BlockKey(signature, max([store.overflow_min, *taken]))
+        key = next_key(signature, max([store.overflow_min, *taken]))
         self._append(BLOCK, key, encoded, store.references, slots)
         return Outcome(Effect.NEW, key, store.references, len(encoded.data))
 
@@ -163,6 +166,8 @@ class LogVolume(LogReading):
     def _append(
         self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, slots: tuple[Slot, ...] | None = None
     ) -> None:
+        if slots is None:  # before anything changes: the keydir may fail
+            slots = self.ledger.slots(key.signature)
         position, group = self.ledger.position, self.commits.current
         if position.segment == 0 or position.offset >= self.settings.segment_bytes_max:
             number = position.segment + 1
@@ -191,17 +196,8 @@ class LogVolume(LogReading):
         group.parts[-1][1].extend((packed, encoded.data) if len(encoded.data) else (packed,))
 
     def add_dictionary(self, number: int, data: bytes) -> None:
-        self.shield.run(lambda: self._add_dictionary(number, data))
-
-    def _add_dictionary(self, number: int, data: bytes) -> None:
-        signature = block.checksum(data).to_bytes(4, "big")
-        with self.commits.lock:
-            self._refuse_after_failure()
-            encoded = Encoded("none", number, len(data), data)
-            self._append(DICT, BlockKey(signature), encoded, 1)
-            group = self.commits.current
-        self.commits.wait(group)
-        self._writer_index.newest_dictionary = number
+        self._refuse_after_failure()
+        self._dictionaries.add(number, data)
 
     # -- flushing: Flusher --------------------------------------------------------------------------------------
 
@@ -216,7 +212,15 @@ class LogVolume(LogReading):
             assert self._tail is not None
             self._tail.append(buffers)
             self._tail.sync()
-        self.keydir.write(change)
+        self._write_keydir(change)
+
+    def _write_keydir(self, change: KeydirChange) -> None:
+        """RocksDB accepts nothing more after a failed write, not even when there is space again."""
+        try:
+            self.keydir.write(change)
+        except HoldfastError as error:
+            self._failure = error
+            raise
 
     def _start_segment(self, segment: int) -> None:
         self._segments.publish(self._segments.create(segment, 0, segment), segment, 0)
@@ -231,9 +235,10 @@ class LogVolume(LogReading):
         self.ledger.reset()
         if not isinstance(error, VolumeFull):
             self._failure = error
+        if not isinstance(error, HoldfastError):
             return
         try:
-            self._cut_back()
+            self._cut_back()  # also after a failed sync: no later one would write these bytes, so none may follow them
         except Exception as failure:  # whatever it is, the tail can no longer be trusted
             self._failure = failure
 
@@ -250,6 +255,7 @@ class LogVolume(LogReading):
                 self._tail = self._segments.open_tail(position.segment, generation)
         if self._tail is not None:
             self._tail.truncate(position.offset)
+            self._tail.sync()
 
     def _refuse_after_failure(self) -> None:
         if self._failure is not None:
@@ -272,7 +278,7 @@ class LogVolume(LogReading):
             number = self.ledger.position.segment + 1
             self._start_segment(number)
             self.ledger.begin_segment(number, 0, number)
-            self.keydir.write(self.ledger.take())
+            self._write_keydir(self.ledger.take())
             self.ledger.settle()
 
     def close(self) -> None:

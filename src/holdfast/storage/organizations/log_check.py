@@ -14,21 +14,21 @@ from tempfile import mkdtemp
 from typing import NamedTuple
 
 from holdfast.errors import Damaged, DamagedBlock, HoldfastError
-from holdfast.model import Fault
+from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
-from holdfast.storage.block import BLOCK, DICT, REPLICA
+from holdfast.storage.block import BLOCK, REPLICA
 from holdfast.storage.faults import Watch, fault_key
-from holdfast.storage.keydir import Keydir, Position, Slot
+from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot
 from holdfast.storage.ledger import Ledger
+from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.log_index import FollowerIndex
-from holdfast.storage.organizations.log_recovery import TAKE_EVERY, torn_from
+from holdfast.storage.organizations.log_recovery import TAKE_EVERY, acknowledged_end, take
 from holdfast.storage.organizations.segments import Listed, SegmentFiles
 from holdfast.storage.organizations.spec import VolumeSpec
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, read_segment_header, walk
 from holdfast.storage.volume import BlockKey
 
 _TOTALS = ("blocks", "replicas", "content_bytes", "stored_bytes", "references", "referenced_bytes")
-_SERIAL_MAX = 1 << 62
 
 
 class Difference(NamedTuple):
@@ -41,53 +41,153 @@ class Difference(NamedTuple):
 
 def check_log(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
     """Every fault of the volume."""
-    segments = SegmentFiles(spec.env, spec.directory, spec.identity.uid, spec.settings.open_segments_max)
-    path = spec.directory / layout.KEYDIR
+    checker = _LogChecker(spec, watch)
     try:
-        kept = FollowerIndex(spec.directory, segments, spec.settings.keydir_cache_bytes, spec.env)
-    except HoldfastError as error:
-        yield Fault(spec.name, str(path), 0, "unreadable keydir", "a keydir", str(error), remedy="it can be rebuilt")
-        kept = None
-    try:
-        yield from _check_against(spec, segments, kept, watch)
-    except Damaged as error:  # the keydir, read on the way
-        yield Fault(spec.name, str(path), 0, "unreadable keydir", "a keydir", str(error), remedy="it can be rebuilt")
+        yield from checker.faults()
     finally:
-        if kept is not None:
-            kept.close()
-        segments.close()
+        checker.close()
 
 
-def _check_against(
-    spec: VolumeSpec, segments: SegmentFiles, kept: FollowerIndex | None, watch: Watch
-) -> Iterator[Fault]:
-    last_serial = kept.facts()[0].serial if kept is not None else _SERIAL_MAX
-    with scratch_keydir(spec) as scratch:
+class _LogChecker:
+    """One check of one volume."""
+
+    def __init__(self, spec: VolumeSpec, watch: Watch) -> None:
+        self._spec = spec
+        self._watch = watch
+        self._segments = SegmentFiles(spec.env, spec.directory, spec.identity.uid, spec.settings.open_segments_max)
+        self._keydir_path = str(spec.directory / layout.KEYDIR)
+        self._kept: FollowerIndex | None = None
+        self._dictionaries: set[int] = set()  # that blocks were encoded with
+        self._damaged: set[BlockKey] = set()
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+        self._segments.close()
+
+    def faults(self) -> Iterator[Fault]:
+        spec = self._spec
+        try:
+            self._kept = FollowerIndex(spec.directory, self._segments, spec.settings.keydir_cache_bytes, spec.env)
+        except HoldfastError as error:
+            yield self._keydir_fault("unreadable keydir", "a keydir", str(error))
+        try:
+            with scratch_keydir(spec) as scratch:
+                yield from self._compare(scratch)
+        except Damaged as error:  # the keydir, read on the way
+            yield self._keydir_fault("unreadable keydir", "a keydir", str(error))
+
+    def _compare(self, scratch: Keydir) -> Iterator[Fault]:
         ledger = Ledger(scratch)
-        yield from _replay(spec, segments, ledger, scratch, last_serial, watch)
-        if kept is None:
+        yield from self._replay(ledger, scratch)
+        yield from self._check_dictionaries()
+        if self._kept is None:
             return
-        yield from _missing_segments(spec, segments, kept)
-        for difference in differences(scratch, kept):
-            yield _fault(spec, segments, difference)
-        yield from _check_totals(spec, ledger.position, kept.facts()[0])
-        known = {number for number, _ in scratch.dictionaries()}
-        for number in known ^ kept.dictionary_numbers():
-            place = str(spec.directory / layout.KEYDIR)
-            found = "nothing" if number in known else "an unknown one"
-            yield Fault(
-                spec.name,
-                place,
-                0,
-                "keydir differs",
-                f"dictionary {number:08x}",
-                found,
-                remedy="it can be rebuilt",
-            )
+        position, segments = self._kept.facts()
+        yield from self._missing_segments(segments)
+        agree = not self._damaged
+        for difference in differences(scratch, self._kept):
+            agree = False
+            if difference.told is not None or difference.key not in self._damaged:
+                yield self._difference_fault(difference)
+        for name in _TOTALS if agree else ():  # else they differ for reasons already given
+            expected, found = getattr(ledger.position, name), getattr(position, name)
+            if expected != found:
+                yield self._keydir_fault(f"total of {name.replace('_', ' ')} differs", f"{expected}", f"{found}")
+
+    # -- the segments ---------------------------------------------------------------------------------------------
+
+    def _replay(self, ledger: Ledger, scratch: Keydir) -> Iterator[Fault]:
+        current, _ = self._segments.listing()
+        for listed in current:
+            yield from self._check_segment_header(listed)
+            ledger.begin_segment(listed.segment, listed.generation, listed.through)
+            for step in self._steps(listed, ledger.position, is_last=listed is current[-1]):
+                if isinstance(step, Damage):
+                    self._watch.read(step.length)
+                    ledger.skip(listed.segment, step.offset, step.length)
+                    yield self._damage_fault(listed.path, step)
+                    continue
+                self._watch.read(len(step.raw))
+                self._watch.blocks += step.header.kind in (BLOCK, REPLICA)
+                self._dictionaries.add(step.header.dictionary)
+                ledger.apply(step.header, listed.segment, step.offset)
+                if ledger.position.serial % TAKE_EVERY == 0:
+                    take(ledger, scratch)
+        take(ledger, scratch)
+
+    def _steps(self, listed: Listed, begun: Position, *, is_last: bool) -> Iterator[Entry | Damage]:
+        """What the segment holds, without what was never acknowledged or was written after this check began."""
+        file = self._segments.file(listed.segment, listed.generation)
+        known = self._kept.facts()[0] if self._kept is not None else None
+        end = size = file.size()
+        if is_last:
+            end = acknowledged_end(file, self._segments.uid, begun, known)
+        if end < size:
+            self._watch.notes.append(f"'{file.path}' ends with {size - end} bytes that were never acknowledged")
+        for step in walk(file, self._segments.uid, SEGMENT_HEADER_BYTES, end, begun.serial):
+            if known is not None and isinstance(step, Entry) and step.header.serial > known.serial:
+                return
+            yield step
+
+    def _check_segment_header(self, listed: Listed) -> Iterator[Fault]:
+        wanted = (self._segments.uid, listed.segment, listed.generation)
+        place = (self._spec.name, str(listed.path), 0)
+        try:
+            found = read_segment_header(self._segments.file(listed.segment, listed.generation))
+        except DamagedBlock as error:
+            yield Fault(*place, "damaged segment header", f"header of {wanted}", str(error))
+            return
+        if found[:3] != wanted:
+            yield Fault(*place, "wrong segment header", f"{wanted}", f"{found[:3]}")
+
+    def _missing_segments(self, known: dict[int, SegmentFacts]) -> Iterator[Fault]:
+        present = {listed.segment for listed in self._segments.listing()[0]}
+        for number, facts in known.items():
+            if number not in present and facts.blocks > facts.dead_blocks:
+                path = self._segments.path(number, facts.generation)
+                yield Fault(self._spec.name, str(path), 0, "missing segment", f"{facts.bytes} bytes", "nothing")
+
+    def _check_dictionaries(self) -> Iterator[Fault]:
+        shelf = DictionaryShelf(self._spec.env, self._spec.directory, self._spec.identity)
+        yield from shelf.check(self._spec.name)
+        for number in sorted(self._dictionaries - {0} - set(shelf.numbers())):
+            path = str(self._spec.directory / layout.DICTIONARIES / f"{number:08x}")
+            yield Fault(self._spec.name, path, 0, "missing dictionary", f"dictionary {number:08x}", "nothing")
+
+    # -- faults ---------------------------------------------------------------------------------------------------
+
+    def _keydir_fault(self, kind: str, expected: str, found: str, key: ContentKey | None = None) -> Fault:
+        remedy = "it can be rebuilt"
+        return Fault(self._spec.name, self._keydir_path, 0, kind, expected, found, key, remedy=remedy)
+
+    def _damage_fault(self, path: Path, damage: Damage) -> Fault:
+        header, key = damage.header, None
+        kind = f"{damage.length} unreadable bytes"
+        if header is not None and header.kind in (BLOCK, REPLICA):
+            kind = "damaged block"
+            block_key = BlockKey(header.signature, header.overflow, header.home)
+            self._damaged.add(block_key)
+            key = fault_key(self._spec.name, block_key)
+        return Fault(self._spec.name, str(path), damage.offset, kind, damage.expected, damage.found, key)
+
+    def _difference_fault(self, difference: Difference) -> Fault:
+        block_key, told, kept = difference
+        key = fault_key(self._spec.name, block_key)
+        if kept is None:
+            assert told is not None
+            return self._keydir_fault("keydir differs", f"a block at {told[3:6]}", "nothing", key)
+        if told is None:
+            path = str(self._segments.path(kept.segment, kept.generation))
+            return Fault(self._spec.name, path, kept.offset, "lost block", "a sound block", "none", key)
+        if told.references != kept.references:
+            return self._keydir_fault("counter differs", f"{told.references} references", f"{kept.references}", key)
+        return self._keydir_fault("keydir differs", f"{told}", f"{kept}", key)
 
 
 @contextmanager
 def scratch_keydir(spec: VolumeSpec) -> Iterator[Keydir]:
+    """A keydir that is thrown away at the end."""
     directory = Path(mkdtemp(prefix="holdfast-check-"))
     try:
         keydir = Keydir(directory / layout.KEYDIR, cache_bytes=spec.settings.keydir_cache_bytes)
@@ -97,70 +197,6 @@ def scratch_keydir(spec: VolumeSpec) -> Iterator[Keydir]:
             keydir.abandon()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _replay(
-    spec: VolumeSpec, segments: SegmentFiles, ledger: Ledger, scratch: Keydir, last_serial: int, watch: Watch
-) -> Iterator[Fault]:
-    current, _ = segments.listing()
-    for listed in current:
-        file = segments.file(listed.segment, listed.generation)
-        yield from _check_segment_header(spec, listed, segments)
-        ledger.begin_segment(listed.segment, listed.generation, listed.through)
-        end = size = file.size()
-        if listed is current[-1]:
-            end = torn_from(file, segments.uid, SEGMENT_HEADER_BYTES, size, ledger.position.serial)
-            if end < size:
-                watch.notes.append(f"'{file.path}' ends with {size - end} bytes that were never acknowledged")
-        for count, step in enumerate(walk(file, segments.uid, SEGMENT_HEADER_BYTES, end, ledger.position.serial), 1):
-            if isinstance(step, Damage):
-                watch.read(step.length)
-                ledger.skip(listed.segment, step.offset, step.length)
-                yield _damage(spec, file.path, step)
-                continue
-            if step.header.serial > last_serial:
-                break  # written after this check began
-            watch.read(len(step.raw))
-            watch.blocks += step.header.kind in (BLOCK, REPLICA)
-            ledger.apply(step.header, listed.segment, step.offset)
-            if count % TAKE_EVERY == 0:
-                _take(ledger, scratch)
-    _take(ledger, scratch)
-
-
-def _take(ledger: Ledger, scratch: Keydir) -> None:
-    scratch.write(ledger.take())
-    ledger.settle()
-
-
-def _check_segment_header(spec: VolumeSpec, listed: Listed, segments: SegmentFiles) -> Iterator[Fault]:
-    wanted = (segments.uid, listed.segment, listed.generation)
-    try:
-        found = read_segment_header(segments.file(listed.segment, listed.generation))
-    except DamagedBlock as error:
-        yield Fault(spec.name, str(listed.path), 0, "damaged segment header", f"header of {wanted}", str(error))
-        return
-    if found[:3] != wanted:
-        yield Fault(spec.name, str(listed.path), 0, "wrong segment header", f"{wanted}", f"{found[:3]}")
-
-
-def _missing_segments(spec: VolumeSpec, segments: SegmentFiles, kept: FollowerIndex) -> Iterator[Fault]:
-    present = {listed.segment for listed in segments.listing()[0]}
-    for number, facts in kept.facts()[1].items():
-        if number not in present and facts.blocks > facts.dead_blocks:
-            path = segments.path(number, facts.generation)
-            yield Fault(spec.name, str(path), 0, "missing segment", f"{facts.bytes} bytes", "nothing")
-
-
-def _damage(spec: VolumeSpec, path: Path, damage: Damage) -> Fault:
-    header = damage.header
-    if header is None or header.kind not in (BLOCK, REPLICA):
-        kind = (
-            "damaged dictionary" if header is not None and header.kind == DICT else f"{damage.length} unreadable bytes"
-        )
-        return Fault(spec.name, str(path), damage.offset, kind, damage.expected, damage.found)
-    key = fault_key(spec.name, BlockKey(header.signature, header.overflow, header.home))
-    return Fault(spec.name, str(path), damage.offset, "damaged block", damage.expected, damage.found, key)
 
 
 def differences(told: Keydir, kept: FollowerIndex) -> Iterator[Difference]:
@@ -189,30 +225,3 @@ def _slot_differences(signature: bytes, told: tuple[Slot, ...], kept: tuple[Slot
         left, right = by_told.get((overflow, home)), by_kept.get((overflow, home))
         if left != right:
             yield Difference(BlockKey(signature, overflow, home), left, right)
-
-
-def _fault(spec: VolumeSpec, segments: SegmentFiles, difference: Difference) -> Fault:
-    key, told, kept = difference
-    content_key = fault_key(spec.name, key)
-    keydir = str(spec.directory / layout.KEYDIR)
-    if kept is None:
-        assert told is not None
-        return Fault(spec.name, keydir, 0, "keydir differs", f"a block at {told[3:6]}", "nothing", content_key)
-    if told is None:
-        path = segments.path(kept.segment, kept.generation)
-        return Fault(spec.name, str(path), kept.offset, "lost block", "a sound block", "none", content_key)
-    if told.references != kept.references:
-        expected, found = f"{told.references} references", f"{kept.references}"
-        return Fault(spec.name, keydir, 0, "counter differs", expected, found, content_key)
-    return Fault(spec.name, keydir, 0, "keydir differs", f"{told}", f"{kept}", content_key)
-
-
-def _check_totals(spec: VolumeSpec, told: Position, kept: Position) -> Iterator[Fault]:
-    for name in _TOTALS:
-        expected, found = getattr(told, name), getattr(kept, name)
-        if expected != found:
-            path = str(spec.directory / layout.KEYDIR)
-            yield Fault(spec.name, path, 0, f"total of {name.replace('_', ' ')} differs", f"{expected}", f"{found}")
-
-
-__all__ = ["Difference", "Entry", "check_log", "differences", "scratch_keydir"]

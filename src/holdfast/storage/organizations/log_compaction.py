@@ -4,8 +4,8 @@ Online: stores, fetches and releases go on. Bounded: one run at a time, so the e
 memory is one window. Safe at every kill point: the new segment is durable under its own name before any slot points to
 it, the slots are durable before the old files go, and an interrupted switch is repeated at the next opening.
 
-What is copied: blocks and replicas that a slot points to, all dictionaries, the count entries that are in force, and
-removals as long as an earlier segment still holds dead blocks that a rebuild might otherwise bring back to life.
+What is copied: blocks and replicas that a slot points to, the count entries that are in force, and removals as long as
+an earlier segment still holds dead blocks that a rebuild might otherwise bring back to life.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from holdfast.env import File
 from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock
-from holdfast.storage.block import COUNT, DICT
-from holdfast.storage.keydir import SegmentFacts
+from holdfast.storage.block import COUNT
+from holdfast.storage.keydir import KeydirChange, SegmentFacts, pack_facts
 from holdfast.storage.ledger import find_slot
 from holdfast.storage.organizations.compaction import Compaction, Progress
 from holdfast.storage.organizations.log import LogVolume
@@ -55,8 +55,11 @@ def plan(volume: LogVolume, dead_share_min: float) -> list[list[int]]:
     limit = volume.settings.segment_bytes_max
     runs: list[list[int]] = []
     room = 0
-    for number in sorted(volume.ledger.segments)[:-1]:
-        facts = volume.ledger.segments[number]
+    known, last = volume.keydir.segments(), volume.keydir.position().segment
+    for number in sorted(known):
+        if number >= last:  # by the keydir, for what is not durable yet may fail
+            break
+        facts = known[number]
         live = facts.bytes - facts.dead_bytes
         wanted = facts.dead_bytes > 0 and facts.dead_bytes >= dead_share_min * facts.bytes
         if not wanted and not (live <= limit // 4 and room >= live):
@@ -92,25 +95,31 @@ def compact_run(
 
 def _replace(volume: LogVolume, run: list[int], file: File, generation: int, copied: _Copy) -> int:
     """Puts the new segment in the place of the run, in the order that makes every interruption harmless."""
-    known = volume.ledger.segments
-    old_paths = [volume.segments.path(number, known[number].generation) for number in run]
     volume.segments.publish(file, run[0], generation)
     with volume.commits.exclusive():
-        facts = SegmentFacts(
-            generation,
-            max(known[number].through for number in run),
-            known[run[0]].first_serial,
-            file.size(),
-            sum(known[number].dead_bytes for number in run) - copied.skipped_bytes,
-            copied.blocks,
-            sum(known[number].dead_blocks for number in run) - copied.skipped_blocks,
-        )
-        volume.keydir.write(volume.ledger.replace_segments(run, run[0], facts))
+        durable = volume.keydir.segments()
+        old_paths = [volume.segments.path(number, durable[number].generation) for number in run]
+        facts = _merged(durable, run, generation, file.size(), copied)
+        gone: dict[int, bytes | None] = dict.fromkeys(run)
+        volume.keydir.write(KeydirChange({}, gone | {run[0]: pack_facts(facts)}, None))
+        expected = _merged(volume.ledger.segments, run, generation, file.size(), copied)
+        volume.ledger.replace_segments(run, run[0], expected)
     _switch(volume, run[0], generation)
-    volume.ledger.merge_done(run)
     volume.keydir.sync()
     volume.segments.discard(old_paths)
     return facts.bytes
+
+
+def _merged(known: dict[int, SegmentFacts], run: list[int], generation: int, size: int, copied: _Copy) -> SegmentFacts:
+    return SegmentFacts(
+        generation,
+        max(known[number].through for number in run),
+        known[run[0]].first_serial,
+        size,
+        sum(known[number].dead_bytes for number in run) - copied.skipped_bytes,
+        copied.blocks,
+        sum(known[number].dead_blocks for number in run) - copied.skipped_blocks,
+    )
 
 
 def _switch(volume: LogVolume, segment: int, generation: int) -> None:
@@ -132,7 +141,7 @@ def _copy(
     skip_damage: bool,
 ) -> _Copy:
     copied = _Copy()
-    keep_removals = any(facts.dead_blocks for number, facts in volume.ledger.segments.items() if number < first)
+    keep_removals = any(facts.dead_blocks for number, facts in volume.keydir.segments().items() if number < first)
     buffers: list[Buffer] = []
     gathered = 0
     for path, step in steps:
@@ -144,7 +153,7 @@ def _copy(
                 )
             copied.skipped_bytes += step.length
         elif _is_needed(volume, step, keep_removals):
-            copied.blocks += step.header.kind not in (COUNT, DICT)
+            copied.blocks += step.header.kind != COUNT
             buffers.append(step.raw)
             gathered += len(step.raw)
         else:
@@ -168,12 +177,11 @@ def _entries(volume: LogVolume, run: list[int], progress: Progress | None) -> It
 
 
 def _is_needed(volume: LogVolume, entry: Entry, keep_removals: bool) -> bool:
+    """By the keydir, not by the ledger: what is not durable yet must not make an entry obsolete."""
     header = entry.header
-    if header.kind == DICT:
-        return True
     if header.kind == COUNT and header.references == 0:
         return keep_removals
-    slot = find_slot(volume.ledger.slots(header.signature), header.overflow, header.home)
+    slot = find_slot(volume.keydir.slots(header.signature), header.overflow, header.home)
     if slot is None:
         return False
     return header.serial == (slot.count_serial if header.kind == COUNT else slot.serial)

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from holdfast.env import Environment
 from holdfast.storage import layout
-from holdfast.storage.keydir import Keydir, Place, Position, SegmentFacts, Slot
+from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot
 from holdfast.storage.ledger import Ledger
 from holdfast.storage.organizations.log_recovery import replay_tail
 from holdfast.storage.organizations.segments import SegmentFiles
 
 REFRESH_EVERY_S = 0.2
-Found = tuple[int, Place] | None
 
 
 class WriterIndex:
@@ -25,8 +24,6 @@ class WriterIndex:
         self._keydir = keydir
         self._flush = flush
         self.slots = ledger.slots
-        newest = _newest(keydir)
-        self.newest_dictionary = newest[0] if newest else None
 
     def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]:
         self._flush()
@@ -36,13 +33,9 @@ class WriterIndex:
         self._flush()
         return (signature for signature, _ in self._keydir.all_slots())
 
-    def dictionary_place(self, number: int | None) -> Found:
-        number = self.newest_dictionary if number is None else number
-        return None if number is None else _dictionary(self._keydir, number)
-
-    def facts(self) -> tuple[Position, dict[int, SegmentFacts], int]:
+    def facts(self) -> tuple[Position, dict[int, SegmentFacts]]:
         self._flush()
-        return self._keydir.position(), self._keydir.segments(), len(self._keydir.dictionaries())
+        return self._keydir.position(), self._keydir.segments()
 
     def refresh(self) -> None:
         """Waits for what is being written: a block may have been looked up before it is in its file."""
@@ -97,18 +90,8 @@ class FollowerIndex:
         for signature in fresh[index:]:
             yield signature, changed[signature]
 
-    def dictionary_numbers(self) -> set[int]:
-        return {number for number, _ in self._keydir.dictionaries()} | set(self._ledger.dictionaries_changed)
-
-    def dictionary_place(self, number: int | None) -> Found:
-        self._refresh_if_due()
-        replayed = self._ledger.dictionaries_changed
-        if number is not None:
-            return (number, replayed[number]) if number in replayed else _dictionary(self._keydir, number)
-        return max(replayed.items(), key=lambda each: each[1], default=_newest(self._keydir))
-
-    def facts(self) -> tuple[Position, dict[int, SegmentFacts], int]:
-        return self._ledger.position, self._ledger.segments, len(self.dictionary_numbers())
+    def facts(self) -> tuple[Position, dict[int, SegmentFacts]]:
+        return self._ledger.position, self._ledger.segments
 
     def refresh(self) -> None:
         with self._lock:
@@ -126,12 +109,3 @@ class FollowerIndex:
 
     def close(self) -> None:
         self._keydir.close()
-
-
-def _dictionary(keydir: Keydir, number: int) -> Found:
-    place = keydir.dictionary(number)
-    return None if place is None else (number, place)
-
-
-def _newest(keydir: Keydir) -> Found:
-    return max(keydir.dictionaries(), key=lambda each: each[1], default=None)

@@ -9,8 +9,9 @@ from holdfast.env import Environment, File
 from holdfast.errors import ContentNotFound, DamagedBlock
 from holdfast.storage import block
 from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA, Header
-from holdfast.storage.keydir import Place, Position, SegmentFacts, Slot
+from holdfast.storage.keydir import Position, SegmentFacts, Slot
 from holdfast.storage.ledger import find_slot
+from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.segments import SegmentFiles
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
 from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, VolumeStat
@@ -25,9 +26,8 @@ class LogIndex(Protocol):
     def slots(self, signature: bytes) -> tuple[Slot, ...]: ...
     def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]: ...
     def signatures(self) -> Iterator[bytes]: ...
-    def dictionary_place(self, number: int | None) -> tuple[int, Place] | None: ...
-    def facts(self) -> tuple[Position, dict[int, SegmentFacts], int]:
-        """Position with totals, segments, number of dictionaries."""
+    def facts(self) -> tuple[Position, dict[int, SegmentFacts]]:
+        """Position with totals, and the segments."""
 
     def refresh(self) -> None:
         """Places may have changed since they were looked up."""
@@ -38,8 +38,11 @@ class LogReading:
 
     organization = "log"
 
-    def __init__(self, name: str, env: Environment, segments: SegmentFiles, index: LogIndex) -> None:
+    def __init__(
+        self, name: str, dictionaries: DictionaryShelf, env: Environment, segments: SegmentFiles, index: LogIndex
+    ) -> None:
         self.name = name
+        self._dictionaries = dictionaries
         self._env = env
         self._segments = segments
         self._index = index
@@ -119,7 +122,7 @@ class LogReading:
 
     def _files_in_order(self) -> Iterator[tuple[File, int]]:
         """The segments and their ends. After a compaction meanwhile, a segment may hold entries of earlier ones too."""
-        position, segments, _ = self._index.facts()
+        position, segments = self._index.facts()
         left = sorted(segments)
         while left:
             number = left[0]
@@ -128,7 +131,7 @@ class LogReading:
                 file = self._segments.file(number, generation)
             except FileNotFoundError:
                 self._index.refresh()
-                position, segments, _ = self._index.facts()
+                position, segments = self._index.facts()
                 if number in segments and segments[number].generation == generation:
                     raise self._missing(number, generation) from None
                 left = [each for each in sorted(segments) if segments[each].through >= number]
@@ -150,21 +153,10 @@ class LogReading:
         return self._index.signatures()
 
     def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
-        found = self._index.dictionary_place(number)
-        if found is None:
-            return None
-        number, place = found
-        raw = self._segments.file(place.segment, place.generation).read(place.offset, HEADER_BYTES + place.stored)
-        header = block.parse(raw)
-        if header is None or block.checksum(raw[HEADER_BYTES:]) != header.checksum:
-            path = self._segments.path(place.segment, place.generation)
-            raise DamagedBlock(
-                f"cannot read dictionary {number:08x} in '{path}' at {place.offset}: its checksum differs"
-            )
-        return number, raw[HEADER_BYTES:]
+        return self._dictionaries.newest() if number is None else self._dictionaries.read(number)
 
     def stat(self) -> VolumeStat:
-        position, segments, dictionaries = self._index.facts()
+        position, segments = self._index.facts()
         return VolumeStat(
             organization="log",
             blocks=position.blocks,
@@ -176,7 +168,7 @@ class LogReading:
             disk_bytes=sum(facts.bytes for facts in segments.values()),
             dead_bytes=sum(facts.dead_bytes for facts in segments.values()),
             free_bytes=self._env.files.free_bytes(self._segments.directory),
-            dictionaries=dictionaries,
+            dictionaries=len(self._dictionaries.numbers()),
         )
 
     def place(self, key: BlockKey) -> str:

@@ -18,9 +18,9 @@ from holdfast.config import StoreSettings
 from holdfast.env import File
 from holdfast.errors import DamagedBlock
 from holdfast.storage import layout
-from holdfast.storage.keydir import Keydir
+from holdfast.storage.keydir import Keydir, Position
 from holdfast.storage.ledger import Ledger
-from holdfast.storage.organizations.log_relocation import finish_compactions
+from holdfast.storage.organizations.log_relocation import finish_compactions, recount
 from holdfast.storage.organizations.segments import SegmentFiles
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, walk
 
@@ -58,7 +58,9 @@ def rebuild_keydir(path: Path, segments: SegmentFiles, settings: StoreSettings) 
     draft.rename(path)
 
 
-def replay_all(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> list[tuple[Path, Damage]]:
+def replay_all(
+    ledger: Ledger, keydir: Keydir, segments: SegmentFiles, acknowledged: Position | None = None
+) -> list[tuple[Path, Damage]]:
     """Applies every sound entry of every segment; returns what was damaged. A torn tail is left alone."""
     damages = []
     current, _ = segments.listing()
@@ -67,7 +69,7 @@ def replay_all(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> list[t
         file = segments.file(listed.segment, listed.generation)
         end = file.size()
         if listed is current[-1]:
-            end = torn_from(file, segments.uid, SEGMENT_HEADER_BYTES, end, ledger.position.serial)
+            end = acknowledged_end(file, segments.uid, ledger.position, acknowledged)
         for count, step in enumerate(walk(file, segments.uid, SEGMENT_HEADER_BYTES, end, ledger.position.serial), 1):
             if isinstance(step, Entry):
                 ledger.apply(step.header, listed.segment, step.offset)
@@ -75,8 +77,8 @@ def replay_all(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> list[t
                 ledger.skip(listed.segment, step.offset, step.length)
                 damages.append((file.path, step))
             if count % TAKE_EVERY == 0:
-                _take(ledger, keydir)
-    _take(ledger, keydir)
+                take(ledger, keydir)
+    take(ledger, keydir)
     return damages
 
 
@@ -84,17 +86,27 @@ def recover(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> None:
     """Brings keydir, ledger and files of a volume that is opened for writing into one state."""
     current, leftovers = segments.listing()
     superseded = {parsed[0] for path in leftovers if (parsed := layout.parse_segment_name(path.name))}
-    if superseded:
-        finish_compactions(keydir, segments, current, superseded)
-        ledger.reset()
-    segments.discard(leftovers)
+    finished = finish_compactions(keydir, segments, current, superseded) if superseded else []
+    ledger.reset()
     torn = replay_tail(ledger, segments, strict=True)
+    if ledger.position.segment:
+        _settle_tail(ledger, segments, torn)
+    for listed in finished:
+        recount(ledger, segments, listed)
+    take(ledger, keydir)
+    if finished:
+        keydir.sync()
+    segments.discard(leftovers)
+
+
+def _settle_tail(ledger: Ledger, segments: SegmentFiles, torn: Torn | None) -> None:
+    """Cuts off what was torn. A killed process may have left the rest unsynced: new entries must not build on that."""
+    number = ledger.position.segment
+    file = segments.open_tail(number, ledger.segments[number].generation)
     if torn is not None:
-        file = segments.open_tail(torn.segment, ledger.segments[torn.segment].generation)
         file.truncate(torn.offset)
-        file.sync()
-        file.close()
-    _take(ledger, keydir)
+    file.sync()
+    file.close()
 
 
 def replay_tail(ledger: Ledger, segments: SegmentFiles, *, strict: bool) -> Torn | None:
@@ -146,6 +158,14 @@ def _replay_segment(
     return Torn(number, end, size - end) if end < size else None
 
 
+def acknowledged_end(file: File, uid: bytes, begun: Position, known: Position | None) -> int:
+    """Where the torn tail of the last segment begins. Up to the position `known`, nothing is torn."""
+    size = file.size()
+    if known is not None and known.segment == begun.segment and known.offset <= size:
+        return torn_from(file, uid, known.offset, size, known.serial)
+    return torn_from(file, uid, SEGMENT_HEADER_BYTES, size, begun.serial)
+
+
 def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
     """Where the unacknowledged end of the last segment begins; `end` if all of it is sound, or bad but acknowledged."""
     torn: int | None = None
@@ -161,6 +181,7 @@ def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
     return end if torn is None else torn
 
 
-def _take(ledger: Ledger, keydir: Keydir) -> None:
+def take(ledger: Ledger, keydir: Keydir) -> None:
+    """Moves what the ledger has changed into the keydir."""
     keydir.write(ledger.take())
     ledger.settle()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from holdfast.storage.block import BLOCK, COUNT, DICT, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, REPLICA, Header
 from holdfast.storage.keydir import Keydir, KeydirChange, Place, SegmentFacts, Slot, pack_facts
-from holdfast.storage.ledger import find_slot
+from holdfast.storage.ledger import Ledger, find_slot
 from holdfast.storage.organizations.segments import Listed, SegmentFiles
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
 
@@ -26,7 +26,7 @@ class Moved:
 
 
 def moved_entries(segments: SegmentFiles, segment: int, generation: int) -> Iterator[list[Moved]]:
-    """Blocks and dictionaries of a compacted segment, in batches."""
+    """Blocks and replicas of a compacted segment, in batches."""
     file = segments.file(segment, generation)
     steps = walk(file, segments.uid, SEGMENT_HEADER_BYTES, file.size())
     moved = (
@@ -41,44 +41,51 @@ def moved_entries(segments: SegmentFiles, segment: int, generation: int) -> Iter
 def relocation(batch: list[Moved], lookup: Lookup) -> KeydirChange:
     """The change that points the slots of these entries to their new places. Slots that moved on are left alone."""
     slots: dict[bytes, tuple[Slot, ...]] = {}
-    dictionaries: dict[int, Place] = {}
     for moved in batch:
         header = moved.header
-        if header.kind == DICT:
-            dictionaries[header.dictionary] = moved.place
-            continue
         known = slots.get(header.signature) or lookup(header.signature)
         old = find_slot(known, header.overflow, header.home)
         if old is not None and old.serial == header.serial:
             segment, generation, offset, _ = moved.place
             new = old._replace(segment=segment, generation=generation, offset=offset)
             slots[header.signature] = tuple(new if slot is old else slot for slot in known)
-    return KeydirChange(slots, dictionaries, {}, None)
+    return KeydirChange(slots, {}, None)
 
 
-def finish_compactions(keydir: Keydir, segments: SegmentFiles, current: Iterable[Listed], left: set[int]) -> None:
-    """After a crash between publishing compacted segments and discarding what they replace, the numbers `left`."""
+def finish_compactions(
+    keydir: Keydir, segments: SegmentFiles, current: Iterable[Listed], left: set[int]
+) -> list[Listed]:
+    """After a crash between publishing compacted segments and discarding what they replace, the numbers `left`.
+
+    What the returned segments hold of dead entries can only be told when the log has been replayed: see `recount`.
+    """
     known = keydir.segments()
+    finished = []
     for listed in current:
         run = [number for number in known if listed.segment <= number <= listed.through]
         if not run or not any(listed.segment <= number <= listed.through for number in left):
             continue
         for batch in moved_entries(segments, listed.segment, listed.generation):
             keydir.write(relocation(batch, keydir.slots))
-        facts = _recounted(keydir, segments, listed, min(known[number].first_serial for number in run))
+        size = segments.file(listed.segment, listed.generation).size()
+        first_serial = min(known[number].first_serial for number in run)
+        facts = SegmentFacts(listed.generation, listed.through, first_serial, size)
         gone: dict[int, bytes | None] = dict.fromkeys(run)
-        keydir.write(KeydirChange({}, {}, gone | {listed.segment: pack_facts(facts)}, None))
-    keydir.sync()
+        keydir.write(KeydirChange({}, gone | {listed.segment: pack_facts(facts)}, None))
+        finished.append(listed)
+    return finished
 
 
-def _recounted(keydir: Keydir, segments: SegmentFiles, listed: Listed, first_serial: int) -> SegmentFacts:
+def recount(ledger: Ledger, segments: SegmentFiles, listed: Listed) -> None:
+    """Blocks and dead entries of a segment, counted by looking at every one."""
     file = segments.file(listed.segment, listed.generation)
-    facts = SegmentFacts(listed.generation, listed.through, first_serial, file.size())
+    known = ledger.segments[listed.segment]
+    facts = SegmentFacts(known.generation, known.through, known.first_serial, known.bytes)
     for step in walk(file, segments.uid, SEGMENT_HEADER_BYTES, file.size()):
         if not isinstance(step, Entry):
             continue
         header = step.header
-        slot = find_slot(keydir.slots(header.signature), header.overflow, header.home)
+        slot = find_slot(ledger.slots(header.signature), header.overflow, header.home)
         if header.kind == COUNT:
             facts.dead_bytes += 0 if slot and slot.count_serial == header.serial else HEADER_BYTES
         elif header.kind in (BLOCK, REPLICA):
@@ -86,4 +93,4 @@ def _recounted(keydir: Keydir, segments: SegmentFiles, listed: Listed, first_ser
             if slot is None or slot.serial != header.serial:
                 facts.dead_blocks += 1
                 facts.dead_bytes += header.length
-    return facts
+    ledger.correct(listed.segment, facts)

@@ -18,8 +18,9 @@ from holdfast.storage.block import BLOCK, REPLICA
 from holdfast.storage.faults import Lost, Repair
 from holdfast.storage.keydir import Keydir
 from holdfast.storage.ledger import Ledger, find_slot
+from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.log import LogVolume
-from holdfast.storage.organizations.log_check import Difference, differences
+from holdfast.storage.organizations.log_check import differences
 from holdfast.storage.organizations.log_compaction import compact_run
 from holdfast.storage.organizations.log_index import FollowerIndex
 from holdfast.storage.organizations.log_recovery import replay_all
@@ -33,17 +34,18 @@ SET_ASIDE_BYTES_MAX = 64 << 20  # of one damaged range
 
 def repair_log(spec: VolumeSpec) -> Repair:
     """Leaves the volume sound. What it lost is reported, for other volumes to give back."""
-    repair = Repair()
     segments = SegmentFiles(spec.env, spec.directory, spec.identity.uid, spec.settings.open_segments_max)
     draft = spec.directory / (layout.KEYDIR + layout.UNFINISHED)
     shutil.rmtree(draft, ignore_errors=True)
     told = Keydir(draft, cache_bytes=spec.settings.keydir_cache_bytes)
+    kept = _old_keydir(spec, segments)
     try:
-        ledger = Ledger(told)
-        damages = replay_all(ledger, told, segments)
-        corrections = _remember(spec, segments, told, ledger, damages, repair)
+        damages = replay_all(Ledger(told), told, segments, kept.facts()[0] if kept is not None else None)
+        lost, corrections = _remember(spec.name, segments, told, kept, damages)
     finally:
         told.close()
+        if kept is not None:
+            kept.close()
     keydir = spec.directory / layout.KEYDIR
     shutil.rmtree(keydir, ignore_errors=True)
     draft.rename(keydir)
@@ -52,61 +54,53 @@ def repair_log(spec: VolumeSpec) -> Repair:
     harmed = _harmed_segments(segments, damages)
     segments.close()
     _rewrite(spec, harmed, corrections)
-    return repair
+    return Repair(lost, DictionaryShelf(spec.env, spec.directory, spec.identity).repair())
+
+
+def _old_keydir(spec: VolumeSpec, segments: SegmentFiles) -> FollowerIndex | None:
+    try:
+        return FollowerIndex(spec.directory, segments, spec.settings.keydir_cache_bytes, spec.env)
+    except HoldfastError:
+        return None
 
 
 def _remember(
-    spec: VolumeSpec,
-    segments: SegmentFiles,
-    told: Keydir,
-    ledger: Ledger,
-    damages: list[tuple[Path, Damage]],
-    repair: Repair,
-) -> list[Recount]:
-    """What the old keydir knows and the damaged segments do not: fills `repair.lost`, returns the corrections."""
-    try:
-        kept = FollowerIndex(spec.directory, segments, spec.settings.keydir_cache_bytes, spec.env)
-    except HoldfastError:
-        repair.lost.extend(_lost_by_header(spec, told, damages))
-        return []
+    name: str, segments: SegmentFiles, told: Keydir, kept: FollowerIndex | None, damages: list[tuple[Path, Damage]]
+) -> tuple[list[Lost], list[Recount]]:
+    """What the old keydir knows and the damaged segments do not: lost blocks, and counters to set right."""
+    if kept is None:
+        return _lost_by_header(name, told, damages), []
+    lost: list[Lost] = []
     corrections: list[Recount] = []
     try:
-        if damages or _is_shortened(segments, ledger, kept):
-            for difference in differences(told, kept):
-                corrections.extend(_correction(spec, difference, repair))
+        if damages or _is_shortened(segments, told, kept):
+            for key, telling, keeping in differences(told, kept):
+                if telling is None and keeping is not None:
+                    lost.append(Lost(name, key, keeping.replica, keeping.references))
+                    continue
+                references = keeping.references if keeping is not None else 0  # 0: its removal was damaged
+                if telling is not None and references != telling.references:
+                    corrections.append(Recount(key, references))
     except Damaged:  # it cannot be read to its end: the segments alone must do
-        repair.lost.clear()
-        repair.lost.extend(_lost_by_header(spec, told, damages))
-        return []
-    finally:
-        kept.close()
-    return corrections
+        return _lost_by_header(name, told, damages), []
+    return lost, corrections
 
 
-def _is_shortened(segments: SegmentFiles, ledger: Ledger, kept: FollowerIndex) -> bool:
-    position, known, _ = kept.facts()
+def _is_shortened(segments: SegmentFiles, told: Keydir, kept: FollowerIndex) -> bool:
+    """Whether segments that the old keydir knows are missing, as a whole or at the end."""
+    position, known = kept.facts()
     present = {listed.segment for listed in segments.listing()[0]}
-    return ledger.position.serial < position.serial or not present.issuperset(known)
+    return told.position().serial < position.serial or not present.issuperset(known)
 
 
-def _correction(spec: VolumeSpec, difference: Difference, repair: Repair) -> list[Recount]:
-    key, told, kept = difference
-    if told is None:
-        assert kept is not None
-        repair.lost.append(Lost(spec.name, key, kept.replica, kept.references))
-        return []
-    references = kept.references if kept is not None else 0  # 0: its removal was among what was damaged
-    return [Recount(key, references)] if references != told.references else []
-
-
-def _lost_by_header(spec: VolumeSpec, told: Keydir, damages: list[tuple[Path, Damage]]) -> list[Lost]:
+def _lost_by_header(name: str, told: Keydir, damages: list[tuple[Path, Damage]]) -> list[Lost]:
     lost = []
     for _, damage in damages:
         header = damage.header
         if header is not None and header.kind in (BLOCK, REPLICA):
             key = BlockKey(header.signature, header.overflow, header.home)
             if find_slot(told.slots(key.signature), key.overflow, key.home) is None:
-                lost.append(Lost(spec.name, key, header.kind == REPLICA, 0))
+                lost.append(Lost(name, key, header.kind == REPLICA, 0))
     return lost
 
 

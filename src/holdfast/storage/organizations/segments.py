@@ -109,15 +109,14 @@ class SegmentFiles:
         self._env.files.sync_directory(self.directory)
 
     def discard(self, paths: list[Path]) -> None:
-        """Removes files durably. Handles that others hold stay usable."""
+        """Removes files; this and all earlier changes of names are durable. Handles that others hold stay usable."""
         for path in paths:
             parsed = layout.parse_segment_name(path.name)
             if parsed is not None:
                 with self._lock:
                     self._open.pop(parsed, None)
             self._env.files.remove(path)
-        if paths:
-            self._env.files.sync_directory(self.directory)
+        self._env.files.sync_directory(self.directory)
 
     def close(self) -> None:
         with self._lock:

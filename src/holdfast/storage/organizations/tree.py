@@ -22,6 +22,7 @@ from holdfast.errors import DamagedBlock, VolumeDown
 from holdfast.storage import block, layout
 from holdfast.storage.block import HEADER_BYTES, REPLICA, Header
 from holdfast.storage.identity import Identity
+from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, VolumeStat
 
 SCAN_BATCH = 256
@@ -64,7 +65,7 @@ class TreeReading:
         self.identity = identity
         self._env = env
         self._tree = directory / layout.TREE
-        self._dictionaries = directory / layout.DICTIONARIES
+        self._dictionaries = DictionaryShelf(env, directory, identity)
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -184,23 +185,7 @@ class TreeReading:
             previous = signature
 
     def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
-        if number is None:
-            number = self._newest_dictionary()
-        if number is None:
-            return None
-        try:
-            return number, bytes(self.read(self._dictionaries / f"{number:08x}").data)
-        except FileNotFoundError:
-            return None
-
-    def _newest_dictionary(self) -> int | None:
-        serials = [
-            (self.read(self._dictionaries / name).header.serial, int(name, 16)) for name in self._dictionary_names()
-        ]
-        return max(serials)[1] if serials else None
-
-    def _dictionary_names(self) -> list[str]:
-        return [name for name in self._env.files.names(self._dictionaries) if not name.endswith(layout.UNFINISHED)]
+        return self._dictionaries.newest() if number is None else self._dictionaries.read(number)
 
     def stat(self) -> VolumeStat:
         """Reads the whole tree: this organization keeps no totals."""
@@ -231,5 +216,5 @@ class TreeReading:
             disk,
             dead,
             self._env.files.free_bytes(self.directory),
-            len(self._dictionary_names()),
+            len(self._dictionaries.numbers()),
         )

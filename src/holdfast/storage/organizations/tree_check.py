@@ -10,6 +10,7 @@ from holdfast.errors import DamagedBlock
 from holdfast.model import Fault
 from holdfast.storage import layout
 from holdfast.storage.faults import Lost, Repair, Watch, fault_key
+from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.spec import VolumeSpec
 from holdfast.storage.organizations.tree import BlockFile, TreeReading
 from holdfast.storage.organizations.tree_writing import OPEN
@@ -44,11 +45,7 @@ def check_tree(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
         watch.blocks += 1
         watch.read(file.end)
         yield from _check_block(spec, volume, file, key, watch)
-    for path in _dictionary_paths(spec):
-        try:
-            volume.read(path)
-        except DamagedBlock as error:
-            yield Fault(spec.name, str(path), 0, "damaged dictionary", "a sound dictionary", str(error))
+    yield from DictionaryShelf(spec.env, spec.directory, spec.identity).check(spec.name)
 
 
 def _check_block(
@@ -94,11 +91,7 @@ def repair_tree(spec: VolumeSpec) -> Repair:
             handle.sync()
             handle.close()
             repair.recount.append(Lost(spec.name, key, file.facts.replica, file.references))
-    for path in _dictionary_paths(spec):
-        try:
-            volume.read(path)
-        except DamagedBlock:
-            _set_aside(spec, path)
+    repair.dictionaries = DictionaryShelf(spec.env, spec.directory, spec.identity).repair()
     return repair
 
 
@@ -116,11 +109,6 @@ def key_of(volume: TreeReading, path: Path) -> BlockKey | None:
 
 def _reading(spec: VolumeSpec) -> TreeReading:
     return TreeReading(spec.name, spec.directory, spec.identity, spec.env)
-
-
-def _dictionary_paths(spec: VolumeSpec) -> list[Path]:
-    directory = spec.directory / layout.DICTIONARIES
-    return [directory / name for name in spec.env.files.names(directory)]
 
 
 def _set_aside(spec: VolumeSpec, path: Path) -> None:

@@ -10,7 +10,7 @@ from holdfast.env import Environment
 from holdfast.env.files import replace_file
 from holdfast.errors import DamagedBlock, VolumeFull
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, COUNT, DICT, REPLICA, Header
+from holdfast.storage.block import BLOCK, COUNT, REPLICA, Header
 from holdfast.storage.identity import Identity
 from holdfast.storage.organizations.compaction import Compaction, Progress
 from holdfast.storage.organizations.tree import BlockFile, TreeReading
@@ -25,6 +25,7 @@ from holdfast.storage.volume import (
     Refer,
     Release,
     Store,
+    next_key,
 )
 
 _STRIPES = 256
@@ -45,10 +46,12 @@ class TreeVolume(TreeReading):
         self._changes = int.from_bytes(env.random_bytes(7), "big")  # never the same in two openings
         for leftover in env.files.names(self._drafts):
             env.files.remove(self._drafts / leftover)
-        for made in (self._tree, self._drafts, self._dictionaries):
+        for made in (self._tree, self._drafts):
             env.files.make_directory(made)
         if env.files.exists(self._marker):
-            self._cut_torn_counters()
+            self._settle(self._tree)
+            self._dictionaries.settle()
+            env.files.sync_directory(directory)
         else:
             replace_file(env.files, self._marker, b"open for writing; if no process has it open, it was not closed\n")
 
@@ -77,7 +80,7 @@ class TreeVolume(TreeReading):
     def _store(self, store: Store) -> Outcome:
         files = self.files_of(store.signature)
         for file in files if not store.force_new else ():
-            if file.header.kind == REPLICA or file.header.size != store.encoded.size:
+            if file.header.home or file.header.size != store.encoded.size:
                 continue
             if store.compared is None:
                 self._append_count(file, file.references + 1)
@@ -85,7 +88,7 @@ class TreeVolume(TreeReading):
             if file.key not in store.compared:
                 return Outcome(Effect.UNSURE, file.key)
         taken = [file.header.overflow + 1 for file in files if not file.header.home]
-        key = BlockKey(store.signature, max([store.overflow_min, *taken]))
+        key = next_key(store.signature, max([store.overflow_min, *taken]))
         self._write(BLOCK, key, store.encoded, store.references)
         return Outcome(Effect.NEW, key, store.references, len(store.encoded.data))
 
@@ -131,6 +134,9 @@ class TreeVolume(TreeReading):
         try:
             file.append([packed, encoded.data])
             file.sync()
+        except VolumeFull:
+            files.remove(draft)  # what fitted is in the way of smaller blocks
+            raise
         finally:
             file.close()
         files.rename(draft, path)
@@ -178,12 +184,7 @@ class TreeVolume(TreeReading):
     # -- dictionaries and space -----------------------------------------------------------------------------------
 
     def add_dictionary(self, number: int, data: bytes) -> None:
-        encoded = Encoded("none", number, len(data), data)
-        signature = block.checksum(data).to_bytes(4, "big")
-        newest = self.dictionary()
-        serial = 1 if newest is None else self.read(self._dictionaries / f"{newest[0]:08x}").header.serial + 1
-        packed = self._packed(DICT, BlockKey(signature), encoded, 1, serial)
-        self._publish(self._dictionaries / f"{number:08x}", packed, encoded)
+        self._dictionaries.add(number, data)
 
     def compact(self, progress: Progress | None) -> Compaction:
         """Folds counters that were appended to block files into their headers. Removed blocks take no space anyway."""
@@ -208,18 +209,29 @@ class TreeVolume(TreeReading):
 
     # -- opening and closing --------------------------------------------------------------------------------------
 
-    def _cut_torn_counters(self) -> None:
-        """After a crash: a counter that was being appended was never acknowledged, and goes."""
-        for path in self.all_paths():
-            try:
-                file = self.read(path)
-            except DamagedBlock:
-                continue  # for `check` to report
-            handle = self._env.files.open(path, writable=True)
-            if handle.size() > file.end:
-                handle.truncate(file.end)
-                handle.sync()
-            handle.close()
+    def _settle(self, directory: Path) -> None:
+        """After a crash: what is there stays, for a killed process may have left it unsynced."""
+        files = self._env.files
+        for name in files.names(directory):
+            path = directory / name
+            if files.is_directory(path):
+                self._settle(path)
+            else:
+                self._settle_counter(path)
+        files.sync_directory(directory)
+
+    def _settle_counter(self, path: Path) -> None:
+        """A counter that was being appended when the crash came was never acknowledged, and goes."""
+        try:
+            file = self.read(path)
+        except DamagedBlock:
+            return  # for `check` to report
+        handle = self._env.files.open(path, writable=True)
+        if handle.size() > file.end:
+            handle.truncate(file.end)
+        if handle.size() > file.header.length:
+            handle.sync()
+        handle.close()
 
     def close(self) -> None:
         """A clean close spares the next opening a walk through the tree."""

@@ -1,0 +1,201 @@
+"""`holdfast content`: store, fetch, remove, look at and list contents."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.inputs import STANDARD_INPUT, Input, batches, find_inputs
+from holdfast.cli.interrupt import writing
+from holdfast.cli.options import archive_option, json_option
+from holdfast.cli.output import in_bytes, progress_bar, show, show_fields, show_lines, write_file
+from holdfast.model import ContentKey, Stored, StoreMode
+
+if TYPE_CHECKING:
+    from holdfast.archive import Archive
+
+
+@click.group()
+def content() -> None:
+    """Store, fetch, remove and list contents."""
+
+
+# -- put ---------------------------------------------------------------------------------------------------------------
+
+
+@content.command()
+@archive_option
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in StoreMode]),
+    default=StoreMode.REGULAR.value,
+    show_default=True,
+    help="Duplicates have the same signature and size (regular), the same bytes (compare), or are not sought.",
+)
+@click.option("--codec", help="auto, none, zlib, zstd, zstd-dict, brotli, or an installed one.")
+@click.option("--type", "content_type", metavar="MIME", help="What the files are; helps to choose the codec.")
+@click.option("--volume", help="Store here and nowhere else.")
+@click.option("--replicas", type=click.IntRange(1), help="Copies, in as many volumes.")
+@json_option
+def put(
+    *,
+    archive: Path,
+    files: tuple[str, ...],
+    mode: str,
+    codec: str | None,
+    content_type: str | None,
+    volume: str | None,
+    replicas: int | None,
+    as_json: bool,
+) -> None:
+    """Store files and print their contentkeys, one per line; '-' is standard input.
+
+    What was printed is durable. If one of the files cannot be read, nothing is stored.
+    """
+    from holdfast.storage.storing import StoreOptions
+
+    options = StoreOptions(StoreMode(mode), codec, content_type, volume, replicas)
+    with writing(archive) as (opened, interruption):
+        limit = opened.settings.store.content_bytes_max
+        inputs = find_inputs(files, limit)
+        total_bytes = sum(each.size or 0 for each in inputs)
+        with progress_bar("storing", total_bytes, lines=True) as advance:
+            for batch in batches(inputs):
+                with interruption.allowed():
+                    contents = [each.read(limit) for each in batch]
+                stored = opened.contents.put_batch(contents, options)
+                show_lines(
+                    json.dumps(_stored_values(source, each)) if as_json else str(each.key)
+                    for source, each in zip(batch, stored, strict=True)
+                )
+                advance(sum(map(len, contents)))
+
+
+def _stored_values(source: Input, stored: Stored) -> dict[str, Any]:
+    return {
+        "contentkey": str(stored.key),
+        "duplicate": stored.duplicate,
+        "size": stored.size,
+        "stored_size": stored.stored_size,
+        "references": stored.references,
+        "file": source.name,
+    }
+
+
+# -- get, rm, stat -----------------------------------------------------------------------------------------------------
+
+
+@content.command()
+@archive_option
+@click.argument("key")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all.")
+@json_option
+def get(*, archive: Path, key: str, output: str | None, as_json: bool) -> None:
+    """Write a content to standard output, or to a file."""
+    import holdfast
+
+    to_file = output not in (None, STANDARD_INPUT)
+    if as_json and not to_file:
+        raise click.UsageError("--json needs -o FILE: standard output takes the content")
+    wanted = ContentKey.parse(key)
+    with holdfast.open(archive, read_only=True) as opened:
+        data = opened.contents.get(wanted)
+    if not to_file:
+        sys.stdout.buffer.write(data)
+        return
+    assert output is not None
+    write_file(Path(output), data)
+    if as_json:
+        show({"contentkey": key, "size": len(data), "file": output}, "", as_json=True)
+
+
+@content.command()
+@archive_option
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@json_option
+def rm(*, archive: Path, keys: tuple[str, ...], as_json: bool) -> None:
+    """Take one reference away from each content and print how many are left; with the last one it is gone.
+
+    If one of the keys is unknown, nothing is removed.
+    """
+    wanted = [ContentKey.parse(key) for key in keys]
+    with writing(archive) as (opened, _):
+        for key, left in zip(wanted, opened.contents.delete_batch(wanted), strict=True):
+            show({"contentkey": str(key), "references": left}, f"{key} {left}", as_json=as_json)
+
+
+@content.command()
+@archive_option
+@click.argument("key")
+@json_option
+def stat(*, archive: Path, key: str, as_json: bool) -> None:
+    """Tell what is known of a content."""
+    import holdfast
+
+    wanted = ContentKey.parse(key)
+    with holdfast.open(archive, read_only=True) as opened:
+        known = opened.contents.stat(wanted)
+    if as_json:
+        values = {
+            "contentkey": str(known.key),
+            "size": known.size,
+            "stored_size": known.stored_size,
+            "references": known.references,
+            "codec": known.codec,
+            "place": known.place,
+            "copies": list(known.copies),
+        }
+        show(values, "", as_json=True)
+        return
+    show_fields(
+        {
+            "contentkey": str(known.key),
+            "size": f"{known.size} ({in_bytes(known.size)})",
+            "stored size": f"{known.stored_size} ({in_bytes(known.stored_size)})",
+            "references": str(known.references),
+            "codec": known.codec,
+            "place": known.place,
+            "copies": ", ".join(known.copies) or "none",
+        }
+    )
+
+
+# -- list --------------------------------------------------------------------------------------------------------------
+
+
+@content.command("list")
+@archive_option
+@click.option("--volume", help="Only what stands in this volume.")
+@json_option
+def list_(*, archive: Path, volume: str | None, as_json: bool) -> None:
+    """Print the contentkey of every content, volume by volume, in the order of storing."""
+    import holdfast
+
+    with holdfast.open(archive, read_only=True) as opened:
+        for rows in _listed(opened, volume):
+            show_lines(json.dumps(row) if as_json else str(row["contentkey"]) for row in rows)
+
+
+def _listed(archive: Archive, volume: str | None) -> Iterator[list[dict[str, Any]]]:
+    instance = archive.instance
+    chosen = [instance.volume(volume)] if volume is not None else list(instance.volumes.values())
+    for each in chosen:
+        for blocks in each.scan():
+            yield [
+                {
+                    "contentkey": str(instance.content_key(each, block.key)),
+                    "size": block.encoded.size,
+                    "stored_size": len(block.encoded.data),
+                    "references": block.references,
+                    "codec": block.encoded.codec,
+                    "volume": each.name,
+                }
+                for block in blocks
+                if not block.replica
+            ]

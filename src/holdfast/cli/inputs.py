@@ -1,0 +1,86 @@
+"""Files to store: looked at before anything is stored, read a batch at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from holdfast.errors import TooLarge, UsageError
+
+STANDARD_INPUT = "-"
+BATCH_FILES_MAX = 256
+BATCH_BYTES_MAX = 64 << 20  # a larger file is a batch of its own
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file, or standard input."""
+
+    name: str  # as the caller gave it
+    size: int | None  # None: only reading tells
+
+    def read(self, limit: int) -> bytearray:
+        """The content; of one beyond the limit no more than needed to know that."""
+        if self.name == STANDARD_INPUT:
+            return self._read(sys.stdin.buffer, limit)
+        with open(self.name, "rb") as file:
+            return self._read(file, limit)
+
+    def _read(self, file: BinaryIO, limit: int) -> bytearray:
+        content = bytearray()
+        while piece := file.read(_PIECE_BYTES):
+            content += piece
+            if len(content) > limit:
+                raise _too_large(self.name, limit)
+        return content
+
+
+def find_inputs(names: Sequence[str], limit: int) -> list[Input]:
+    """The inputs, if all of them can be read and none is known to be beyond the limit; raises otherwise."""
+    if names.count(STANDARD_INPUT) > 1:
+        raise UsageError("standard input ('-') can be read only once")
+    inputs = [_find(name) for name in names]
+    for each in inputs:
+        if each.size is not None and each.size > limit:
+            raise _too_large(each.name, limit)
+    return inputs
+
+
+def _find(name: str) -> Input:
+    if name == STANDARD_INPUT:
+        return Input(name, None)
+    facts = os.stat(name)
+    if stat.S_ISDIR(facts.st_mode):
+        raise _refusal(errno.EISDIR, name)
+    if not os.access(name, os.R_OK):
+        raise _refusal(errno.EACCES, name)
+    return Input(name, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
+
+
+def _refusal(code: int, name: str) -> OSError:
+    return OSError(code, os.strerror(code), name)
+
+
+def _too_large(name: str, limit: int) -> TooLarge:
+    return TooLarge(f"'{name}' has more than {limit} bytes, the limit for one content (store.content_bytes_max)")
+
+
+def batches(inputs: Sequence[Input]) -> Iterator[list[Input]]:
+    """The inputs in order, grouped; one of unknown size stands alone."""
+    batch: list[Input] = []
+    room = BATCH_BYTES_MAX
+    for each in inputs:
+        size = BATCH_BYTES_MAX if each.size is None else each.size
+        if batch and (len(batch) == BATCH_FILES_MAX or size > room):
+            yield batch
+            batch, room = [], BATCH_BYTES_MAX
+        batch.append(each)
+        room -= size
+    if batch:
+        yield batch

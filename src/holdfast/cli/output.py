@@ -1,0 +1,105 @@
+"""What commands show: lines and JSON on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+Advance = Callable[[int], None]  # takes the bytes done since its last call
+
+
+def show(values: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """One result, as one line either way."""
+    click.echo(json.dumps(values) if as_json else text)
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Many lines at the price of one; they have left the process when this returns."""
+    text = "\n".join(lines)
+    if text:
+        click.echo(text)
+
+
+def show_fields(values: dict[str, str]) -> None:
+    """One thing, a line for each of its fields."""
+    width = max(map(len, values))
+    show_lines(f"{name:<{width}}  {value}".rstrip() for name, value in values.items())
+
+
+def show_table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> None:
+    """Columns under a heading; the first `left` of them hold words, the others numbers."""
+    table = [heading, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        words = [cell.ljust(width) for cell, width in zip(row[:left], widths[:left], strict=True)]
+        numbers = [cell.rjust(width) for cell, width in zip(row[left:], widths[left:], strict=True)]
+        click.echo("  ".join([*words, *numbers]).rstrip())
+
+
+def note(message: str) -> None:
+    """A remark for people, beside the data."""
+    click.echo(message, err=True)
+
+
+def in_bytes(count: int) -> str:
+    """A size for people: '812 B', '1.5 KiB', '20.3 GiB'."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.1f} {unit}" if unit != "B" else f"{count} B"
+        value /= 1024
+    return f"{value:,.1f} TiB"
+
+
+def counted(count: int, noun: str) -> str:
+    """'1 block', '2,000 blocks'."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+@contextmanager
+def progress_bar(title: str, total_bytes: int | None = None, *, lines: bool = False) -> Iterator[Advance]:
+    """A bar while standard error is a terminal. If `lines` are printed meanwhile, those show the progress there."""
+    if not sys.stderr.isatty() or (lines and sys.stdout.isatty()):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+    )
+    # Standard output stays as it is: rich would send it to the bar's terminal.
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(title, total=total_bytes)
+        yield lambda count: bar.advance(task, count)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Puts the content at `path`, whole or not at all. A device or a pipe is written to as it is."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(path.resolve(), content)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from error
+
+
+def _replace(target: Path, content: bytes) -> None:
+    draft = target.with_name(f".holdfast-{os.getpid()}.open")
+    try:
+        draft.write_bytes(content)
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
