@@ -62,9 +62,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
     try:
         done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True)
     except FileNotFoundError:
-        raise CorpusError(
-            f"cannot find '{command[0]}': the corpus is collected on Debian or a relative"
-        ) from None
+        raise CorpusError(f"cannot find '{command[0]}': the corpus is collected on Debian or a relative") from None
     except subprocess.CalledProcessError as failure:
         raise CorpusError(f"'{' '.join(command)}' failed: {failure.stderr.strip()}") from None
     return done.stdout
@@ -148,9 +146,7 @@ def complete(directory: Path) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Collect real HTML pages from Debian documentation packages."
-    )
+    parser = argparse.ArgumentParser(description="Collect real HTML pages from Debian documentation packages.")
     parser.add_argument("directory", type=Path, metavar="DIR", help="where the pages go; made if missing")
     directory: Path = parser.parse_args().directory
     if complete(directory):
@@ -160,9 +156,7 @@ def main() -> int:
         directory.mkdir(parents=True, exist_ok=True)
         corpus = collect(directory, available(PACKAGES))
         if corpus.pages < PAGES_MIN:
-            raise CorpusError(
-                f"only {corpus.pages:,} pages found, {PAGES_MIN:,} needed; add packages to PACKAGES"
-            )
+            raise CorpusError(f"only {corpus.pages:,} pages found, {PAGES_MIN:,} needed; add packages to PACKAGES")
         keep(json.dumps(asdict(corpus), indent=2).encode() + b"\n", directory / SUMMARY)
     except (CorpusError, OSError) as failure:
         say(f"error: {failure}")

@@ -8,7 +8,7 @@
 
 The packages, in dependency order; each imports only what stands above it:
 
-    errors, config, model   failures | settings | the nouns as frozen values
+    errors, model, config   failures | the nouns as frozen values | settings
     env                     the only door to clock, randomness, files and locks
     storage                 contents as blocks in volumes: signatures, codecs, organizations, placement, check
     archive                 open, init: the front door

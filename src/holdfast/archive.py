@@ -9,6 +9,7 @@ One process writes to an archive at a time; any number read it meanwhile (`read_
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -200,10 +201,11 @@ def init(path: str | Path, plan: Plan = Plan(), *, env: Environment = REAL) -> N
     volumes = tuple(
         VolumeSettings(f"v{number}", organization=plan.organization, depth=plan.depth) for number in range(plan.volumes)
     )
-    settings = Settings(plan.store, volumes)
+    text = config.new_text(Settings(plan.store, volumes))
+    config.parse(tomllib.loads(text), settings_path)  # raises before anything is made
     for volume in volumes:
         create_volume(layout.volume_directory(root, volume.name), volume, plan.store, env)
-    replace_file(env.files, settings_path, config.new_text(settings).encode())
+    replace_file(env.files, settings_path, text.encode())
 
 
 def _purpose() -> str:

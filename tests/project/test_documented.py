@@ -22,9 +22,7 @@ def page(name: str) -> str:
 def sections(text: str) -> dict[str, str]:
     """The text under each heading, without that of deeper headings; backticks in headings do not count."""
     parts = re.split(r"^#+ +(.+)$", text, flags=re.MULTILINE)
-    return {
-        title.replace("`", "").strip(): body for title, body in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    return {title.replace("`", "").strip(): body for title, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Command]]:
@@ -49,9 +47,7 @@ def undocumented(cli: click.Command, text: str) -> list[str]:
         options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
         spellings = [word for option in options for word in (*option.opts, *option.secondary_opts)]
         body = documented[name]
-        missing += [
-            f"{name} {word}" for word in spellings if not re.search(rf"(?<![\w-]){word}(?![\w-])", body)
-        ]
+        missing += [f"{name} {word}" for word in spellings if not re.search(rf"(?<![\w-]){word}(?![\w-])", body)]
     return missing
 
 
@@ -88,9 +84,7 @@ def test_errors_are_documented_with_their_exit_codes() -> None:
     missing = [
         f"{kind.__name__} exit {kind.exit_code}"
         for kind in classes
-        if not any(
-            f"`{kind.__name__}`" in line and re.search(rf"\b{kind.exit_code}\b", line) for line in lines
-        )
+        if not any(f"`{kind.__name__}`" in line and re.search(rf"\b{kind.exit_code}\b", line) for line in lines)
     ]
     assert missing == []
 
@@ -98,9 +92,7 @@ def test_errors_are_documented_with_their_exit_codes() -> None:
 def test_settings_are_documented() -> None:
     config = importlib.import_module("holdfast.config")
     text = page("reference/settings.md")
-    classes = [
-        kind for _, kind in inspect.getmembers(config, dataclasses.is_dataclass) if inspect.isclass(kind)
-    ]
+    classes = [kind for _, kind in inspect.getmembers(config, dataclasses.is_dataclass) if inspect.isclass(kind)]
     fields = [f"{kind.__name__}.{field.name}" for kind in classes for field in dataclasses.fields(kind)]
     assert fields
     spans = re.findall(r"`([^`\s]+)`", text)

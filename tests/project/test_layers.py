@@ -9,8 +9,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 LAYERS = (
     "errors",
-    "config",
     "model",
+    "config",
     "env",
     "urls",
     "formats",
@@ -50,7 +50,7 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
             root, _, rest = name.partition(".")
             first = rest.partition(".")[0]
             if root == "holdfast":
-                yield node.lineno, first if first in LAYERS or (SOURCE / first).is_dir() else "__init__"
+                yield node.lineno, first if first in LAYERS or (first and (SOURCE / first).is_dir()) else "__init__"
 
 
 def trespasses(path: Path, text: str) -> list[str]:
@@ -60,9 +60,7 @@ def trespasses(path: Path, text: str) -> list[str]:
         return [f"{own}: not in LAYERS"]
     allowed = LAYERS[: LAYERS.index(own) + 1]
     where = path.relative_to(SOURCE)
-    return [
-        f"{where}:{line} imports {name}" for line, name in imported(ast.parse(text)) if name not in allowed
-    ]
+    return [f"{where}:{line} imports {name}" for line, name in imported(ast.parse(text)) if name not in allowed]
 
 
 def test_modules_import_only_from_layers_above() -> None:

@@ -43,9 +43,7 @@ def survivors(files: ForgetfulFiles, path: Path = LOG) -> set[bytes | None]:
     return {read_file(disk, path) if disk.exists(path) else None for disk in disks}
 
 
-def outcome(
-    operation: Callable[[Files, Path], object], files: Files, root: Path
-) -> tuple[object, list[object]]:
+def outcome(operation: Callable[[Files, Path], object], files: Files, root: Path) -> tuple[object, list[object]]:
     """What an operation returns or raises, and the tree it leaves."""
     try:
         result = operation(files, root)

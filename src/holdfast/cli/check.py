@@ -24,9 +24,17 @@ if TYPE_CHECKING:
 @click.option("--deep", is_flag=True, help="Also decode every content and compare it with its signature.")
 @click.option("--rate-limit", metavar="BYTES/s", callback=read_bytes, help="Read no faster, for example 50M.")
 @click.option("--volume", "volumes", metavar="NAME", multiple=True, help="Only this one; may be repeated.")
+@click.option("--recreate", is_flag=True, help="With --repair: make volumes that are gone anew, from replicas.")
 @json_option
 def check(
-    *, archive: Path, repair: bool, deep: bool, rate_limit: int | None, volumes: tuple[str, ...], as_json: bool
+    *,
+    archive: Path,
+    repair: bool,
+    deep: bool,
+    rate_limit: int | None,
+    volumes: tuple[str, ...],
+    recreate: bool,
+    as_json: bool,
 ) -> None:
     """Verify every header, checksum and count, and print each fault.
 
@@ -34,7 +42,9 @@ def check(
     """
     from holdfast.storage.check import CheckOptions
 
-    options = CheckOptions(repair=repair, deep=deep, rate_bytes_s=rate_limit, volumes=volumes)
+    if recreate and not repair:
+        raise click.UsageError("--recreate needs --repair")
+    options = CheckOptions(repair, deep, rate_limit, volumes, recreate)
     report = _repair(archive, options) if repair else _check(archive, options)
     for fault in report.faults:
         show(_fault_values(fault), _fault_text(fault), as_json=as_json)

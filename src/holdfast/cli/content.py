@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,10 +13,7 @@ from holdfast.cli.inputs import STANDARD_INPUT, Input, batches, find_inputs
 from holdfast.cli.interrupt import writing
 from holdfast.cli.options import archive_option, json_option
 from holdfast.cli.output import in_bytes, progress_bar, show, show_fields, show_lines, write_file
-from holdfast.model import ContentKey, Stored, StoreMode
-
-if TYPE_CHECKING:
-    from holdfast.archive import Archive
+from holdfast.model import ContentKey, ContentStat, Stored, StoreMode
 
 
 @click.group()
@@ -142,16 +138,7 @@ def stat(*, archive: Path, key: str, as_json: bool) -> None:
     with holdfast.open(archive, read_only=True) as opened:
         known = opened.contents.stat(wanted)
     if as_json:
-        values = {
-            "contentkey": str(known.key),
-            "size": known.size,
-            "stored_size": known.stored_size,
-            "references": known.references,
-            "codec": known.codec,
-            "place": known.place,
-            "copies": list(known.copies),
-        }
-        show(values, "", as_json=True)
+        show(_stat_values(known) | {"copies": list(known.copies)}, "", as_json=True)
         return
     show_fields(
         {
@@ -166,6 +153,17 @@ def stat(*, archive: Path, key: str, as_json: bool) -> None:
     )
 
 
+def _stat_values(known: ContentStat) -> dict[str, Any]:
+    return {
+        "contentkey": str(known.key),
+        "size": known.size,
+        "stored_size": known.stored_size,
+        "references": known.references,
+        "codec": known.codec,
+        "place": known.place,
+    }
+
+
 # -- list --------------------------------------------------------------------------------------------------------------
 
 
@@ -178,24 +176,5 @@ def list_(*, archive: Path, volume: str | None, as_json: bool) -> None:
     import holdfast
 
     with holdfast.open(archive, read_only=True) as opened:
-        for rows in _listed(opened, volume):
-            show_lines(json.dumps(row) if as_json else str(row["contentkey"]) for row in rows)
-
-
-def _listed(archive: Archive, volume: str | None) -> Iterator[list[dict[str, Any]]]:
-    instance = archive.instance
-    chosen = [instance.volume(volume)] if volume is not None else list(instance.volumes.values())
-    for each in chosen:
-        for blocks in each.scan():
-            yield [
-                {
-                    "contentkey": str(instance.content_key(each, block.key)),
-                    "size": block.encoded.size,
-                    "stored_size": len(block.encoded.data),
-                    "references": block.references,
-                    "codec": block.encoded.codec,
-                    "volume": each.name,
-                }
-                for block in blocks
-                if not block.replica
-            ]
+        for known in opened.contents.listing(volume):
+            show_lines(json.dumps(_stat_values(each)) if as_json else str(each.key) for each in known)

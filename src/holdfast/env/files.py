@@ -137,10 +137,13 @@ class LocalFile:
                 rest = rest[written:]
 
     def read(self, offset: int, length: int) -> bytes:
-        with translated_errors(self.path):
+        try:  # spelled out: the hottest call of reading
             data = os.pread(self._descriptor, length, offset)
-            if len(data) == length or not data:
-                return data
+        except OSError as error:
+            raise from_os_error(error, self.path) from error
+        if len(data) == length or not data:
+            return data
+        with translated_errors(self.path):
             parts = [data]  # one pread moves at most 2 GiB
             got = len(data)
             while got < length and (data := os.pread(self._descriptor, length - got, offset + got)):

@@ -113,8 +113,7 @@ class Checker:
         self, instance: Instance, volume: ReadableVolume, block: Block, remarks: Counter[str]
     ) -> Iterator[Fault]:
         key = instance.content_key(volume, block.key)
-        file, _, offset = block.place.rpartition("@")
-        where = (volume.name, file, int(offset))
+        where = (volume.name, str(block.path), block.offset)
         if self.options.deep:
             yield from _check_content(instance, volume, block, key, where)
         if len(instance.volumes) > 1:

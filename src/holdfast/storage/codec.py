@@ -81,14 +81,10 @@ class ZstdCodec:
         return compressor.compress(content)
 
     def decode(self, stored: Buffer, size: int) -> bytes:
-        return _decode_zstd(self.decompressor(), stored, size, self.name)
-
-    def decompressor(self) -> zstandard.ZstdDecompressor:
-        """This thread's own."""
         decompressor: zstandard.ZstdDecompressor | None = getattr(_perthread, "zstd_decompressor", None)
         if decompressor is None:
             decompressor = _perthread.zstd_decompressor = zstandard.ZstdDecompressor()
-        return decompressor
+        return _decode_zstd(decompressor, stored, size, self.name)
 
 
 class BrotliCodec:
@@ -132,15 +128,11 @@ class Dictionary:
         return compressor.compress(content)
 
     def decode(self, stored: Buffer, size: int) -> bytes:
-        return _decode_zstd(self.decompressor(), stored, size, self.name)
-
-    def decompressor(self) -> zstandard.ZstdDecompressor:
-        """This thread's own."""
         decompressor: zstandard.ZstdDecompressor | None = getattr(self._perthread, "decompressor", None)
         if decompressor is None:
             decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
             self._perthread.decompressor = decompressor
-        return decompressor
+        return _decode_zstd(decompressor, stored, size, self.name)
 
 
 def train_dictionary(samples: list[bytes], size_bytes: int) -> Dictionary:

@@ -13,7 +13,7 @@ from holdfast.storage.instance import Found, Instance
 from holdfast.storage.replicas import Replicator
 from holdfast.storage.storing import StoreOptions, Storer
 from holdfast.storage.training import AutomaticTraining
-from holdfast.storage.volume import Block, BlockKey, Effect, ReadableVolume, Release
+from holdfast.storage.volume import Block, BlockKey, Effect, ReadableVolume, Recount, Release
 
 log = logging.getLogger("holdfast.storage")
 _DEFAULTS = StoreOptions()
@@ -108,24 +108,25 @@ class Contents:
 
     def stat(self, key: ContentKey) -> ContentStat:
         """What is known of a content. Raises ContentNotFound."""
-        found = list(self._instance.find(key))
-        if not found:
-            raise self._not_found(key)
-        block, _ = self._fetch_any(key)
-        return ContentStat(
-            key,
-            found[0].facts.size,
-            found[0].facts.stored,
-            found[0].facts.references,
-            block.encoded.codec,
-            block.place,
-            tuple(each.volume.name for each in found[1:]),
-        )
+        holders = [found.volume.name for found in self._instance.find(key)]
+        block, volume = self._fetch_any(key)
+        return self._stat(volume, block, tuple(name for name in holders if name != volume.name))
+
+    def listing(self, volume: str | None = None) -> Iterator[list[ContentStat]]:
+        """What `stat` tells of every content, or of those in one volume, in batches. Copies are not sought."""
+        names = list(self._instance.volumes) if volume is None else [self._instance.volume(volume).name]
+        for each in map(self._instance.volume, names):
+            for blocks in each.scan():
+                yield [self._stat(each, block) for block in blocks if self._is_in_force(each, block)]
+
+    def _stat(self, volume: ReadableVolume, block: Block, copies: tuple[str, ...] = ()) -> ContentStat:
+        key, encoded = self._instance.content_key(volume, block.key), block.encoded
+        return ContentStat(key, encoded.size, len(encoded.data), block.references, encoded.codec, block.place, copies)
 
     def scan(self) -> Iterator[list[tuple[ContentKey, bytes]]]:
         """All contents, volume by volume in the volume's order, in batches."""
         for volume in self._instance.volumes.values():
-            for blocks in volume.scan():
+            for blocks in volume.scan(counted=False):
                 own = [block for block in blocks if self._is_in_force(volume, block)]
                 decoded = self._instance.encodings.decode_all(own, volume)
                 keys = [self._instance.content_key(volume, block.key) for block in own]
@@ -147,6 +148,10 @@ class Contents:
     def delete_batch(self, keys: Sequence[ContentKey]) -> list[int]:
         """Like `delete` for each; if a key is unknown, nothing is deleted."""
         self._require_writable()
+        with self._instance.gate.counting():
+            return self._delete_batch(keys)
+
+    def _delete_batch(self, keys: Sequence[ContentKey]) -> list[int]:
         originals = [self._original(key) for key in keys]
         self._withdraw_replicas(keys, originals)
         left = [0] * len(keys)
@@ -174,10 +179,14 @@ class Contents:
                 self._replicator.withdraw(key)
 
     def _original(self, key: ContentKey) -> Found:
-        for found in self._instance.find(key):
-            if not found.facts.replica:
-                return found
-        raise self._not_found(key)
+        """The block in force. What an interrupted migration left beside it goes now, or it would come into force."""
+        original, *copies = [each for each in self._instance.find(key) if not each.facts.replica] or [None]
+        if original is None:
+            raise self._not_found(key)
+        for copy in copies:
+            assert copy is not None
+            self._instance.writer(copy.volume.name).commit([Recount(copy.facts.key, 0)])
+        return original
 
     def _require_writable(self) -> None:
         if not self._instance.writable:

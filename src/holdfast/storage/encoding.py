@@ -8,14 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-import zstandard
-
 from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock, UsageError
 from holdfast.storage.codec import AUTO, NONE, ZSTD, ZSTD_DICT, Codec, Dictionary, compressible, find_codec
+from holdfast.storage.spread import Spread
 from holdfast.storage.volume import Block, Encoded, ReadableVolume
-
-BULK_MIN = 16  # blocks for which one native call for all pays
 
 
 class Encodings:
@@ -27,6 +24,7 @@ class Encodings:
         self._dictionaries: dict[tuple[str, int], Dictionary] = {}
         self._newest: dict[str, Dictionary | None] = {}
         self._lock = threading.Lock()
+        self._spread = Spread()
 
     def encode(self, content: Buffer, codec: str, content_type: str | None, volume: ReadableVolume) -> Encoded:
         """The content as the volume shall keep it. A codec that does not make it smaller is not used."""
@@ -105,30 +103,8 @@ class Encodings:
         return self.codec_of(encoded, volume).decode(encoded.data, encoded.size)
 
     def decode_all(self, blocks: Sequence[Block], volume: ReadableVolume) -> list[bytes]:
-        """Like `decode` for each, with one native call per codec, on all cores."""
-        contents: list[bytes] = [b""] * len(blocks)
-        groups: dict[tuple[str, int], list[int]] = {}
-        for index, block in enumerate(blocks):
-            groups.setdefault((block.encoded.codec, block.encoded.dictionary), []).append(index)
-        for indexes in groups.values():
-            codec = self.codec_of(blocks[indexes[0]].encoded, volume)
-            bulk = isinstance(codec, Dictionary) or codec is ZSTD
-            if bulk and len(indexes) >= BULK_MIN:
-                decoded = _decode_zstd_bulk(codec, [blocks[index].encoded for index in indexes])
-            else:
-                decoded = [self.decode(blocks[index], volume) for index in indexes]
-            for index, content in zip(indexes, decoded, strict=True):
-                contents[index] = content
-        return contents
+        """Like `decode` for each, on all cores."""
+        return self._spread.map(lambda block: self.decode(block, volume), blocks)
 
-
-def _decode_zstd_bulk(codec: Codec, encoded: list[Encoded]) -> list[bytes]:
-    decompressor = codec.decompressor() if isinstance(codec, Dictionary) else ZSTD.decompressor()
-    stored: list[Buffer] = [bytes(each.data) for each in encoded]
-    try:
-        if all(zstandard.frame_content_size(data) == each.size for data, each in zip(stored, encoded, strict=True)):
-            frames = decompressor.multi_decompress_to_buffer(stored, threads=-1)
-            return [frames[index].tobytes() for index in range(len(encoded))]
-    except zstandard.ZstdError:
-        pass
-    return [codec.decode(each.data, each.size) for each in encoded]  # names the one that is damaged
+    def close(self) -> None:
+        self._spread.close()

@@ -23,6 +23,7 @@ from holdfast.model import ContentKey, VolumeState
 from holdfast.storage import layout
 from holdfast.storage.encoding import Encodings
 from holdfast.storage.filter import VolumeFilter, build_filter
+from holdfast.storage.gate import Gate
 from holdfast.storage.organizations import open_volume, open_volume_reader
 from holdfast.storage.placement import find_placement
 from holdfast.storage.signature import find_signature
@@ -53,6 +54,7 @@ class Instance:
         self._filter_lock = threading.Lock()
         self.volumes: dict[str, ReadableVolume] = {}
         self.encodings = Encodings(self.volumes)
+        self.gate = Gate()
         self.down: dict[str, HoldfastError] = {}
         for each in settings.volume:
             self._open(each)
@@ -169,19 +171,22 @@ class Instance:
             return
         self._current_filter()
         with self._filter_lock:  # a filter that is being built misses nothing: this waits for it
-            assert self._filter is not None
+            if self._filter is None:  # a volume was added just now: the next one will be built from what is stored
+                return
             if self._filter.crowded:
                 self._filter = self._build_filter()
             self._filter.add(signature, name)
 
     def _current_filter(self) -> VolumeFilter:
-        if self._filter is None:
+        current = self._filter
+        if current is None:
             with self._filter_lock:
-                if self._filter is None:
+                current = self._filter
+                if current is None:
                     positions = self._positions()
                     loaded = VolumeFilter.load(self.env, self.root / layout.FILTERS, positions)
-                    self._filter = loaded or self._build_filter()
-        return self._filter
+                    current = self._filter = loaded or self._build_filter()
+        return current
 
     def _build_filter(self) -> VolumeFilter:
         return build_filter({name: volume.signatures for name, volume in self.volumes.items()})
@@ -194,6 +199,7 @@ class Instance:
     def close(self) -> None:
         """Closes every volume, whatever happens to the others; raises the first failure."""
         failures: list[HoldfastError] = []
+        self.encodings.close()
         try:
             if self.writable and self._filter is not None:
                 self._filter.save(self.env, self.root / layout.FILTERS, self._positions())

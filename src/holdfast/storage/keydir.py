@@ -15,9 +15,9 @@ import shutil
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import NamedTuple
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
@@ -224,6 +224,28 @@ class Keydir:
             raise _translated(error, self.path) from error
 
 
+def verify_keydir(path: Path, *, cache_bytes: int) -> None:
+    """Reads every byte of a keydir, which may belong to another process. Raises DamagedKeydir.
+
+    A follower would not do: where a table is damaged, it goes back to an older state and does not say so.
+    """
+    with TemporaryDirectory(prefix="holdfast-keydir-") as directory:
+        options = _options(cache_bytes)
+        options.set_db_log_dir(directory)
+        try:
+            db = Rdict(str(path), options, access_type=AccessType.read_only())
+            try:
+                cursor = db.iter()
+                cursor.seek_to_first()
+                while cursor.valid():
+                    cursor.next()
+                cursor.status()
+            finally:
+                db.close()
+        except Exception as error:
+            raise _translated(error, path) from error
+
+
 @dataclass(slots=True)
 class KeydirChange:
     """What one step writes: new slots (none = forget the signature), packed facts and position."""
@@ -234,11 +256,29 @@ class KeydirChange:
 
 
 def pack_facts(facts: SegmentFacts) -> bytes:
-    return _FACTS.pack(*astuple(facts))
+    return _FACTS.pack(
+        facts.generation,
+        facts.through,
+        facts.first_serial,
+        facts.bytes,
+        facts.dead_bytes,
+        facts.blocks,
+        facts.dead_blocks,
+    )
 
 
 def pack_position(position: Position) -> bytes:
-    return _POSITION.pack(*astuple(position))
+    return _POSITION.pack(
+        position.serial,
+        position.segment,
+        position.offset,
+        position.blocks,
+        position.replicas,
+        position.content_bytes,
+        position.stored_bytes,
+        position.references,
+        position.referenced_bytes,
+    )
 
 
 def _translated(error: Exception, path: Path) -> HoldfastError:

@@ -1,9 +1,9 @@
 """Migration: a volume's blocks move to other volumes while reads, stores and deletes go on (W8).
 
 Contentkeys do not change: a block of v0 that moved to v1 stands there under its home, v0, and is found by it.
-For each block the order is: copy, durable; then remove the original, on condition that its counter is still the one
-that was copied. At any moment at least one of the two has the right counter, and the original's is in force while it
-exists. A crash in between leaves a copy that the next run brings up to date; running the command again resumes.
+For each batch the order is: copy, durable; then remove the originals. Nobody counts meanwhile (`gate`), so a crash in
+between leaves two blocks with one counter. The original's is in force while it exists; the copy is replaced when the
+migration is run again, which resumes it, and removed when the content is deleted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from holdfast.errors import UsageError
 from holdfast.storage.instance import Instance
 from holdfast.storage.replicas import Replicator
-from holdfast.storage.volume import Adopt, Block, BlockKey, Effect, Outcome, Recount, Volume
+from holdfast.storage.volume import Adopt, Block, BlockKey, Recount, Volume
 
 Progress = Callable[[int], None]
 _NOWHERE = ""
@@ -47,11 +47,8 @@ class Migrator:
         """Moves until nothing is left. Durable on return."""
         moved = moved_bytes = 0
         for batch in self._source.scan():
-            by_target: dict[str, list[Block]] = {}
-            for block in batch:
-                by_target.setdefault(self._target(block), []).append(block)
-            for name, blocks in by_target.items():
-                self._move(name, blocks)
+            with self._instance.gate.moving():
+                self._move_batch(self._source.fetch([block.key for block in batch]))
             moved += len(batch)
             size = sum(len(block.encoded.data) for block in batch)
             moved_bytes += size
@@ -59,10 +56,18 @@ class Migrator:
                 progress(size)
         return Migration(moved, moved_bytes)
 
-    def _move(self, name: str, blocks: list[Block]) -> None:
-        if name == _NOWHERE:
+    def _move_batch(self, batch: Sequence[Block | None]) -> None:
+        """The blocks as they are now; those that were deleted since the scan are None."""
+        by_target: dict[str, list[Block]] = {}
+        for block in batch:
+            if block is not None:
+                by_target.setdefault(self._target(block), []).append(block)
+        for name, blocks in by_target.items():
+            if name != _NOWHERE:
+                self._copy(name, blocks)
             self._source.commit([Recount(block.key, 0) for block in blocks])
-            return
+
+    def _copy(self, name: str, blocks: list[Block]) -> None:
         target = self._instance.writer(name)
         adopted = [
             Adopt(
@@ -76,19 +81,6 @@ class Migrator:
         target.commit(adopted)
         for block in blocks:
             self._instance.note(block.key.signature, name)
-        removals = self._source.commit([Recount(block.key, 0, expected=block.references) for block in blocks])
-        for block, removed in zip(blocks, removals, strict=True):
-            if removed.effect is not Effect.REMOVED:
-                self._insist(target, block, removed)
-
-    def _insist(self, target: Volume, block: Block, removed: Outcome) -> None:
-        """The counter changed between copy and removal: the copy follows, until the removal succeeds."""
-        key = self._key_in(target, block)
-        while removed.effect is Effect.CONFLICT:
-            target.commit([Recount(key, removed.references)])
-            (removed,) = self._source.commit([Recount(block.key, 0, expected=removed.references)])
-        if removed.effect is Effect.MISSING:  # deleted meanwhile, to the last reference
-            target.commit([Recount(key, 0)])
 
     def _key_in(self, target: Volume, block: Block) -> BlockKey:
         key = self._instance.content_key(self._source, block.key)

@@ -74,6 +74,10 @@ class Storer:
             _Item(content, signature, self._places(signature, options))
             for content, signature in zip(contents, signatures, strict=True)
         ]
+        with self._instance.gate.counting():
+            return self._store(items, options, replicas)
+
+    def _store(self, items: list[_Item], options: StoreOptions, replicas: int) -> list[Stored]:
         waiting = items
         while waiting:
             waiting = self._round(waiting, options)

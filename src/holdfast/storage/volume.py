@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from holdfast.env.files import Buffer
@@ -61,8 +62,14 @@ class Block(NamedTuple):
     replica: bool
     references: int
     encoded: Encoded
-    place: str  # file and offset
+    path: Path  # the file it stands in
+    offset: int
     serial: int  # position in the volume's order
+
+    @property
+    def place(self) -> str:
+        """File and offset, for a person with dd."""
+        return f"{self.path}@{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +176,11 @@ class ReadableVolume(Protocol):
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         """The blocks, checksums verified; None where there is none. Raises DamagedBlock."""
 
-    def scan(self) -> Iterator[list[Block]]:
-        """All blocks in the volume's order, in batches; those stored or removed meanwhile may or may not appear."""
+    def scan(self, *, counted: bool = True) -> Iterator[list[Block]]:
+        """All blocks in the volume's order, in batches; those stored or removed meanwhile may or may not appear.
+
+        Without `counted`, their `references` may be outdated: who does not need them is served faster.
+        """
 
     def signatures(self) -> Iterator[bytes]:
         """The signature of every block, in no particular order, once each."""

@@ -13,13 +13,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple
 
-from holdfast.errors import Damaged, DamagedBlock, HoldfastError
+from holdfast.errors import Damaged, DamagedBlock, DamagedKeydir, HoldfastError
 from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
 from holdfast.storage.block import BLOCK, REPLICA
 from holdfast.storage.faults import Watch, fault_key
-from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot
-from holdfast.storage.ledger import Ledger
+from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot, verify_keydir
+from holdfast.storage.ledger import Ledger, find_slot
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.log_index import FollowerIndex
 from holdfast.storage.organizations.log_recovery import TAKE_EVERY, acknowledged_end, take
@@ -57,18 +57,25 @@ class _LogChecker:
         self._segments = SegmentFiles(spec.env, spec.directory, spec.identity.uid, spec.settings.open_segments_max)
         self._keydir_path = str(spec.directory / layout.KEYDIR)
         self._kept: FollowerIndex | None = None
+        self._now: FollowerIndex | None = None
         self._dictionaries: set[int] = set()  # that blocks were encoded with
         self._damaged: set[BlockKey] = set()
 
     def close(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
+        for index in (self._kept, self._now):
+            if index is not None:
+                index.close()
         self._segments.close()
+
+    def _follow(self) -> FollowerIndex:
+        spec = self._spec
+        return FollowerIndex(spec.directory, self._segments, spec.settings.keydir_cache_bytes, spec.env)
 
     def faults(self) -> Iterator[Fault]:
         spec = self._spec
         try:
-            self._kept = FollowerIndex(spec.directory, self._segments, spec.settings.keydir_cache_bytes, spec.env)
+            self._verify_keydir()
+            self._kept = self._follow()
         except HoldfastError as error:
             yield self._keydir_fault("unreadable keydir", "a keydir", str(error))
         try:
@@ -76,6 +83,15 @@ class _LogChecker:
                 yield from self._compare(scratch)
         except Damaged as error:  # the keydir, read on the way
             yield self._keydir_fault("unreadable keydir", "a keydir", str(error))
+
+    def _verify_keydir(self) -> None:
+        path, cache_bytes = self._spec.directory / layout.KEYDIR, self._spec.settings.keydir_cache_bytes
+        for last_try in (False, False, True):
+            try:
+                return verify_keydir(path, cache_bytes=cache_bytes)
+            except DamagedKeydir:  # or its writer has just replaced a file
+                if last_try:
+                    raise
 
     def _compare(self, scratch: Keydir) -> Iterator[Fault]:
         ledger = Ledger(scratch)
@@ -87,6 +103,8 @@ class _LogChecker:
         yield from self._missing_segments(segments)
         agree = not self._damaged
         for difference in differences(scratch, self._kept):
+            if self._has_moved(difference):
+                continue
             agree = False
             if difference.told is not None or difference.key not in self._damaged:
                 yield self._difference_fault(difference)
@@ -94,6 +112,13 @@ class _LogChecker:
             expected, found = getattr(ledger.position, name), getattr(position, name)
             if expected != found:
                 yield self._keydir_fault(f"total of {name.replace('_', ' ')} differs", f"{expected}", f"{found}")
+
+    def _has_moved(self, difference: Difference) -> bool:
+        """Whether the writer has changed the block, or a compaction its place, since this check began."""
+        if self._now is None:
+            self._now = self._follow()
+        key = difference.key
+        return find_slot(self._now.slots(key.signature), key.overflow, key.home) != difference.kept
 
     # -- the segments ---------------------------------------------------------------------------------------------
 
@@ -118,7 +143,10 @@ class _LogChecker:
 
     def _steps(self, listed: Listed, begun: Position, *, is_last: bool) -> Iterator[Entry | Damage]:
         """What the segment holds, without what was never acknowledged or was written after this check began."""
-        file = self._segments.file(listed.segment, listed.generation)
+        try:
+            file = self._segments.file(listed.segment, listed.generation)
+        except FileNotFoundError:
+            return  # compacted since it was listed
         known = self._kept.facts()[0] if self._kept is not None else None
         end = size = file.size()
         if is_last:
@@ -135,6 +163,8 @@ class _LogChecker:
         place = (self._spec.name, str(listed.path), 0)
         try:
             found = read_segment_header(self._segments.file(listed.segment, listed.generation))
+        except FileNotFoundError:
+            return
         except DamagedBlock as error:
             yield Fault(*place, "damaged segment header", f"header of {wanted}", str(error))
             return
@@ -143,8 +173,14 @@ class _LogChecker:
 
     def _missing_segments(self, known: dict[int, SegmentFacts]) -> Iterator[Fault]:
         present = {listed.segment for listed in self._segments.listing()[0]}
-        for number, facts in known.items():
-            if number not in present and facts.blocks > facts.dead_blocks:
+        missing = [number for number in known if number not in present]
+        if missing and self._now is None:
+            self._now = self._follow()
+        for number in missing:
+            facts = known[number]
+            if self._now is not None and number not in self._now.facts()[1]:
+                continue  # compacted since this check began
+            if facts.blocks > facts.dead_blocks:
                 path = self._segments.path(number, facts.generation)
                 yield Fault(self._spec.name, str(path), 0, "missing segment", f"{facts.bytes} bytes", "nothing")
 

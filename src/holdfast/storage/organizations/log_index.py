@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast.env import Environment
+from holdfast.errors import DamagedBlock
 from holdfast.storage import layout
 from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot
 from holdfast.storage.ledger import Ledger
-from holdfast.storage.organizations.log_recovery import replay_tail
+from holdfast.storage.organizations.log_recovery import replay_tail, require_complete
 from holdfast.storage.organizations.segments import SegmentFiles
 
 REFRESH_EVERY_S = 0.2
@@ -57,7 +58,9 @@ class FollowerIndex:
         self._ledger = Ledger(self._keydir)
         self._refreshed_s = float("-inf")
         try:
+            current, _ = segments.listing()
             self.refresh()
+            require_complete(self._ledger, current)
         except BaseException:
             self._keydir.abandon()
             raise
@@ -95,11 +98,21 @@ class FollowerIndex:
 
     def refresh(self) -> None:
         with self._lock:
+            self._ledger = self._caught_up()
+            self._refreshed_s = self._env.monotonic()
+
+    def _caught_up(self) -> Ledger:
+        for last_try in (False, False, True):
             self._keydir.catch_up()
             ledger = Ledger(self._keydir)
-            replay_tail(ledger, self._segments, strict=False)
-            self._ledger = ledger
-            self._refreshed_s = self._env.monotonic()
+            try:
+                replay_tail(ledger, self._segments, strict=False)
+            except DamagedBlock:  # compacted away this moment, or missing for good
+                if last_try:
+                    raise
+            else:
+                break
+        return ledger
 
     def _refresh_if_due(self) -> bool:
         due = self._env.monotonic() - self._refreshed_s >= REFRESH_EVERY_S

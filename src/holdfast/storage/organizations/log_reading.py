@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from holdfast.env import Environment, File
@@ -79,17 +80,7 @@ class LogReading:
         found = block.checksum(data)
         if found != header.checksum:
             raise self._damaged(slot, f"crc32 {header.checksum:08x}", f"{found:08x}", key)
-        return self._block(header, slot, data)
-
-    def _block(self, header: Header, slot: Slot, data: memoryview) -> Block:
-        return Block(
-            BlockKey(header.signature, slot.overflow, slot.home),
-            slot.replica,
-            slot.references,
-            Encoded(header.codec.decode(), header.dictionary, header.size, data),
-            f"{self._segments.path(slot.segment, slot.generation)}@{slot.offset}",
-            slot.serial,
-        )
+        return _block(header, data, slot.references, file.path, slot.offset)
 
     def _missing(self, segment: int, generation: int) -> DamagedBlock:
         path = self._segments.path(segment, generation)
@@ -102,9 +93,9 @@ class LogReading:
             f"expected {expected}, found {found}; run 'holdfast check --repair'"
         )
 
-    def scan(self) -> Iterator[list[Block]]:
+    def scan(self, *, counted: bool = True) -> Iterator[list[Block]]:
         seen = -1  # serials up to here are done with: compaction changes the segments, but keeps the order
-        for file, end in self._files_in_order():
+        for file, end, has_dead in self._files_in_order():
             batch: list[Entry] = []
             batch_bytes = 0
             for step in walk(file, self._segments.uid, SEGMENT_HEADER_BYTES, end):
@@ -115,13 +106,16 @@ class LogReading:
                     batch.append(step)
                     batch_bytes += step.header.stored
                     if len(batch) >= SCAN_BATCH or batch_bytes >= SCAN_BATCH_BYTES:
-                        yield self._live(batch)
+                        yield self._live(batch, file.path, look_up=counted or has_dead)
                         batch, batch_bytes = [], 0
             if batch:
-                yield self._live(batch)
+                yield self._live(batch, file.path, look_up=counted or has_dead)
 
-    def _files_in_order(self) -> Iterator[tuple[File, int]]:
-        """The segments and their ends. After a compaction meanwhile, a segment may hold entries of earlier ones too."""
+    def _files_in_order(self) -> Iterator[tuple[File, int, bool]]:
+        """The segments, their ends, and whether they hold dead blocks.
+
+        After a compaction meanwhile, a segment may hold entries of earlier ones too.
+        """
         position, segments = self._index.facts()
         left = sorted(segments)
         while left:
@@ -136,17 +130,19 @@ class LogReading:
                     raise self._missing(number, generation) from None
                 left = [each for each in sorted(segments) if segments[each].through >= number]
                 continue
-            yield file, position.offset if number == position.segment else file.size()
+            end = position.offset if number == position.segment else file.size()
+            yield file, end, segments[number].dead_blocks > 0
             left.pop(0)
 
-    def _live(self, entries: list[Entry]) -> list[Block]:
+    def _live(self, entries: list[Entry], path: Path, *, look_up: bool) -> list[Block]:
+        if not look_up:
+            return [_block(header, raw[HEADER_BYTES:], header.references, path, at) for at, header, raw in entries]
         found = self._index.slots_of([entry.header.signature for entry in entries])
         blocks = []
-        for entry, slots in zip(entries, found, strict=True):
-            header = entry.header
+        for (offset, header, raw), slots in zip(entries, found, strict=True):
             slot = find_slot(slots, header.overflow, header.home)
             if slot is not None and slot.serial == header.serial:
-                blocks.append(self._block(header, slot, entry.data))
+                blocks.append(_block(header, raw[HEADER_BYTES:], slot.references, path, offset))
         return blocks
 
     def signatures(self) -> Iterator[bytes]:
@@ -177,6 +173,18 @@ class LogReading:
         if slot is None:
             raise ContentNotFound(f"no block {key.signature.hex()} in volume {self.name!r}")
         return f"{self._segments.path(slot.segment, slot.generation)}@{slot.offset}"
+
+
+def _block(header: Header, data: memoryview, references: int, path: Path, offset: int) -> Block:
+    return Block(
+        BlockKey(header.signature, header.overflow, header.home),
+        header.kind == REPLICA,
+        references,
+        Encoded(header.codec.decode(), header.dictionary, header.size, data),
+        path,
+        offset,
+        header.serial,
+    )
 
 
 def _facts(signature: bytes, slot: Slot) -> BlockFacts:

@@ -11,17 +11,18 @@ Each entry says up to which serial the log was durable when it was written (`aft
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.config import StoreSettings
 from holdfast.env import File
-from holdfast.errors import DamagedBlock
+from holdfast.errors import DamagedBlock, DamagedKeydir
 from holdfast.storage import layout
 from holdfast.storage.keydir import Keydir, Position
 from holdfast.storage.ledger import Ledger
 from holdfast.storage.organizations.log_relocation import finish_compactions, recount
-from holdfast.storage.organizations.segments import SegmentFiles
+from holdfast.storage.organizations.segments import Listed, SegmentFiles
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, walk
 
 TAKE_EVERY = 10_000  # entries per keydir batch while replaying
@@ -89,6 +90,7 @@ def recover(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> None:
     finished = finish_compactions(keydir, segments, current, superseded) if superseded else []
     ledger.reset()
     torn = replay_tail(ledger, segments, strict=True)
+    require_complete(ledger, current)
     if ledger.position.segment:
         _settle_tail(ledger, segments, torn)
     for listed in finished:
@@ -97,6 +99,14 @@ def recover(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> None:
     if finished:
         keydir.sync()
     segments.discard(leftovers)
+
+
+def require_complete(ledger: Ledger, current: Sequence[Listed]) -> None:
+    """Raises DamagedKeydir if there are segments that the keydir never heard of: RocksDB may lose all and not say so."""
+    known = [(number, facts.through) for number, facts in ledger.segments.items()]
+    for listed in current:
+        if not any(first <= listed.through and listed.segment <= through for first, through in known):
+            raise DamagedKeydir(f"the keydir does not know '{listed.path}'; run 'holdfast check --repair'")
 
 
 def _settle_tail(ledger: Ledger, segments: SegmentFiles, torn: Torn | None) -> None:

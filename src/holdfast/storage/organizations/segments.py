@@ -48,7 +48,10 @@ class SegmentFiles:
                 if name.endswith(".seg" + layout.UNFINISHED):
                     leftovers.append(path)
                 continue
-            listed = Listed(*parsed, self._through(*parsed), path)
+            try:
+                listed = Listed(*parsed, self._through(*parsed), path)
+            except FileNotFoundError:
+                continue  # discarded by a compaction since the names were read
             rival = newest.get(listed.segment)
             if rival is not None:
                 leftovers.append(min(rival, listed, key=lambda each: each.generation).path)

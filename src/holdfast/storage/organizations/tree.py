@@ -161,9 +161,9 @@ class TreeReading:
     def _block(self, file: BlockFile) -> Block:
         header = file.header
         encoded = Encoded(header.codec.decode(), header.dictionary, header.size, file.data)
-        return Block(file.key, header.kind == REPLICA, file.references, encoded, f"{file.path}@0", header.serial)
+        return Block(file.key, header.kind == REPLICA, file.references, encoded, file.path, 0, header.serial)
 
-    def scan(self) -> Iterator[list[Block]]:
+    def scan(self, *, counted: bool = True) -> Iterator[list[Block]]:
         batch: list[Block] = []
         for path in self.all_paths():
             try:

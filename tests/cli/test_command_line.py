@@ -1,0 +1,198 @@
+"""What all commands have in common: finding the archive, failing clearly, starting fast."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from program import SOURCE, Shell
+
+import holdfast
+
+HEAVY = ("rocksdict", "zstandard", "rich", "tomlkit", "brotli", "anycrc", "isal", "holdfast.archive")
+KEY = "v0:" + "00" * 32
+
+
+def test_version(shell: Shell) -> None:
+    assert shell("--version").text == f"holdfast {holdfast.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["content", "put", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys; from holdfast.cli.main import run; code = run(); "
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(SOURCE)}, capture_output=True, check=True)
+    assert done.stderr == b"[]\n"
+    assert done.stdout
+
+
+def test_help_lists_every_command(shell: Shell) -> None:
+    text = shell("--help").text
+    for command in ("init", "content", "volume", "check", "status", "bench"):
+        assert f"\n  {command} " in text
+    assert shell(code=2).errors == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["contents"], "No such command 'contents'"),
+        (["content", "put"], "Missing argument 'FILE...'"),
+        (["content", "put", "x", "--mode", "sloppy"], "'sloppy' is not one of"),
+        (["content", "get", KEY, "--colour"], "No such option '--colour'"),
+        (["check", "--rate-limit", "fast"], "'fast' is not a number of bytes"),
+        (["check", "--rate-limit", "0"], "'0' is not a number of bytes"),
+        (["volume", "set-state", "v0", "broken"], "'broken' is not one of"),
+        (["volume", "compact", "--min-dead", "2"], "2.0 is not in the range"),
+        (["init", "new", "--replicas", "2"], "2 replicas need at least 2 volumes"),
+        (["content", "get", KEY, "--json"], "--json needs -o FILE"),
+    ],
+)
+def test_wrong_usage(shell: Shell, arguments: list[str], message: str) -> None:
+    result = shell(*arguments, code=2)
+    assert result.errors.startswith("holdfast: ")
+    assert message in result.errors
+    assert result.output == b""
+    assert list(shell.directory.iterdir()) == []
+
+
+# -- which archive -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [["content", "get", KEY], ["content", "put", "/dev/null"], ["status"], ["check"], ["volume", "list"]]
+)
+def test_no_archive(shell: Shell, arguments: list[str]) -> None:
+    result = shell(*arguments, code=3)
+    assert result.errors.startswith("holdfast: no archive in '.'")
+    assert "holdfast init" in result.errors
+    assert list(shell.directory.iterdir()) == []
+
+
+def test_archive_is_chosen_by_option_then_variable_then_directory(shell: Shell) -> None:
+    for name in ("here", "there", "elsewhere"):
+        shell("init", name)
+    shell("content", "put", "-", "-a", "here", input=b"one")
+    before_wins = shell("-a", "here", "status", "--json", HOLDFAST_ARCHIVE="there").objects[0]
+    after_wins = shell("-a", "there", "status", "--json", "-a", "here").objects[0]
+    variable_wins = shell("status", "--json", HOLDFAST_ARCHIVE="here").objects[0]
+    by_directory = Shell(shell.directory / "here")("status", "--json").objects[0]
+    assert before_wins == after_wins == variable_wins
+    assert before_wins["contents"] == by_directory["contents"] == 1
+    assert shell("-a", "elsewhere", "status", "--json").objects[0]["contents"] == 0
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_settings_of_a_later_release(archive: Shell) -> None:
+    settings = archive.directory / "holdfast.toml"
+    settings.write_text(settings.read_text().replace("format = 1", "format = 2"))
+    assert "use a later one" in archive("status", code=6).errors
+
+
+def test_unknown_setting(archive: Shell) -> None:
+    settings = archive.directory / "holdfast.toml"
+    settings.write_text(settings.read_text().replace("[store]", "[store]\nreplica = 2"))
+    assert "did you mean 'replicas'?" in archive("status", code=2).errors
+
+
+def test_second_writer_is_refused_and_readers_are_not(archive: Shell) -> None:
+    with holdfast.open(archive.directory) as opened:
+        key = opened.contents.put(b"written by the first")
+        refused = archive("content", "put", "-", input=b"by the second", code=4)
+        assert refused.errors.startswith("holdfast: archive '.' is being written by another process (pid ")
+        assert "wait for it to end" in refused.errors
+        archive("check", "--repair", code=4)
+        assert archive("content", "get", str(key)).output == b"written by the first"
+        assert archive("content", "list").lines == [str(key)]
+        assert archive("status", "--json").objects[0]["contents"] == 1
+        archive("check")
+    archive("content", "put", "-", input=b"by the second")
+
+
+def test_missing_permission(archive: Shell) -> None:
+    key = archive("content", "put", "-", input=b"kept").lines[0]
+    for path in [archive.directory, *archive.directory.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = {path: path.stat().st_mtime_ns for path in archive.directory.rglob("*")}
+    try:
+        for arguments in (
+            ["content", "put", "/dev/null"],
+            ["content", "rm", key],
+            ["init", "new"],
+            ["check", "--repair"],
+        ):
+            result = as_nobody(archive, arguments)
+            assert result.returncode == 8, result
+            assert result.stderr.startswith(b"holdfast: not permitted to use '")
+            assert b"Traceback" not in result.stderr
+        assert {path: path.stat().st_mtime_ns for path in archive.directory.rglob("*")} == before
+    finally:
+        for path in [archive.directory, *archive.directory.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert archive("content", "get", key).output == b"kept"
+
+
+def as_nobody(shell: Shell, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command as somebody whom modes of files can stop: root is not.
+
+    Everything is imported before root's rights go, since nobody may not be able to read the interpreter's files.
+    """
+    program = (
+        "import os, sys, rocksdict, tomlkit, holdfast.archive, holdfast.cli.bench, holdfast.cli.check\n"
+        "import holdfast.cli.content, holdfast.cli.init, holdfast.cli.status, holdfast.cli.volume\n"
+        "from holdfast.cli.main import run\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "sys.exit(run())"
+    )
+    return shell.run([sys.executable, "-c", program, *arguments], capture_output=True)
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def test_reader_that_goes_away(archive: Shell) -> None:
+    archive("content", "put", "-", input=b"x")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = archive.run(archive.command("content", "list"), stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_on_a_full_disk(archive: Shell) -> None:
+    key = archive("content", "put", "-", input=b"x").lines[0]
+    with open("/dev/full", "wb") as full:
+        done = archive.run(archive.command("content", "get", key), stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (7, b"holdfast: No space left on device\n")
+
+
+def test_progress_is_shown_on_a_terminal_and_stays_out_of_the_data(archive: Shell) -> None:
+    archive.file("page", b"word " * 1000)
+    terminal, end = pty.openpty()
+    done = archive.run(
+        archive.command("content", "put", "page"),
+        stdout=subprocess.PIPE,
+        stderr=end,
+        env=archive.environment(TERM="vt100"),
+    )
+    os.close(end)
+    shown = os.read(terminal, 1 << 16)
+    os.close(terminal)
+    assert done.stdout.decode().split() == archive.keys()
+    assert b"storing" in shown
+
+
+def test_warnings_are_plain_lines_and_verbosity_is_accepted(archive: Shell) -> None:
+    (archive.directory / "volumes" / "v1" / "VOLUME").unlink()
+    result = archive("-vv", "status", "--json")
+    assert result.objects[0]["volumes_down"] == 1
+    assert any(line.startswith("holdfast: volume 'v1' is down: ") for line in result.errors.splitlines())

@@ -1,0 +1,59 @@
+"""`make demo`, and the examples of the README, do what they say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from program import Shell
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def example(language: str) -> str:
+    """The first block of the README in that language."""
+    found = re.search(rf"^```{language}\n(.*?)^```", README.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert found, language
+    return found[1]
+
+
+def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
+    return shell.run(command, capture_output=True, text=True)
+
+
+def test_demo(shell: Shell) -> None:
+    done = run(shell, sys.executable, "-m", "holdfast.testing.demo")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"second visit: \d+ URLs, [\d,]+ bytes: \d+ new, \d+ duplicates", done.stdout)
+    assert "saved by duplicates" in done.stdout
+    assert ": no faults" in done.stdout
+    assert "later releases" in done.stdout
+
+
+def test_demo_of_a_real_site_is_declined(shell: Shell) -> None:
+    done = run(shell, sys.executable, "-m", "holdfast.testing.demo", "http://example.com/")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "crawling is not part of this release" in done.stderr
+
+
+def test_python_example_of_the_readme(shell: Shell) -> None:
+    shell("init", "my-archive")
+    done = run(shell, sys.executable, "-c", example("python"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_shell_session_of_the_readme(shell: Shell) -> None:
+    """Each command runs; what stands below it in the README is its output, except where that says '...'."""
+    shell.file("page.html", "<html>Hello</html>\n")
+    script = f'set -e\nexec 2>&1\nholdfast() {{ "{sys.executable}" -m holdfast "$@"; }}\n'
+    expected = []
+    for line in example("console").splitlines():
+        if line.startswith("$ "):
+            script += line.removeprefix("$ ") + "\n"
+        else:
+            expected.append(re.escape(line).replace(r"\.\.\.", ".*"))
+    done = run(shell, "bash", "-c", script)
+    assert done.returncode == 0, done.stdout
+    assert re.fullmatch("\n".join(expected) + "\n", done.stdout), done.stdout

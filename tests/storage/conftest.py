@@ -1,0 +1,65 @@
+"""What the storage tests share: archives and volumes in fresh directories, closed when the test ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+import holdfast
+from holdfast import Archive, Plan, StoreSettings, VolumeSettings
+from holdfast.env import REAL, Environment
+from holdfast.storage import layout
+from holdfast.storage.organizations import create_volume, open_volume
+from holdfast.storage.volume import Volume
+from holdfast.testing.weak import register_weak_signature
+
+register_weak_signature()
+settings.register_profile("storage", deadline=None)  # how long an example takes is not what is tested
+settings.load_profile("storage")
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    """Closes what is pushed on it."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def memory_path() -> Iterator[Path]:
+    """A directory in memory, where the system has one: for thousands of syncs that prove nothing about the disk."""
+    shared = Path("/dev/shm")
+    with TemporaryDirectory(prefix="holdfast-test-", dir=shared if os.access(shared, os.W_OK) else None) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def make_archive(tmp_path: Path, closing: ExitStack) -> Callable[..., Archive]:
+    """Makes an archive and opens it: `make_archive(2, signature="weak")`."""
+
+    def make(volumes: int = 1, *, organization: str = "log", **store: Any) -> Archive:
+        path = tmp_path / "archive"
+        holdfast.init(path, Plan(volumes, organization, store=StoreSettings(**store)))
+        return closing.enter_context(holdfast.open(path))
+
+    return make
+
+
+@pytest.fixture
+def volume_at() -> Callable[..., Volume]:
+    """Opens the volume in a directory, making it first if there is none."""
+
+    def at(directory: Path, organization: str, *, depth: int = 3, env: Environment = REAL, **store: Any) -> Volume:
+        settings = StoreSettings(**store)
+        if not env.files.exists(directory / layout.VOLUME):
+            create_volume(directory, VolumeSettings("v0", organization, depth=depth), settings, env)
+        return open_volume("v0", directory, settings, env)
+
+    return at

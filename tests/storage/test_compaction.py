@@ -1,0 +1,321 @@
+"""Compaction of log volumes: what it reclaims, what it keeps, what may happen meanwhile, and what a crash leaves."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from crash_gate import GatedCommit
+from crash_script import Held, Player, State, after, found_in, totals_of
+from crash_world import SETTINGS, KeydirFate, World, index_of, quick  # noqa: F401
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from holdfast.config import StoreSettings
+from holdfast.env import REAL, Environment, LocalFiles
+from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
+from holdfast.storage import layout
+from holdfast.storage.organizations.log import LogVolume
+from holdfast.storage.organizations.log_compaction import compact, compact_run, plan
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES
+from holdfast.storage.volume import Adopt, BlockKey, Effect, Operation, Recount, Refer, Release, Store, Volume
+from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
+from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
+
+OpenAt = Callable[..., Volume]
+
+
+@pytest.fixture
+def open_log(quick: Path, volume_at: OpenAt) -> Callable[..., LogVolume]:  # noqa: F811
+    """Opens the log volume in the test's directory, with small segments."""
+
+    def opener(**options: Any) -> LogVolume:
+        volume = volume_at(quick, "log", **{"segment_bytes_max": 4096} | options)
+        assert isinstance(volume, LogVolume)
+        return volume
+
+    return opener
+
+
+def segment_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*.seg*"))
+
+
+def content(number: int, size: int = 300) -> bytes:
+    return Random(number).randbytes(size)
+
+
+def store(number: int, size: int = 300) -> Store:
+    return Store(sign(number), plain(content(number, size)))
+
+
+def key(number: int) -> BlockKey:
+    return BlockKey(sign(number))
+
+
+# -- what it does -------------------------------------------------------------------------------------------------------
+
+
+def test_space_is_reclaimed_on_the_disk(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+    volume = open_log()
+    volume.commit([store(number) for number in range(200)])
+    full = segment_bytes(quick)
+    volume.commit([Release(key(number)) for number in range(200) if number % 4])
+    before = segment_bytes(quick)
+    done = compact(volume)
+    left = segment_bytes(quick)
+    assert before > full
+    assert left < full * 0.3
+    assert done.bytes_before - done.bytes_after == before - left + SEGMENT_HEADER_BYTES, "a new segment was begun"
+    assert volume.stat().dead_bytes == 0
+    assert compact(volume).files == 0, "there is nothing left to do"
+    volume.close()
+
+
+def test_everything_removed_leaves_next_to_nothing(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+    volume = open_log()
+    volume.commit([store(number) for number in range(100)])
+    volume.commit([Release(key(number)) for number in range(100)])
+    compact(volume)
+    compact(volume)
+    assert segment_bytes(quick) < 1000
+    assert (scanned(volume), totals(volume)) == ([], (0,) * 6)
+    volume.close()
+
+
+def test_order_is_preserved(open_log: Callable[..., LogVolume]) -> None:
+    volume = open_log()
+    numbers = list(range(150))
+    Random(3).shuffle(numbers)
+    for number in numbers:
+        perform(volume, store(number))
+    for number in numbers[::3]:
+        perform(volume, Release(key(number)))
+    kept = [number for index, number in enumerate(numbers) if index % 3]
+    for _ in range(3):
+        compact(volume)
+        assert [each for each, _, _ in scanned(volume)] == [key(number) for number in kept]
+        perform(volume, Release(key(kept.pop(5))))
+    volume.close()
+    volume = open_log()
+    assert [each for each, _, _ in scanned(volume)] == [key(number) for number in kept]
+    volume.close()
+
+
+def test_segments_below_the_share_are_left_alone(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+    volume = open_log()
+    volume.commit([store(number) for number in range(60)])
+    volume.commit([Release(key(number)) for number in range(7)])  # all of the first segment
+    perform(volume, Release(key(30)))
+    before = {path.name for path in quick.glob("*.seg")}
+    compact(volume, dead_share_min=0.5)
+    after_it = {path.name for path in quick.glob("*.seg")}
+    assert "000001.seg" in before - after_it
+    assert "000001-1.seg" in after_it
+    assert len(before - after_it) <= 2
+    volume.close()
+
+
+def test_counts_and_dictionaries_outlive_many_compactions(open_log: Callable[..., LogVolume]) -> None:
+    volume = open_log()
+    volume.add_dictionary(7, b"first")
+    volume.commit([store(number) for number in range(30)])
+    for turn in range(6):
+        volume.commit([Refer(key(number)) for number in range(30)])
+        volume.add_dictionary(8 + turn, b"dictionary %d" % turn)
+        volume.seal()
+        compact(volume)
+    for _ in range(2):
+        assert [fetched(volume, key(number)) for number in range(30)] == [(content(n), 7) for n in range(30)]
+        assert volume.dictionary(7) == (7, b"first")
+        assert volume.dictionary() == (13, b"dictionary 5")
+        volume.close()
+        volume = open_log()
+    volume.close()
+
+
+# -- what it costs ------------------------------------------------------------------------------------------------------
+
+
+class MeasuredFiles(LocalFiles):
+    """Remembers the most bytes that the segments of a directory took at any change of names."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.most = 0
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._measure()
+        super().rename(old, new)
+        self._measure()
+
+    def remove(self, path: Path) -> None:
+        self._measure()
+        super().remove(path)
+
+    def _measure(self) -> None:
+        self.most = max(self.most, segment_bytes(self.directory))
+
+
+def test_extra_disk_is_bounded_by_one_segment(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+    limit = 20_000
+    files = MeasuredFiles(quick)
+    volume = open_log(env=replace(REAL, files=files), segment_bytes_max=limit)
+    volume.commit([store(number) for number in range(600)])
+    volume.commit([Release(key(number)) for number in range(600) if number % 3 == 0])
+    volume.seal()
+    before = files.most = segment_bytes(quick)
+    compact(volume)
+    assert segment_bytes(quick) < before * 0.8
+    slack = 320 + 300 + 96  # an entry may begin just below the limit
+    assert files.most - before <= limit + slack
+    volume.close()
+
+
+# -- what may happen meanwhile ------------------------------------------------------------------------------------------
+
+
+def test_threads_go_on_while_it_runs(open_log: Callable[..., LogVolume]) -> None:
+    """Eight threads store, count, fetch and remove while another compacts without end; every answer is exact."""
+    volume = open_log()
+    shared = range(1000, 1020)
+    volume.commit([store(number) for number in shared])
+    stop = threading.Event()
+
+    def compact_on() -> int:
+        runs = 0
+        while not stop.is_set():
+            compact(volume)
+            runs += 1
+        return runs
+
+    def work(thread: int) -> None:
+        random = Random(thread)
+        held: dict[int, int] = {}
+        for step in range(150):
+            number = 10_000 * (thread + 1) + random.randrange(40)
+            references = held.get(number, 0)
+            if references and random.random() < 0.5:
+                outcome = perform(volume, Release(key(number)))
+                references -= 1
+            else:
+                outcome = perform(volume, store(number))
+                references += 1
+            assert outcome.references == references
+            held[number] = references
+            assert fetched(volume, key(number)) == ((content(number), references) if references else None)
+            perform(volume, Refer(key(shared[step % len(shared)])))
+        for number, references in held.items():
+            assert fetched(volume, key(number)) == ((content(number), references) if references else None)
+
+    with ThreadPoolExecutor(9) as pool:
+        compacting = pool.submit(compact_on)
+        workers = [pool.submit(work, thread) for thread in range(8)]
+        try:
+            for worker in workers:
+                worker.result()
+        finally:
+            stop.set()
+        assert compacting.result() > 0
+    counts = [fetched(volume, key(number)) for number in shared]
+    assert sum(found[1] for found in counts if found) == len(shared) + 8 * 150
+    before = (scanned(volume), totals(volume))
+    compact(volume)
+    assert (scanned(volume), totals(volume)) == before
+    volume.close()
+
+
+def test_a_scan_goes_on_while_it_runs(open_log: Callable[..., LogVolume]) -> None:
+    volume = open_log(open_segments_max=4)
+    volume.commit([store(number) for number in range(300)])
+    seen: list[BlockKey] = []
+    for turn, batch in enumerate(volume.scan()):
+        seen += [block.key for block in batch]
+        perform(volume, Release(key(turn * 3)))
+        compact(volume)
+    assert len(seen) == len(set(seen))
+    gone = {key(turn * 3) for turn in range(300)}
+    assert {key(number) for number in range(300)} - gone <= set(seen)
+    volume.close()
+
+
+class Interrupted:
+    """A compaction during which a commit is written but not synced. A sealed segment holds a block and its counter, 3."""
+
+    def __init__(self, directory: Path, operation: Operation) -> None:
+        self.world = World(directory, "log")
+        self.files = self.world.start()
+        volume = self.world.open(self.files)
+        assert isinstance(volume, LogVolume)
+        self.volume, self._operation = volume, operation
+        volume.commit([store(1), store(2), Refer(key(1)), Refer(key(1))])
+        volume.seal()
+        volume.commit([store(3), Release(key(2))])
+        self.held = State({key(1): Held(content(1), 3, False), key(3): Held(content(3), 1, False)}, {})
+
+    def compact(self, publishing: Callable[[GatedCommit, Callable[[], None]], None]) -> None:
+        """The commit comes with the first entry that is copied; `publishing` is called with it before the switch."""
+        gates: list[GatedCommit] = []
+        publish = self.volume.segments.publish
+
+        def progress(_: int) -> None:
+            if not gates:
+                gates.append(GatedCommit(self.volume, [self._operation]))
+
+        def published(*arguments: Any) -> None:
+            publishing(gates[0], lambda: publish(*arguments))
+
+        self.volume.segments.publish = published  # type: ignore[method-assign]
+        (run,) = plan(self.volume, 0.0)
+        compact_run(self.volume, run, progress)
+
+
+OPERATIONS = pytest.mark.parametrize("operation", [Refer(key(1)), Recount(key(1), 0)], ids=["counted", "removed"])
+
+
+@OPERATIONS
+def test_what_is_not_durable_yet_makes_nothing_obsolete(quick: Path, operation: Operation) -> None:  # noqa: F811
+    """The power goes when the new segment has its name and the commit is not synced."""
+    interrupted = Interrupted(quick, operation)
+    world, held = interrupted.world, interrupted.held
+
+    def cut(commit: GatedCommit, publish: Callable[[], None]) -> None:
+        publish()
+        commit.finish(VolumeDown("the power is off"))
+        raise PowerCut
+
+    with world.noting_syncs(), pytest.raises(PowerCut):
+        interrupted.compact(cut)
+    world.end(interrupted.volume)
+    for seed in range(12):
+        world.restore_keydir(list(KeydirFate)[seed % 4], Random(seed))
+        world.verify(interrupted.files.after_power_cut(Random(seed)), [held, after(held, operation)])
+
+
+@OPERATIONS
+def test_what_fails_makes_nothing_obsolete(quick: Path, operation: Operation) -> None:  # noqa: F811
+    """The commit finds no space: the block and its counter are as before."""
+    interrupted = Interrupted(quick, operation)
+    world, volume = interrupted.world, interrupted.volume
+
+    def fail(commit: GatedCommit, publish: Callable[[], None]) -> None:
+        commit.finish(VolumeFull("no space left"))
+        assert isinstance(commit.error, VolumeFull)
+        publish()
+
+    interrupted.compact(fail)
+    assert found_in(volume) == interrupted.held
+    assert perform(volume, Refer(key(3))).references == 2
+    assert perform(volume, Release(key(3))).references == 1
+    world.end(volume)
+    for fate in (KeydirFate.KEPT, KeydirFate.LOST):
+        world.restore_keydir(fate, Random(1))
+        world.verify(interrupted.files.copy(), [interrupted.held])
