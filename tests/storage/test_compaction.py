@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from crash_gate import GatedCommit
-from crash_script import Held, Player, State, after, found_in, totals_of
-from crash_world import SETTINGS, KeydirFate, World, index_of, quick  # noqa: F401
+from crash_script import Commit, Compact, Held, State, Step, after, found_in, totals_of
+from crash_world import MEMORY, KeydirFate, World, index_of, quick  # noqa: F401
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from holdfast.config import StoreSettings
-from holdfast.env import REAL, Environment, LocalFiles
+from holdfast.env import REAL, LocalFiles
 from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
 from holdfast.storage import layout
 from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.organizations.log_compaction import compact, compact_run, plan
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES
-from holdfast.storage.volume import Adopt, BlockKey, Effect, Operation, Recount, Refer, Release, Store, Volume
+from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, Store, Volume
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
@@ -319,3 +318,137 @@ def test_what_fails_makes_nothing_obsolete(quick: Path, operation: Operation) ->
     for fate in (KeydirFate.KEPT, KeydirFate.LOST):
         world.restore_keydir(fate, Random(1))
         world.verify(interrupted.files.copy(), [interrupted.held])
+
+
+# -- what must never come back ------------------------------------------------------------------------------------------
+
+NUMBERS = st.integers(0, 7)
+HOMES = st.sampled_from([b"", b"v7"])
+STEPS = st.one_of(
+    st.tuples(st.just("store"), NUMBERS),
+    st.tuples(st.just("store"), NUMBERS),
+    st.tuples(st.just("adopt"), NUMBERS),
+    st.tuples(st.just("refer"), NUMBERS, HOMES),
+    st.tuples(st.just("release"), NUMBERS, HOMES),
+    st.tuples(st.just("release"), NUMBERS, HOMES),
+    st.tuples(st.just("remove"), NUMBERS, HOMES),
+    st.tuples(st.just("seal")),
+    st.tuples(st.just("seal")),
+    st.tuples(st.just("compact run"), st.integers(0, 9), st.integers(1, 3)),
+    st.tuples(st.just("rebuild")),
+)
+
+
+def _operation(step: tuple[Any, ...]) -> Operation:
+    what, number, *home = step
+    named = BlockKey(sign(number), 0, *home)
+    match what:
+        case "store":
+            return store(number, 40)
+        case "adopt":
+            return Adopt(BlockKey(sign(number), 0, b"v7"), plain(content(number, 50)), 2, True)
+        case "refer":
+            return Refer(named)
+        case "release":
+            return Release(named)
+        case _:
+            return Recount(named, 0)
+
+
+@given(steps=st.lists(STEPS, min_size=8, max_size=60))
+@hypothesis_settings(max_examples=150)
+def test_a_rebuild_after_any_compaction_brings_nothing_back(steps: list[tuple[Any, ...]]) -> None:
+    """Whichever neighbouring segments are compacted, and whenever: the segments alone tell the same as the keydir."""
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        world = World(Path(directory), "log")
+        files, state = world.start(), State({}, {})
+        volume = world.open(files)
+        for step in [*steps, ("rebuild",)]:
+            assert isinstance(volume, LogVolume)
+            match step:
+                case ("seal",):
+                    volume.seal()
+                case ("compact run", first, length):
+                    sealed = sorted(volume.ledger.segments)[:-1]
+                    if run := sealed[first : first + length]:
+                        compact_run(volume, run)
+                case ("rebuild",):
+                    expected = index_of(volume)
+                    volume.close()
+                    world.restore_keydir(KeydirFate.LOST, Random(0))
+                    volume = world.open(files)
+                    assert index_of(volume) == expected
+                    assert found_in(volume) == state
+                case _:
+                    operation = _operation(step)
+                    state = after(state, operation)
+                    volume.commit([operation])
+        assert totals(volume) == totals_of(state)
+        volume.close()
+
+
+# -- interruptions ------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_compaction_is_finished_by_the_next_opening(quick: Path) -> None:  # noqa: F811
+    """The power goes at every point of a compaction: all is there afterwards, and compacting again finds its end."""
+    world = World(quick, "log")
+    filled: list[Step] = [
+        Commit(tuple(store(number) for number in range(30))),
+        Commit(tuple(Refer(key(number)) for number in range(0, 30, 5))),
+        Commit(tuple(Release(key(number)) for number in range(0, 30, 2))),
+    ]
+    before = world.points(filled)
+    for fuse in range(before, world.points([*filled, Compact()]) + 1):
+        cut = world.live([*filled, Compact()], fuse)
+        for fate in (KeydirFate.KEPT, KeydirFate.SYNCED):
+            world.restore_keydir(fate, Random(fuse))
+            disk = cut.files.after_power_cut(Random(fuse))
+            world.verify(disk, cut.player.possible)
+            names = disk.names(world.directory)
+            assert not [name for name in names if name.endswith(layout.UNFINISHED)], "drafts are cleared away"
+
+
+def test_a_compaction_without_space_leaves_no_draft(quick: Path) -> None:  # noqa: F811
+    world = World(quick, "log")
+    files = world.start()
+    with world.opened(files) as volume:
+        volume.commit([store(number) for number in range(40)])
+        volume.commit([Release(key(number)) for number in range(20)])
+        held, names = found_in(volume), files.names(world.directory)
+        files.capacity = _used(files, world.directory) + 700
+        with pytest.raises(VolumeFull):
+            compact(volume)  # type: ignore[arg-type]
+        assert not [name for name in files.names(world.directory) if name.endswith(layout.UNFINISHED)]
+        assert found_in(volume) == held
+        files.capacity = None
+        compact(volume)  # type: ignore[arg-type]
+        assert found_in(volume) == held
+        assert len(files.names(world.directory)) < len(names)
+
+
+def _used(files: ForgetfulFiles, directory: Path) -> int:
+    files.capacity = 1 << 40
+    return files.capacity - files.free_bytes(directory)
+
+
+def test_damage_stops_it_and_nothing_is_lost(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+    volume = open_log()
+    volume.commit([store(number) for number in range(30)])
+    volume.commit([Release(key(number)) for number in range(5)])
+    path = quick / "000001.seg"
+    raw = bytearray(path.read_bytes())
+    raw[3000] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(DamagedBlock, match=r"cannot compact '.*000001.seg': damaged at \d+: expected .*check --repair"):
+        compact(volume)
+    assert path.read_bytes() == raw
+    assert sum(fetched_or_damaged(volume, number) for number in range(5, 30)) >= 24
+    volume.close()
+
+
+def fetched_or_damaged(volume: Volume, number: int) -> bool:
+    try:
+        return fetched(volume, key(number)) == (content(number), 1)
+    except DamagedBlock:
+        return False

@@ -88,6 +88,7 @@ class Model:
 
 def found_in(archive: Archive) -> Counter[tuple[int, str]]:
     """References by content and contentkey; every content is read."""
+    assert archive.instance.down == {}
     found: Counter[tuple[int, str]] = Counter()
     numbers = {crash_child.content(number): number for number in range(crash_child.CONTENTS)}
     for batch in archive.contents.scan():

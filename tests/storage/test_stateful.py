@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import ClassVar
@@ -39,6 +40,7 @@ from holdfast.errors import ContentNotFound, UsageError
 from holdfast.storage.signature import find_signature
 
 VOLUMES_MAX = 4
+CONTENTS_MANY = 60  # more would only take longer
 PAGES = [b"<html><body>page %d of the same site, with the same words</body></html>" % number for number in range(30)]
 WORDS = [b"", b"a", b"ab", b"ba", b"abc", b"cab", b"bca", b"x" * 900, b"y" * 900, *PAGES[:3]]
 contents = st.sampled_from(WORDS) | st.binary(max_size=3)
@@ -102,7 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert not available or stored.key in available
         self._note(content, stored, mode, chosen)
         assert stored.references == self.counts[stored.key]
-        assert len(self._copies(stored.key)) >= replicas
+        assert len(self._copies()[stored.key]) >= replicas
 
     @rule(batch=st.lists(contents, max_size=8), mode=modes)
     def put_batch(self, batch: list[bytes], mode: StoreMode) -> None:
@@ -115,6 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert set(made) == new
         assert len(made) == (len(batch) if mode is StoreMode.FORCE_NEW else len(new))
 
+    @precondition(lambda self: len(self.held) < CONTENTS_MANY)
     @rule(mode=modes)
     def put_a_site(self, mode: StoreMode) -> None:
         self.put_batch(PAGES, mode)
@@ -129,11 +132,9 @@ class StoreMachine(RuleBasedStateMachine):
             return set()
         volumes = self._writable() if chosen is None else [chosen]
         wanted = self._identity(content, mode)
-        return {
-            key
-            for key, held in self.held.items()
-            if self._identity(held, mode) == wanted and self._place(key) in volumes
-        }
+        alike = [key for key, held in self.held.items() if self._identity(held, mode) == wanted]
+        places = self._places() if alike else {}
+        return {key for key in alike if places[key] in volumes}
 
     def _note(self, content: bytes, stored: Stored, mode: StoreMode, chosen: str | None) -> None:
         key = stored.key
@@ -154,19 +155,22 @@ class StoreMachine(RuleBasedStateMachine):
     def _writable(self) -> list[str]:
         return [name for name, state in self.states.items() if state is VolumeState.WRITABLE]
 
-    def _copies(self, key: ContentKey) -> dict[str, tuple[bool, int]]:
-        """Volumes that hold a block under this key, each asked by itself: whether it is a replica, and its counter."""
-        found = {}
+    def _copies(self) -> dict[ContentKey, dict[str, tuple[bool, int]]]:
+        """By key, the volumes that hold it, each asked by itself: whether it is a replica, and its counter."""
+        found: dict[ContentKey, dict[str, tuple[bool, int]]] = {}
+        signatures = list({key.signature for key in self.held})
         for name, volume in self.archive.instance.volumes.items():
-            for facts in volume.probe([key.signature])[0]:
-                if (facts.key.home.decode() or name, facts.key.overflow) == (key.volume, key.overflow):
-                    assert name not in found
-                    found[name] = (facts.replica, facts.references)
+            for facts in chain.from_iterable(volume.probe(signatures)):
+                key = ContentKey(facts.key.home.decode() or name, facts.key.signature, facts.key.overflow)
+                assert name not in found.setdefault(key, {})
+                found[key][name] = (facts.replica, facts.references)
         return found
 
-    def _place(self, key: ContentKey) -> str:
-        (place,) = [name for name, (replica, _) in self._copies(key).items() if not replica]
-        return place
+    def _places(self) -> dict[ContentKey, str]:
+        """The volume whose block is in force, for each key."""
+        return {
+            key: name for key, copies in self._copies().items() for name, (replica, _) in copies.items() if not replica
+        }
 
     # -- deleting ---------------------------------------------------------------------------------------------------
 
@@ -246,8 +250,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_counter_is_exact(self) -> None:
-        for key in self.held:
-            copies = self._copies(key)
+        found = self._copies()
+        assert found.keys() == self.held.keys()
+        for key, copies in found.items():
             assert {references for _, references in copies.values()} == {self.counts[key]}
             assert [replica for replica, _ in copies.values()].count(False) == 1
         stats = [report.stat for report in self.archive.volumes() if report.stat]
@@ -259,6 +264,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.now_s += 1
         for key, content in self.held.items():
             assert self.reader.contents.get(key) == content
+        for key in list(self.held)[-5:]:
             assert self.reader.contents.stat(key).references == self.counts[key]
 
 

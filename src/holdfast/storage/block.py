@@ -24,6 +24,8 @@ serves for every entry of a segment, and a block file of the `tree` organization
 from __future__ import annotations
 
 import struct
+from binascii import unhexlify
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
@@ -37,7 +39,7 @@ BLOCK: Final = b"block"
 REPLICA: Final = b"replica"
 DICT: Final = b"dict"
 COUNT: Final = b"count"
-_KINDS = {kind.ljust(8): kind for kind in (BLOCK, REPLICA, DICT, COUNT)}
+_NO_HOME = b"-".ljust(16)
 
 _FORMAT = (
     b"HOLDFAST/1 %-8b %-8b\n"
@@ -104,10 +106,10 @@ def pack(header: Header) -> bytes:
 
 def parse(raw: Buffer) -> Header | None:
     """The header in the first 320 bytes of `raw`, or None if they are not a sound header."""
-    if len(raw) < HEADER_BYTES or raw[:11] != MAGIC:
+    if len(raw) < HEADER_BYTES:
         return None
     (
-        _,
+        magic,
         kind,
         uid,
         serial,
@@ -125,25 +127,30 @@ def parse(raw: Buffer) -> Header | None:
         header_checksum,
         end,
     ) = _FIELDS.unpack_from(raw)
-    if end != b"\n\n" or b"%08x" % crc32(raw[:_CHECKED_BYTES]) != header_checksum:
+    if magic != MAGIC or end != b"\n\n" or b"%08x" % crc32(raw[:_CHECKED_BYTES]) != header_checksum:
         return None
-    home = home.rstrip()
     return Header(
-        _KINDS.get(kind, kind.rstrip()),
+        _stripped(kind),
         uid,
         int(serial),
         int(after),
-        algorithm.rstrip(),
-        bytes.fromhex(signature.decode()),
+        _stripped(algorithm),
+        unhexlify(signature.rstrip()),
         int(overflow),
-        b"" if home == b"-" else home,
-        codec.rstrip(),
+        b"" if home == _NO_HOME else home.rstrip(),
+        _stripped(codec),
         int(dictionary, 16),
         int(size),
         int(stored),
         int(references),
         int(checksum, 16),
     )
+
+
+@lru_cache(maxsize=64)
+def _stripped(name: bytes) -> bytes:
+    """Kinds, algorithms and codecs: few, and repeated in every header."""
+    return name.rstrip()
 
 
 def checksum(data: Buffer) -> int:

@@ -67,10 +67,10 @@ class Checker:
 
     def check(self, progress: Callable[[int], None] | None = None) -> CheckReport:
         """Changes nothing."""
-        watch = Watch(progress, self.options.rate_bytes_s)
+        watch = Watch(progress, self.options.rate_bytes_s, self.env)
         faults = [fault for volume in self.chosen() for fault in self._check_volume(volume, watch)]
-        if not faults:
-            faults = list(self._check_together(watch))
+        if not faults or self.options.deep:
+            faults += self._check_together(watch)
         return CheckReport(faults, watch.notes, watch.blocks, watch.bytes)
 
     def chosen(self) -> list[VolumeSettings]:
@@ -94,7 +94,11 @@ class Checker:
         """What shows only with all volumes open: sound contents, replicas."""
         if not self.options.deep and len(self.settings.volume) < 2:
             return
-        instance = Instance(self.root, self.settings, self.env, writable=False)
+        try:
+            instance = Instance(self.root, self.settings, self.env, writable=False)
+        except HoldfastError as error:  # a fault by now
+            watch.notes.append(f"contents could not be compared: {error}")
+            return
         remarks: Counter[str] = Counter()
         try:
             for volume in instance.volumes.values():

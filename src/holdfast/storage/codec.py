@@ -4,7 +4,7 @@ A codec is chosen per content, by its type or by the caller, and named in the bl
 live in one volume. Compression happens on the caller's side; volumes hold opaque bytes. Others are found by name
 through the entry point group `holdfast.codecs`.
 
-`zstd-dict` stands apart: it needs a dictionary, which a volume keeps among its own blocks (`Dictionary`).
+`zstd-dict` stands apart: it needs a dictionary, which a volume keeps beside its blocks (`Dictionary`).
 Compressor objects are kept per thread: a new one per content costs five times as much as the compression.
 """
 
@@ -138,8 +138,8 @@ class Dictionary:
 def train_dictionary(samples: list[bytes], size_bytes: int) -> Dictionary:
     """A dictionary made from sample contents; raises ValueError if they are too few or too much alike.
 
-    The segment length `k` and the dmer length `d` are fixed: a search for better ones takes ten times as long and gains
-    less than one percent on web pages.
+    The segment length `k` and the dmer length `d` are fixed: a search for better ones takes four times as long and
+    gains about one percent on web pages.
     """
     try:
         trained = zstandard.train_dictionary(size_bytes, list[Buffer](samples), k=2000, d=6, level=ZSTD_LEVEL)

@@ -180,13 +180,12 @@ class Contents:
 
     def _original(self, key: ContentKey) -> Found:
         """The block in force. What an interrupted migration left beside it goes now, or it would come into force."""
-        original, *copies = [each for each in self._instance.find(key) if not each.facts.replica] or [None]
-        if original is None:
+        found = [each for each in self._instance.find(key) if not each.facts.replica]
+        if not found:
             raise self._not_found(key)
-        for copy in copies:
-            assert copy is not None
+        for copy in found[1:]:
             self._instance.writer(copy.volume.name).commit([Recount(copy.facts.key, 0)])
-        return original
+        return found[0]
 
     def _require_writable(self) -> None:
         if not self._instance.writable:

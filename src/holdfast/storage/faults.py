@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holdfast.env import REAL, Environment
 from holdfast.model import ContentKey
 from holdfast.storage.volume import BlockKey
+
+MISSING_DICTIONARY = "missing dictionary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,14 @@ class Watch:
 
     progress: Callable[[int], None] | None = None
     rate_bytes_s: int | None = None
+    env: Environment = REAL
     blocks: int = 0
     bytes: int = 0
     notes: list[str] = field(default_factory=list)
-    _started_s: float = field(default_factory=time.monotonic)
+    _started_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._started_s = self.env.monotonic()
 
     def read(self, size: int) -> None:
         """`size` more bytes were read; waits if that was faster than the rate allows."""
@@ -41,9 +47,9 @@ class Watch:
         if self.progress is not None:
             self.progress(size)
         if self.rate_bytes_s:
-            ahead_s = self.bytes / self.rate_bytes_s - (time.monotonic() - self._started_s)
+            ahead_s = self.bytes / self.rate_bytes_s - (self.env.monotonic() - self._started_s)
             if ahead_s > 0.01:
-                time.sleep(ahead_s)
+                self.env.sleep(ahead_s)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
 from holdfast.storage.block import HEADER_BYTES, parse
 from holdfast.storage.check import UNDECODABLE, UNLIKE, Checker, CheckReport, orphaned, sound_copy, unfinished
-from holdfast.storage.faults import Lost, Repair
+from holdfast.storage.faults import MISSING_DICTIONARY, Lost, Repair
 from holdfast.storage.identity import Identity, new_identity, read_identity, write_identity
 from holdfast.storage.instance import Instance
 from holdfast.storage.organizations import find_organization, volume_spec
@@ -121,7 +121,10 @@ def _mend_together(checker: Checker, repairs: dict[str, Repair], faults: list[Fa
             if (fault := _recount(instance, block)) is not None
         ]
         unsound = [fault for fault in faults if fault.kind in (UNDECODABLE, UNLIKE) and not _exchange(instance, fault)]
-        losses += [fault for name, repair in repairs.items() for fault in _restore_dictionaries(instance, name, repair)]
+        for name, repair in repairs.items():
+            missing = [fault for fault in faults if fault.kind == MISSING_DICTIONARY and fault.volume == name]
+            numbers = [*repair.dictionaries, *(int(Path(fault.file).name, 16) for fault in missing)]
+            losses += _restore_dictionaries(instance, name, numbers)
         _align_copies(instance)
         return losses + uncertain + unsound
     finally:
@@ -141,15 +144,16 @@ def _restore(instance: Instance, lost: Lost) -> Fault | None:
     assert block is not None
     target = instance.writer(lost.volume)
     encoded = Replicator(instance).portable(block, copy.volume, target)
-    target.commit([Adopt(lost.key, encoded, lost.references or copy.facts.references, lost.replica)])
+    replica = lost.replica or not copy.facts.replica  # the block itself is elsewhere: a damaged file could not tell
+    target.commit([Adopt(lost.key, encoded, lost.references or copy.facts.references, replica)])
     instance.note(key.signature, lost.volume)
     return None
 
 
-def _restore_dictionaries(instance: Instance, name: str, repair: Repair) -> list[Fault]:
+def _restore_dictionaries(instance: Instance, name: str, numbers: list[int]) -> list[Fault]:
     """Gets back what other volumes have of lost dictionaries; a fault for each that none has."""
     faults = []
-    for number in repair.dictionaries:
+    for number in numbers:
         others = [volume for volume in instance.volumes.values() if volume.name != name]
         found = next((found for other in others if (found := other.dictionary(number)) is not None), None)
         if found is not None:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from isal.isal_zlib import crc32
+
 from holdfast.env.files import File
 from holdfast.errors import DamagedBlock, FormatTooNew
 from holdfast.storage import block
@@ -82,9 +84,12 @@ def read_segment_header(file: File) -> SegmentHeader:
 
 
 def check_version(raw: bytes, magic: bytes, path: Path) -> None:
-    """Raises FormatTooNew if `raw` starts with a higher version of `magic` than 1."""
+    """Raises FormatTooNew if `raw` starts with a higher version of `magic` than 1, and is not version 1, damaged."""
     version = raw[len(magic) :].split(maxsplit=1)[:1] if raw.startswith(magic) else []
     if version and version[0].isdigit() and int(version[0]) > 1:
+        text, _, checksum = (magic + b"1" + raw[len(magic) + len(version[0]) :]).partition(b"crc32 ")
+        if checksum[:8] == b"%08x" % block.checksum(text):
+            return
         raise FormatTooNew(
             f"'{path}' has format version {int(version[0])}; this release reads version 1: use a later one"
         )
@@ -132,18 +137,19 @@ def walk(file: File, uid: bytes, start: int, end: int, floor: int = -1) -> Itera
             yield Damage(offset, following - offset, *_reason(header, raw), None, serial)
             offset = following
             continue
-        raw = window.view(offset, header.length)
-        found = block.checksum(raw[HEADER_BYTES:])
+        length = HEADER_BYTES + header.stored
+        raw = window.view(offset, length)
+        found = crc32(raw[HEADER_BYTES:]) if header.stored else 0
         if found == header.checksum:
             yield Entry(offset, header, raw)
         else:
-            yield Damage(offset, header.length, f"crc32 {header.checksum:08x}", f"{found:08x}", header, header.serial)
+            yield Damage(offset, length, f"crc32 {header.checksum:08x}", f"{found:08x}", header, header.serial)
         floor = header.serial
-        offset += header.length
+        offset += length
 
 
 def _fits(header: Header, uid: bytes, offset: int, end: int, floor: int) -> bool:
-    return header.uid == uid and header.serial > floor and offset + header.length <= end
+    return header.uid == uid and header.serial > floor and offset + HEADER_BYTES + header.stored <= end
 
 
 def _reason(header: Header | None, raw: memoryview) -> tuple[str, str]:

@@ -12,7 +12,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 SPREAD_MIN = 32  # items below which handing over costs more than it gains
-CHUNK = 16
+CHUNK_MIN = 16
+_CORES = os.cpu_count() or 1
 
 
 class Spread:
@@ -26,8 +27,9 @@ class Spread:
         if len(items) < SPREAD_MIN:
             return [function(item) for item in items]
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="holdfast-spread")
-        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+            self._pool = ThreadPoolExecutor(_CORES, thread_name_prefix="holdfast-spread")
+        size = max(CHUNK_MIN, len(items) // (2 * _CORES))
+        chunks = [items[start : start + size] for start in range(0, len(items), size)]
         return list(chain.from_iterable(self._pool.map(lambda chunk: [function(item) for item in chunk], chunks)))
 
     def close(self) -> None:

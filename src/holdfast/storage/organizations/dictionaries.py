@@ -20,6 +20,7 @@ from holdfast.errors import DamagedBlock
 from holdfast.model import Fault
 from holdfast.storage import block, layout
 from holdfast.storage.block import DICT, HEADER_BYTES, Header
+from holdfast.storage.faults import MISSING_DICTIONARY
 from holdfast.storage.identity import Identity
 
 COPIES = 2
@@ -109,18 +110,20 @@ class DictionaryShelf:
 
     # -- checking and repairing -----------------------------------------------------------------------------------
 
-    def check(self, volume: str) -> Iterator[Fault]:
-        """Each copy that is damaged or missing."""
-        for number in self.numbers():
+    def check(self, volume: str, needed: set[int]) -> Iterator[Fault]:
+        """Each copy that is damaged, and each dictionary that blocks were encoded with and that is not there."""
+        present = self.numbers()
+        for number in present:
             for copy in range(COPIES):
                 if self._copy(number, copy) is None:
-                    path = str(self._path(number, copy))
-                    yield Fault(
-                        volume, path, 0, "damaged dictionary", f"dictionary {number:08x}", "no sound copy of it"
-                    )
+                    path, wanted = str(self._path(number, copy)), f"dictionary {number:08x}"
+                    yield Fault(volume, path, 0, "damaged dictionary", wanted, "no sound copy of it")
+        for number in sorted(needed - {0} - set(present)):
+            path = str(self._path(number, 0))
+            yield Fault(volume, path, 0, MISSING_DICTIONARY, f"dictionary {number:08x}", "nothing")
 
     def repair(self) -> list[int]:
-        """Restores copies from each other; returns the ids of which no copy is left. Their files are removed."""
+        """Restores copies from each other; returns the ids of which no copy is left. Their files go to `lost/`."""
         lost = []
         for number in self.numbers():
             found = self._sound(number)
@@ -129,6 +132,13 @@ class DictionaryShelf:
                 continue
             lost.append(number)
             for copy in range(COPIES):
-                self._env.files.remove(self._path(number, copy))
-            self._env.files.sync_directory(self._directory)
+                self._set_aside(self._path(number, copy))
         return lost
+
+    def _set_aside(self, path: Path) -> None:
+        lost = self._directory.parent / layout.LOST
+        if self._env.files.exists(path):
+            self._env.files.make_directory(lost)
+            self._env.files.rename(path, lost / f"dictionary-{path.name}")
+            self._env.files.sync_directory(lost)
+            self._env.files.sync_directory(self._directory)

@@ -96,7 +96,8 @@ class _LogChecker:
     def _compare(self, scratch: Keydir) -> Iterator[Fault]:
         ledger = Ledger(scratch)
         yield from self._replay(ledger, scratch)
-        yield from self._check_dictionaries()
+        shelf = DictionaryShelf(self._spec.env, self._spec.directory, self._spec.identity)
+        yield from shelf.check(self._spec.name, self._dictionaries)
         if self._kept is None:
             return
         position, segments = self._kept.facts()
@@ -183,13 +184,6 @@ class _LogChecker:
             if facts.blocks > facts.dead_blocks:
                 path = self._segments.path(number, facts.generation)
                 yield Fault(self._spec.name, str(path), 0, "missing segment", f"{facts.bytes} bytes", "nothing")
-
-    def _check_dictionaries(self) -> Iterator[Fault]:
-        shelf = DictionaryShelf(self._spec.env, self._spec.directory, self._spec.identity)
-        yield from shelf.check(self._spec.name)
-        for number in sorted(self._dictionaries - {0} - set(shelf.numbers())):
-            path = str(self._spec.directory / layout.DICTIONARIES / f"{number:08x}")
-            yield Fault(self._spec.name, path, 0, "missing dictionary", f"dictionary {number:08x}", "nothing")
 
     # -- faults ---------------------------------------------------------------------------------------------------
 

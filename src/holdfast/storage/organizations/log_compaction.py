@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.env import File
 from holdfast.env.files import Buffer
-from holdfast.errors import DamagedBlock
+from holdfast.errors import DamagedBlock, HoldfastError
 from holdfast.storage.block import COUNT
 from holdfast.storage.keydir import KeydirChange, SegmentFacts, pack_facts
 from holdfast.storage.ledger import find_slot
@@ -89,7 +89,11 @@ def compact_run(
     generation = max(known[number].generation for number in run) + 1
     through = max(known[number].through for number in run)
     file = volume.segments.create(run[0], generation, through)
-    copied = _copy(volume, _entries(volume, run, progress), file, run[0], skip_damage=skip_damage)
+    try:
+        copied = _copy(volume, _entries(volume, run, progress), file, run[0], skip_damage=skip_damage)
+    except HoldfastError:
+        volume.segments.discard([file.path])  # it may be the disk's last space
+        raise
     return volume.shield.run(lambda: _replace(volume, run, file, generation, copied))
 
 
@@ -170,7 +174,7 @@ def _entries(volume: LogVolume, run: list[int], progress: Progress | None) -> It
     for number in run:
         facts = volume.ledger.segments[number]
         file = volume.segments.file(number, facts.generation)
-        for step in walk(file, volume.segments.uid, SEGMENT_HEADER_BYTES, file.size()):
+        for step in walk(file, volume.segments.uid, SEGMENT_HEADER_BYTES, file.size(), facts.first_serial - 1):
             if progress is not None:
                 progress(step.length if isinstance(step, Damage) else len(step.raw))
             yield file.path, step

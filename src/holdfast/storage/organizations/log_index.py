@@ -15,6 +15,7 @@ from holdfast.storage.organizations.log_recovery import replay_tail, require_com
 from holdfast.storage.organizations.segments import SegmentFiles
 
 REFRESH_EVERY_S = 0.2
+CATCH_UP_TRIES = 3
 
 
 class WriterIndex:
@@ -27,7 +28,7 @@ class WriterIndex:
         self.slots = ledger.slots
 
     def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]:
-        self._flush()
+        """As of what is acknowledged: that is in the keydir."""
         return self._keydir.slots_of(signatures)
 
     def signatures(self) -> Iterator[bytes]:
@@ -102,17 +103,15 @@ class FollowerIndex:
             self._refreshed_s = self._env.monotonic()
 
     def _caught_up(self) -> Ledger:
-        for last_try in (False, False, True):
+        for _ in range(CATCH_UP_TRIES):
             self._keydir.catch_up()
             ledger = Ledger(self._keydir)
             try:
                 replay_tail(ledger, self._segments, strict=False)
-            except DamagedBlock:  # compacted away this moment, or missing for good
-                if last_try:
-                    raise
-            else:
-                break
-        return ledger
+            except DamagedBlock:  # the last segment was compacted away this moment, so once more; or it is lost
+                continue
+            return ledger
+        return Ledger(self._keydir)  # the rest can be read
 
     def _refresh_if_due(self) -> bool:
         due = self._env.monotonic() - self._refreshed_s >= REFRESH_EVERY_S

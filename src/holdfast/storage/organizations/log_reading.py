@@ -17,6 +17,7 @@ from holdfast.storage.organizations.segments import SegmentFiles
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
 from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, VolumeStat
 
+MANY = 8  # keys that are looked up in one call
 SCAN_BATCH = 512
 SCAN_BATCH_BYTES = 8 << 20
 
@@ -52,10 +53,13 @@ class LogReading:
         return [tuple(_facts(signature, slot) for slot in self._index.slots(signature)) for signature in signatures]
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
-        return [self._fetch(key) for key in keys]
+        if len(keys) < MANY:
+            return [self._fetch(key, self._index.slots(key.signature)) for key in keys]
+        found = self._index.slots_of([key.signature for key in keys])
+        return [self._fetch(key, slots) for key, slots in zip(keys, found, strict=True)]
 
-    def _fetch(self, key: BlockKey) -> Block | None:
-        slot = find_slot(self._index.slots(key.signature), key.overflow, key.home)
+    def _fetch(self, key: BlockKey, slots: tuple[Slot, ...]) -> Block | None:
+        slot = find_slot(slots, key.overflow, key.home)
         if slot is None:
             return None
         try:

@@ -102,7 +102,7 @@ def recover(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> None:
 
 
 def require_complete(ledger: Ledger, current: Sequence[Listed]) -> None:
-    """Raises DamagedKeydir if there are segments that the keydir never heard of: RocksDB may lose all and not say so."""
+    """Raises DamagedKeydir if the keydir never heard of some segment: RocksDB may lose all and keep silent."""
     known = [(number, facts.through) for number, facts in ledger.segments.items()]
     for listed in current:
         if not any(first <= listed.through and listed.segment <= through for first, through in known):

@@ -41,7 +41,7 @@ def repair_log(spec: VolumeSpec) -> Repair:
     kept = _old_keydir(spec, segments)
     try:
         damages = replay_all(Ledger(told), told, segments, kept.facts()[0] if kept is not None else None)
-        lost, corrections = _remember(spec.name, segments, told, kept, damages)
+        lost, corrections = _remember(spec.name, told, kept, damages)
     finally:
         told.close()
         if kept is not None:
@@ -65,7 +65,7 @@ def _old_keydir(spec: VolumeSpec, segments: SegmentFiles) -> FollowerIndex | Non
 
 
 def _remember(
-    name: str, segments: SegmentFiles, told: Keydir, kept: FollowerIndex | None, damages: list[tuple[Path, Damage]]
+    name: str, told: Keydir, kept: FollowerIndex | None, damages: list[tuple[Path, Damage]]
 ) -> tuple[list[Lost], list[Recount]]:
     """What the old keydir knows and the damaged segments do not: lost blocks, and counters to set right."""
     if kept is None:
@@ -73,7 +73,7 @@ def _remember(
     lost: list[Lost] = []
     corrections: list[Recount] = []
     try:
-        if damages or _is_shortened(segments, told, kept):
+        if damages or _is_shortened(told, kept):
             for key, telling, keeping in differences(told, kept):
                 if telling is None and keeping is not None:
                     lost.append(Lost(name, key, keeping.replica, keeping.references))
@@ -86,11 +86,12 @@ def _remember(
     return lost, corrections
 
 
-def _is_shortened(segments: SegmentFiles, told: Keydir, kept: FollowerIndex) -> bool:
+def _is_shortened(told: Keydir, kept: FollowerIndex) -> bool:
     """Whether segments that the old keydir knows are missing, as a whole or at the end."""
     position, known = kept.facts()
-    present = {listed.segment for listed in segments.listing()[0]}
-    return told.position().serial < position.serial or not present.issuperset(known)
+    present = told.segments()
+    shorter = (present[number].bytes < known[number].bytes for number in present.keys() & known.keys())
+    return told.position().serial < position.serial or not present.keys() >= known.keys() or any(shorter)
 
 
 def _lost_by_header(name: str, told: Keydir, damages: list[tuple[Path, Damage]]) -> list[Lost]:

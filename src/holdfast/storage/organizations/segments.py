@@ -66,10 +66,12 @@ class SegmentFiles:
         return current, leftovers
 
     def _through(self, segment: int, generation: int) -> int:
+        """Which run the segment stands for. A header that is damaged, or of another file, must not condemn others."""
         try:
-            return read_segment_header(self.file(segment, generation)).through
-        except DamagedBlock:  # `check` reports it; the name tells the rest
+            header = read_segment_header(self.file(segment, generation))
+        except DamagedBlock:
             return segment
+        return header.through if header[:3] == (self.uid, segment, generation) else segment
 
     def path(self, segment: int, generation: int) -> Path:
         return self.directory / layout.segment_name(segment, generation)

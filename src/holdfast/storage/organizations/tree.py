@@ -13,6 +13,7 @@ Threads: any thread may call any method; access to one signature is exclusive. E
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +43,8 @@ class BlockFile(NamedTuple):
     data: memoryview
     references: int
     serial: int  # of the last sound entry
-    end: int  # where the last sound entry ends; anything behind was never acknowledged
+    end: int  # where the last sound entry ends
+    excess: int  # bytes behind it: a counter that was never acknowledged, or is damaged
 
     @property
     def key(self) -> BlockKey:
@@ -96,18 +98,13 @@ class TreeReading:
             else:
                 yield path
 
-    def signature_of(self, path: Path) -> bytes:
-        """The inverse of `path`, from the name alone."""
+    def signature_of(self, path: Path) -> bytes | None:
+        """The inverse of `path`, from the name alone; None for a file that is not ours."""
         *nodes, leaf = path.relative_to(self._tree).parts
-        return bytes.fromhex("".join(nodes) + leaf.split("~")[0].split("@")[0])
-
-    def size(self, path: Path) -> int:
-        """Bytes of a file."""
-        file = self._env.files.open(path)
         try:
-            return file.size()
-        finally:
-            file.close()
+            return bytes.fromhex("".join(nodes) + leaf.split("~")[0].split("@")[0]) or None
+        except ValueError:
+            return None
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -129,7 +126,7 @@ class TreeReading:
         references, serial, end = header.references, header.serial, header.length
         while (count := block.parse(raw[end : end + HEADER_BYTES])) is not None and count.serial == serial + 1:
             references, serial, end = count.references, count.serial, end + HEADER_BYTES
-        return BlockFile(path, header, data, references, serial, end)
+        return BlockFile(path, header, data, references, serial, end, len(raw) - end)
 
     def _damaged(self, path: Path, expected: str, found: str) -> DamagedBlock:
         return DamagedBlock(
@@ -147,16 +144,26 @@ class TreeReading:
         return found
 
     def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
-        return [tuple(file.facts for file in self.files_of(signature)) for signature in signatures]
+        return [tuple(self._facts_of(signature)) for signature in signatures]
+
+    def _facts_of(self, signature: bytes) -> Iterator[BlockFacts]:
+        """Of the sound blocks: a replica must be found though the block is damaged."""
+        for path in self.paths_of(signature):
+            with suppress(FileNotFoundError, DamagedBlock):
+                yield self.read(path).facts
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         return [self._fetch(key) for key in keys]
 
     def _fetch(self, key: BlockKey) -> Block | None:
+        path = self.path(key)
         try:
-            return self._block(self.read(self.path(key)))
+            file = self.read(path)
         except FileNotFoundError:
             return None
+        if file.key != key:
+            raise self._damaged(path, "the block of this name", f"block {file.key.signature.hex()}")
+        return self._block(file)
 
     def _block(self, file: BlockFile) -> Block:
         header = file.header
@@ -180,7 +187,7 @@ class TreeReading:
         previous = None
         for path in self.all_paths():
             signature = self.signature_of(path)
-            if signature != previous:
+            if signature is not None and signature != previous:
                 yield signature
             previous = signature
 

@@ -22,6 +22,7 @@ _LEAF = re.compile(r"((?:[0-9A-F]{2})+)(?:~([0-9]{1,5}))?(?:@([a-z0-9_-]{1,16}))
 def check_tree(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
     """Every fault of the volume."""
     volume = _reading(spec)
+    dictionaries: set[int] = set()  # that blocks were encoded with
     for path in volume.all_paths():
         key = key_of(volume, path)
         if key is None:
@@ -44,8 +45,9 @@ def check_tree(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
             continue
         watch.blocks += 1
         watch.read(file.end)
+        dictionaries.add(file.header.dictionary)
         yield from _check_block(spec, volume, file, key, watch)
-    yield from DictionaryShelf(spec.env, spec.directory, spec.identity).check(spec.name)
+    yield from DictionaryShelf(spec.env, spec.directory, spec.identity).check(spec.name, dictionaries)
 
 
 def _check_block(
@@ -54,7 +56,7 @@ def _check_block(
     content_key = fault_key(spec.name, key)
     if file.key != key:
         yield Fault(spec.name, str(file.path), 0, "misplaced block", f"{content_key}", f"{file.key}", content_key)
-    excess = volume.size(file.path) - file.end
+    excess = file.excess
     if excess > 0 and spec.env.files.exists(spec.directory / OPEN):
         watch.notes.append(f"'{file.path}' ends with {excess} bytes that were never acknowledged")
     elif excess > 0:
@@ -72,6 +74,7 @@ def _check_block(
 def repair_tree(spec: VolumeSpec) -> Repair:
     """Moves what is damaged to `lost/` and reports it; cuts off counters that cannot be read."""
     repair = Repair()
+    misplaced: list[tuple[Path, BlockKey]] = []
     volume = _reading(spec)
     for path in list(volume.all_paths()):
         key = key_of(volume, path)
@@ -83,14 +86,19 @@ def repair_tree(spec: VolumeSpec) -> Repair:
                 repair.lost.append(Lost(spec.name, key, replica=False, references=0))
             continue
         if key is None or file.key != key:
-            _set_aside(spec, path)
+            misplaced.append((_set_aside(spec, path), file.key))
+            if key is not None:
+                repair.lost.append(Lost(spec.name, key, replica=False, references=0))
             continue
-        if volume.size(path) > file.end:
+        if file.excess:
             handle = spec.env.files.open(path, writable=True)
             handle.truncate(file.end)
             handle.sync()
             handle.close()
             repair.recount.append(Lost(spec.name, key, file.facts.replica, file.references))
+    for path, key in misplaced:
+        if _put_back(spec, path, volume.path(key)):
+            repair.lost = [lost for lost in repair.lost if lost.key != key]
     repair.dictionaries = DictionaryShelf(spec.env, spec.directory, spec.identity).repair()
     return repair
 
@@ -100,10 +108,10 @@ def key_of(volume: TreeReading, path: Path) -> BlockKey | None:
     match = _LEAF.fullmatch(path.name)
     if match is None:
         return None
-    try:
-        key = BlockKey(volume.signature_of(path), int(match[2] or 0), (match[3] or "").encode())
-    except ValueError:
+    signature = volume.signature_of(path)
+    if signature is None:
         return None
+    key = BlockKey(signature, int(match[2] or 0), (match[3] or "").encode())
     return key if volume.path(key) == path else None
 
 
@@ -111,9 +119,22 @@ def _reading(spec: VolumeSpec) -> TreeReading:
     return TreeReading(spec.name, spec.directory, spec.identity, spec.env)
 
 
-def _set_aside(spec: VolumeSpec, path: Path) -> None:
-    lost = spec.directory / layout.LOST
-    spec.env.files.make_directory(lost)
-    spec.env.files.rename(path, lost / "-".join(path.relative_to(spec.directory).parts))
-    spec.env.files.sync_directory(lost)
+def _set_aside(spec: VolumeSpec, path: Path) -> Path:
+    lost = spec.directory / layout.LOST / "-".join(path.relative_to(spec.directory).parts)
+    _move(spec, path, lost)
+    return lost
+
+
+def _put_back(spec: VolumeSpec, path: Path, target: Path) -> bool:
+    """Moves a sound block to where it belongs, if nothing is there."""
+    if spec.env.files.exists(target):
+        return False
+    _move(spec, path, target)
+    return True
+
+
+def _move(spec: VolumeSpec, path: Path, target: Path) -> None:
+    spec.env.files.make_directory(target.parent)
+    spec.env.files.rename(path, target)
+    spec.env.files.sync_directory(target.parent)
     spec.env.files.sync_directory(path.parent)

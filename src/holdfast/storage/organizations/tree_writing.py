@@ -10,7 +10,7 @@ from holdfast.env import Environment
 from holdfast.env.files import replace_file
 from holdfast.errors import DamagedBlock, VolumeFull
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, COUNT, REPLICA, Header
+from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, REPLICA, Header
 from holdfast.storage.identity import Identity
 from holdfast.storage.organizations.compaction import Compaction, Progress
 from holdfast.storage.organizations.tree import BlockFile, TreeReading
@@ -43,6 +43,7 @@ class TreeVolume(TreeReading):
         self._marker = directory / OPEN
         self._locks = [threading.Lock() for _ in range(_STRIPES)]
         self._counter_lock = threading.Lock()
+        self._directory_lock = threading.Lock()
         self._changes = int.from_bytes(env.random_bytes(7), "big")  # never the same in two openings
         for leftover in env.files.names(self._drafts):
             env.files.remove(self._drafts / leftover)
@@ -83,6 +84,7 @@ class TreeVolume(TreeReading):
             if file.header.home or file.header.size != store.encoded.size:
                 continue
             if store.compared is None:
+                self._require_whole(file)
                 self._append_count(file, file.references + 1)
                 return Outcome(Effect.DUPLICATE, file.key, file.references + 1, file.header.stored)
             if file.key not in store.compared:
@@ -115,9 +117,16 @@ class TreeVolume(TreeReading):
 
     def _file(self, key: BlockKey) -> BlockFile | None:
         try:
-            return self.read(self.path(key))
+            file = self.read(self.path(key))
         except FileNotFoundError:
             return None
+        self._require_whole(file)
+        return file
+
+    def _require_whole(self, file: BlockFile) -> None:
+        """Opening cut off what was never acknowledged: an unreadable counter is damage, and its value is unknown."""
+        if file.excess >= HEADER_BYTES:
+            raise self._damaged(file.path, "a counter", f"{file.excess} unreadable bytes at {file.end}")
 
     # -- bytes ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +136,8 @@ class TreeVolume(TreeReading):
 
     def _publish(self, path: Path, packed: bytes, encoded: Encoded) -> None:
         files = self._env.files
-        files.make_directory(path.parent)
+        with self._directory_lock:  # a directory that another thread has made may not be durable yet
+            files.make_directory(path.parent)
         draft = self._drafts / f"{threading.get_ident():x}"
         files.remove(draft)
         file = files.open(draft, writable=True, create=True)
@@ -143,17 +153,16 @@ class TreeVolume(TreeReading):
         files.sync_directory(path.parent)
 
     def _append_count(self, file: BlockFile, references: int) -> None:
-        """Appends to the block file, cutting off first what an earlier crash may have left behind its last entry."""
+        """Appends to the block file. What fails is cut off: after a failed sync, no later one would write it."""
         handle = self._env.files.open(file.path, writable=True)
         try:
-            if handle.size() > file.end:
+            if file.excess:
                 handle.truncate(file.end)
-            try:
-                handle.append([self._packed(COUNT, file.key, _NOTHING, references, file.serial + 1)])
-            except VolumeFull:
-                handle.truncate(file.end)
-                raise
+            handle.append([self._packed(COUNT, file.key, _NOTHING, references, file.serial + 1)])
             handle.sync()
+        except BaseException:
+            handle.truncate(file.end)
+            raise
         finally:
             handle.close()
 
@@ -190,11 +199,15 @@ class TreeVolume(TreeReading):
         """Folds counters that were appended to block files into their headers. Removed blocks take no space anyway."""
         files = before = after = 0
         for path in self.all_paths():
-            with self._locks[self.signature_of(path)[-1] % _STRIPES]:
+            signature = self.signature_of(path)
+            if signature is None:
+                continue
+            with self._locks[signature[-1] % _STRIPES]:
                 try:
                     file = self.read(path)
                 except FileNotFoundError:
                     continue
+                self._require_whole(file)
                 if file.serial > file.header.serial:
                     self._fold(file)
                     files, before, after = files + 1, before + file.end, after + file.header.length
