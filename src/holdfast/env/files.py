@@ -121,9 +121,11 @@ class LocalFile:
             self._end = os.fstat(self._descriptor).st_size
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        with translated_errors(self.path):
+        try:
             for start in range(0, len(buffers), _BUFFERS_PER_WRITE):
                 self._append_some(buffers[start : start + _BUFFERS_PER_WRITE])
+        except OSError as error:
+            raise from_os_error(error, self.path) from error
 
     def _append_some(self, buffers: Sequence[Buffer]) -> None:
         wanted = sum(map(len, buffers))
@@ -155,8 +157,10 @@ class LocalFile:
         return os.fstat(self._descriptor).st_size
 
     def sync(self) -> None:
-        with translated_errors(self.path):
+        try:
             os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise from_os_error(error, self.path) from error
 
     def truncate(self, size: int) -> None:
         with translated_errors(self.path):

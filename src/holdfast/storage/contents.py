@@ -87,6 +87,16 @@ class Contents:
 
     def _fetch_any(self, key: ContentKey) -> tuple[Block, ReadableVolume]:
         """The first block that can be read and decoded, wherever it is."""
+        try:
+            return self._fetch_first(key)
+        except ContentNotFound:
+            if self._instance.writable:
+                raise
+        for volume in self._instance.volumes.values():  # it may have moved from one that was seen later
+            volume.refresh()
+        return self._fetch_first(key)
+
+    def _fetch_first(self, key: ContentKey) -> tuple[Block, ReadableVolume]:
         damage: Damaged | None = None
         for found in self._instance.find(key):
             try:
@@ -148,7 +158,7 @@ class Contents:
     def delete_batch(self, keys: Sequence[ContentKey]) -> list[int]:
         """Like `delete` for each; if a key is unknown, nothing is deleted."""
         self._require_writable()
-        with self._instance.gate.counting():
+        with self._instance.gate:
             return self._delete_batch(keys)
 
     def _delete_batch(self, keys: Sequence[ContentKey]) -> list[int]:

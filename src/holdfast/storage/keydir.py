@@ -171,8 +171,10 @@ class Keydir:
         if change.position is not None:
             batch.put(POSITION, change.position)
             batch.put(VERSION, VERSION_NOW)
-        with self._failures():
+        try:
             self._db.write(batch)
+        except Exception as error:
+            raise _translated(error, self.path) from error
 
     def sync(self) -> None:
         """After this the keydir survives a power cut as it is."""

@@ -35,6 +35,7 @@ def repair_store(checker: Checker, progress: Callable[[int], None] | None = None
     faulty = [volume for volume in checker.chosen() if _is_faulty(volume, report)]
     gone = [volume.name for volume in faulty if not checker.env.files.names(checker.directory(volume))]
     mendable = [volume for volume in faulty if volume.name not in gone or checker.options.recreate]
+    checker.env.files.remove(checker.root / layout.FILTERS)  # it may not tell what the volumes hold from now on
     repairs = {volume.name: _repair_volume(checker, volume) for volume in mendable}
     losses = _mend_together(checker, repairs, report.faults)
     losses += [_made_anew(volume, checker) for volume in mendable if volume.name in gone]

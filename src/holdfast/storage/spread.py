@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -21,16 +22,19 @@ class Spread:
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
 
     def map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """`function` of each item, in order. An exception in any of them is raised."""
         if len(items) < SPREAD_MIN:
             return [function(item) for item in items]
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_CORES, thread_name_prefix="holdfast-spread")
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_CORES, thread_name_prefix="holdfast-spread")
+            pool = self._pool
         size = max(CHUNK_MIN, len(items) // (2 * _CORES))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
-        return list(chain.from_iterable(self._pool.map(lambda chunk: [function(item) for item in chunk], chunks)))
+        return list(chain.from_iterable(pool.map(lambda chunk: [function(item) for item in chunk], chunks)))
 
     def close(self) -> None:
         if self._pool is not None:

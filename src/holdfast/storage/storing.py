@@ -74,7 +74,7 @@ class Storer:
             _Item(content, signature, self._places(signature, options))
             for content, signature in zip(contents, signatures, strict=True)
         ]
-        with self._instance.gate.counting():
+        with self._instance.gate:
             return self._store(items, options, replicas)
 
     def _store(self, items: list[_Item], options: StoreOptions, replicas: int) -> list[Stored]:

@@ -186,6 +186,9 @@ class ReadableVolume(Protocol):
         """The signature of every block, in no particular order, once each."""
 
     def stat(self) -> VolumeStat: ...
+    def refresh(self) -> None:
+        """What the volume's writer has acknowledged before this call is seen after it."""
+
     def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
         """Id and bytes of a dictionary; without a number, of the newest one."""
 

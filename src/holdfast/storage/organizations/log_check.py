@@ -104,9 +104,9 @@ class _LogChecker:
         yield from self._missing_segments(segments)
         agree = not self._damaged
         for difference in differences(scratch, self._kept):
+            agree = False
             if self._has_moved(difference):
                 continue
-            agree = False
             if difference.told is not None or difference.key not in self._damaged:
                 yield self._difference_fault(difference)
         for name in _TOTALS if agree else ():  # else they differ for reasons already given

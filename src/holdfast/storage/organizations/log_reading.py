@@ -155,6 +155,9 @@ class LogReading:
     def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
         return self._dictionaries.newest() if number is None else self._dictionaries.read(number)
 
+    def refresh(self) -> None:
+        self._index.refresh()
+
     def stat(self) -> VolumeStat:
         position, segments = self._index.facts()
         return VolumeStat(

@@ -194,6 +194,9 @@ class TreeReading:
     def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
         return self._dictionaries.newest() if number is None else self._dictionaries.read(number)
 
+    def refresh(self) -> None:
+        """Every look-up asks the file system anyway."""
+
     def stat(self) -> VolumeStat:
         """Reads the whole tree: this organization keeps no totals."""
         blocks = replicas = references = content = stored = referenced = disk = dead = 0
