@@ -21,6 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -98,10 +99,8 @@ class Child:
             self.say(f"done {name} turn {turn}")
 
     def _train(self, volume: str) -> None:
-        try:
+        with suppress(UsageError):  # too few contents, as it happens
             self.archive.train(volume)
-        except UsageError:
-            pass  # too few contents, as it happens
 
 
 def live(order: dict[str, Any], say: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ PATIENCE_S = 60.0  # how long a broken test hangs before it fails
 
 
 class GatedCommit:
-    """A commit in a thread of its own. Constructed, it waits in the sync of the tail; `finish` lets it go on or fail."""
+    """A commit in a thread of its own. Constructed, it waits in the tail's sync; `finish` lets it go on or fail."""
 
     def __init__(self, volume: LogVolume, operations: Sequence[Operation]) -> None:
         assert volume._tail is not None

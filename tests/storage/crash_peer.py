@@ -1,18 +1,20 @@
 """Another process at the same archive, told by lines on its standard input what to do; it answers each with a line.
 
-    get KEY        the content's sha256
-    watch KEY SUM  from now on, read this content again and again, and see that it has this sum
-    round          wait until everything watched has been read once more
-    checks         from now on, check the archive again and again
-    write          open the archive for writing, and keep it open
-    repair         check and repair
-    end            stop; tells how often it read or checked, and every error
+get KEY        the content's sha256
+watch KEY SUM  from now on, read this content again and again, and see that it has this sum
+round          wait until everything watched has been read once more
+checks         from now on, check the archive again and again
+drop           give up all privileges
+write          open the archive for writing, and keep it open
+repair         check and repair
+end            stop; tells how often it read or checked, and every error
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from holdfast import Archive, CheckOptions, ContentKey
 from holdfast.env import REAL
 from holdfast.errors import HoldfastError
 
+NOBODY = 65534
 _ticks = count()
 HURRIED = replace(REAL, monotonic=lambda: float(next(_ticks)))  # every look-up is due for a refresh
 
@@ -54,6 +57,8 @@ class Peer:
                     self._wait_for_a_round()
                 case "checks":
                     self._start(self._check)
+                case "drop":
+                    drop_privileges()
                 case "write":
                     self.writer = holdfast.open(self.path)
                 case "repair":
@@ -110,6 +115,19 @@ class Peer:
         if self._worker is not None:
             self._worker.join()
         return json.dumps({"rounds": self.rounds, "errors": self.errors[:5]})
+
+
+def drop_privileges() -> None:
+    """Everything is imported before: the interpreter's own files may not be readable afterwards."""
+    import pickle  # noqa: F401
+
+    import rocksdict  # noqa: F401
+
+    import holdfast.archive  # noqa: F401
+
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
 
 
 if __name__ == "__main__":

@@ -239,6 +239,12 @@ class Player:
         assert found in self.possible
         self._acknowledge(found)
 
+    def settle_any(self, found: State, operations: tuple[Operation, ...]) -> None:
+        """As `settle`, after a commit that failed on its way."""
+        for operation in operations:
+            self.possible.append(after(self.possible[-1], operation))
+        self.settle(found)
+
     def _acknowledge(self, state: State) -> None:
         self.acknowledged = state
         self.possible = [state]

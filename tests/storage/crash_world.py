@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 
-import pytest
 from crash_script import Player, State, Step, found_in, totals_of
 
 from holdfast.config import StoreSettings, VolumeSettings
@@ -29,16 +28,7 @@ from holdfast.testing.volumes import plain, sign, totals
 SETTINGS = StoreSettings(segment_bytes_max=4096, keydir_cache_bytes=1 << 20)
 
 
-MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory, and a place for temporary files, in memory where there is one: RocksDB syncs a lot when it opens."""
-    where = MEMORY if MEMORY.is_dir() else Path(gettempdir())
-    with TemporaryDirectory(prefix="holdfast-test-", dir=where) as directory:
-        monkeypatch.setattr("tempfile.tempdir", directory)
-        yield Path(directory) / "world"
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(gettempdir())  # RocksDB syncs a lot when it opens
 
 
 class KeydirFate(Enum):

@@ -12,28 +12,31 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from crash_compaction import Interrupted, MeasuredFiles, content, key, segment_bytes, store
 from crash_gate import GatedCommit
-from crash_script import Commit, Compact, Held, State, Step, after, found_in, totals_of
-from crash_world import MEMORY, KeydirFate, World, index_of, quick  # noqa: F401
+from crash_script import Commit, Compact, State, Step, after, found_in, totals_of
+from crash_world import MEMORY, KeydirFate, World, index_of
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from holdfast.env import REAL, LocalFiles
+from holdfast.env import REAL
 from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
 from holdfast.storage import layout
 from holdfast.storage.organizations.log import LogVolume
-from holdfast.storage.organizations.log_compaction import compact, compact_run, plan
+from holdfast.storage.organizations.log_compaction import compact, compact_run
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES
-from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, Store, Volume
+from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, Volume
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
+
+pytest_plugins = ["crash_fixtures"]
 
 OpenAt = Callable[..., Volume]
 
 
 @pytest.fixture
-def open_log(quick: Path, volume_at: OpenAt) -> Callable[..., LogVolume]:  # noqa: F811
+def open_log(quick: Path, volume_at: OpenAt) -> Callable[..., LogVolume]:
     """Opens the log volume in the test's directory, with small segments."""
 
     def opener(**options: Any) -> LogVolume:
@@ -44,26 +47,10 @@ def open_log(quick: Path, volume_at: OpenAt) -> Callable[..., LogVolume]:  # noq
     return opener
 
 
-def segment_bytes(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.glob("*.seg*"))
+# -- what it does ------------------------------------------------------------------------------------------------------
 
 
-def content(number: int, size: int = 300) -> bytes:
-    return Random(number).randbytes(size)
-
-
-def store(number: int, size: int = 300) -> Store:
-    return Store(sign(number), plain(content(number, size)))
-
-
-def key(number: int) -> BlockKey:
-    return BlockKey(sign(number))
-
-
-# -- what it does -------------------------------------------------------------------------------------------------------
-
-
-def test_space_is_reclaimed_on_the_disk(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+def test_space_is_reclaimed_on_the_disk(quick: Path, open_log: Callable[..., LogVolume]) -> None:
     volume = open_log()
     volume.commit([store(number) for number in range(200)])
     full = segment_bytes(quick)
@@ -79,7 +66,7 @@ def test_space_is_reclaimed_on_the_disk(quick: Path, open_log: Callable[..., Log
     volume.close()
 
 
-def test_everything_removed_leaves_next_to_nothing(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+def test_everything_removed_leaves_next_to_nothing(quick: Path, open_log: Callable[..., LogVolume]) -> None:
     volume = open_log()
     volume.commit([store(number) for number in range(100)])
     volume.commit([Release(key(number)) for number in range(100)])
@@ -109,7 +96,7 @@ def test_order_is_preserved(open_log: Callable[..., LogVolume]) -> None:
     volume.close()
 
 
-def test_segments_below_the_share_are_left_alone(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+def test_segments_below_the_share_are_left_alone(quick: Path, open_log: Callable[..., LogVolume]) -> None:
     volume = open_log()
     volume.commit([store(number) for number in range(60)])
     volume.commit([Release(key(number)) for number in range(7)])  # all of the first segment
@@ -141,30 +128,10 @@ def test_counts_and_dictionaries_outlive_many_compactions(open_log: Callable[...
     volume.close()
 
 
-# -- what it costs ------------------------------------------------------------------------------------------------------
+# -- what it costs -----------------------------------------------------------------------------------------------------
 
 
-class MeasuredFiles(LocalFiles):
-    """Remembers the most bytes that the segments of a directory took at any change of names."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.most = 0
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._measure()
-        super().rename(old, new)
-        self._measure()
-
-    def remove(self, path: Path) -> None:
-        self._measure()
-        super().remove(path)
-
-    def _measure(self) -> None:
-        self.most = max(self.most, segment_bytes(self.directory))
-
-
-def test_extra_disk_is_bounded_by_one_segment(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+def test_extra_disk_is_bounded_by_one_segment(quick: Path, open_log: Callable[..., LogVolume]) -> None:
     limit = 20_000
     files = MeasuredFiles(quick)
     volume = open_log(env=replace(REAL, files=files), segment_bytes_max=limit)
@@ -179,7 +146,7 @@ def test_extra_disk_is_bounded_by_one_segment(quick: Path, open_log: Callable[..
     volume.close()
 
 
-# -- what may happen meanwhile ------------------------------------------------------------------------------------------
+# -- what may happen meanwhile -----------------------------------------------------------------------------------------
 
 
 def test_threads_go_on_while_it_runs(open_log: Callable[..., LogVolume]) -> None:
@@ -246,42 +213,11 @@ def test_a_scan_goes_on_while_it_runs(open_log: Callable[..., LogVolume]) -> Non
     volume.close()
 
 
-class Interrupted:
-    """A compaction during which a commit is written but not synced. A sealed segment holds a block and its counter, 3."""
-
-    def __init__(self, directory: Path, operation: Operation) -> None:
-        self.world = World(directory, "log")
-        self.files = self.world.start()
-        volume = self.world.open(self.files)
-        assert isinstance(volume, LogVolume)
-        self.volume, self._operation = volume, operation
-        volume.commit([store(1), store(2), Refer(key(1)), Refer(key(1))])
-        volume.seal()
-        volume.commit([store(3), Release(key(2))])
-        self.held = State({key(1): Held(content(1), 3, False), key(3): Held(content(3), 1, False)}, {})
-
-    def compact(self, publishing: Callable[[GatedCommit, Callable[[], None]], None]) -> None:
-        """The commit comes with the first entry that is copied; `publishing` is called with it before the switch."""
-        gates: list[GatedCommit] = []
-        publish = self.volume.segments.publish
-
-        def progress(_: int) -> None:
-            if not gates:
-                gates.append(GatedCommit(self.volume, [self._operation]))
-
-        def published(*arguments: Any) -> None:
-            publishing(gates[0], lambda: publish(*arguments))
-
-        self.volume.segments.publish = published  # type: ignore[method-assign]
-        (run,) = plan(self.volume, 0.0)
-        compact_run(self.volume, run, progress)
-
-
 OPERATIONS = pytest.mark.parametrize("operation", [Refer(key(1)), Recount(key(1), 0)], ids=["counted", "removed"])
 
 
 @OPERATIONS
-def test_what_is_not_durable_yet_makes_nothing_obsolete(quick: Path, operation: Operation) -> None:  # noqa: F811
+def test_what_is_not_durable_yet_makes_nothing_obsolete(quick: Path, operation: Operation) -> None:
     """The power goes when the new segment has its name and the commit is not synced."""
     interrupted = Interrupted(quick, operation)
     world, held = interrupted.world, interrupted.held
@@ -300,7 +236,7 @@ def test_what_is_not_durable_yet_makes_nothing_obsolete(quick: Path, operation: 
 
 
 @OPERATIONS
-def test_what_fails_makes_nothing_obsolete(quick: Path, operation: Operation) -> None:  # noqa: F811
+def test_what_fails_makes_nothing_obsolete(quick: Path, operation: Operation) -> None:
     """The commit finds no space: the block and its counter are as before."""
     interrupted = Interrupted(quick, operation)
     world, volume = interrupted.world, interrupted.volume
@@ -320,7 +256,7 @@ def test_what_fails_makes_nothing_obsolete(quick: Path, operation: Operation) ->
         world.verify(interrupted.files.copy(), [interrupted.held])
 
 
-# -- what must never come back ------------------------------------------------------------------------------------------
+# -- what must never come back -----------------------------------------------------------------------------------------
 
 NUMBERS = st.integers(0, 7)
 HOMES = st.sampled_from([b"", b"v7"])
@@ -359,7 +295,7 @@ def _operation(step: tuple[Any, ...]) -> Operation:
 @hypothesis_settings(max_examples=150)
 def test_a_rebuild_after_any_compaction_brings_nothing_back(steps: list[tuple[Any, ...]]) -> None:
     """Whichever neighbouring segments are compacted, and whenever: the segments alone tell the same as the keydir."""
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+    with TemporaryDirectory(dir=MEMORY) as directory:
         world = World(Path(directory), "log")
         files, state = world.start(), State({}, {})
         volume = world.open(files)
@@ -387,10 +323,10 @@ def test_a_rebuild_after_any_compaction_brings_nothing_back(steps: list[tuple[An
         volume.close()
 
 
-# -- interruptions ------------------------------------------------------------------------------------------------------
+# -- interruptions -----------------------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_compaction_is_finished_by_the_next_opening(quick: Path) -> None:  # noqa: F811
+def test_an_interrupted_compaction_is_finished_by_the_next_opening(quick: Path) -> None:
     """The power goes at every point of a compaction: all is there afterwards, and compacting again finds its end."""
     world = World(quick, "log")
     filled: list[Step] = [
@@ -409,7 +345,7 @@ def test_an_interrupted_compaction_is_finished_by_the_next_opening(quick: Path) 
             assert not [name for name in names if name.endswith(layout.UNFINISHED)], "drafts are cleared away"
 
 
-def test_a_compaction_without_space_leaves_no_draft(quick: Path) -> None:  # noqa: F811
+def test_a_compaction_without_space_leaves_no_draft(quick: Path) -> None:
     world = World(quick, "log")
     files = world.start()
     with world.opened(files) as volume:
@@ -432,7 +368,7 @@ def _used(files: ForgetfulFiles, directory: Path) -> int:
     return files.capacity - files.free_bytes(directory)
 
 
-def test_damage_stops_it_and_nothing_is_lost(quick: Path, open_log: Callable[..., LogVolume]) -> None:  # noqa: F811
+def test_damage_stops_it_and_nothing_is_lost(quick: Path, open_log: Callable[..., LogVolume]) -> None:
     volume = open_log()
     volume.commit([store(number) for number in range(30)])
     volume.commit([Release(key(number)) for number in range(5)])

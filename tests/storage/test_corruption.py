@@ -8,68 +8,30 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from crash_archive import Expected, copy, files_of, found_in, make, page, readable_in
-from crash_world import quick  # noqa: F401
+from crash_archive import found_in, page, readable_in
+from crash_harms import (
+    HARMS,
+    Harm,
+    Patient,
+    Surgeon,
+    missing_file,
+    missing_last_file,
+    missing_volume_file,
+)
 
 import holdfast
 from holdfast import Plan
 from holdfast.errors import Damaged, DamagedBlock
-from holdfast.storage.check import CheckOptions, CheckReport
 
-REPAIR = CheckOptions(repair=True)
+pytest_plugins = ["crash_fixtures"]
+
 SAMPLES = 24  # bytes of a file that is not flipped byte by byte
 WHOLE = ("VOLUME",)
-
-Harm = Callable[["Surgeon", Random], None]
 
 
 @pytest.fixture(scope="module", params=["log", "tree"])
 def organization(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-class Patient:
-    """An archive to be damaged, and a sound copy of it to begin anew with."""
-
-    def __init__(self, root: Path, volumes: int, organization: str, replicas: int, *, killed: bool = False) -> None:
-        self.sound, self.path = root / "sound", root / "harmed"
-        self.expected = make(self.sound, volumes, organization, replicas)
-        if killed:
-            self._leave_as_a_kill_would(root / "killed")
-        self.heal()
-
-    def _leave_as_a_kill_would(self, killed: Path) -> None:
-        """The keydir's log has entries, the last count is the end of its file, nothing was closed."""
-        with holdfast.open(self.sound) as archive:
-            for key in list(self.expected)[:5]:
-                archive.contents.put(self.expected[key].content)
-            copy(self.sound, killed)
-        self.sound = killed
-        self.expected = found_in(killed)
-
-    def heal(self) -> None:
-        copy(self.sound, self.path)
-
-    def files(self) -> list[Path]:
-        return files_of(self.sound)
-
-    def flip(self, file: Path, offset: int) -> None:
-        with (self.path / file).open("r+b") as handle:
-            handle.seek(offset)
-            byte = handle.read(1)[0]
-            handle.seek(offset)
-            handle.write(bytes([byte ^ mask(offset)]))
-
-    def repaired(self) -> CheckReport:
-        """Repairs; a second check is clean."""
-        report = holdfast.check(self.path, REPAIR)
-        again = holdfast.check(self.path)
-        assert again.faults == [], again.faults
-        return report
-
-
-def mask(offset: int) -> int:
-    return 0xFF if offset % 9 == 8 else 1 << offset % 9 % 8
 
 
 def offsets(patient: Patient, file: Path) -> Iterator[int]:
@@ -85,7 +47,7 @@ def offsets(patient: Patient, file: Path) -> Iterator[int]:
 @pytest.mark.parametrize(
     "organization, killed", [("log", False), ("log", True), ("tree", False)], ids=["log", "killed log", "tree"]
 )
-def test_a_flipped_byte_is_noticed_or_harmless(quick: Path, organization: str, killed: bool) -> None:  # noqa: F811
+def test_a_flipped_byte_is_noticed_or_harmless(quick: Path, organization: str, killed: bool) -> None:
     """Of a tree that was not closed, the last counter of a file cannot be told from one that was never acknowledged."""
     patient = Patient(quick, 1, organization, 1, killed=killed)
     for file in patient.files():
@@ -114,16 +76,16 @@ def _assert_harmless(patient: Patient) -> None:
     assert holdfast.check(patient.path).faults == []
 
 
-def test_every_byte_of_an_entry_and_of_a_segment_header_matters(quick: Path) -> None:  # noqa: F811
+def test_every_byte_of_an_entry_and_of_a_segment_header_matters(quick: Path) -> None:
     patient = Patient(quick, 1, "log", 1)
     segment = max(patient.files(), key=lambda file: file.name if file.suffix == ".seg" else "")
-    for offset in range(0, 96 + 330):
+    for offset in range(96 + 330):
         patient.flip(segment, offset)
         assert holdfast.check(patient.path).faults, f"byte {offset} of '{segment}' was flipped"
         patient.flip(segment, offset)
 
 
-def test_with_a_replica_everything_is_restored(quick: Path, organization: str) -> None:  # noqa: F811
+def test_with_a_replica_everything_is_restored(quick: Path, organization: str) -> None:
     patient = Patient(quick, 2, organization, 2)
     for file in patient.files():
         for offset in list(offsets(patient, file))[::6]:
@@ -153,7 +115,7 @@ def _assert_copies(patient: Patient) -> None:
             assert len(archive.contents.stat(key).copies) == 1
 
 
-def test_without_a_replica_all_others_remain(quick: Path, organization: str) -> None:  # noqa: F811
+def test_without_a_replica_all_others_remain(quick: Path, organization: str) -> None:
     """Before the repair and after it; what is gone is reported, and nothing else."""
     patient = Patient(quick, 1, organization, 1)
     places = [file for file in patient.files() if "keydir" not in file.parts and file.name != "VOLUME"]
@@ -185,7 +147,7 @@ def _assert_others_remain(patient: Patient, lost_max: int = 1) -> None:
 
 
 @pytest.mark.parametrize("organization, name", [("log", "VOLUME"), ("log", "000001-1.seg"), ("tree", "VOLUME")])
-def test_a_damaged_version_is_not_taken_for_a_later_release(quick: Path, organization: str, name: str) -> None:  # noqa: F811
+def test_a_damaged_version_is_not_taken_for_a_later_release(quick: Path, organization: str, name: str) -> None:
     patient = Patient(quick, 1, organization, 1)
     path = patient.path / "volumes" / "v0" / name
     path.write_bytes(path.read_bytes().replace(b"/1 ", b"/3 ", 1))
@@ -194,109 +156,11 @@ def test_a_damaged_version_is_not_taken_for_a_later_release(quick: Path, organiz
     assert found_in(patient.path) == patient.expected
 
 
-# -- more than a byte ---------------------------------------------------------------------------------------------------
+# -- more than a byte --------------------------------------------------------------------------------------------------
 
 
-class Surgeon:
-    """Does harm to one volume of a patient."""
-
-    def __init__(self, patient: Patient, volume: str = "v0") -> None:
-        self.patient = patient
-        self.directory = patient.path / "volumes" / volume
-
-    def segments(self) -> list[Path]:
-        return sorted(self.directory.glob("*.seg"))
-
-    def blocks(self) -> list[Path]:
-        return sorted(path for path in (self.directory / "tree").rglob("*") if path.is_file())
-
-    def files(self) -> list[Path]:
-        return self.segments() or self.blocks()
-
-    def cut(self, path: Path, size: int) -> None:
-        with path.open("r+b") as file:
-            file.truncate(size)
-
-    def overwrite(self, path: Path, offset: int, data: bytes) -> None:
-        with path.open("r+b") as file:
-            file.seek(offset)
-            file.write(data[: max(0, path.stat().st_size - offset)])
-
-    def append(self, path: Path, data: bytes) -> None:
-        with path.open("ab") as file:
-            file.write(data)
-
-
-def _cut_short(surgeon: Surgeon, random: Random) -> None:
-    path = random.choice(surgeon.files())
-    surgeon.cut(path, random.randrange(path.stat().st_size))
-
-
-def _empty_file(surgeon: Surgeon, random: Random) -> None:
-    surgeon.cut(random.choice(surgeon.files()), 0)
-
-
-def _missing_file(surgeon: Surgeon, random: Random) -> None:
-    random.choice(surgeon.files()).unlink()
-
-
-def _missing_last_file(surgeon: Surgeon, random: Random) -> None:
-    surgeon.files()[-1].unlink()
-
-
-def _zeros(surgeon: Surgeon, random: Random) -> None:
-    path = random.choice(surgeon.files())
-    surgeon.overwrite(path, random.randrange(path.stat().st_size), bytes(700))
-
-
-def _garbage(surgeon: Surgeon, random: Random) -> None:
-    path = random.choice(surgeon.files())
-    surgeon.overwrite(path, random.randrange(path.stat().st_size), random.randbytes(500))
-
-
-def _appended_garbage(surgeon: Surgeon, random: Random) -> None:
-    surgeon.append(random.choice(surgeon.files()), random.randbytes(400))
-
-
-def _repeated_end(surgeon: Surgeon, random: Random) -> None:
-    """Sound entries, but of the past."""
-    path = random.choice(surgeon.files())
-    surgeon.append(path, path.read_bytes()[-random.randrange(330, 800) :])
-
-
-def _two_places(surgeon: Surgeon, random: Random) -> None:
-    for path in random.sample(surgeon.files(), 2):
-        surgeon.overwrite(path, random.randrange(path.stat().st_size), random.randbytes(3))
-
-
-def _exchanged_files(surgeon: Surgeon, random: Random) -> None:
-    one, other = random.sample(surgeon.files(), 2)
-    content = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(content)
-
-
-def _missing_volume_file(surgeon: Surgeon, random: Random) -> None:
-    (surgeon.directory / "VOLUME").unlink()
-
-
-HARMS = [
-    _cut_short,
-    _empty_file,
-    _missing_file,
-    _missing_last_file,
-    _zeros,
-    _garbage,
-    _appended_garbage,
-    _repeated_end,
-    _two_places,
-    _exchanged_files,
-    _missing_volume_file,
-]
-
-
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__.strip("_"))
-def test_with_a_replica_no_harm_lasts(quick: Path, organization: str, harm: Harm) -> None:  # noqa: F811
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+def test_with_a_replica_no_harm_lasts(quick: Path, organization: str, harm: Harm) -> None:
     patient = Patient(quick, 2, organization, 2)
     for seed in range(4):
         harm(Surgeon(patient, random_volume := f"v{seed % 2}"), Random(seed))
@@ -311,15 +175,15 @@ def test_with_a_replica_no_harm_lasts(quick: Path, organization: str, harm: Harm
         patient.heal()
 
 
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__.strip("_"))
-def test_without_a_replica_harm_does_not_spread(quick: Path, organization: str, harm: Harm) -> None:  # noqa: F811
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+def test_without_a_replica_harm_does_not_spread(quick: Path, organization: str, harm: Harm) -> None:
     patient = Patient(quick, 1, organization, 1)
     for seed in range(4):
         harm(Surgeon(patient), Random(seed))
         try:
-            if harm in (_missing_file, _missing_last_file) and organization == "tree":
+            if harm in (missing_file, missing_last_file) and organization == "tree":
                 _assert_nothing_else_is_harmed(patient)  # a tree has no index that would miss a file
-            elif harm is _missing_volume_file:
+            elif harm is missing_volume_file:
                 patient.repaired()
                 assert found_in(patient.path) == patient.expected
             else:
@@ -338,7 +202,7 @@ def _assert_nothing_else_is_harmed(patient: Patient) -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_segment_of_another_volume_is_not_taken_for_ones_own(quick: Path, replicas: int) -> None:  # noqa: F811
+def test_a_segment_of_another_volume_is_not_taken_for_ones_own(quick: Path, replicas: int) -> None:
     patient = Patient(quick, 2, "log", replicas)
     mine, other = Surgeon(patient, "v0").segments(), Surgeon(patient, "v1").segments()
     shutil.copy(other[0], mine[0])
@@ -372,7 +236,7 @@ def _keydir_without(name: str) -> Callable[[Path], None]:
     [_no_keydir, _empty_keydir, *(_keydir_without(name) for name in ("CURRENT", "MANIFEST*", "*.sst", "*.log"))],
     ids=["all", "contents", "CURRENT", "MANIFEST", "tables", "log"],
 )
-def test_the_keydir_is_never_missed(quick: Path, harm: Callable[[Path], None]) -> None:  # noqa: F811
+def test_the_keydir_is_never_missed(quick: Path, harm: Callable[[Path], None]) -> None:
     """Readers and writers find everything or say what is wrong; never do they take the volume for empty."""
     patient = Patient(quick, 1, "log", 1, killed=True)
     keydir = Path("volumes", "v0", "keydir")
@@ -388,7 +252,7 @@ def test_the_keydir_is_never_missed(quick: Path, harm: Callable[[Path], None]) -
             assert "check --repair" in str(error)
 
 
-def test_a_tree_with_foreign_files_works(quick: Path) -> None:  # noqa: F811
+def test_a_tree_with_foreign_files_works(quick: Path) -> None:
     patient = Patient(quick, 1, "tree", 1)
     stray = patient.path / "volumes" / "v0" / "tree" / "notes.txt"
     stray.write_text("left by somebody")
@@ -401,11 +265,11 @@ def test_a_tree_with_foreign_files_works(quick: Path) -> None:  # noqa: F811
     assert found_in(patient.path) == patient.expected
 
 
-def test_a_damaged_counter_of_a_tree_is_not_built_upon(quick: Path) -> None:  # noqa: F811
-    """The last of several counters cannot be read: nobody may take the one before for the truth and go on from there."""
+def test_a_damaged_counter_of_a_tree_is_not_built_upon(quick: Path) -> None:
+    """The last of several counters cannot be read: nobody may go on from the one before."""
     holdfast.init(quick, Plan(1, "tree"))
     with holdfast.open(quick) as archive:
-        key = [archive.contents.put(b"thrice") for _ in range(3)][0]
+        key, _, _ = (archive.contents.put(b"thrice") for _ in range(3))
         (path,) = [each for each in (quick / "volumes" / "v0" / "tree").rglob("*") if each.is_file()]
         raw = path.read_bytes()
         path.write_bytes(raw[:-5] + b"XXXXX")

@@ -21,11 +21,12 @@ from typing import IO
 
 import crash_child
 import pytest
-from crash_world import quick  # noqa: F401
 
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreSettings
 from holdfast.storage.check import CheckOptions
+
+pytest_plugins = ["crash_fixtures"]
 
 SMALL = {"segment_bytes_max": 16_384, "dictionary_bytes": 1024, "keydir_cache_bytes": 1 << 20, "train_after": 0}
 SETTINGS = {  # rounds, volumes, organization, replicas
@@ -136,7 +137,7 @@ def children() -> Iterator[Children]:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_what_was_acknowledged_survives_every_kill(quick: Path, name: str) -> None:  # noqa: F811
+def test_what_was_acknowledged_survives_every_kill(quick: Path, name: str) -> None:
     rounds, volumes, organization, replicas = SETTINGS[name]
     holdfast.init(quick, Plan(volumes, organization, 2, StoreSettings(replicas=replicas, **SMALL)))  # type: ignore[arg-type]
     model, random = Model(), Random(name)

@@ -2,63 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import crash_peer
 import pytest
 from crash_archive import SETTINGS, page
-from crash_world import quick  # noqa: F401
+from crash_processes import Peer
 
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreOptions, StoreSettings, VolumeState
 from holdfast.env import REAL
 from holdfast.errors import Busy
 
-
-class Peer:
-    """A handle on another process at the archive."""
-
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, crash_peer.__file__, str(path)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(path.parent)}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def ask(self, line: str) -> str:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().rstrip("\n")
-
-    def expect(self, key: ContentKey, content: bytes) -> None:
-        assert self.ask(f"get {key}") == hashlib.sha256(content).hexdigest()
-
-    def watch(self, key: ContentKey, content: bytes) -> None:
-        assert self.ask(f"watch {key} {hashlib.sha256(content).hexdigest()}") == "ok"
-
-    def end(self) -> int:
-        """How often it did its work, without any error."""
-        told = json.loads(self.ask("end"))
-        assert told["errors"] == []
-        return int(told["rounds"])
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+pytest_plugins = ["crash_fixtures"]
 
 
 @pytest.fixture(params=["log", "tree"])
-def path(request: pytest.FixtureRequest, quick: Path) -> Path:  # noqa: F811
+def path(request: pytest.FixtureRequest, quick: Path) -> Path:
     holdfast.init(quick, Plan(2, request.param, 2, StoreSettings(**SETTINGS)))  # type: ignore[arg-type]
     return quick
 
@@ -67,10 +31,7 @@ def path(request: pytest.FixtureRequest, quick: Path) -> Path:  # noqa: F811
 def peer(path: Path) -> Iterator[Peer]:
     made = Peer(path)
     yield made
-    made.kill()
-    for stream in (made.process.stdin, made.process.stdout):
-        assert stream is not None
-        stream.close()
+    made.close()
 
 
 @pytest.fixture
@@ -124,7 +85,7 @@ def test_readers_never_stumble(archive: Archive, peer: Peer) -> None:
     peer.end()
 
 
-def test_a_reader_finds_what_moved_to_a_volume_it_saw_earlier(quick: Path) -> None:  # noqa: F811
+def test_a_reader_finds_what_moved_to_a_volume_it_saw_earlier(quick: Path) -> None:
     """The reader has seen the block leave one volume, but not yet arrive in the other."""
     holdfast.init(quick, Plan(2))
     patient = replace(REAL, monotonic=lambda: 0.0)  # no refresh is ever due

@@ -13,6 +13,6 @@ Guarantees:
 
 In order of dependency: `block`, `segment`, `layout`, `identity` name and describe bytes. `volume` is the protocol that
 all volumes speak. `keydir` and `ledger` know where blocks are; `commit` shares syncs among threads; `shield` keeps
-Ctrl-C out. `organizations` are the ways to lay out a volume. `instance` joins volumes; `contents`, `migrate`,
-`training`, `check` and `repair` work on them.
+Ctrl-C out. `organizations` are the ways to lay out a volume. `instance` joins volumes, and its `gate` keeps those who
+count apart from who moves blocks; `contents`, `migrate`, `training`, `check` and `repair` work on them.
 """

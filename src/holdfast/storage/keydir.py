@@ -11,13 +11,14 @@ the segments have what it lost. Reader processes follow as RocksDB secondaries.
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import mkdtemp
 from typing import NamedTuple
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
@@ -26,6 +27,7 @@ from holdfast.errors import DamagedKeydir, Denied, HoldfastError, VolumeFull
 
 SLOTS, SEGMENT, POSITION, VERSION = b"s", b"g", b"p", b"v"
 VERSION_NOW = b"1"
+_OWN_FILES = ("LOG", "LOCK", "rocksdict-config.json")  # that every process which opens a keydir writes for itself
 
 
 class Slot(NamedTuple):
@@ -117,18 +119,24 @@ class Keydir:
     def __init__(self, path: Path, *, cache_bytes: int, follow: bool = False) -> None:
         """With `follow` the keydir belongs to another process and is read as it stands, `catch_up` by `catch_up`."""
         self.path = path
-        self._follower = Path(mkdtemp(prefix="holdfast-keydir-")) if follow else None
-        access = AccessType.secondary(str(self._follower)) if follow else AccessType.read_write()
+        self._mirror: _Mirror | None = None
         try:
             with self._failures():
-                self._db = Rdict(str(path), _options(cache_bytes), access_type=access)
+                self._db = self._opened(cache_bytes, follow=follow)
                 version = self._db.get(VERSION) or VERSION_NOW
             if version != VERSION_NOW:
                 self._db.close()
                 raise DamagedKeydir(f"keydir '{path}' is of another release; run 'holdfast check --repair'")
         except HoldfastError:
-            self._forget_follower()
+            self._forget_mirror()
             raise
+
+    def _opened(self, cache_bytes: int, *, follow: bool) -> Rdict:
+        if not follow:
+            return Rdict(str(self.path), _options(cache_bytes))
+        self._mirror = _Mirror(self.path)
+        access = AccessType.secondary(str(self._mirror.diary))
+        return Rdict(str(self._mirror.path), _options(cache_bytes), access_type=access)
 
     def slots(self, signature: bytes) -> tuple[Slot, ...]:
         try:  # spelled out: this is the hottest call of all
@@ -183,13 +191,19 @@ class Keydir:
 
     def catch_up(self) -> None:
         """A follower sees what the writer has written until now."""
+        assert self._mirror is not None
         with self._failures():
-            self._db.try_catch_up_with_primary()
+            try:
+                self._mirror.update()
+                self._db.try_catch_up_with_primary()
+            except Exception:  # a file may have come between the two
+                self._mirror.update()
+                self._db.try_catch_up_with_primary()
 
     def close(self) -> None:
         try:
             with self._failures():
-                if self._follower is None:
+                if self._mirror is None:
                     self._db.flush(True)
         finally:
             self.abandon()
@@ -198,7 +212,7 @@ class Keydir:
         """Closes whatever state it is in. The binding closes first and then reports what it could not flush."""
         with suppress(Exception):
             self._db.close()
-        self._forget_follower()
+        self._forget_mirror()
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self._failures():
@@ -212,9 +226,9 @@ class Keydir:
                 cursor.next()
             cursor.status()
 
-    def _forget_follower(self) -> None:
-        if self._follower is not None:
-            shutil.rmtree(self._follower, ignore_errors=True)
+    def _forget_mirror(self) -> None:
+        if self._mirror is not None:
+            self._mirror.remove()
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -226,26 +240,58 @@ class Keydir:
             raise _translated(error, self.path) from error
 
 
+class _Mirror:
+    """Links to the files of a keydir that is to be read only: the binding writes beside them whenever it opens one."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source.absolute()
+        self._root = Path(mkdtemp(prefix="holdfast-keydir-"))
+        self.path, self.diary = self._root / "mirror", self._root / "diary"
+        self.path.mkdir()
+        self._linked: set[str] = set()
+        try:
+            self.update()
+        except BaseException:
+            self.remove()
+            raise
+
+    def update(self) -> None:
+        """Files come and go while another process writes."""
+        there = {name for name in os.listdir(self._source) if not name.startswith(_OWN_FILES)}
+        for name in there - self._linked:
+            os.symlink(self._source / name, self.path / name)
+        for name in self._linked - there:
+            os.unlink(self.path / name)
+        self._linked = there
+
+    def remove(self) -> None:
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
 def verify_keydir(path: Path, *, cache_bytes: int) -> None:
     """Reads every byte of a keydir, which may belong to another process. Raises DamagedKeydir.
 
     A follower would not do: where a table is damaged, it goes back to an older state and does not say so.
     """
-    with TemporaryDirectory(prefix="holdfast-keydir-") as directory:
-        options = _options(cache_bytes)
-        options.set_db_log_dir(directory)
+    try:
+        mirror = _Mirror(path)
         try:
-            db = Rdict(str(path), options, access_type=AccessType.read_only())
-            try:
-                cursor = db.iter()
-                cursor.seek_to_first()
-                while cursor.valid():
-                    cursor.next()
-                cursor.status()
-            finally:
-                db.close()
-        except Exception as error:
-            raise _translated(error, path) from error
+            _read_all(Rdict(str(mirror.path), _options(cache_bytes), access_type=AccessType.read_only()))
+        finally:
+            mirror.remove()
+    except Exception as error:
+        raise _translated(error, path) from error
+
+
+def _read_all(db: Rdict) -> None:
+    try:
+        cursor = db.iter()
+        cursor.seek_to_first()
+        while cursor.valid():
+            cursor.next()
+        cursor.status()
+    finally:
+        db.close()
 
 
 @dataclass(slots=True)

@@ -65,9 +65,15 @@ class DictionaryShelf:
             self._write(number, data, max(serials, default=0) + 1)
 
     def settle(self) -> None:
-        """After a killed process: a dictionary that is there is there for good."""
-        if self._env.files.exists(self._directory):
-            self._env.files.sync_directory(self._directory)
+        """After a crash: a dictionary that is there is there for good, in all its copies."""
+        if not self._env.files.exists(self._directory):
+            return
+        self._env.files.sync_directory(self._directory)
+        for number in self.numbers():
+            found = self._sound(number)
+            paths = [self._path(number, copy) for copy in range(COPIES)]
+            if found is not None and not all(map(self._env.files.exists, paths)):
+                self._write(number, found[1], found[0].serial)
 
     def _write(self, number: int, data: bytes, serial: int) -> None:
         self._env.files.make_directory(self._directory)

@@ -72,6 +72,8 @@ class LogVolume(LogReading):
         self._algorithm = identity.signature.encode()
         self._failure: BaseException | None = None
         segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max)
+        dictionaries = DictionaryShelf(env, directory, identity)
+        dictionaries.settle()
         self.keydir = open_keydir(directory, segments, settings)
         try:
             self.ledger = Ledger(self.keydir)
@@ -82,9 +84,8 @@ class LogVolume(LogReading):
         self.commits = GroupCommit(self)
         self.shield = Shield(f"volume-{name}")
         index = WriterIndex(self.ledger, self.keydir, self.flush)
-        super().__init__(name, DictionaryShelf(env, directory, identity), env, segments, index)
+        super().__init__(name, dictionaries, env, segments, index)
         self.segments = segments
-        self._dictionaries.settle()
         self._durable_serial = self.ledger.position.serial
         self._tail_number = self.ledger.position.segment
         self._tail: File | None = None
