@@ -36,6 +36,12 @@ def name_of(page: Path) -> str:
 # -- what runs ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def codecs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page registers must not show in other tests."""
+    monkeypatch.setattr(codec, "_known", dict(codec._known))
+
+
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """A shell in a fresh directory, where the test is too."""

@@ -325,7 +325,7 @@ def test_a_migration_that_cannot_be_changes_nothing(
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (StoreOptions(codec="lzma"), UnknownName, "unknown codec 'lzma'"),
+        (StoreOptions(codec="nonsense"), UnknownName, "unknown codec 'nonsense'"),
         (StoreOptions(StoreMode.FORCE_NEW, codec="zstd-dict"), UsageError, "has no dictionary"),
         (StoreOptions(volume="v9"), UnknownName, "unknown volume 'v9': known are v0, v1"),
         (StoreOptions(replicas=3), UsageError, "3 replicas need 3 writable volumes, there are 2"),
