@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,8 +21,8 @@ from crash_harms import (
 )
 
 import holdfast
-from holdfast import Plan
-from holdfast.errors import Damaged, DamagedBlock
+from holdfast import CheckOptions, Plan
+from holdfast.errors import ContentNotFound, Damaged, DamagedBlock
 
 pytest_plugins = ["crash_fixtures"]
 
@@ -278,3 +279,26 @@ def test_a_damaged_counter_of_a_tree_is_not_built_upon(quick: Path) -> None:
                 change()
         path.write_bytes(raw)
         assert archive.contents.delete(key) == 2
+
+
+@pytest.mark.parametrize("opening", ["writer", "repair"])
+@pytest.mark.parametrize("place", [0, 330], ids=["header", "data"])
+def test_damage_in_the_last_segment_is_not_taken_for_a_torn_end(quick: Path, opening: str, place: int) -> None:
+    """Without the keydir, only the entries themselves tell that what stands before them was durable."""
+    holdfast.init(quick)
+    with holdfast.open(quick) as archive:
+        keys = [archive.contents.put(page(number)) for number in range(8)]
+    (segment,) = quick.rglob("*.seg")
+    raw = bytearray(segment.read_bytes())
+    damaged = [match.start() for match in re.finditer(b"HOLDFAST/1 block", raw)][2]
+    raw[damaged + place] ^= 1
+    segment.write_bytes(raw)
+    shutil.rmtree(quick / "volumes" / "v0" / "keydir")
+    if opening == "repair":
+        holdfast.check(quick, CheckOptions(repair=True))
+    with holdfast.open(quick) as archive:
+        archive.contents.put(page(99))
+        for number in (0, 1, 3, 4, 5, 6, 7):
+            assert archive.contents.get(keys[number]) == page(number)
+        with pytest.raises((ContentNotFound, Damaged)):
+            archive.contents.get(keys[2])
