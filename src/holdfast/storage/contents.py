@@ -137,10 +137,11 @@ class Contents:
         """All contents, volume by volume in the volume's order, in batches."""
         for volume in self._instance.volumes.values():
             for blocks in volume.scan(counted=False):
-                own = [block for block in blocks if self._is_in_force(volume, block)]
-                decoded = self._instance.encodings.decode_all(own, volume)
-                keys = [self._instance.content_key(volume, block.key) for block in own]
-                yield list(zip(keys, decoded, strict=True))
+                yield [
+                    (self._instance.content_key(volume, block.key), self._instance.encodings.decode(block, volume))
+                    for block in blocks
+                    if self._is_in_force(volume, block)
+                ]
 
     def _is_in_force(self, volume: ReadableVolume, block: Block) -> bool:
         """Whether the block stands for its content: no replica, nor a copy that an unfinished migration made."""
