@@ -119,6 +119,7 @@ class Keydir:
     def __init__(self, path: Path, *, cache_bytes: int, follow: bool = False) -> None:
         """With `follow` the keydir belongs to another process and is read as it stands, `catch_up` by `catch_up`."""
         self.path = path
+        self._cache_bytes = cache_bytes
         self._mirror: _Mirror | None = None
         try:
             with self._failures():
@@ -199,6 +200,13 @@ class Keydir:
             except Exception:  # a file may have come between the two
                 self._mirror.update()
                 self._db.try_catch_up_with_primary()
+
+    def follow_anew(self) -> None:
+        """A follower that lost track, because files came and went under it, starts again."""
+        assert self._mirror is not None
+        self.abandon()
+        with self._failures():
+            self._db = self._opened(self._cache_bytes, follow=True)
 
     def close(self) -> None:
         try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.env import Environment
-from holdfast.errors import DamagedBlock
+from holdfast.errors import Damaged, DamagedBlock
 from holdfast.storage import layout
 from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot
 from holdfast.storage.ledger import Ledger
@@ -103,15 +104,27 @@ class FollowerIndex:
             self._refreshed_s = self._env.monotonic()
 
     def _caught_up(self) -> Ledger:
+        """RocksDB may show an older state and not say so, if files come and go while it catches up: then once more."""
         for _ in range(CATCH_UP_TRIES):
-            self._keydir.catch_up()
-            ledger = Ledger(self._keydir)
-            try:
+            with suppress(Damaged):
+                self._keydir.catch_up()
+                ledger = Ledger(self._keydir)
                 replay_tail(ledger, self._segments, strict=False)
-            except DamagedBlock:  # the last segment was compacted away this moment, so once more; or it is lost
-                continue
-            return ledger
-        return Ledger(self._keydir)  # the rest can be read
+                if self._is_current(ledger):
+                    return ledger
+            self._keydir.follow_anew()
+        ledger = Ledger(self._keydir)  # something is lost; the rest can be read
+        with suppress(DamagedBlock):
+            replay_tail(ledger, self._segments, strict=False)
+        return ledger
+
+    def _is_current(self, ledger: Ledger) -> bool:
+        """Whether the ledger knows all segments that there are, and no others, and nothing less than before."""
+        names = set(self._env.files.names(self._segments.directory))
+        known = [layout.segment_name(number, facts.generation) for number, facts in ledger.segments.items()]
+        covered = {each for number, facts in ledger.segments.items() for each in range(number, facts.through + 1)}
+        there = {parsed[0] for name in names if (parsed := layout.parse_segment_name(name))}
+        return there <= covered and names.issuperset(known) and ledger.position.serial >= self._ledger.position.serial
 
     def _refresh_if_due(self) -> bool:
         due = self._env.monotonic() - self._refreshed_s >= REFRESH_EVERY_S
