@@ -158,7 +158,7 @@ def unfinished(instance: Instance, volume: ReadableVolume, block: Block, key: Co
     return ""
 
 
-def sound_copy(instance: Instance, found: Sequence[Found]) -> Found | None:
+def sound_copy(found: Sequence[Found]) -> Found | None:
     """The first block that can be read."""
     for each in found:
         try:

@@ -135,7 +135,7 @@ def _mend_together(checker: Checker, repairs: dict[str, Repair], faults: list[Fa
 def _restore(instance: Instance, lost: Lost) -> Fault | None:
     """Puts a sound copy back where the block was, with its counter."""
     key = lost.content_key
-    copy = sound_copy(instance, list(instance.find(key)))
+    copy = sound_copy(list(instance.find(key)))
     if copy is None:
         kind = "content lost" if not lost.replica else "replica lost"
         return Fault(lost.volume, "", 0, kind, "a sound copy", "none", key, remedy="its bytes, if any, are in 'lost/'")

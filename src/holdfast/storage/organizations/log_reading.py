@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from holdfast.env import Environment, File
-from holdfast.errors import ContentNotFound, DamagedBlock
+from holdfast.errors import DamagedBlock
 from holdfast.storage import block
 from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA, Header
 from holdfast.storage.keydir import Position, SegmentFacts, Slot
@@ -173,13 +173,6 @@ class LogReading:
             free_bytes=self._env.files.free_bytes(self._segments.directory),
             dictionaries=len(self._dictionaries.numbers()),
         )
-
-    def place(self, key: BlockKey) -> str:
-        """File and offset of a block, for people."""
-        slot = find_slot(self._index.slots(key.signature), key.overflow, key.home)
-        if slot is None:
-            raise ContentNotFound(f"no block {key.signature.hex()} in volume {self.name!r}")
-        return f"{self._segments.path(slot.segment, slot.generation)}@{slot.offset}"
 
 
 def _block(header: Header, data: memoryview, references: int, path: Path, offset: int) -> Block:
