@@ -4,6 +4,8 @@ PYTHON ?= python3
 URL ?=
 CORPUS_DEFAULT := $(HOME)/.cache/holdfast/corpus
 CORPUS ?= $(CORPUS_DEFAULT)
+# An interpreter that has pywb; it does not go into the same environment, because it brings another 'brotli'.
+PYWB ?=
 
 # Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows.
 DEBIAN_TEST := zstd
@@ -34,8 +36,9 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/project
 
-bench: .venv/.installed-bench $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure the store beside its peers, on CORPUS=
+bench: .venv/.installed-bench $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store and archive beside their peers, on CORPUS=
 	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
+	$(BIN)/holdfast bench archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 
 corpus: ## collect more than 20,000 real pages into CORPUS=
 	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS)"
@@ -43,8 +46,9 @@ corpus: ## collect more than 20,000 real pages into CORPUS=
 $(CORPUS_DEFAULT)/CORPUS.json:
 	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS_DEFAULT)"
 
-soak: .venv/.installed-test ## the long tests
+soak: .venv/.installed-test ## the long tests, and large catalogs and records measured
 	$(BIN)/pytest -m soak
+	$(BIN)/holdfast bench archive --scale 1000000 --scale 10000000 --large 1G
 
 clean: ## remove what make made in this directory
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -3,15 +3,21 @@
     import holdfast
 
     with holdfast.open("my-archive") as archive:
-        key = archive.contents.put(b"<html>...")
-        assert archive.contents.get(key) == b"<html>..."
+        for report in archive.import_files(["crawl.warc.gz"]):
+            print(report.name, report.added, "records added")
+        print(archive.get("http://example.com/", at="2026").payload())
 
 The packages, in dependency order; each imports only what stands above it:
 
     errors, model, config   failures | the nouns as frozen values | settings
+    rabin                   the fingerprint of Webstore and WebBase
     env                     the only door to clock, randomness, files and locks
+    urls                    parse, canonical form, SURT key, registered domain, page id
+    formats                 WARC, ARC, Tianwang, WACZ, CDX, Parquet, WET; reading damaged files
     storage                 contents as blocks in volumes: signatures, codecs, organizations, placement, check
-    archive                 open, init: the front door
+    batches                 the record journal
+    catalog                 captures by URL and time; CDX queries
+    archive                 open, add, get, import, export, remove: the front door
     testing                 shipped test doubles and conformance suites
     bench                   measured beside its peers
     cli                     the command line, one file per noun
@@ -23,17 +29,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive, Plan, check, init, open
-    from holdfast.config import Settings, StoreSettings, VolumeSettings
+    from holdfast.archive.exchange import Exchange, page
+    from holdfast.archive.exporting import ExportOptions
+    from holdfast.archive.importing import ImportOptions
+    from holdfast.archive.removal import RemovalOptions
+    from holdfast.archive.selection import Selection
+    from holdfast.catalog import CaptureQuery
+    from holdfast.config import RecordSettings, Settings, StoreSettings, VolumeSettings
     from holdfast.errors import HoldfastError
-    from holdfast.model import ContentKey, ContentStat, Fault, Stored, StoreMode, VolumeState
+    from holdfast.formats import ArchiveIterator
+    from holdfast.model import Capture, ContentKey, ContentStat, Fault, RecordId, Stored, StoreMode, VolumeState
     from holdfast.storage.check import CheckOptions, CheckReport
     from holdfast.storage.storing import StoreOptions
 
 _HOMES = {
     "holdfast.archive": ("Archive", "Plan", "check", "init", "open"),
-    "holdfast.config": ("Settings", "StoreSettings", "VolumeSettings"),
+    "holdfast.archive.exchange": ("Exchange", "page"),
+    "holdfast.archive.exporting": ("ExportOptions",),
+    "holdfast.archive.importing": ("ImportOptions",),
+    "holdfast.archive.removal": ("RemovalOptions",),
+    "holdfast.archive.selection": ("Selection",),
+    "holdfast.catalog": ("CaptureQuery",),
+    "holdfast.config": ("RecordSettings", "Settings", "StoreSettings", "VolumeSettings"),
     "holdfast.errors": ("HoldfastError",),
-    "holdfast.model": ("ContentKey", "ContentStat", "Fault", "StoreMode", "Stored", "VolumeState"),
+    "holdfast.formats": ("ArchiveIterator",),
+    "holdfast.model": (
+        "Capture",
+        "ContentKey",
+        "ContentStat",
+        "Fault",
+        "RecordId",
+        "StoreMode",
+        "Stored",
+        "VolumeState",
+    ),
     "holdfast.storage.check": ("CheckOptions", "CheckReport"),
     "holdfast.storage.storing": ("StoreOptions",),
 }
@@ -42,13 +71,23 @@ _home_of = {name: home for home, names in _HOMES.items() for name in names}
 __version__ = "0.1.0"
 __all__ = [
     "Archive",
+    "ArchiveIterator",
+    "Capture",
+    "CaptureQuery",
     "CheckOptions",
     "CheckReport",
     "ContentKey",
     "ContentStat",
+    "Exchange",
+    "ExportOptions",
     "Fault",
     "HoldfastError",
+    "ImportOptions",
     "Plan",
+    "RecordId",
+    "RecordSettings",
+    "RemovalOptions",
+    "Selection",
     "Settings",
     "StoreMode",
     "StoreOptions",
@@ -59,6 +98,7 @@ __all__ = [
     "check",
     "init",
     "open",
+    "page",
 ]
 
 

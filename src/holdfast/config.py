@@ -13,13 +13,28 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.errors import ArchiveNotFound, Denied, FormatTooNew, InvalidSetting
-from holdfast.model import VolumeState, volume_name
+from holdfast.model import VolumeState, batch_name, volume_name
 
 FORMAT = 1
 CONTENT_BYTES_LIMIT = 10**12 - 1  # twelve digits in a block's header
 ARCHIVE_VARIABLE = "HOLDFAST_ARCHIVE"
 
 T = TypeVar("T")
+
+_STORE_LEAST = {
+    "replicas": 1,
+    "content_bytes_max": 1,
+    "segment_bytes_max": 4096,
+    "open_segments_max": 4,
+    "dictionary_bytes": 1024,
+}
+_RECORDS_LEAST = {
+    "piece_bytes_max": 4096,
+    "inline_bytes_max": 0,
+    "frame_bytes": 1024,
+    "file_bytes_max": 4096,
+    "catalog_cache_bytes": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,22 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """`[records]`: how records are kept, in batches and in the catalog."""
+
+    # behaviour
+    collection: str = "main"  # for records that name none
+    batch: str = "month"  # month: one batch for each month of the record's arrival; any other word names the batch
+    # limits
+    piece_bytes_max: int = 32 << 20  # larger payloads are kept in pieces of this size; memory is a few times that
+    inline_bytes_max: int = 8 << 10  # smaller requests and metadata are kept with their record, not as contents
+    # performance
+    frame_bytes: int = 64 << 10  # of entries compressed together; larger ones compress better and read slower
+    file_bytes_max: int = 256 << 20  # of one journal file; a removal rewrites whole files
+    catalog_cache_bytes: int = 64 << 20  # more speeds up random look-ups in large catalogs
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeSettings:
     """`[[volume]]`: one line of the connector (W9)."""
 
@@ -59,6 +90,7 @@ class Settings:
 
     store: StoreSettings = field(default_factory=StoreSettings)
     volume: tuple[VolumeSettings, ...] = ()
+    records: RecordSettings = field(default_factory=RecordSettings)
 
     def volume_settings(self, name: str) -> VolumeSettings | None:
         return next((volume for volume in self.volume if volume.name == name), None)
@@ -87,13 +119,16 @@ def parse(table: dict[str, Any], path: Path) -> Settings:
         raise FormatTooNew(f"'{path}' has format {number}; this release reads {FORMAT}: use a later one")
     if number != FORMAT:
         raise InvalidSetting(f"'{path}' must say 'format = {FORMAT}', found {number!r}")
-    _reject_unknown(rest, ["store", "volume"], path, "")
+    _reject_unknown(rest, ["store", "records", "volume"], path, "")
     store = _build(StoreSettings, rest.get("store", {}), path, "store")
     entries = rest.get("volume", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidSetting(f"'{path}': volume must be an array of tables: write [[volume]]")
     volumes = tuple(_volume(entry, path) for entry in entries)
-    settings = Settings(_checked_store(store, path), volumes)
+    records = _checked(_build(RecordSettings, rest.get("records", {}), path, "records"), _RECORDS_LEAST, path, "records")
+    batch_name(records.collection)
+    batch_name(records.batch)
+    settings = Settings(_checked_store(store, path), volumes, records)
     names = [volume.name for volume in volumes]
     for name in names:
         if names.count(name) > 1:
@@ -116,19 +151,16 @@ def _volume(entry: dict[str, Any], path: Path) -> VolumeSettings:
 
 
 def _checked_store(store: StoreSettings, path: Path) -> StoreSettings:
-    least = {
-        "replicas": 1,
-        "content_bytes_max": 1,
-        "segment_bytes_max": 4096,
-        "open_segments_max": 4,
-        "dictionary_bytes": 1024,
-    }
     if store.content_bytes_max > CONTENT_BYTES_LIMIT:
         raise InvalidSetting(f"'{path}': store.content_bytes_max must be at most {CONTENT_BYTES_LIMIT}")
+    return _checked(store, _STORE_LEAST, path, "store")
+
+
+def _checked(settings: T, least: dict[str, int], path: Path, where: str) -> T:
     for name, minimum in least.items():
-        if getattr(store, name) < minimum:
-            raise InvalidSetting(f"'{path}': store.{name} must be at least {minimum}, found {getattr(store, name)}")
-    return store
+        if (found := getattr(settings, name)) < minimum:
+            raise InvalidSetting(f"'{path}': {where}.{name} must be at least {minimum}, found {found}")
+    return settings
 
 
 def _build(kind: type[T], table: Any, path: Path, where: str) -> T:
@@ -169,6 +201,8 @@ def new_text(settings: Settings) -> str:
     for name, value in _differences(settings.store).items():
         store[name] = value
     document["store"] = store
+    if different := _differences(settings.records):
+        document["records"] = different
     volumes = tomlkit.aot()
     for volume in settings.volume:
         volumes.append(_volume_table(volume))
@@ -208,7 +242,7 @@ def _volume_table(volume: VolumeSettings) -> Any:
     return table
 
 
-def _differences(settings: StoreSettings | VolumeSettings) -> dict[str, Any]:
+def _differences(settings: StoreSettings | RecordSettings | VolumeSettings) -> dict[str, Any]:
     return {
         each.name: getattr(settings, each.name)
         for each in fields(settings)

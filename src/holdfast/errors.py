@@ -4,20 +4,26 @@
     ├── UsageError                exit 2    the caller asked for something that makes no sense
     │   ├── MalformedKey                    a contentkey that cannot be parsed
     │   ├── UnknownName                     no such codec, volume, signature, organization or placement
+    │   ├── MalformedQuery                  a filter, time, field or resume key that cannot be understood
     │   └── InvalidSetting                  holdfast.toml holds a wrong key or value
     ├── NotFound                  exit 3    what was asked for is not here
     │   ├── ArchiveNotFound                 the directory holds no archive
-    │   └── ContentNotFound                 no block answers to the contentkey
+    │   ├── ContentNotFound                 no block answers to the contentkey
+    │   └── CaptureNotFound                 no capture of the URL, or no record under the id
     ├── Busy                      exit 4    another process is writing; try again later
     ├── Damaged                   exit 5    stored bytes are not what was written
     │   ├── DamagedBlock                    a block's header or data fails its checksum
-    │   └── DamagedKeydir                   the derived keydir cannot be read; it can be rebuilt
+    │   ├── DamagedKeydir                   the derived keydir cannot be read; it can be rebuilt
+    │   ├── DamagedBatch                    a frame of a batch's journal fails its checksum
+    │   └── DamagedCatalog                  the derived catalog cannot be read; it can be rebuilt
     ├── FormatTooNew              exit 6    written by a later release of Holdfast
     ├── VolumeFull                exit 7    no space left for new contents
     ├── Denied                    exit 8    the operating system or a volume's state forbids it
-    │   └── VolumeReadOnly                  the volume takes no new contents
+    │   ├── VolumeReadOnly                  the volume takes no new contents
+    │   └── BatchSealed                     the batch takes no new records
     ├── VolumeDown                exit 9    a volume cannot be opened or has failed
-    └── TooLarge                  exit 10   a content beyond `content_bytes_max`
+    ├── TooLarge                  exit 10   a content beyond `content_bytes_max`
+    └── MalformedInput            exit 11   a file to be imported is damaged or breaks the rules of its format
 
 The command line exits with `exit_code`, servers answer with `http_status`, and retry loops look at `retryable`.
 A message says the error first, quotes its subject, and ends with the repair where there is one.
@@ -51,6 +57,10 @@ class UnknownName(UsageError):
     """A codec, volume, signature, organization or placement that nobody registered."""
 
 
+class MalformedQuery(UsageError):
+    """A filter, time, field or resume key that cannot be understood."""
+
+
 class InvalidSetting(UsageError):
     """A setting with an unknown name or a value out of range."""
 
@@ -68,6 +78,10 @@ class ArchiveNotFound(NotFound):
 
 class ContentNotFound(NotFound):
     """No block answers to the contentkey."""
+
+
+class CaptureNotFound(NotFound):
+    """No capture of the URL at that time, or no record under the id."""
 
 
 class Busy(HoldfastError):
@@ -90,6 +104,14 @@ class DamagedBlock(Damaged):
 
 class DamagedKeydir(Damaged):
     """The keydir cannot be read. It is derived: `holdfast check --repair` rebuilds it."""
+
+
+class DamagedBatch(Damaged):
+    """A frame of a batch's journal fails its checksum."""
+
+
+class DamagedCatalog(Damaged):
+    """The catalog cannot be read. It is derived: `holdfast reindex` rebuilds it."""
 
 
 class FormatTooNew(HoldfastError):
@@ -117,6 +139,10 @@ class VolumeReadOnly(Denied):
     """The volume takes no new contents."""
 
 
+class BatchSealed(Denied):
+    """The batch takes no new records."""
+
+
 class VolumeDown(HoldfastError):
     """A volume cannot be opened, or failed earlier and refuses to go on."""
 
@@ -130,3 +156,10 @@ class TooLarge(HoldfastError):
 
     exit_code = 10
     http_status = 413
+
+
+class MalformedInput(HoldfastError):
+    """A file to be imported is damaged or breaks the rules of its format. The message gives file, offset and fault."""
+
+    exit_code = 11
+    http_status = 400

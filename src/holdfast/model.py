@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from holdfast.errors import MalformedKey, UsageError
 
 OVERFLOW_MAX = 99_999  # five digits in a block's header
+SERIAL_MAX = 2**32 - 1  # of a record in its batch
+_BATCH_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _VOLUME_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,15}")
 _KEY = re.compile(
     r"(?P<volume>[a-z0-9][a-z0-9_-]{0,15}):(?P<signature>(?:[0-9a-f]{2}){1,32})(?:~(?P<overflow>[1-9][0-9]{0,4}))?"
@@ -105,3 +107,51 @@ def volume_name(text: str) -> str:
             f"bad volume name {text!r}: use 1 to 16 of a-z, 0-9, '-' and '_', starting with a letter or digit"
         )
     return text
+
+
+def batch_name(text: str) -> str:
+    """`text` if it can name a batch or a collection; raises UsageError otherwise."""
+    if _BATCH_NAME.fullmatch(text) is None:
+        raise UsageError(
+            f"bad name {text!r} of a batch or collection: use 1 to 64 of a-z, 0-9, '.', '-' and '_', "
+            "starting with a letter or digit"
+        )
+    return text
+
+
+class RecordId(NamedTuple):
+    """The global id of a record (I4): `202611-0000004711`, batch and serial number."""
+
+    batch: str
+    serial: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}-{self.serial:010d}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        batch, dash, serial = text.rpartition("-")
+        if not dash or not (serial.isascii() and serial.isdigit()) or int(serial) > SERIAL_MAX:
+            raise MalformedKey(f"malformed record id {text!r}: expected 'batch-serial', such as '202611-0000004711'")
+        return cls(batch_name(batch), int(serial))
+
+
+class Capture(NamedTuple):
+    """One row of the catalog: a record under its URL and time. Texts are `-` where nothing is known."""
+
+    urlkey: str
+    timestamp: str  # 14 digits, UTC
+    url: str
+    mime: str
+    status: str
+    digest: str  # with its algorithm: 'sha1:<base32>' or 'sha256:<hex>'
+    length: int  # of the record in the file it came from, as it lies there; of the whole record for others
+    offset: int  # in that file
+    filename: str  # of the file it came from
+    type: str  # of the record: response, revisit, resource, ...
+    size: int  # of the payload
+    contents: str  # contentkeys of the payload, in order, parted by spaces; '-' where there is none
+    record: RecordId
+    collection: str
+    refers_to: str = "-"  # of a revisit: timestamp, a space, URL; either may be '-'
+    extra: str = "-"  # JSON object: method, requestBody, redirect, languages, charset

@@ -11,8 +11,19 @@ import pytest
 from program import SOURCE, Shell
 
 import holdfast
+from holdfast.cli.main import _COMMANDS
 
-HEAVY = ("rocksdict", "zstandard", "rich", "tomlkit", "brotli", "anycrc", "isal", "holdfast.archive")
+HEAVY = (
+    "rocksdict",
+    "zstandard",
+    "rich",
+    "tomlkit",
+    "brotli",
+    "anycrc",
+    "isal",
+    "holdfast.archive",
+    "holdfast.catalog",
+)
 KEY = "v0:" + "00" * 32
 
 
@@ -20,7 +31,17 @@ def test_version(shell: Shell) -> None:
     assert shell("--version").text == f"holdfast {holdfast.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["content", "put", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["content", "put", "--help"],
+        ["import", "--help"],
+        ["cdx", "--help"],
+        ["rm", "--help"],
+    ],
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import sys; from holdfast.cli.main import run; code = run(); "
@@ -34,7 +55,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 def test_help_lists_every_command(shell: Shell) -> None:
     text = shell("--help").text
-    for command in ("init", "content", "volume", "check", "status", "bench"):
+    for command in _COMMANDS:
         assert f"\n  {command} " in text
     assert shell(code=2).errors == text
 
@@ -66,7 +87,18 @@ def test_wrong_usage(shell: Shell, arguments: list[str], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["content", "get", KEY], ["content", "put", "/dev/null"], ["status"], ["check"], ["volume", "list"]]
+    "arguments",
+    [
+        ["content", "get", KEY],
+        ["content", "put", "/dev/null"],
+        ["status"],
+        ["check"],
+        ["volume", "list"],
+        ["cdx", "*"],
+        ["import", "/dev/null"],
+        ["batch", "list"],
+        ["reindex"],
+    ],
 )
 def test_no_archive(shell: Shell, arguments: list[str]) -> None:
     result = shell(*arguments, code=3)
@@ -147,7 +179,8 @@ def as_nobody(shell: Shell, arguments: list[str]) -> subprocess.CompletedProcess
     """
     program = (
         "import os, sys, rocksdict, tomlkit, holdfast.archive, holdfast.cli.bench, holdfast.cli.check\n"
-        "import holdfast.cli.content, holdfast.cli.init, holdfast.cli.status, holdfast.cli.volume\n"
+        "import holdfast.cli.content, holdfast.cli.import_, holdfast.cli.init, holdfast.cli.rm, holdfast.cli.status\n"
+        "import holdfast.archive.importing, holdfast.cli.volume\n"
         "from holdfast.cli.main import run\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(run())"

@@ -101,7 +101,7 @@ def test_it_lasts(tmp_path: Path) -> None:
 def test_a_follower_catches_up(keydir: Keydir) -> None:
     keydir.write(change(slots={b"a": (SLOT,)}))
     follower = Keydir(keydir.path, cache_bytes=1 << 20, follow=True)
-    own = follower._mirror and follower._mirror.path
+    own = follower.mirror
     assert own is not None and own.exists()
     assert follower.slots(b"a") == (SLOT,)
     keydir.write(change(slots={b"a": (), b"b": (SLOT,)}))

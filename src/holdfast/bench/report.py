@@ -102,13 +102,17 @@ def print_report(report: Report, console: Console) -> None:
         console.print(_scale_table(report))
     for each in report.missing():
         console.print(f"[yellow]no figure[/] for {each.subject}, {each.what}: {each.reason}", highlight=False)
-    console.print(_verdict_table(verdicts(report.outcome)))
+    console.print(verdict_table(verdicts(report.outcome)))
+
+
+def print_machine(machine: dict[str, str | int | float], packages: dict[str, str], console: Console) -> None:
+    """Where the run took place, in two lines."""
+    for facts_of in (machine, packages):
+        console.print(" · ".join(f"{name} {value}" for name, value in facts_of.items()), highlight=False)
 
 
 def _print_head(report: Report, console: Console) -> None:
-    machine = " · ".join(f"{key} {value}" for key, value in report.machine.items())
-    console.print(machine, highlight=False)
-    console.print(" · ".join(f"{name} {version}" for name, version in report.packages.items()), highlight=False)
+    print_machine(report.machine, report.packages, console)
     if report.plan.corpus:
         corpus = report.plan.corpus
         console.print(
@@ -200,7 +204,8 @@ def _scale_table(report: Report) -> Table:
     return table
 
 
-def _verdict_table(found: Sequence[Verdict]) -> Table:
+def verdict_table(found: Sequence[Verdict]) -> Table:
+    """The targets and what became of them."""
     from rich.table import Table
 
     table = Table(title="targets", title_justify="left", title_style="bold")

@@ -1,17 +1,34 @@
-"""`holdfast bench`: measure the store beside its peers."""
+"""`holdfast bench`: measure the store and the archive beside their peers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from holdfast.cli.options import read_bytes
+
 if TYPE_CHECKING:
-    from holdfast.bench.report import Report
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from holdfast.bench.archive.run import ArchivePlan
     from holdfast.bench.run import Plan
 
 CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
+CAPTURES_DEFAULT = 1_000_000
+_CORPUS_BYTES_MAX = 1 << 40  # `bench archive` reads page by page
+
+
+class _Publication(NamedTuple):
+    """A report in all its forms."""
+
+    name: str
+    values: dict[str, Any]
+    show: Callable[[Console], None]
+    draw: Callable[[Path], None] | None  # None: nothing to be drawn
 
 
 @click.group()
@@ -45,9 +62,56 @@ def storage(**options: Any) -> None:
     plan = _plan(options)
     with scratch(options["work_dir"]) as directory, _Meter() as meter:
         outcome = run(plan, directory, meter.show)
-        report = _report(plan, outcome, directory)
-    _publish(report, as_json=options["as_json"], output=options["output"])
-    if any(each.subject.startswith("holdfast") for each in outcome.missing):
+        publication = _storage_publication(plan, outcome, directory)
+    _publish(publication, as_json=options["as_json"], output=options["output"])
+    _exit(outcome.missing)
+
+
+@bench.command("archive")
+@click.option("--corpus", type=click.Path(path_type=Path), help="Directory of pages, any files.")
+@click.option("--pages", type=click.IntRange(5), default=10_000, show_default=True, help="Pages of one crawl.")
+@click.option(
+    "--captures",
+    type=click.IntRange(0),
+    help="Also look up in a catalog of so many synthetic captures; default 1,000,000 with a corpus, 0 for none.",
+)
+@click.option("--only", metavar="SUBJECT", multiple=True, help="Measure these subjects only.")
+@click.option("--workload", metavar="WORKLOAD", multiple=True, help="Measure these workloads only.")
+@click.option(
+    "--scale",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Also fill a catalog with so many synthetic captures; without --corpus, measure nothing else.",
+)
+@click.option(
+    "--large",
+    metavar="BYTES",
+    callback=read_bytes,
+    help="Also import and export one record with so large a payload; without --corpus, measure nothing else.",
+)
+@click.option("--pywb", metavar="PYTHON", help="An interpreter that has pywb; default is the one that runs this.")
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--output", type=click.Path(path_type=Path), help="Directory for archive.json and archive.png.")
+@click.option("--work-dir", type=click.Path(path_type=Path), help="Where files and archives live meanwhile.")
+def archive_(**options: Any) -> None:
+    """Import, space, lookup, export and round trip, beside warcio, FastWARC, cdxj-indexer and pywb.
+
+    The exit code is 1 if Holdfast itself failed to run; a missed target is reported and is no failure.
+    """
+    from holdfast.bench.archive.run import run_archive
+    from holdfast.bench.run import scratch
+
+    plan = _archive_plan(options)
+    with scratch(options["work_dir"]) as directory, _Meter() as meter:
+        outcome = run_archive(plan, directory, meter.show)
+        publication = _archive_publication(plan, outcome, directory)
+    _publish(publication, as_json=options["as_json"], output=options["output"])
+    _exit(outcome.missing)
+
+
+def _exit(missing: Any) -> None:
+    if any(each.subject.startswith("holdfast") for each in missing):
         raise click.exceptions.Exit(1)
 
 
@@ -73,6 +137,37 @@ def _plan(options: dict[str, Any]) -> Plan:
     )
 
 
+def _archive_plan(options: dict[str, Any]) -> ArchivePlan:
+    import sys
+
+    from holdfast.bench.archive.crawl import distinct_for
+    from holdfast.bench.archive.run import ArchivePlan
+    from holdfast.bench.archive.workload import SUBJECTS, ArchiveWorkload
+    from holdfast.bench.corpus import Limits, choose
+
+    subjects = _known("subject", options["only"], tuple(SUBJECTS))
+    workloads = _known("workload", options["workload"], tuple(each.value for each in ArchiveWorkload))
+    corpus = None
+    alone = options["scale"] or options["large"] or options["captures"]
+    if options["corpus"] is not None or not alone:
+        directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
+        limits = Limits(documents_max=distinct_for(options["pages"]), total_bytes_max=_CORPUS_BYTES_MAX)
+        corpus = choose(directory, limits)
+    captures = options["captures"]
+    if captures is None:
+        captures = CAPTURES_DEFAULT if corpus else 0
+    return ArchivePlan(
+        corpus=corpus,
+        subjects=subjects,
+        workloads=frozenset(ArchiveWorkload(name) for name in workloads),
+        repeats=options["repeat"],
+        captures=captures,
+        scales=tuple(options["scale"]),
+        large_bytes=options["large"] or 0,
+        pywb=options["pywb"] or sys.executable,
+    )
+
+
 def _known(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """The names that were given, in the order of the known ones; all if none was given."""
     from difflib import get_close_matches
@@ -87,45 +182,59 @@ def _known(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> tuple[s
     return tuple(name for name in known if not names or name in names)
 
 
-def _report(plan: Plan, outcome: Any, directory: Path) -> Report:
+def _storage_publication(plan: Plan, outcome: Any, directory: Path) -> _Publication:
+    from functools import partial
+
+    from holdfast.bench import chart, report
     from holdfast.bench.machine import machine_facts, package_versions
-    from holdfast.bench.report import Report
     from holdfast.bench.subjects import facts
 
     packages = {package for name in plan.subjects for package in facts(name).packages}
-    return Report(plan, outcome, machine_facts(directory), package_versions(packages))
+    found = report.Report(plan, outcome, machine_facts(directory), package_versions(packages))
+    draw = partial(chart.draw, found) if outcome.measurements else None
+    return _Publication("storage", report.as_json(found), partial(report.print_report, found), draw)
 
 
-def _publish(report: Report, *, as_json: bool, output: Path | None) -> None:
+def _archive_publication(plan: ArchivePlan, outcome: Any, directory: Path) -> _Publication:
+    from functools import partial
+
+    from holdfast.bench.archive import chart, report
+    from holdfast.bench.archive.workload import facts
+    from holdfast.bench.machine import machine_facts, package_versions
+
+    packages = {package for name in plan.subjects for package in facts(name).packages}
+    found = report.ArchiveReport(plan, outcome, machine_facts(directory), package_versions(packages))
+    draw = partial(chart.draw, found) if outcome.figures else None
+    return _Publication("archive", report.as_json(found), partial(report.print_report, found), draw)
+
+
+def _publish(publication: _Publication, *, as_json: bool, output: Path | None) -> None:
     import json
 
     from rich.console import Console
 
-    from holdfast.bench.report import as_json as values_of
-    from holdfast.bench.report import print_report
-
-    text = json.dumps(values_of(report), indent=2)
+    text = json.dumps(publication.values, indent=2)
     if as_json:
         click.echo(text)
     else:
         console = Console()
-        print_report(report, console if console.is_terminal else Console(width=190))
+        publication.show(console if console.is_terminal else Console(width=190))
     if output is not None:
-        _write(report, text, output)
+        _write(publication, text, output)
 
 
-def _write(report: Report, text: str, output: Path) -> None:
-    from holdfast.bench.chart import draw
+def _write(publication: _Publication, text: str, output: Path) -> None:
     from holdfast.errors import UsageError
 
     output.mkdir(parents=True, exist_ok=True)
-    (output / "storage.json").write_text(text + "\n", encoding="utf-8")
-    if not report.outcome.measurements:
+    name = publication.name
+    (output / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    if publication.draw is None:
         return
     try:
-        draw(report, output / "storage.png")
+        publication.draw(output / f"{name}.png")
     except ImportError as failure:
-        raise UsageError(f"no chart: {failure}; install 'holdfast[bench]'. storage.json is written") from failure
+        raise UsageError(f"no chart: {failure}; install 'holdfast[bench]'. {name}.json is written") from failure
 
 
 class _Meter:

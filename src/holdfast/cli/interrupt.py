@@ -36,10 +36,15 @@ class Interruption:
         if self._pressed:
             raise KeyboardInterrupt
 
+    @property
+    def pressed(self) -> bool:
+        """Whether Ctrl-C was pressed; for threads that wait on something."""
+        return self._pressed
+
     @contextmanager
-    def progress_bar(self, title: str) -> Iterator[Advance]:
+    def progress_bar(self, title: str, total_bytes: int | None = None) -> Iterator[Advance]:
         """A progress bar whose every step is a checkpoint."""
-        with progress_bar(title) as advance:
+        with progress_bar(title, total_bytes) as advance:
 
             def step(count: int) -> None:
                 advance(count)

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -20,17 +21,24 @@ INTERRUPTED = 130  # what a shell shows for a program that SIGINT ended
 BROKEN_PIPE = 1  # as click has it
 
 _COMMANDS = {
-    "init": "holdfast.cli.init",
-    "content": "holdfast.cli.content",
-    "volume": "holdfast.cli.volume",
-    "check": "holdfast.cli.check",
-    "status": "holdfast.cli.status",
-    "bench": "holdfast.cli.bench",
+    "init": "init",
+    "import": "import_",  # as Python would not take the word for a name
+    "export": "export",
+    "get": "get",
+    "cdx": "cdx",
+    "rm": "rm",
+    "batch": "batch",
+    "reindex": "reindex",
+    "content": "content",
+    "volume": "volume",
+    "check": "check",
+    "status": "status",
+    "bench": "bench",
 }
 
 
 class LazyGroup(click.Group):
-    """Imports the module of a command when the command is asked for; both have the same name."""
+    """Imports the module of a command when the command is asked for; what it holds there has the module's name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -38,7 +46,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        module = _COMMANDS[cmd_name]
+        command = getattr(import_module(f"holdfast.cli.{module}"), module)
         assert isinstance(command, click.Command)
         return command
 
@@ -80,6 +89,8 @@ def main() -> None:
 
 def run() -> int:
     """Runs the command in `sys.argv` and returns the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     try:
         outcome = cli.main(prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()

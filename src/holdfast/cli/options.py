@@ -21,7 +21,13 @@ def _chosen_archive(context: click.Context, _: click.Parameter, value: Path | No
 
 
 archive_option = click.option("-a", "--archive", type=ARCHIVE_TYPE, callback=_chosen_archive, help=ARCHIVE_HELP)
+collection_option = click.option("-c", "--collection", metavar="NAME", help="The collection; without it, all of them.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+
+
+def is_verbose(context: click.Context) -> bool:
+    """Whether `-v` stands before the command."""
+    return bool(context.find_root().params["verbose"])
 
 
 def read_bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:

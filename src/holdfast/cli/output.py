@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
+_DRAFT = ".open"
 Advance = Callable[[int], None]  # takes the bytes done since its last call
 
 
@@ -70,36 +71,68 @@ def progress_bar(title: str, total_bytes: int | None = None, *, lines: bool = Fa
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
-    columns = (
+    columns: tuple[ProgressColumn, ...] = (
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
     )
+    if total_bytes is not None:
+        columns = (*columns, TimeRemainingColumn(compact=True))
     # Standard output stays as it is: rich would send it to the bar's terminal.
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(title, total=total_bytes)
         yield lambda count: bar.advance(task, count)
 
 
+def show_stream(lines: Iterable[str]) -> None:
+    """Any number of lines, as they come. What a URL holds that is no UTF-8 goes out as it came in."""
+    sys.stdout.buffer.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines)
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Puts the content at `path`, whole or not at all. A device or a pipe is written to as it is."""
+    write_pieces(path, [content])
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
+    """As `write_file`, for what comes in pieces; returns the number of bytes."""
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(content)
-        else:
-            _replace(path.resolve(), content)
+            with path.open("wb") as file:
+                return _write(file, pieces)
+        return _replace(path.resolve(), pieces)
     except OSError as error:
+        if error.filename not in (None, str(path)) and not _is_draft(error.filename):
+            raise  # of the archive, where the pieces come from
         raise type(error)(error.errno, error.strerror, str(path)) from error
 
 
-def _replace(target: Path, content: bytes) -> None:
-    draft = target.with_name(f".holdfast-{os.getpid()}.open")
+def _write(file: BinaryIO, pieces: Iterable[bytes]) -> int:
+    return sum(map(file.write, pieces))
+
+
+def _replace(target: Path, pieces: Iterable[bytes]) -> int:
+    draft = target.with_name(f".holdfast-{os.getpid()}{_DRAFT}")
     try:
-        draft.write_bytes(content)
+        with draft.open("wb") as file:
+            count = _write(file, pieces)
         draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+    return count
+
+
+def _is_draft(name: object) -> bool:
+    return str(name).endswith(_DRAFT)

@@ -1,4 +1,4 @@
-"""`holdfast status`: what an archive holds in all, and what it saves."""
+"""`holdfast status`: what an archive holds in all, by collection and by batch, and what it saves."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import in_bytes, show, show_fields
+from holdfast.cli.output import in_bytes, show, show_fields, show_table
 
 if TYPE_CHECKING:
     from holdfast.archive import VolumeReport
+    from holdfast.catalog import Total
+
+_NOTHING = {"captures": 0, "payload_bytes": 0}
 
 
 @click.command()
@@ -24,10 +27,33 @@ def status(*, archive: Path, as_json: bool) -> None:
 
     with holdfast.open(archive, read_only=True) as opened:
         totals = _totals(list(opened.volumes()))
+        collections, batches = opened.catalog.totals()
+        sealed = {name: opened.journal.is_sealed(name) for name in opened.journal.names()}
+    captures = sum(total.captures for total in collections.values())
     if as_json:
-        show({"archive": str(archive)} | totals, "", as_json=True)
-    else:
-        show_fields({"archive": str(archive.resolve())} | _for_people(totals))
+        groups = {
+            "captures": captures,
+            "collections": {name: total._asdict() for name, total in collections.items()},
+            "batches": {name: _batch(batches, name) | {"sealed": sealed[name]} for name in sealed},
+        }
+        show({"archive": str(archive)} | groups | totals, "", as_json=True)
+        return
+    show_fields({"archive": str(archive.resolve()), "captures": f"{captures:,}"} | _for_people(totals))
+    _show_groups("COLLECTION", {name: total._asdict() for name, total in collections.items()})
+    _show_groups("BATCH", {name: _batch(batches, name) for name in sealed})
+
+
+def _batch(batches: dict[str, Total], name: str) -> dict[str, int]:
+    """What the catalog knows of a batch; one without captures has nothing there."""
+    found = batches.get(name)
+    return {"captures": found.captures, "payload_bytes": found.payload_bytes} if found else _NOTHING
+
+
+def _show_groups(heading: str, groups: dict[str, dict[str, int]]) -> None:
+    if groups:
+        click.echo()
+        rows = [[name, f"{each['captures']:,}", in_bytes(each["payload_bytes"])] for name, each in groups.items()]
+        show_table((heading, "CAPTURES", "PAYLOADS"), rows, left=1)
 
 
 def _totals(reports: Sequence[VolumeReport]) -> dict[str, int]:

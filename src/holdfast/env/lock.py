@@ -30,7 +30,7 @@ class WriterLock:
                 "wait for it to end, or open the archive for reading"
             ) from None
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"pid {os.getpid()}, {purpose}\n".encode(), 0)
+        os.pwrite(self._descriptor, f"pid {os.getpid()}, {purpose}\n".encode("utf-8", "replace"), 0)
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -11,12 +11,13 @@ from holdfast.errors import ContentNotFound, Damaged, Denied, VolumeDown
 from holdfast.model import ContentKey, ContentStat, Stored
 from holdfast.storage.instance import Found, Instance
 from holdfast.storage.replicas import Replicator
-from holdfast.storage.storing import StoreOptions, Storer
+from holdfast.storage.storing import StoreHints, StoreOptions, Storer
 from holdfast.storage.training import AutomaticTraining
 from holdfast.storage.volume import Block, BlockKey, Effect, ReadableVolume, Recount, Release
 
 log = logging.getLogger("holdfast.storage")
 _DEFAULTS = StoreOptions()
+_NO_HINTS = StoreHints()
 
 
 class Contents:
@@ -38,12 +39,32 @@ class Contents:
         """Like `put`, and tells what it cost."""
         return self.put_batch([content], options)[0]
 
-    def put_batch(self, contents: Sequence[Buffer], options: StoreOptions = _DEFAULTS) -> list[Stored]:
+    def put_batch(
+        self, contents: Sequence[Buffer], options: StoreOptions = _DEFAULTS, hints: StoreHints = _NO_HINTS
+    ) -> list[Stored]:
         """Stores many contents with few syncs. Equal ones among them are duplicates of each other."""
         self._require_writable()
-        stored = self._storer.store(contents, options)
+        stored = self._storer.store(contents, options, hints)
         self._training.notice(stored)
         return stored
+
+    def sign(self, contents: Sequence[Buffer]) -> list[bytes]:
+        """The signature of each content, computed on all cores."""
+        return self._storer.sign(contents)
+
+    def references(self, key: ContentKey, size: int) -> tuple[ContentKey, int] | None:
+        """The block of that key, or else one of its volume with the same signature and size, and its counter."""
+        for found in self._instance.find(key):
+            if not found.facts.replica and found.facts.size == size:
+                return key, found.facts.references
+        volume = self._instance.volumes.get(key.volume)
+        if volume is None:
+            return None
+        (blocks,) = volume.probe([key.signature])
+        for facts in blocks:
+            if not facts.replica and facts.size == size:
+                return self._instance.content_key(volume, facts.key), facts.references
+        return None
 
     # -- retrieving ---------------------------------------------------------------------------------------------
 
@@ -121,6 +142,10 @@ class Contents:
         holders = [found.volume.name for found in self._instance.find(key)]
         block, volume = self._fetch_any(key)
         return self._stat(volume, block, tuple(name for name in holders if name != volume.name))
+
+    def holders(self, key: ContentKey) -> list[str]:
+        """The volumes that have the content, or a replica of it."""
+        return [found.volume.name for found in self._instance.find(key)]
 
     def listing(self, volume: str | None = None) -> Iterator[list[ContentStat]]:
         """What `stat` tells of every content, or of those in one volume, in batches. Copies are not sought."""

@@ -5,6 +5,13 @@ my-archive/
   writer.lock                held by the one process that writes
   audit.log                  removals and repairs, one JSON object per line
   filters                    derived: which volume may hold a signature
+  catalog/                   derived: captures by URL and time
+  batches/<name>/            the record journal (see `holdfast.batches`)
+    records-000001.tw.zst    frames of entries; records-000001-2.tw.zst is its second form, after removals
+    SEALED                   present once the batch is closed: its files with sizes and digests
+  intent                     contents that an unfinished addition was about to store
+  removal                    records that an unfinished removal was about to take away
+  refused                    fingerprints of records that are not to come back
   volumes/<name>/
     VOLUME                   uid, organization, depth, signature
     000001.seg               organization log: append-only segments; 000001-2.seg is its second compacted form
@@ -24,6 +31,12 @@ LOCK = "writer.lock"
 AUDIT = "audit.log"
 FILTERS = "filters"
 VOLUMES = "volumes"
+BATCHES = "batches"
+CATALOG = "catalog"
+INTENT = "intent"
+REMOVAL = "removal"
+REFUSED = "refused"
+SEALED = "SEALED"
 
 VOLUME = "VOLUME"
 KEYDIR = "keydir"
@@ -32,6 +45,7 @@ DICTIONARIES = "dictionaries"
 LOST = "lost"
 UNFINISHED = ".open"  # suffix of a file that is being written
 
+_RECORDS = re.compile(r"records-(\d{6,8})(?:-(\d{1,6}))?\.tw\.zst")
 _SEGMENT = re.compile(r"(\d{6,8})(?:-(\d{1,6}))?\.seg")
 
 
@@ -47,3 +61,17 @@ def parse_segment_name(name: str) -> tuple[int, int] | None:
 
 def volume_directory(archive: Path, name: str) -> Path:
     return archive / VOLUMES / name
+
+
+def records_name(number: int, generation: int) -> str:
+    return f"records-{number:06d}-{generation}.tw.zst" if generation else f"records-{number:06d}.tw.zst"
+
+
+def parse_records_name(name: str) -> tuple[int, int] | None:
+    """Number and generation, or None if the file holds no records."""
+    match = _RECORDS.fullmatch(name)
+    return (int(match[1]), int(match[2] or 0)) if match else None
+
+
+def batch_directory(archive: Path, name: str) -> Path:
+    return archive / BATCHES / name

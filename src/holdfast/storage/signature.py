@@ -1,9 +1,8 @@
 """Signatures: fixed-length fingerprints that name contents (W2).
 
 `sha256` is the default: no two contents will ever share one. `rabin64` is the paper's own: the 64-bit fingerprint of
-M. O. Rabin, in the variant published with Apache Avro, computed by `anycrc` (a fingerprint is a remainder modulo an
-irreducible polynomial over GF(2), which is what a CRC engine divides by). Its collisions are rare but possible, so
-archives that use it may want store mode `compare`.
+M. O. Rabin (`holdfast.rabin`). Its collisions are rare but possible, so archives that use it may want store mode
+`compare`.
 
 Others are found by name through the entry point group `holdfast.signatures`.
 """
@@ -13,16 +12,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import entry_points
 
 from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName
+from holdfast.rabin import RABIN64_POLYNOMIAL, rabin64
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "RABIN64",
+    "RABIN64_POLYNOMIAL",
+    "SHA256",
+    "SIGNATURE_BYTES_MAX",
+    "SIGNATURE_NAME_MAX",
+    "Signature",
+    "find_signature",
+    "register_signature",
+    "signature_names",
+]
 
 ENTRY_POINT_GROUP = "holdfast.signatures"
 SIGNATURE_NAME_MAX = 8  # characters in a block's header
 SIGNATURE_BYTES_MAX = 32  # 64 hex digits in a block's header
-RABIN64_POLYNOMIAL = 0xA9E5EB255C84BA83  # t^64 + ..., irreducible; bits of lower powers last
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +49,8 @@ def _sha256(content: Buffer) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-@cache
-def _rabin64_engine() -> Callable[[Buffer], int]:
-    import anycrc
-
-    engine = anycrc.CRC(64, RABIN64_POLYNOMIAL, RABIN64_POLYNOMIAL, True, True, 0)
-    calculate: Callable[[Buffer], int] = engine.calc
-    return calculate
-
-
 def _rabin64(content: Buffer) -> bytes:
-    return _rabin64_engine()(content).to_bytes(8, "big")
+    return rabin64(content).to_bytes(8, "big")
 
 
 SHA256 = Signature("sha256", 32, _sha256)

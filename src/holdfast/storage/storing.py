@@ -10,8 +10,9 @@ go round again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.env.files import Buffer
 from holdfast.errors import TooLarge, UsageError
@@ -45,6 +46,24 @@ class StoreOptions:
     replicas: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A reference that is about to be added: to which block, and how many that has now."""
+
+    key: ContentKey
+    size: int
+    references: int  # 0: the block is about to be made
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHints:
+    """What a caller knows of each content already, and how it wants to be told before anything changes."""
+
+    signatures: Sequence[bytes] = ()
+    content_types: Sequence[str] = ()
+    announce: Callable[[list[Announced]], None] | None = None
+
+
 @dataclass(slots=True)
 class _Item:
     """A content on its way."""
@@ -52,9 +71,21 @@ class _Item:
     content: Buffer
     signature: bytes
     places: list[str]
+    content_type: str | None
     compared: set[tuple[str, BlockKey]] = field(default_factory=set)  # by volume, and not equal
     encoded: Encoded | None = None
     stored: Stored | None = None
+
+
+class _Duplicate(NamedTuple):
+    """A block that holds the content already."""
+
+    volume: str
+    key: BlockKey
+    references: int
+
+
+_NO_HINTS = StoreHints()
 
 
 class Storer:
@@ -66,21 +97,25 @@ class Storer:
         self._store_settings = instance.settings.store
         self._spread = Spread()
 
-    def store(self, contents: Sequence[Buffer], options: StoreOptions) -> list[Stored]:
+    def sign(self, contents: Sequence[Buffer]) -> list[bytes]:
+        return self._spread.map(self._instance.signature.digest, contents)
+
+    def store(self, contents: Sequence[Buffer], options: StoreOptions, hints: StoreHints = _NO_HINTS) -> list[Stored]:
         """Everything is durable when this returns. Bad options and oversized contents raise before anything changes."""
         replicas = self._check(contents, options)
-        signatures = self._spread.map(self._instance.signature.digest, contents)
+        signatures = hints.signatures or self.sign(contents)
+        types: Sequence[str | None] = hints.content_types or [options.content_type] * len(contents)
         items = [
-            _Item(content, signature, self._places(signature, options))
-            for content, signature in zip(contents, signatures, strict=True)
+            _Item(content, signature, self._places(signature, options), content_type)
+            for content, signature, content_type in zip(contents, signatures, types, strict=True)
         ]
         with self._instance.gate:
-            return self._store(items, options, replicas)
+            return self._store(items, options, replicas, hints)
 
-    def _store(self, items: list[_Item], options: StoreOptions, replicas: int) -> list[Stored]:
+    def _store(self, items: list[_Item], options: StoreOptions, replicas: int, hints: StoreHints) -> list[Stored]:
         waiting = items
         while waiting:
-            waiting = self._round(waiting, options)
+            waiting = self._round(waiting, options, hints)
         stored = [item.stored for item in items if item.stored is not None]
         assert len(stored) == len(items)
         if self._replicator.may_exist:
@@ -119,17 +154,22 @@ class Storer:
 
     # -- one round ----------------------------------------------------------------------------------------------
 
-    def _round(self, items: list[_Item], options: StoreOptions) -> list[_Item]:
+    def _round(self, items: list[_Item], options: StoreOptions, hints: StoreHints) -> list[_Item]:
         """Commits one operation per content, grouped by volume; returns the contents that must go round again."""
         plans: dict[str, list[tuple[_Item, Operation]]] = {}
+        announced: list[Announced] = []
         new: list[_Item] = []
-        for item in items:
-            duplicate = self._find_duplicate(item, options)
+        for item, at_home in zip(items, self._probed(items, options), strict=True):
+            duplicate = self._find_duplicate(item, at_home, options)
             if duplicate is None:
                 new.append(item)
+                announced.append(Announced(ContentKey(item.places[0], item.signature), len(item.content), 0))
             else:
-                name, key = duplicate
-                plans.setdefault(name, []).append((item, Refer(key)))
+                plans.setdefault(duplicate.volume, []).append((item, Refer(duplicate.key)))
+                key = self._instance.content_key(self._instance.volume(duplicate.volume), duplicate.key)
+                announced.append(Announced(key, len(item.content), duplicate.references))
+        if hints.announce is not None:
+            hints.announce(announced)
         self._encode(new, options)
         for item in new:
             plans.setdefault(item.places[0], []).append((item, self._store_operation(item, options)))
@@ -144,22 +184,42 @@ class Storer:
                     self._accept(item, volume, outcome)
         return again
 
-    def _find_duplicate(self, item: _Item, options: StoreOptions) -> tuple[str, BlockKey] | None:
+    def _probed(self, items: list[_Item], options: StoreOptions) -> list[tuple[BlockFacts, ...]]:
+        """What the home volume of each content has under its signature, asked all at once."""
+        found: list[tuple[BlockFacts, ...]] = [()] * len(items)
+        if options.mode is StoreMode.FORCE_NEW:
+            return found
+        by_home: dict[str, list[int]] = {}
+        for index, item in enumerate(items):
+            by_home.setdefault(item.places[0], []).append(index)
+        for name, indexes in by_home.items():
+            probed = self._instance.volume(name).probe([items[index].signature for index in indexes])
+            for index, facts in zip(indexes, probed, strict=True):
+                found[index] = facts
+        return found
+
+    def _find_duplicate(self, item: _Item, at_home: tuple[BlockFacts, ...], options: StoreOptions) -> _Duplicate | None:
         if options.mode is StoreMode.FORCE_NEW:
             return None
-        for name in self._candidates(item, options):
-            duplicate = self._duplicate(item, name, options.mode)
+        home = item.places[0]
+        duplicate = self._duplicate(item, home, at_home, options.mode)
+        if duplicate is not None:
+            return self._in_force(home, duplicate)
+        for name in self._others(item, options):
+            (found,) = self._instance.volume(name).probe([item.signature])
+            duplicate = self._duplicate(item, name, found, options.mode)
             if duplicate is not None:
-                return self._in_force(name, duplicate.key)
+                return self._in_force(name, duplicate)
         return None
 
-    def _in_force(self, name: str, key: BlockKey) -> tuple[str, BlockKey]:
+    def _in_force(self, name: str, facts: BlockFacts) -> _Duplicate:
         """A block under another home may be the copy of an unfinished migration: then the original must be counted."""
-        if key.home:
-            found = next(iter(self._instance.find(self._instance.content_key(self._instance.volume(name), key))), None)
+        if facts.key.home:
+            key = self._instance.content_key(self._instance.volume(name), facts.key)
+            found = next(iter(self._instance.find(key)), None)
             if found is not None and not found.facts.replica:
-                return found.volume.name, found.facts.key
-        return name, key
+                return _Duplicate(found.volume.name, found.facts.key, found.facts.references)
+        return _Duplicate(name, facts.key, facts.references)
 
     def _encode(self, items: list[_Item], options: StoreOptions) -> None:
         """Encodes the contents that are new, equal ones once."""
@@ -171,7 +231,7 @@ class Storer:
 
         def encode(item: _Item) -> None:
             volume = self._instance.volume(item.places[0])
-            item.encoded = self._instance.encodings.encode(item.content, codec, options.content_type, volume)
+            item.encoded = self._instance.encodings.encode(item.content, codec, item.content_type, volume)
 
         self._spread.map(encode, list(distinct.values()))
         for item in items:
@@ -188,20 +248,17 @@ class Storer:
             overflow_min=self._overflow_min(item, item.places[0]),
         )
 
-    def _candidates(self, item: _Item, options: StoreOptions) -> list[str]:
-        home = item.places[0]
+    def _others(self, item: _Item, options: StoreOptions) -> list[str]:
+        """The volumes beside its home that may have the content."""
         if options.volume is not None:
-            return [home]
-        writable = item.places
-        return [home, *(name for name in self._instance.others(item.signature, home) if name in writable)]
+            return []
+        return [name for name in self._instance.others(item.signature, item.places[0]) if name in item.places]
 
-    def _duplicate(self, item: _Item, name: str, mode: StoreMode) -> BlockFacts | None:
-        volume = self._instance.volume(name)
-        (found,) = volume.probe([item.signature])
+    def _duplicate(self, item: _Item, name: str, found: tuple[BlockFacts, ...], mode: StoreMode) -> BlockFacts | None:
         for facts in found:
             if facts.replica or facts.size != len(item.content) or (name, facts.key) in item.compared:
                 continue
-            if mode is StoreMode.REGULAR or self._same(item, volume, facts):
+            if mode is StoreMode.REGULAR or self._same(item, self._instance.volume(name), facts):
                 return facts
         return None
 

@@ -50,7 +50,14 @@ class LogReading:
         self._index = index
 
     def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
-        return [tuple(_facts(signature, slot) for slot in self._index.slots(signature)) for signature in signatures]
+        if len(signatures) < MANY:
+            found = [self._index.slots(signature) for signature in signatures]
+        else:
+            found = self._index.slots_of(list(signatures))
+        return [
+            tuple([_facts(signature, slot) for slot in slots])
+            for signature, slots in zip(signatures, found, strict=True)
+        ]
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         if len(keys) < MANY:

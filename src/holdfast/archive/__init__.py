@@ -1,0 +1,25 @@
+"""The archive: a directory that holds everything, and the library's front door.
+
+    with holdfast.open("my-archive") as archive:
+        archive.import_file("crawl.warc.gz")
+        page = archive.get("http://example.com/", at="2026")
+        print(page.capture.timestamp, page.payload())
+
+What flows in: records, by one door, `archive.add`. Its payload becomes a content in the store, what surrounds it an
+entry of a batch, and the catalog learns a capture, in this order: content, then record, then acknowledgement; catalog
+after that. What flows out: records by URL and time, by id, as exact bytes, and as files of every format.
+
+Guarantees. What was acknowledged survives kill -9 and power loss. What was not leaves nothing behind: the next writer
+takes back contents that an unfinished addition had stored (`intent`). A record that is in is not added twice. What is
+removed is gone (`removal`), and other holders of the same content keep it.
+
+One process writes to an archive at a time; any number read it meanwhile (`read_only=True`).
+"""
+
+from __future__ import annotations
+
+from holdfast.archive.archive import Archive, VolumeReport, open
+from holdfast.archive.checking import check
+from holdfast.archive.founding import Plan, init
+
+__all__ = ["Archive", "Plan", "VolumeReport", "check", "init", "open"]

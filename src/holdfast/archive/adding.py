@@ -1,0 +1,254 @@
+"""Adding records: the one way in, durable in the order content, record, acknowledgement; the catalog after that.
+
+A record is known by its fingerprint, a hash over its literals, its layout and the signatures of its contents: equal in
+every byte, it is in already and is not added again. So an import that was cut short can simply be run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.archive.draft import Draft, capture_of, is_captured
+from holdfast.archive.intent import IntentLog, Purpose, Unfinished, take_back
+from holdfast.batches.batch import Batch, Frames
+from holdfast.batches.entry import SOURCE, Entry
+from holdfast.batches.journal import Journal
+from holdfast.catalog import Catalog, CatalogChange
+from holdfast.config import RecordSettings
+from holdfast.env import Environment
+from holdfast.errors import HoldfastError, VolumeDown
+from holdfast.model import RecordId, batch_name
+from holdfast.storage.contents import Contents
+from holdfast.storage.shield import Shield
+from holdfast.storage.storing import Announced, StoreHints, StoreOptions
+
+REFUSED = RecordId("refused", 0)  # stands in the catalog for a record that is not to come back
+_OPTIONS = StoreOptions()
+
+
+class Outcome(StrEnum):
+    ADDED = "added"
+    KNOWN = "known"  # it was in already
+    REFUSED = "refused"  # it was removed, not to come back
+
+
+class Added(NamedTuple):
+    """What became of a record, and its id; None if it was refused."""
+
+    outcome: Outcome
+    record: RecordId | None
+
+
+@dataclass(slots=True)
+class Parts:
+    """What adding works on."""
+
+    contents: Contents
+    journal: Journal
+    catalog: Catalog
+    intents: IntentLog
+    settings: RecordSettings
+    env: Environment
+
+
+def fingerprint(entry: Entry, signatures: Sequence[bytes]) -> bytes:
+    """16 bytes that name a record by all that it consists of."""
+    hashed = hashlib.blake2b(f"{entry.type} {entry.layout} {entry.collection}\n".encode(), digest_size=16)
+    for signature in signatures:
+        hashed.update(signature)
+    hashed.update(entry.data)
+    return hashed.digest()
+
+
+def signatures_of(entry: Entry) -> list[bytes]:
+    """The signatures in the contentkeys of an entry."""
+    if entry.contents == "-":
+        return []
+    return [bytes.fromhex(key.partition(":")[2].partition("~")[0]) for key in entry.contents.split(" ")]
+
+
+class Adder:
+    """Any thread may call; additions happen one after the other."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = self._parts = parts
+        self.lock = threading.Lock()  # whoever holds it may change batches and catalog
+        self._shield = Shield("holdfast-adding")
+        self._failed = False
+
+    def current_batch(self) -> str:
+        """The batch for records that name none."""
+        name = self._parts.settings.batch
+        if name == "month":
+            return datetime.fromtimestamp(self._parts.env.clock(), UTC).strftime("%Y%m")
+        return batch_name(name)
+
+    def add(self, drafts: Sequence[Draft], batch: str | None = None) -> list[Added]:
+        """Adds the records in their order; those that are added are durable when this returns."""
+        name = batch_name(batch) if batch else self.current_batch()
+        return self._shield.run(lambda: self._add(drafts, name))
+
+    def add_large(self, draft: Draft, batch: str | None = None) -> Added:
+        """Adds a record whose payload is in a file, piece by piece; the file is deleted."""
+        name = batch_name(batch) if batch else self.current_batch()
+        return self._shield.run(lambda: self._add_large(draft, name))
+
+    def close(self) -> None:
+        self._shield.close()
+
+    # -- one addition -------------------------------------------------------------------------------------------
+
+    def _add(self, drafts: Sequence[Draft], name: str) -> list[Added]:
+        with self.lock:
+            self._require_sound()
+            batch = self._parts.journal.batch(name)
+            marks = self._fingerprints(drafts)
+            outcomes, new = self._sort_out(drafts, marks)
+            if new:
+                ids = self._append(batch, [drafts[index] for index in new], [marks[index] for index in new])
+                for index, record in zip(new, ids, strict=True):
+                    outcomes[index] = Added(Outcome.ADDED, record)
+            return self._resolved(outcomes, marks)
+
+    def _fingerprints(self, drafts: Sequence[Draft]) -> list[tuple[bytes, bytes]]:
+        """The fingerprint of each draft, and the signature of its payload."""
+        unsigned = [draft for draft in drafts if draft.payload and not draft.signature]
+        signatures = self._parts.contents.sign([draft.payload for draft in unsigned])
+        for draft, signature in zip(unsigned, signatures, strict=True):
+            draft.signature = signature
+        return [
+            (fingerprint(draft.entry, (draft.signature,) if draft.signature else ()), draft.signature)
+            for draft in drafts
+        ]
+
+    def _sort_out(
+        self, drafts: Sequence[Draft], marks: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[list[Added | None], list[int]]:
+        """What became of those that are known, and the indexes of those that are new."""
+        outcomes: list[Added | None] = [None] * len(drafts)
+        new: list[int] = []
+        here: set[bytes] = set()
+        for index, found in enumerate(self._parts.catalog.known([mark for mark, _ in marks])):
+            if found == REFUSED:
+                outcomes[index] = Added(Outcome.REFUSED, None)
+            elif found is not None:
+                outcomes[index] = Added(Outcome.KNOWN, found)
+            elif marks[index][0] not in here:
+                here.add(marks[index][0])
+                new.append(index)
+        return outcomes, new
+
+    def _resolved(self, outcomes: list[Added | None], marks: Sequence[tuple[bytes, bytes]]) -> list[Added]:
+        """Fills in records that occur twice in one addition."""
+        ids = {mark: added.record for (mark, _), added in zip(marks, outcomes, strict=True) if added is not None}
+        return [added or Added(Outcome.KNOWN, ids[mark]) for (mark, _), added in zip(marks, outcomes, strict=True)]
+
+    def _append(self, batch: Batch, drafts: list[Draft], marks: list[tuple[bytes, bytes]]) -> list[RecordId]:
+        purpose = Purpose(batch.name, batch.tail.next_serial, len(drafts))
+        stored = [index for index, draft in enumerate(drafts) if draft.payload]
+        announced: list[Announced] = []
+        hints = StoreHints(
+            signatures=[marks[index][1] for index in stored],
+            content_types=[drafts[index].entry.mime for index in stored],
+            announce=lambda each: self._announce(purpose, each, announced),
+        )
+        try:
+            entries = [draft.entry for draft in drafts]
+            if stored:
+                results = self._parts.contents.put_batch([drafts[index].payload for index in stored], _OPTIONS, hints)
+                for index, result in zip(stored, results, strict=True):
+                    entries[index] = entries[index]._replace(contents=str(result.key))
+            else:
+                self._parts.intents.announce(purpose, ())
+            frames = batch.append(entries)
+        except BaseException:
+            with suppress(HoldfastError):  # the first failure is the one to be told
+                self._undo(batch, purpose, announced)
+            raise
+        self._catalogue(batch, frames, [mark for mark, _ in marks])
+        return [RecordId(batch.name, purpose.first + index) for index in range(len(drafts))]
+
+    def _announce(self, purpose: Purpose, each: list[Announced], announced: list[Announced]) -> None:
+        self._parts.intents.announce(purpose, each)
+        announced += each
+
+    def _undo(self, batch: Batch, purpose: Purpose, announced: list[Announced]) -> None:
+        """Nothing of a failed addition stays; if not even that works, the next writer sees to it."""
+        self._failed = True
+        if batch.failed:  # then records may be in it that hold the contents
+            return
+        take_back(Unfinished(purpose, tuple(announced)), (), self._parts.contents)
+        self._parts.intents.void()
+        self._failed = False
+
+    def _catalogue(self, batch: Batch, frames: Frames, marks: Sequence[bytes]) -> None:
+        entries = [entry for _, each in frames for entry in each]
+        fingerprints = {mark: RecordId(batch.name, entry.serial) for mark, entry in zip(marks, entries, strict=True)}
+        self._parts.catalog.add(replace(change_of(batch, frames, fingerprints), fresh=True))
+
+    def _require_sound(self) -> None:
+        if self._failed:
+            raise VolumeDown("an addition failed and could not be undone; open the archive again")
+
+    # -- one large record ---------------------------------------------------------------------------------------
+
+    def _add_large(self, draft: Draft, name: str) -> Added:
+        spooled = draft.spooled
+        assert spooled is not None
+        try:
+            with self.lock:
+                self._require_sound()
+                signatures = [self._parts.contents.sign([piece])[0] for piece in self._pieces(spooled)]
+                mark = fingerprint(draft.entry, signatures)
+                (known,) = self._parts.catalog.known([mark])
+                if known:  # before anything is stored: what is refused must not leave bytes
+                    return Added(Outcome.REFUSED, None) if known == REFUSED else Added(Outcome.KNOWN, known)
+                return self._append_large(self._parts.journal.batch(name), draft, signatures, mark)
+        finally:
+            spooled.unlink(missing_ok=True)
+
+    def _append_large(self, batch: Batch, draft: Draft, signatures: list[bytes], mark: bytes) -> Added:
+        purpose = Purpose(batch.name, batch.tail.next_serial, 1)
+        announced: list[Announced] = []
+        assert draft.spooled is not None
+        try:
+            keys = []
+            for piece, signature in zip(self._pieces(draft.spooled), signatures, strict=True):
+                hints = StoreHints(
+                    signatures=[signature], announce=lambda each: self._announce(purpose, each, announced)
+                )
+                (stored,) = self._parts.contents.put_batch([piece], _OPTIONS, hints)
+                keys.append(str(stored.key))
+            frames = batch.append([draft.entry._replace(contents=" ".join(keys))])
+        except BaseException:
+            with suppress(HoldfastError):
+                self._undo(batch, purpose, announced)
+            raise
+        self._catalogue(batch, frames, [mark])
+        return Added(Outcome.ADDED, RecordId(batch.name, purpose.first))
+
+    def _pieces(self, spooled: Path) -> Iterator[bytes]:
+        with spooled.open("rb") as file:
+            while piece := file.read(self._parts.settings.piece_bytes_max):
+                yield piece
+
+
+def change_of(batch: Batch, frames: Frames, fingerprints: dict[bytes, RecordId]) -> CatalogChange:
+    """What the catalog learns from new frames of a batch."""
+    name = batch.name
+    entries = [entry for _, each in frames for entry in each if entry.serial]
+    return CatalogChange(
+        captures=[capture_of(entry, name) for entry in entries if is_captured(entry)],
+        fingerprints=fingerprints,
+        frames=[(name, place.first_serial, place.pack()) for place, _ in frames if place.first_serial],
+        sources=[(entry.filename, RecordId(name, entry.serial)) for entry in entries if entry.type == SOURCE],
+        batches={name: batch.state().pack()},
+    )

@@ -1,0 +1,309 @@
+"""The archive: a directory that holds everything, and the library's front door.
+
+    with holdfast.open("my-archive") as archive:
+        key = archive.contents.put(b"...")
+
+One process writes to an archive at a time; any number read it meanwhile (`read_only=True`).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from holdfast import config
+from holdfast.archive.adding import Added, Adder, Parts
+from holdfast.archive.draft import Draft, Drafting
+from holdfast.archive.exchange import Exchange, drafts_of
+from holdfast.archive.exporting import ExportOptions, export
+from holdfast.archive.importing import Importer, ImportOptions, ImportReport
+from holdfast.archive.input import Input, inputs_of
+from holdfast.archive.intent import IntentLog
+from holdfast.archive.records import Records
+from holdfast.archive.recovery import catch_up, settle
+from holdfast.archive.refusals import Refusals
+from holdfast.archive.reindex import open_catalog, reindex
+from holdfast.archive.removal import Removal, RemovalOptions, Remover
+from holdfast.archive.selection import Selection
+from holdfast.archive.stored import StoredRecord
+from holdfast.archive.targets import ExportReport
+from holdfast.batches.journal import Journal
+from holdfast.batches.verify import BatchReport, verify_batch
+from holdfast.catalog import Answer, CaptureQuery, Catalog
+from holdfast.config import Settings, VolumeSettings
+from holdfast.env import REAL, Environment, WriterLock
+from holdfast.env.files import read_file, replace_file
+from holdfast.errors import Denied, UnknownName, UsageError
+from holdfast.model import VolumeState, batch_name, volume_name
+from holdfast.storage import layout
+from holdfast.storage.codec import Dictionary
+from holdfast.storage.contents import Contents
+from holdfast.storage.instance import Instance
+from holdfast.storage.migrate import Migration, Migrator
+from holdfast.storage.organizations import compact_volume, create_volume
+from holdfast.storage.organizations.compaction import Compaction, Progress
+from holdfast.storage.training import train
+from holdfast.storage.volume import VolumeStat
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeReport:
+    """One row of `holdfast volume list`."""
+
+    settings: VolumeSettings
+    stat: VolumeStat | None  # None: the volume is down
+    reason: str = ""  # why it is down
+
+
+class Archive:
+    """An open archive. `contents` is thread-safe; the methods that change volumes are for one thread at a time.
+
+    `add`, reading and searching are thread-safe.
+    """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False, env: Environment = REAL) -> None:
+        self.path = Path(path)
+        self.env = env
+        self.read_only = read_only
+        settings = config.load(self.path / layout.SETTINGS)
+        self._lock = None if read_only else WriterLock(self.path / layout.LOCK, purpose())
+        self._opening = threading.Lock()
+        self._closing = ExitStack()
+        self._closing.callback(self._release)
+        try:
+            self._open(settings)
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _open(self, settings: Settings) -> None:
+        writable = not self.read_only
+        self.instance = Instance(self.path, settings, self.env, writable=writable)
+        self._closing.callback(self.instance.close)
+        self.contents = Contents(self.instance)
+        self._closing.callback(self.contents.close)
+        self.journal = Journal(self.path, self.env, settings.records, writable=writable)
+        self._closing.callback(self.journal.close)
+        self._catalog: Catalog | None = None
+        self._closing.callback(self._close_catalog)
+        if writable:
+            self._get_ready(settings)
+
+    def _get_ready(self, settings: Settings) -> None:
+        """Settles what a crash left half done, and opens the way in."""
+        for left in self.path.glob("import-*.open"):  # payloads that a killed import had put aside
+            left.unlink(missing_ok=True)
+        intents = IntentLog(self.path, self.env)
+        self._closing.callback(intents.close)
+        parts = Parts(self.contents, self.journal, self.catalog, intents, settings.records, self.env)
+        self._refusals = Refusals(self.path, self.env)
+        catch_up(parts, self._refusals)
+        settle(parts, self.records)
+        self._remover = Remover(self.path, parts, self._refusals)
+        self._compact_all(self._remover.resume(), None)
+        self._adder = Adder(parts)
+        self._closing.callback(self._adder.close)
+
+    @property
+    def settings(self) -> Settings:
+        return self.instance.settings
+
+    @property
+    def catalog(self) -> Catalog:
+        """Captures by URL and time. A reader opens it when it first needs it: contents can be read without."""
+        with self._opening:
+            if self._catalog is None:
+                settings = self.settings.records
+                self._catalog = open_catalog(self.path, settings, self.env, read_only=self.read_only)
+            return self._catalog
+
+    @property
+    def records(self) -> Records:
+        """Records by id, and by URL and time."""
+        return Records(self.journal, self.catalog, self.contents)
+
+    # -- volumes ------------------------------------------------------------------------------------------------
+
+    def volumes(self) -> Iterator[VolumeReport]:
+        """The volumes in the order of the connector, with how full they are."""
+        for settings in self.settings.volume:
+            volume = self.instance.volumes.get(settings.name)
+            reason = str(self.instance.down.get(settings.name, ""))
+            yield VolumeReport(settings, volume.stat() if volume else None, reason)
+
+    def add_volume(self, volume: VolumeSettings) -> None:
+        """Adds an empty volume; new contents may go there at once. Durable on return."""
+        self._require_writable()
+        volume_name(volume.name)
+        if self.settings.volume_settings(volume.name) is not None:
+            raise UsageError(f"volume {volume.name!r} exists already")
+        create_volume(self.instance.directory(volume), volume, self.settings.store, self.env)
+        path = self.path / layout.SETTINGS
+        replace_file(self.env.files, path, config.with_volume(self._text(), volume).encode())
+        self.instance.add(volume)
+
+    def set_state(self, name: str, state: VolumeState) -> None:
+        """Makes a volume writable or read-only. Durable on return."""
+        self._require_writable()
+        if self.settings.volume_settings(name) is None:
+            raise UnknownName(f"unknown volume {name!r}: known are {', '.join(v.name for v in self.settings.volume)}")
+        path = self.path / layout.SETTINGS
+        replace_file(self.env.files, path, config.with_state(self._text(), name, state).encode())
+        volumes = tuple(replace(each, state=state) if each.name == name else each for each in self.settings.volume)
+        self.instance.settings = replace(self.settings, volume=volumes)
+
+    def compact(self, name: str, dead_share_min: float = 0.0, progress: Progress | None = None) -> Compaction:
+        """Reclaims the space of deleted contents in a volume. Reading and storing may go on in other threads."""
+        self._require_writable()
+        return compact_volume(self.instance.writer(name), dead_share_min, progress)
+
+    def migrate(self, name: str, targets: Sequence[str] = (), progress: Progress | None = None) -> Migration:
+        """Makes a volume read-only and moves all its blocks to others; their contentkeys stay valid."""
+        self._require_writable()
+        migrator = Migrator(self.instance, name, targets)
+        self.set_state(name, VolumeState.READ_ONLY)
+        return migrator.run(progress)
+
+    def train(self, name: str) -> Dictionary:
+        """Trains a compression dictionary from a volume's contents, for those to come."""
+        self._require_writable()
+        return train(self.instance, name)
+
+    def _text(self) -> str:
+        return read_file(self.env.files, self.path / layout.SETTINGS).decode()
+
+    def _require_writable(self) -> None:
+        if self.read_only:
+            raise Denied("the archive is open for reading only")
+
+    # -- records ------------------------------------------------------------------------------------------------
+
+    def add(self, exchanges: Sequence[Exchange], *, batch: str | None = None, collection: str = "") -> list[Added]:
+        """Adds captures, each a response and the request where it is given. Durable on return.
+
+        The answer has one element for each record.
+        """
+        self._require_writable()
+        settings = self.settings.records
+        drafting = Drafting(settings, batch_name(collection or settings.collection))
+        return self._adder.add(drafts_of(exchanges, drafting, self.env), batch)
+
+    def add_drafts(self, drafts: Sequence[Draft], *, batch: str | None = None) -> list[Added]:
+        """Adds records in their order; those that are in already are not added again. Durable on return."""
+        self._require_writable()
+        return self._adder.add(drafts, batch)
+
+    def import_files(
+        self,
+        inputs: Sequence[Input | Path | str],
+        options: ImportOptions = ImportOptions(),  # noqa: B008
+        progress: Progress | None = None,
+    ) -> Iterator[ImportReport]:
+        """Imports files of any format that is known; yields a report for each as it is done.
+
+        In strict mode the first fault raises MalformedInput. What was added before stays.
+        """
+        self._require_writable()
+        for name in (options.batch, options.collection):
+            if name is not None:
+                batch_name(name)
+        files = [file for each in inputs for file in ([each] if isinstance(each, Input) else inputs_of(Path(each)))]
+        return Importer(self._adder, self.path, self.settings, options).run(files, progress)
+
+    def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
+        """The capture of the URL nearest to a time, which may be partial ('2026', '202611'); without one, the newest.
+
+        Raises CaptureNotFound.
+        """
+        return self.records.get(url, at, collection)
+
+    def search(self, query: CaptureQuery) -> Answer:
+        """The captures that the query asks for, streaming."""
+        return self.catalog.search(query)
+
+    def export(
+        self,
+        selection: Selection,
+        target: Path | BinaryIO,
+        options: ExportOptions,
+        progress: Progress | None = None,
+    ) -> ExportReport:
+        """Writes captures or records to files of another format, or imported files exactly as they were."""
+        return export(self, selection, target, options, progress)
+
+    def remove(self, selection: Selection, options: RemovalOptions, progress: Progress | None = None) -> Removal:
+        """Takes captures, their records, and contents that nobody else holds away, for good (N2). Durable on return."""
+        self._require_writable()
+        with self._adder.lock:
+            removal = self._remover.remove(selection, options)
+        if options.compact and not options.dry_run and removal.records:
+            self._compact_all(removal.volumes, progress)
+        return removal
+
+    def _compact_all(self, names: Sequence[str], progress: Progress | None) -> None:
+        """What a removal left dead leaves the disk."""
+        for name in names:
+            self.compact(name, progress=progress)
+        if names:
+            self._remover.finish()
+
+    # -- batches ------------------------------------------------------------------------------------------------
+
+    def seal(self, batch: str) -> None:
+        """Closes a batch for good: it takes no more records. Durable on return."""
+        self._require_writable()
+        self.journal.require(batch)
+        with self._adder.lock:
+            self.journal.batch(batch).seal()
+
+    def verify(self, batch: str, progress: Progress | None = None) -> BatchReport:
+        """Reads every byte of a batch, also while another process writes."""
+        self.journal.require(batch)
+        return verify_batch(batch, self.journal.directory(batch), self.env, progress)
+
+    def reindex(self, progress: Progress | None = None) -> int:
+        """Makes the catalog anew from the batches while readers go on; returns the number of captures."""
+        self._require_writable()
+        parts = self._adder.parts
+        with self._adder.lock:
+            parts.catalog = self._catalog = reindex(self.path, self.catalog, parts, self._refusals, progress)
+        return sum(total.captures for total in self.catalog.totals()[0].values())
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Everything acknowledged is safe with or without this; it makes the next opening fast. Twice does no harm."""
+        self._closing.close()
+
+    def _close_catalog(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open(path: str | Path, *, read_only: bool = False) -> Archive:
+    """Opens an archive, for writing unless `read_only`. Raises ArchiveNotFound, or Busy if another process writes."""
+    return Archive(path, read_only=read_only)
+
+
+def purpose() -> str:
+    """What this process is, for those who wait for its lock."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:150] if sys.argv and sys.argv[0] else "a Python program"

@@ -1,0 +1,111 @@
+"""Checking a whole archive: its store, its batches, its catalog, and that every record has its contents.
+
+Damaged frames of a batch have no copy to be restored from: they are named, and the records in them are lost. The
+catalog is derived: a repair makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast import config
+from holdfast.archive.archive import Archive, purpose
+from holdfast.archive.reindex import forget_catalog
+from holdfast.batches.verify import verify_batch
+from holdfast.batches.walk import Walked
+from holdfast.env import REAL, Environment, WriterLock
+from holdfast.errors import DamagedCatalog, UnknownName
+from holdfast.model import ContentKey, Fault, RecordId
+from holdfast.storage import layout
+from holdfast.storage.check import Checker, CheckOptions, CheckReport
+from holdfast.storage.organizations.compaction import Progress
+from holdfast.storage.repair import repair_store
+
+_CATALOG = "damaged catalog"
+
+
+def check(
+    path: str | Path,
+    options: CheckOptions = CheckOptions(),  # noqa: B008
+    progress: Progress | None = None,
+    *,
+    env: Environment = REAL,
+) -> CheckReport:
+    """Checks everything, also while another process writes; `repair` needs the writer's lock, and mends what can be.
+
+    With `volumes`, only those are checked.
+    """
+    root = Path(path)
+    settings = config.load(root / layout.SETTINGS)
+    for name in options.volumes:
+        if settings.volume_settings(name) is None:
+            raise UnknownName(f"unknown volume {name!r}: known are {', '.join(v.name for v in settings.volume)}")
+    checker = Checker(root, settings, env, options)
+    report = _repaired(checker, progress) if options.repair else checker.check(progress)
+    if not options.volumes:
+        faults = [*_record_faults(root, env, progress), *_catalog_faults(root, env)]
+        if options.repair:
+            faults = [_mended(fault, root, env) for fault in faults]
+        report.faults += faults
+    return report
+
+
+def _repaired(checker: Checker, progress: Progress | None) -> CheckReport:
+    lock = WriterLock(checker.root / layout.LOCK, purpose())
+    try:
+        return repair_store(checker, progress)
+    finally:
+        lock.release()
+
+
+def _record_faults(root: Path, env: Environment, progress: Progress | None) -> Iterator[Fault]:
+    with Archive(root, read_only=True, env=env) as archive:
+        for name in archive.journal.names():
+            yield from verify_batch(name, archive.journal.directory(name), env, progress).faults
+            yield from _missing_contents(archive, name)
+
+
+def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
+    """Records whose payload is gone."""
+    for walked in archive.journal.walk(batch):
+        if not isinstance(walked, Walked):
+            continue
+        for entry in walked.entries:
+            if entry.contents == "-":
+                continue
+            for text in entry.contents.split(" "):
+                key = ContentKey.parse(text)
+                if next(iter(archive.instance.find(key)), None) is not None:
+                    continue
+                record = RecordId(batch, entry.serial)
+                if _is_still_there(archive, record):
+                    file = str(archive.journal.directory(batch) / layout.records_name(*walked.place[:2]))
+                    wanted = f"that of record {record}"
+                    yield Fault(batch, file, walked.place.offset, "missing content", wanted, "none", key)
+
+
+def _is_still_there(archive: Archive, record: RecordId) -> bool:
+    """Whether a record was not removed while the check was running."""
+    archive.catalog.refresh()
+    entry = archive.records.entry(record)
+    return entry is not None and entry.contents != "-"
+
+
+def _catalog_faults(root: Path, env: Environment) -> Iterator[Fault]:
+    if not env.files.names(root / layout.BATCHES) and not (root / layout.CATALOG).is_dir():
+        return
+    try:
+        with Archive(root, read_only=True, env=env) as archive:
+            archive.catalog.verify()
+    except DamagedCatalog as error:
+        yield Fault("catalog", str(root / layout.CATALOG), 0, _CATALOG, "a sound catalog", str(error))
+
+
+def _mended(fault: Fault, root: Path, env: Environment) -> Fault:
+    if fault.kind != _CATALOG:
+        return fault
+    forget_catalog(root)
+    with Archive(root, env=env):  # makes it anew
+        return replace(fault, repaired=True)

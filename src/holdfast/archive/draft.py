@@ -1,0 +1,308 @@
+"""A draft: a record on its way into the archive, taken apart into literals and payload.
+
+    head of the record │ head of the HTTP message │ payload │ end of the record
+    └──────────── literal ────────────┘             content   └─── literal ───┘
+
+The payload is what was transferred, without the framing of chunks; that framing is literal too. Literals go into the
+batch, the payload into the store; `layout` tells how to lay them side by side again (N3). Requests and metadata are
+small and seldom alike: up to `inline_bytes_max` they are literals as a whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from holdfast.batches.entry import Entry, one_line
+from holdfast.config import RecordSettings
+from holdfast.formats.blocks import BytesBlock
+from holdfast.formats.dates import warc_timestamp
+from holdfast.formats.http import HttpHead, Unframer, parse_head, split
+from holdfast.formats.record import Record
+from holdfast.model import Capture, RecordId
+from holdfast.urls import post_key, url_key
+
+CAPTURED = frozenset({"response", "revisit", "resource", "metadata", "conversion"})  # types that the catalog lists
+REVISIT_MIME = "warc/revisit"
+_FIELDS_TYPE = "application/warc-fields"
+_NO_DATE = "19700101000000"
+_LITERAL_BYTES_MAX = 1 << 20  # framing beyond this is kept as payload
+_PLAIN_REQUESTS = (b"GET ", b"HEAD ")  # of which nothing is asked
+_REDIRECTS = frozenset({"301", "302", "303", "307", "308"})
+
+
+@dataclass(slots=True)
+class Draft:
+    """A record whose block is in memory. `entry` lacks its serial number and contentkeys."""
+
+    entry: Entry
+    payload: bytes = b""
+    signature: bytes = b""  # of the payload; empty: not computed yet
+    record_id: str = ""  # of a WARC record
+    concurrent_to: tuple[str, ...] = ()
+    request: tuple[str, bytes, str] | None = None  # method, body and type, of a request
+    spooled: Path | None = None  # a large payload, in a file of its own
+
+
+def is_captured(entry: Entry) -> bool:
+    """Whether the catalog lists the record (as the indexers of other archives do)."""
+    if entry.type not in CAPTURED or entry.url in ("", "-"):
+        return False
+    return not (entry.type in ("resource", "metadata") and entry.mime == _FIELDS_TYPE)
+
+
+def capture_of(entry: Entry, batch: str) -> Capture:
+    """The row of the catalog for an entry of the batch."""
+    url = entry.url
+    if entry.extra != "-" and '"requestBody"' in entry.extra:
+        body = json.loads(entry.extra)["requestBody"]
+        url = f"{url}{'&' if '?' in url else '?'}{body}"
+    return Capture(
+        url_key(url),
+        entry.timestamp,
+        entry.url,
+        entry.mime,
+        entry.status,
+        entry.digest,
+        entry.length,
+        entry.offset,
+        entry.filename,
+        entry.type,
+        entry.size,
+        entry.contents,
+        RecordId(batch, entry.serial),
+        entry.collection,
+        entry.refers_to,
+        entry.extra,
+    )
+
+
+@dataclass(slots=True)
+class Drafting:
+    """Makes drafts of the records of one file."""
+
+    settings: RecordSettings
+    collection: str
+    filename: str = "-"
+    sign: Callable[[bytes], bytes] | None = None  # for those who have the time to compute signatures here
+
+    def is_large(self, record: Record) -> bool:
+        return record.content_length > self.settings.piece_bytes_max
+
+    def draft(self, record: Record) -> Draft:
+        """Reads the record to its end. Raises MalformedInput if it is cut off."""
+        block = record.block.read()
+        record.finish()
+        head = None
+        if record.has_http and not (record.type == "request" and block.startswith(_PLAIN_REQUESTS)):
+            head = record.block.http() if isinstance(record.block, BytesBlock) else parse_head(block)
+        size = len(block) - (head.size if head else _head_size(record, block))
+        payload = b""
+        if not self._is_content(record, size):
+            framed = _framed(record, block, (len(block),))
+        else:
+            literals, runs, payload = split(block, head) if head else (b"", (0, len(block)), block)
+            framed, size = _framed(record, literals, runs), len(payload)
+        facts = _facts(record, head)
+        if facts["digest"] == "-" and record.type in CAPTURED and record.type != "revisit":
+            facts["digest"] = _sha1(payload or block[len(block) - size :])
+        entry = self._entry(record, framed, size, facts)
+        signature = self.sign(payload) if payload and self.sign is not None else b""
+        return self._with_request(Draft(entry, payload, signature, *_links(record)), record, head, block)
+
+    def _is_content(self, record: Record, size: int) -> bool:
+        """Whether the payload becomes a content; else it stays with the record."""
+        if not size:
+            return False
+        return record.type in ("response", "resource", "conversion") or size > self.settings.inline_bytes_max
+
+    def _entry(self, record: Record, framed: tuple[bytes, str], size: int, facts: dict[str, str]) -> Entry:
+        data, layout = framed
+        return Entry(
+            record.type,
+            one_line(record.url),
+            record.timestamp or _NO_DATE,
+            data,
+            0,
+            record.ip or "-",
+            self.collection,
+            record.format,
+            facts["status"],
+            facts["mime"],
+            facts["digest"],
+            size,
+            "-",
+            layout,
+            self.filename,
+            record.offset,
+            record.length,
+            facts["refers_to"],
+            facts["extra"],
+        )
+
+    def _with_request(self, draft: Draft, record: Record, head: HttpHead | None, block: bytes) -> Draft:
+        if record.type == "request" and head is not None and head.method not in ("GET", "HEAD", ""):
+            draft.request = (head.method, block[head.size :], head.headers.get("Content-Type") or "")
+        return draft
+
+    def large_draft(self, record: Record, spool: Path) -> Draft:
+        """Reads a record that is too large for memory; its payload goes to the file `spool`.
+
+        Raises MalformedInput if it is cut off; then nothing is left of the file.
+        """
+        result = _LargeDraft()
+        try:
+            with spool.open("xb") as file:
+                for is_payload, run in _runs(record, result):
+                    if is_payload:
+                        result.payload(run)
+                        file.write(run)
+                    else:
+                        result.literal(run)
+            record.finish()
+        except BaseException:
+            spool.unlink(missing_ok=True)
+            raise
+        facts = _facts(record, result.head)
+        if facts["digest"] == "-" and record.type != "revisit":
+            facts["digest"] = f"sha1:{base64.b32encode(result.sha1.digest()).decode()}"
+        framed = _framed(record, b"".join(result.literals), tuple(result.lengths))
+        return Draft(self._entry(record, framed, result.size, facts), b"", b"", *_links(record), spooled=spool)
+
+
+@dataclass(slots=True)
+class _LargeDraft:
+    """A large record while it is read: its layout so far."""
+
+    lengths: list[int] = field(default_factory=lambda: [0])  # of literal and payload runs in turn
+    literals: list[bytes] = field(default_factory=list)
+    head: HttpHead | None = None
+    size: int = 0
+    literal_size: int = 0
+    sha1: hashlib._Hash = field(default_factory=lambda: hashlib.sha1(usedforsecurity=False))
+
+    def literal(self, run: bytes) -> None:
+        if len(self.lengths) % 2 == 0:
+            self.lengths.append(0)
+        self.lengths[-1] += len(run)
+        self.literals.append(run)
+        self.literal_size += len(run)
+
+    def payload(self, run: bytes) -> None:
+        if len(self.lengths) % 2:
+            self.lengths.append(0)
+        self.lengths[-1] += len(run)
+        self.size += len(run)
+        self.sha1.update(run)
+
+
+def _runs(record: Record, result: _LargeDraft) -> Iterator[tuple[bool, bytes]]:
+    """The block in runs of literal and payload."""
+    first = record.block.read(1 << 20)
+    if not record.has_http or (head := parse_head(first)) is None:
+        while first:
+            yield True, first
+            first = record.block.read(1 << 20)
+        return
+    result.head = head
+    unframer = Unframer(head)
+    while first:
+        if result.literal_size > _LITERAL_BYTES_MAX:
+            yield True, first
+        else:
+            yield from unframer.feed(first)
+        first = record.block.read(1 << 20)
+    yield from unframer.finish()
+
+
+def _head_size(record: Record, block: bytes) -> int:
+    """Of the message in a request that was not looked at closely."""
+    return (block.find(b"\r\n\r\n") + 4 or len(block)) if record.has_http and record.type == "request" else 0
+
+
+def _framed(record: Record, literals: bytes, runs: tuple[int, ...]) -> tuple[bytes, str]:
+    """The literals of the whole record, and the layout that goes with them."""
+    lengths = list(runs)
+    lengths[0] += len(record.head)
+    if len(lengths) % 2:
+        lengths[-1] += len(record.tail)
+    else:
+        lengths.append(len(record.tail))
+    return record.head + literals + record.tail, "+".join(map(str, lengths))
+
+
+def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
+    """What the catalog tells of a record, from its own header and from that of the HTTP message."""
+    fields = record.headers.first()
+    status = mime = refers_to = extra = "-"
+    if head is not None and record.type != "request":
+        status = str(head.status) if head.status else "-"
+        mime = _mime(head.headers.get("Content-Type"))
+        if status in _REDIRECTS and (location := head.headers.get("Location")):
+            extra = json.dumps({"redirect": location})
+    elif head is None:
+        mime = _mime(fields.get("content-type"))
+    if record.type == "revisit":
+        mime = REVISIT_MIME
+        refers_to = _refers_to(record)
+    digest = one_line(fields.get("warc-payload-digest", "-"))
+    return {"status": status, "mime": mime, "digest": digest, "refers_to": refers_to, "extra": extra}
+
+
+@lru_cache(maxsize=1024)
+def _mime(value: str | None) -> str:
+    if not value:
+        return "-"
+    return one_line(value.partition(";")[0].strip().partition(" ")[0])
+
+
+def _refers_to(record: Record) -> str:
+    url = one_line(record.headers.get("WARC-Refers-To-Target-URI") or "-")
+    date = record.headers.get("WARC-Refers-To-Date")
+    refers_to = f"{(warc_timestamp(date) if date else '') or '-'} {url}"
+    return "-" if refers_to == "- -" else refers_to
+
+
+def _links(record: Record) -> tuple[str, tuple[str, ...]]:
+    fields = record.headers.first()
+    concurrent_to = record.headers.get_all("warc-concurrent-to") if "warc-concurrent-to" in fields else ()
+    return fields.get("warc-record-id", ""), tuple(concurrent_to)
+
+
+def _sha1(payload: bytes) -> str:
+    digest = hashlib.sha1(payload, usedforsecurity=False).digest()
+    return f"sha1:{base64.b32encode(digest).decode()}"
+
+
+def pair_requests(drafts: list[Draft]) -> None:
+    """Gives responses to requests other than GET the method and body that belong to their key.
+
+    A request belongs to the response before or after it that has its URL; WARC-Concurrent-To decides where it is given.
+    """
+    for index, draft in enumerate(drafts):
+        if draft.request is None:
+            continue
+        for neighbour in (index - 1, index + 1):
+            if 0 <= neighbour < len(drafts) and _belongs(draft, drafts[neighbour]):
+                other = drafts[neighbour]
+                other.entry = other.entry._replace(extra=_with_method(other.entry, *draft.request))
+                break
+
+
+def _belongs(request: Draft, other: Draft) -> bool:
+    if other.entry.type not in ("response", "revisit") or other.entry.url != request.entry.url:
+        return False
+    tied = {*request.concurrent_to, *other.concurrent_to}
+    return not tied or request.record_id in tied or other.record_id in tied
+
+
+def _with_method(entry: Entry, method: str, body: bytes, content_type: str) -> str:
+    extra = {} if entry.extra == "-" else json.loads(entry.extra)
+    keyed = post_key(entry.url, method, body, content_type)
+    extra |= {"method": method, "requestBody": keyed[len(entry.url) + 1 :]}
+    return json.dumps(extra)

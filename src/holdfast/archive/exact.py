@@ -1,0 +1,80 @@
+"""Writing again what was imported, byte for byte (N3).
+
+The uncompressed bytes are exactly those of the imported file; compression is done anew, record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from holdfast.archive.manifest import listed
+from holdfast.archive.record_export import RecordWriter, write_groups
+from holdfast.archive.stored import StoredRecord
+from holdfast.archive.targets import ExportReport, Tally, output
+from holdfast.batches.entry import REMOVED
+from holdfast.errors import CaptureNotFound, UsageError
+from holdfast.formats.warc_writer import Compression, RecordCompressor, WarcWriter
+from holdfast.model import RecordId
+
+if TYPE_CHECKING:
+    from holdfast.archive.archive import Archive
+
+
+def export_exact(
+    archive: Archive, target: Path | BinaryIO, source: str | None, progress: Callable[[int], None] | None
+) -> ExportReport:
+    """Writes one file if its name is given, else all of them into a directory. Raises CaptureNotFound."""
+    lists = list(archive.catalog.sources(source))
+    if not lists:
+        raise CaptureNotFound(f"no file {source!r} was imported" if source else "no file was imported")
+    tally = Tally(progress)
+    if source is not None and not (isinstance(target, Path) and target.is_dir()):
+        _write(archive, lists[-1], target, tally)
+        return tally.report()
+    if not isinstance(target, Path):
+        raise UsageError("several files cannot be written to a stream: name a directory, or one source")
+    target.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for name, record in lists:
+        _write(archive, (name, record), target / _free_name(name, taken), tally)
+    return tally.report()
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """A plain file name; a second file of the same name gets a number."""
+    plain = name.replace("/", "_").replace("\0", "_").replace(":", "_").lstrip(".") or "stdin"
+    free = plain
+    number = 2
+    while free in taken:
+        free = f"{number}-{plain}"
+        number += 1
+    taken.add(free)
+    return free
+
+
+def _write(archive: Archive, source: tuple[str, RecordId], target: Path | BinaryIO, tally: Tally) -> None:
+    name, record = source
+    before = tally.missing
+    with output(target, tally) as sink:
+        compressor = RecordCompressor(_compression(target.name if isinstance(target, Path) else name))
+        writer = RecordWriter(WarcWriter(sink, compressor=compressor), compressor, archive.contents)
+        write_groups(_records(archive, record, tally), writer, tally, exact=True)
+    if tally.missing > before:
+        tally.notes.append(f"'{name}' is not whole: {tally.missing - before} of its records were removed")
+
+
+def _compression(name: str) -> Compression:
+    if name.endswith(".gz"):
+        return "gzip"
+    return "zstd" if name.endswith(".zst") else "none"
+
+
+def _records(archive: Archive, manifest: RecordId, tally: Tally) -> Iterator[StoredRecord]:
+    for record in listed(archive.records.read(manifest).entry.data):
+        entry = archive.records.entry(record)
+        if entry is None or entry.type == REMOVED:
+            tally.missing += 1
+        else:
+            yield archive.records.stored(record, entry)

@@ -1,0 +1,52 @@
+"""Founding an archive: an empty directory becomes one."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast import config
+from holdfast.archive.reindex import open_catalog
+from holdfast.config import RecordSettings, Settings, StoreSettings, VolumeSettings
+from holdfast.env import REAL, Environment
+from holdfast.env.files import replace_file
+from holdfast.errors import UsageError
+from holdfast.storage import layout
+from holdfast.storage.organizations import create_volume
+from holdfast.storage.placement import find_placement
+from holdfast.storage.signature import find_signature
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a new archive shall be like."""
+
+    volumes: int = 1
+    organization: str = "log"
+    depth: int = 3
+    store: StoreSettings = field(default_factory=StoreSettings)
+    records: RecordSettings = field(default_factory=RecordSettings)
+
+
+def init(path: str | Path, plan: Plan = Plan(), *, env: Environment = REAL) -> None:  # noqa: B008
+    """Makes an empty archive, with volumes v0, v1, ... The directory may exist, but not hold an archive."""
+    root = Path(path)
+    find_signature(plan.store.signature)
+    find_placement(plan.store.placement)
+    if not 1 <= plan.volumes <= 1024:
+        raise UsageError(f"bad number of volumes {plan.volumes}: 1 to 1024")
+    settings_path = root / layout.SETTINGS
+    if env.files.exists(settings_path):
+        raise UsageError(f"'{root}' holds an archive already")
+    if env.files.names(root / layout.VOLUMES):
+        raise UsageError(f"'{root / layout.VOLUMES}' is not empty: the rest of an archive without '{layout.SETTINGS}'?")
+    volumes = tuple(
+        VolumeSettings(f"v{number}", organization=plan.organization, depth=plan.depth) for number in range(plan.volumes)
+    )
+    text = config.new_text(Settings(plan.store, volumes, plan.records))
+    config.parse(tomllib.loads(text), settings_path)  # raises before anything is made
+    for volume in volumes:
+        create_volume(layout.volume_directory(root, volume.name), volume, plan.store, env)
+    open_catalog(root, plan.records, env, read_only=False).close()
+    replace_file(env.files, settings_path, text.encode())

@@ -1,0 +1,86 @@
+"""Files to be imported: plain ones, the members of a WACZ, and streams."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from holdfast.formats.record import Report
+from holdfast.formats.wacz import Wacz
+
+_ZIP_MAGIC = b"PK\x03\x04"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file to be imported. It can be handed to another process unless it is a stream."""
+
+    name: str
+    path: Path | None = None
+    member: str = ""  # of a WACZ at `path`
+    is_first: bool = False  # of the members: with it the WACZ itself is verified
+    size: int | None = None
+    stream: BinaryIO | None = None
+
+    @contextmanager
+    def opened(self, report: Report) -> Iterator[BinaryIO]:
+        """Its bytes. What is wrong with what they came in goes to `report`."""
+        if self.path is None:
+            assert self.stream is not None
+            yield self.stream
+        elif not self.member:
+            with self.path.open("rb", buffering=0) as file:
+                yield file
+        else:
+            with Wacz(self.path) as wacz, wacz.open(self.member) as stream:
+                if self.is_first:
+                    wacz.verify(report)
+                yield stream
+
+
+def inputs_of(path: Path) -> list[Input]:
+    """The file itself, or the WARC files in a WACZ. Raises MalformedInput if it looks like one and is none."""
+    with path.open("rb") as file:
+        is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    if not is_zip:
+        return [Input(path.name, path, size=path.stat().st_size)]
+    with Wacz(path) as wacz:
+        return [
+            Input(f"{path.name}:{Path(name).name}", path, name, is_first=index == 0, size=wacz.size(name))
+            for index, name in enumerate(wacz.warcs)
+        ]
+
+
+@contextmanager
+def stream_inputs(stream: BinaryIO, name: str) -> Iterator[list[Input]]:
+    """What comes from a stream that may not be sought in, such as standard input. A WACZ is put aside whole first."""
+    first = stream.read(len(_ZIP_MAGIC))
+    if first != _ZIP_MAGIC:
+        yield [Input(name, stream=_Rejoined(first, stream))]  # type: ignore[arg-type]
+        return
+    with TemporaryFile() as spool:
+        spool.write(first)
+        shutil.copyfileobj(stream, spool)
+        with Wacz(spool) as wacz:
+            wacz_inputs = [Input(f"{name}:{Path(each).name}", stream=wacz.open(each)) for each in wacz.warcs]
+            yield wacz_inputs
+
+
+class _Rejoined:
+    """A stream of which the first bytes were read already."""
+
+    def __init__(self, first: bytes, rest: BinaryIO) -> None:
+        self._first = first
+        self._rest = rest
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._first:
+            return self._rest.read(size)
+        given = self._first if size < 0 else self._first[:size]
+        self._first = self._first[len(given) :]
+        return given + self._rest.read() if size < 0 else given

@@ -1,0 +1,124 @@
+"""Reading a file to be imported: records become drafts, in groups; findings are told as they are made.
+
+A reader only reads: it may run in a thread or in a process of its own (`import_worker`). What it emits:
+
+    Drafts      up to 256 records, in their order
+    Large       a record whose payload was put into a file of its own
+    Finding     something wrong with the file
+    End         the file is read, or given up because of an error
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from holdfast.archive.draft import Draft, Drafting, pair_requests
+from holdfast.archive.input import Input
+from holdfast.errors import HoldfastError, MalformedInput
+from holdfast.formats import Finding, open_records
+
+log = logging.getLogger("holdfast.archive")
+DRAFTS_MAX = 256
+_PAYLOAD_BYTES_MAX = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    drafts: list[Draft]
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    error: HoldfastError | None = None
+
+
+Event = Drafts | Large | Finding | End
+
+
+class Stopped(Exception):
+    """Nobody wants to know any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a file is to be read."""
+
+    strict: bool = False
+    verify_digests: bool = True
+    spool: Path = Path()  # where files for large payloads are made, with this prefix
+
+
+class FileReader:
+    """Reads one file. `emit` takes the events in their order; it may block, and raise Stopped."""
+
+    def __init__(self, source: Input, drafting: Drafting, options: ReadOptions, emit: Callable[[Event], None]) -> None:
+        self._source = source
+        self._drafting = drafting
+        self._options = options
+        self._emit = emit
+        self._spools = count()
+
+    def run(self) -> None:
+        try:
+            with self._source.opened(self._emit) as stream:
+                self._read(stream)
+            end = End()
+        except MalformedInput as error:
+            end = End(MalformedInput(f"cannot import '{self._source.name}': {error}"))
+        except HoldfastError as error:
+            end = End(error)
+        except OSError as error:
+            end = End(MalformedInput(f"cannot read '{self._source.name}': {error.strerror or error}"))
+        except Stopped:
+            raise
+        except Exception as error:  # an edge: whatever it is, the file must not seem to be in
+            log.exception("cannot import '%s'", self._source.name)
+            end = End(HoldfastError(f"cannot import '{self._source.name}': {type(error).__name__}: {error}"))
+        self._emit(end)
+
+    def _read(self, stream: BinaryIO) -> None:
+        drafts: list[Draft] = []
+        payload_bytes = 0
+        options = self._options
+        for record in open_records(
+            stream, strict=options.strict, report=self._emit, verify_digests=options.verify_digests
+        ):
+            try:
+                if self._drafting.is_large(record):
+                    large = self._drafting.large_draft(record, self._next_spool())
+                    self._hand_over(drafts)
+                    self._emit(Large(large))
+                    drafts, payload_bytes = [], 0
+                    continue
+                draft = self._drafting.draft(record)
+            except MalformedInput:
+                if options.strict:
+                    raise
+                continue  # the iterator reports what is lost
+            drafts.append(draft)
+            payload_bytes += len(draft.payload)
+            if len(drafts) > DRAFTS_MAX or payload_bytes > _PAYLOAD_BYTES_MAX:
+                self._hand_over(drafts, keep=1)  # the last may belong to the one that comes next
+                drafts = drafts[-1:]
+                payload_bytes = len(draft.payload)
+        self._hand_over(drafts)
+
+    def _next_spool(self) -> Path:
+        base = self._options.spool
+        return base.with_name(f"{base.name}-{next(self._spools)}.open")
+
+    def _hand_over(self, drafts: list[Draft], keep: int = 0) -> None:
+        pair_requests(drafts)
+        ready = drafts[: len(drafts) - keep]
+        if ready:
+            self._emit(Drafts(ready))

@@ -1,0 +1,282 @@
+"""Exporting records: assembled in groups, compressed on all cores, appended in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from holdfast.archive.assembly import Assembled, assemble
+from holdfast.archive.draft import is_captured
+from holdfast.archive.selection import Selection, companions
+from holdfast.archive.stored import StoredRecord
+from holdfast.archive.targets import ExportReport, Tally, output
+from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
+from holdfast.batches.walk import Walked
+from holdfast.errors import TooLarge, UsageError
+from holdfast.formats.cdxj import cdxj_line
+from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, record_parts, warcinfo_parts
+from holdfast.formats.content_encoding import decoded_content
+from holdfast.formats.tianwang_writer import TianwangWriter, page_attributes
+from holdfast.formats.warc_writer import Compression, RecordCompressor, WarcFiles, WarcFilesOptions, WarcWriter
+from holdfast.model import RecordId
+from holdfast.storage.contents import Contents
+from holdfast.storage.spread import Spread
+
+if TYPE_CHECKING:
+    from holdfast.archive.archive import Archive
+    from holdfast.archive.exporting import ExportOptions
+
+_OWN = (FILE_HEAD, REMOVED, SOURCE)
+_COMPRESSIONS: dict[str, Compression] = {"warc": "none", "warc.gz": "gzip", "warc.zst": "zstd", "wet": "none"}
+_HTML = ("text/html", "application/xhtml+xml")
+_INFO = (("software", "Holdfast"),)
+
+
+class Written(NamedTuple):
+    """Where a record went."""
+
+    filename: str
+    offset: int
+    length: int
+
+
+class Appender(Protocol):
+    """What both a single WARC file and a row of them can do."""
+
+    def append(self, piece: bytes) -> tuple[int, int] | tuple[str, int, int]: ...
+    def begin(self, size: int | None = None) -> None: ...
+    def feed(self, data: bytes) -> None: ...
+    def end(self) -> tuple[int, int] | tuple[str, int, int]: ...
+
+
+@dataclass(slots=True)
+class RecordWriter:
+    """Writes assembled records to a WARC file, or to several."""
+
+    appender: Appender
+    compressor: RecordCompressor
+    contents: Contents
+    filename: str = ""
+    written: Callable[[StoredRecord, Written], None] | None = None
+
+    def write(self, group: list[Assembled], spread: Spread) -> None:
+        if len(group) == 1 and group[0].is_large:
+            self._write_large(group[0].stored)
+            return
+        pieces = spread.map(self.compressor.compress_record, [each.parts for each in group])
+        for each, piece in zip(group, pieces, strict=True):
+            self._note(each.stored, self.appender.append(piece))
+
+    def _write_large(self, stored: StoredRecord) -> None:
+        self.appender.begin()
+        for part in stored.raw() if is_warc(stored.entry) else _converted_large(stored):
+            self.appender.feed(part)
+        self._note(stored, self.appender.end())
+
+    def _note(self, stored: StoredRecord, place: tuple[int, int] | tuple[str, int, int]) -> None:
+        if self.written is not None:
+            self.written(stored, Written(*place) if len(place) == 3 else Written(self.filename, *place))
+
+
+def write_groups(records: Iterable[StoredRecord], writer: RecordWriter, tally: Tally, *, exact: bool = False) -> None:
+    """Writes the records in their order; those that are no WARC are made so unless they are wanted exactly."""
+    spread = Spread()
+    try:
+        for group in assemble(records if exact else filter(_is_writable, records), writer.contents):
+            if not exact:
+                for each in group:
+                    if not each.is_large and not is_warc(each.stored.entry):
+                        each.parts = converted(each.stored, each.parts)
+            writer.write(group, spread)
+            tally.records += len(group)
+    finally:
+        spread.close()
+
+
+def export_records(
+    archive: Archive,
+    selection: Selection,
+    target: Path | BinaryIO,
+    options: ExportOptions,
+    progress: Callable[[int], None] | None,
+) -> ExportReport:
+    tally = Tally(progress)
+    records = _selected(archive, selection)
+    if options.format == "wacz":
+        _write_wacz(archive, records, target, tally)
+    elif options.format == "tianwang":
+        with output(target, tally) as sink:
+            _write_tianwang(records, TianwangWriter(sink, compress=options.compress), tally)
+    elif options.format == "wet":
+        _write_wet(records, target, tally)
+    else:
+        _write_warc(archive, records, target, options, tally)
+    return tally.report()
+
+
+def _selected(archive: Archive, selection: Selection) -> Iterator[StoredRecord]:
+    """The records in the order of the batches, those that belong to a selected capture beside it."""
+    if selection.batch is not None:
+        archive.journal.require(selection.batch)
+    if selection.is_whole:
+        for batch in archive.journal.names() if selection.batch is None else [selection.batch]:
+            for walked in archive.journal.walk(batch):
+                if isinstance(walked, Walked):
+                    for entry in walked.entries:
+                        if entry.type not in _OWN and selection.collection in (None, entry.collection):
+                            yield archive.records.stored(RecordId(batch, entry.serial), entry)
+        return
+    given: set[RecordId] = set()  # companions that came with an earlier capture: only those nearby matter
+    for record in selection.record_ids(archive.catalog, archive.journal):
+        found = archive.records.entry(record)
+        if found is None or found.type == REMOVED:
+            continue
+        together = {record: found} | companions(archive.records, record, found)
+        given = {each for each in given if each.batch == record.batch and each.serial > record.serial - 64}
+        for each in sorted(together.keys() - given):
+            yield archive.records.stored(each, together[each])
+        given |= together.keys()
+
+
+# -- WARC ---------------------------------------------------------------------------------------------------------
+
+
+def _write_warc(
+    archive: Archive, records: Iterator[StoredRecord], target: Path | BinaryIO, options: ExportOptions, tally: Tally
+) -> None:
+    compression = _COMPRESSIONS[options.format]
+    if options.bytes_max:
+        if not isinstance(target, Path):
+            raise UsageError("several WARC files cannot be written to a stream: name a directory")
+        files_options = WarcFilesOptions(bytes_max=options.bytes_max, compression=compression, info=_INFO)
+        with WarcFiles(target, "holdfast", files_options, env=archive.env) as files:
+            write_groups(records, RecordWriter(files, files.compressor, archive.contents), tally)
+        tally.files += map(str, files.finished)
+        tally.advance(sum(path.stat().st_size for path in files.finished))
+        return
+    compressor = RecordCompressor(compression)
+    with output(target, tally) as sink:
+        writer = WarcWriter(sink, compressor=compressor)
+        writer.write(_warcinfo(archive, target.name if isinstance(target, Path) else ""))
+        write_groups(records, RecordWriter(writer, compressor, archive.contents), tally)
+
+
+def _warcinfo(archive: Archive, filename: str) -> list[bytes]:
+    now = datetime.fromtimestamp(archive.env.clock(), UTC).strftime("%Y%m%d%H%M%S")
+    head = WarcHead("warcinfo", now, record_id(archive.env.random_bytes(ID_BYTES)), filename=filename)
+    return warcinfo_parts(head, _INFO)
+
+
+def is_warc(entry: Entry) -> bool:
+    return entry.format.startswith("warc/")
+
+
+def _is_writable(stored: StoredRecord) -> bool:
+    """The first record of an ARC file tells of that file only."""
+    return is_warc(stored.entry) or stored.entry.type == "response"
+
+
+def converted(stored: StoredRecord, parts: list[bytes]) -> list[bytes]:
+    """A record of another format as WARC 1.1."""
+    whole = b"".join(parts)
+    skip = len(stored.head)
+    block = whole[skip : skip + stored.block_length]
+    return record_parts(_head(stored), [block])
+
+
+def _converted_large(stored: StoredRecord) -> Iterator[bytes]:
+    yield _head(stored).encode(stored.block_length)
+    yield from stored.block()
+    yield b"\r\n\r\n"
+
+
+def _head(stored: StoredRecord) -> WarcHead:
+    entry = stored.entry
+    identity = sha256(f"{stored.id} {entry.url} {entry.timestamp} {entry.digest}".encode("utf-8", "replace")).digest()
+    is_http = stored.http_head is not None
+    return WarcHead(
+        "response" if is_http else "resource",
+        entry.timestamp,
+        record_id(identity[:ID_BYTES]),
+        url=entry.url,
+        ip=entry.ip if entry.ip != "-" else "",
+        payload_digest=entry.digest if entry.digest != "-" else "",
+        content_type="" if is_http else (entry.mime if entry.mime != "-" else "application/octet-stream"),
+    )
+
+
+# -- WACZ ---------------------------------------------------------------------------------------------------------
+
+
+def _write_wacz(archive: Archive, records: Iterator[StoredRecord], target: Path | BinaryIO, tally: Tally) -> None:
+    from holdfast.formats.wacz_writer import WaczWriter
+
+    if not isinstance(target, Path):
+        raise UsageError("wacz cannot be written to a stream: name a file")
+    with WaczWriter(target, env=archive.env) as wacz:
+
+        def note(stored: StoredRecord, place: Written) -> None:
+            if not is_captured(stored.entry):
+                return
+            capture = stored.capture._replace(filename=place.filename, offset=place.offset, length=place.length)
+            wacz.add_index_line(cdxj_line(capture).encode("utf-8", "surrogateescape"))
+            if capture.mime in _HTML and capture.status == "200":
+                wacz.add_page(capture.url, capture.timestamp)
+
+        with wacz.warc("data.warc.gz") as sink:
+            compressor = RecordCompressor("gzip")
+            writer = WarcWriter(sink, compressor=compressor)
+            writer.write(_warcinfo(archive, "data.warc.gz"))
+            write_groups(
+                records, RecordWriter(writer, compressor, archive.contents, "data.warc.gz", written=note), tally
+            )
+    tally.files.append(str(target))
+    tally.advance(target.stat().st_size)
+
+
+# -- Tianwang and WET ---------------------------------------------------------------------------------------------
+
+
+def _write_tianwang(records: Iterator[StoredRecord], writer: TianwangWriter, tally: Tally) -> None:
+    for stored in records:
+        entry = stored.entry
+        if entry.type != "response" or entry.url == "-":
+            continue
+        ip = entry.ip if entry.ip != "-" else ""
+        writer.write(page_attributes(entry.url, entry.timestamp, ip=ip), b"".join(stored.block()))
+        tally.records += 1
+
+
+@contextmanager
+def _wet_writer(target: Path | BinaryIO, tally: Tally) -> Iterator[WarcWriter]:
+    with output(target, tally) as sink:
+        packed = isinstance(target, Path) and target.name.endswith(".gz")
+        yield WarcWriter(sink, compression="gzip" if packed else "none")
+
+
+def _write_wet(records: Iterator[StoredRecord], target: Path | BinaryIO, tally: Tally) -> None:
+    from holdfast.formats.wet import has_text, text_of, wet_record
+
+    with _wet_writer(target, tally) as writer:
+        for stored in records:
+            entry = stored.entry
+            if entry.type not in ("response", "resource") or not has_text(entry.mime if entry.mime != "-" else ""):
+                continue
+            head = stored.http_head
+            content_type = (head.headers.get("Content-Type") if head else stored.headers.get("Content-Type")) or ""
+            try:
+                payload = stored.payload()
+                content = decoded_content(payload, head.headers) if head else payload
+            except TooLarge as error:
+                tally.notes.append(str(error))
+                continue
+            text = text_of(content, content_type)
+            if text:
+                refers_to = stored.headers.get("WARC-Record-ID") or ""
+                writer.write(wet_record(stored.capture, text, refers_to=refers_to))
+                tally.records += 1

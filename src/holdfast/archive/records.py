@@ -1,0 +1,88 @@
+"""Reading records: by URL and time, by id, and in the order of the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.archive.stored import StoredRecord
+from holdfast.batches.entry import REMOVED, Entry
+from holdfast.batches.frame import FramePlace
+from holdfast.batches.journal import Journal
+from holdfast.catalog import Catalog
+from holdfast.errors import CaptureNotFound, DamagedBatch
+from holdfast.model import Capture, RecordId
+from holdfast.storage.contents import Contents
+
+
+class Records:
+    """Any thread may call any method."""
+
+    def __init__(self, journal: Journal, catalog: Catalog, contents: Contents) -> None:
+        self._journal = journal
+        self._catalog = catalog
+        self._contents = contents
+
+    def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
+        """The capture of the URL nearest to a time, which may be partial; without one, the newest.
+
+        Raises CaptureNotFound.
+        """
+        if at:
+            capture = self._catalog.closest(url, at, collection)
+        else:
+            capture = self._catalog.newest(url, collection)
+        if capture is None:
+            raise CaptureNotFound(f"no capture of '{url}'{f' in collection {collection!r}' if collection else ''}")
+        return self.read(capture.record)
+
+    def of(self, capture: Capture) -> StoredRecord:
+        """The record of a row of the catalog."""
+        return self.read(capture.record)
+
+    def read(self, record: RecordId) -> StoredRecord:
+        """The record of an id. Raises CaptureNotFound, or DamagedBatch."""
+        entry = self.entry(record)
+        if entry is None or entry.type == REMOVED:
+            state = "was removed" if entry is not None else "does not exist"
+            raise CaptureNotFound(f"record {record} {state}")
+        return self.stored(record, entry)
+
+    def stored(self, record: RecordId, entry: Entry) -> StoredRecord:
+        return StoredRecord(record, entry, self._contents, self._resolve)
+
+    def entry(self, record: RecordId) -> Entry | None:
+        """The entry of a record, what is left of it if it was removed, or None."""
+        try:
+            return self._entry(record)
+        except (DamagedBatch, FileNotFoundError):
+            self._catalog.refresh()  # its file may have been rewritten by a removal
+        try:
+            return self._entry(record)
+        except FileNotFoundError as error:
+            raise DamagedBatch(f"cannot read record {record}: '{error.filename}' is missing") from None
+
+    def _entry(self, record: RecordId) -> Entry | None:
+        packed = self._catalog.frame_of(record)
+        if packed is None:
+            return None
+        place = FramePlace.unpack(packed)
+        entries = self._journal.read(record.batch, place)
+        index = record.serial - place.first_serial
+        if index < len(entries) and entries[index].serial == record.serial:
+            return entries[index]
+        return next((entry for entry in entries if entry.serial == record.serial), None)
+
+    def entries_from(self, first: RecordId) -> Iterator[Entry]:
+        """The entries of a batch from a serial number on."""
+        packed = self._catalog.frame_of(first)
+        begin = FramePlace.unpack(packed).first_serial if packed else 0
+        for serial, place in self._catalog.frames(first.batch):
+            if serial >= begin:
+                for entry in self._journal.read(first.batch, FramePlace.unpack(place)):
+                    if entry.serial >= first.serial:
+                        yield entry
+
+    def _resolve(self, stored: StoredRecord) -> StoredRecord | None:
+        """The record that a revisit repeats."""
+        original = self._catalog.resolve(stored.capture)
+        return self.read(original.record) if original is not None and original.record != stored.id else None

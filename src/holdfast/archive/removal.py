@@ -1,0 +1,279 @@
+"""True removal (N2): captures, their records, and contents that nobody else holds.
+
+A removal is written down whole before it begins (`removal`, made durable), and each of its steps can be done again
+without harm, so that the next writer ends what a crash interrupted:
+
+    1. the catalog forgets the captures
+    2. every journal file that holds one of the records is written anew without them, and the old form deleted
+    3. each content loses as many references as there were records that held it; what has none left is dead
+    4. fingerprints of what is not to come back are written to `refused`, and a line to `audit.log`
+    5. the catalog's table is compacted, then the volumes that have dead contents now, while others may add
+
+Dead contents leave the disk with compaction, which `Archive.remove` does at once unless told otherwise. What goes with
+a capture: the request and the metadata that were recorded with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast.archive.adding import REFUSED, Parts, fingerprint, signatures_of
+from holdfast.archive.records import Records
+from holdfast.archive.refusals import Refusals
+from holdfast.archive.selection import Selection, companions
+from holdfast.batches.entry import REMOVED, Entry
+from holdfast.batches.frame import FramePlace
+from holdfast.catalog import CatalogChange
+from holdfast.env.files import read_file, replace_file
+from holdfast.errors import UsageError
+from holdfast.model import ContentKey, RecordId
+from holdfast.storage import layout
+
+_CAPTURES_LISTED = 10_000  # in the audit line
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalOptions:
+    """How to remove, and why."""
+
+    reason: str
+    refuse: bool = False  # the same records are not to be imported again
+    compact: bool = True  # free the disk space at once
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What was removed, or in a dry run would be."""
+
+    captures: int
+    records: int
+    contents: int  # that nobody else holds
+    shared: int  # that others hold, who keep them
+    bytes: int  # of payload in the contents that nobody else holds
+    volumes: tuple[str, ...]  # that have dead contents now
+    listed: tuple[tuple[str, str, str], ...]  # record id, timestamp and URL of the captures, as far as they are listed
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Everything that a removal does, as JSON on disk."""
+
+    facts: dict[str, Any]
+
+    @property
+    def records(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = self.facts["records"]
+        return found
+
+    @property
+    def volumes(self) -> list[str]:
+        """Those that are to be compacted."""
+        found: list[str] = self.facts["volumes"]
+        return found
+
+    @property
+    def contents(self) -> list[tuple[str, int, int, int]]:
+        """Key, size, references before, and how many go."""
+        found: list[tuple[str, int, int, int]] = self.facts["contents"]
+        return found
+
+
+class Remover:
+    """One thread at a time, while nobody adds."""
+
+    def __init__(self, root: Path, parts: Parts, refusals: Refusals) -> None:
+        self._root = root
+        self._parts = parts
+        self._refusals = refusals
+
+    def remove(self, selection: Selection, options: RemovalOptions) -> Removal:
+        """Raises UsageError without a reason. Nothing selected is no error."""
+        if not options.reason.strip():
+            raise UsageError("a removal needs a reason: it is written to the audit log")
+        found = self._find(selection)
+        plan, removal = self._plan(found, options)
+        if found and not options.dry_run:
+            replace_file(self._parts.env.files, self._root / layout.REMOVAL, json.dumps(plan.facts).encode())
+            self._carry_out(plan)
+        return removal
+
+    def resume(self) -> list[str]:
+        """Ends a removal that was interrupted, but for the volumes that are to be compacted."""
+        try:
+            plan = _Plan(json.loads(read_file(self._parts.env.files, self._root / layout.REMOVAL)))
+        except FileNotFoundError:
+            return []
+        if "records" in plan.facts:
+            self._carry_out(plan)
+        return plan.volumes
+
+    def finish(self) -> None:
+        """The volumes are compacted."""
+        self._parts.env.files.remove(self._root / layout.REMOVAL)
+        self._parts.env.files.sync_directory(self._root)
+
+    # -- planning -----------------------------------------------------------------------------------------------
+
+    def _find(self, selection: Selection) -> dict[RecordId, Entry]:
+        """The records that go, those of the captures first in each batch."""
+        records = Records(self._parts.journal, self._parts.catalog, self._parts.contents)
+        found: dict[RecordId, Entry] = {}
+        for record in selection.record_ids(self._parts.catalog, self._parts.journal):
+            entry = records.entry(record)
+            if entry is None or entry.type == REMOVED:
+                continue
+            found[record] = entry
+            found.update(companions(records, record, entry))
+        return found
+
+    def _plan(self, found: dict[RecordId, Entry], options: RemovalOptions) -> tuple[_Plan, Removal]:
+        serials: dict[str, list[int]] = {}
+        held: Counter[str] = Counter()
+        for record, entry in found.items():
+            serials.setdefault(record.batch, []).append(record.serial)
+            if entry.contents != "-":
+                held.update(entry.contents.split(" "))
+        contents = list(self._counted(held))
+        captures = [
+            (str(record), entry.timestamp, entry.url)
+            for record, entry in found.items()
+            if self._parts.catalog.capture_of(record) is not None
+        ]
+        facts = {
+            "time": datetime.fromtimestamp(self._parts.env.clock(), UTC).isoformat(timespec="seconds"),
+            "reason": options.reason,
+            "records": serials,
+            "contents": contents,
+            "fingerprints": [fingerprint(entry, signatures_of(entry)).hex() for entry in found.values()],
+            "refuse": options.refuse,
+            "compact": options.compact,
+            "volumes": [],
+            "captures": captures[:_CAPTURES_LISTED],
+            "capture_count": len(captures),
+            "files": {batch: self._parts.journal.files(batch) for batch in serials},
+        }
+        last = [each for each in contents if each[2] <= each[3]]
+        volumes = sorted({name for key, *_ in last for name in self._parts.contents.holders(ContentKey.parse(key))})
+        if options.compact:
+            facts["volumes"] = volumes
+        return _Plan(facts), Removal(
+            len(captures),
+            len(found),
+            len(last),
+            len(contents) - len(last),
+            sum(size for _, size, _, _ in last),
+            tuple(volumes),
+            tuple(captures[:_CAPTURES_LISTED]),
+        )
+
+    def _counted(self, held: Counter[str]) -> Iterable[tuple[str, int, int, int]]:
+        for text, count in held.items():
+            key = ContentKey.parse(text)
+            stat = self._parts.contents.stat(key)
+            yield text, stat.size, stat.references, count
+
+    # -- carrying out -------------------------------------------------------------------------------------------
+
+    def _carry_out(self, plan: _Plan) -> None:
+        ids = [RecordId(batch, serial) for batch, serials in plan.records.items() for serial in serials]
+        marks = [bytes.fromhex(mark) for mark in plan.facts["fingerprints"]]
+        self._parts.catalog.add(CatalogChange(removed=ids, fingerprints_removed=marks))
+        for batch, serials in plan.records.items():
+            self._rewrite(batch, set(serials), {int(n): g for n, g in plan.facts["files"][batch].items()})
+        self._release(plan.contents)
+        if plan.facts["refuse"]:
+            self._refusals.add(marks)
+            self._parts.catalog.add(CatalogChange(fingerprints=dict.fromkeys(marks, REFUSED)))
+        self._audit(plan)
+        if plan.facts["compact"]:
+            self._parts.catalog.compact()
+        self._parts.catalog.sync()  # an older state of it would bring back what is gone
+        if plan.volumes:  # others may add from now on, so none of the steps above may be done again
+            left = json.dumps({"volumes": plan.volumes}).encode()
+            replace_file(self._parts.env.files, self._root / layout.REMOVAL, left)
+        else:
+            self.finish()
+
+    def _rewrite(self, name: str, serials: set[int], generations: dict[int, int]) -> None:
+        """Writes those files of a batch anew that hold the serials, unless that has been done before."""
+        batch = self._parts.journal.batch(name)
+        places = [(serial, FramePlace.unpack(packed)) for serial, packed in self._parts.catalog.frames(name)]
+        for number in _holding(places, serials):
+            generation = generations[number]
+            if self._parts.journal.files(name)[number] != generation:
+                continue
+            frames = batch.rewrite(number, generation, serials)
+            self._parts.catalog.add(
+                CatalogChange(
+                    frames_removed=[(name, serial) for serial, place in places if place.number == number],
+                    frames=[(name, place.first_serial, place.pack()) for place, _ in frames if place.first_serial],
+                    batches={name: batch.state().pack()},
+                )
+            )
+            self._parts.journal.forget(name, number)
+            batch.drop(number, generation)
+        if self._parts.journal.is_sealed(name):
+            batch.write_seal()
+
+    def _release(self, contents: Sequence[tuple[str, int, int, int]]) -> None:
+        """Takes the references away that are still there."""
+        keys: list[ContentKey] = []
+        for text, size, before, count in contents:
+            found = self._parts.contents.references(ContentKey.parse(text), size)
+            if found is not None:
+                keys += [found[0]] * min(max(found[1] - before + count, 0), count)
+        if keys:
+            self._parts.contents.delete_batch(keys)
+
+    def _audit(self, plan: _Plan) -> None:
+        """One line, also if this is done twice."""
+        facts = plan.facts
+        line = {
+            "time": facts["time"],
+            "event": "removal",
+            "reason": facts["reason"],
+            "captures": facts["capture_count"],
+            "records": sum(map(len, plan.records.values())),
+            "refused": facts["refuse"],
+            "listed": facts["captures"],
+        }
+        text = json.dumps(line).encode() + b"\n"
+        append_audit(self._root, self._parts, text)
+
+
+def _holding(places: Sequence[tuple[int, FramePlace]], serials: set[int]) -> list[int]:
+    """The files that hold one of the serials."""
+    firsts = [serial for serial, _ in places]
+    numbers = set()
+    from bisect import bisect_right
+
+    for serial in serials:
+        index = bisect_right(firsts, serial) - 1
+        if index >= 0:
+            numbers.add(places[index][1].number)
+    return sorted(numbers)
+
+
+def append_audit(root: Path, parts: Parts, text: bytes) -> None:
+    """Appends a line to the audit log unless it is its last. Durable on return."""
+    files = parts.env.files
+    path = root / layout.AUDIT
+    fresh = not files.exists(path)
+    file = files.open(path, writable=True, create=fresh)
+    try:
+        end = file.size()
+        if file.read(max(end - len(text), 0), len(text)) != text:
+            torn = end and file.read(end - 1, 1) != b"\n"  # what a crash left of a line stays by itself
+            file.append([b"\n", text] if torn else [text])
+        file.sync()  # also if a killed process wrote it, which may not have come to that
+    finally:
+        file.close()
+    if fresh:
+        files.sync_directory(root)

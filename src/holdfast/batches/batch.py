@@ -1,0 +1,360 @@
+"""One batch: a directory of journal files, written at the end of the last one.
+
+A file that has reached its limit is finished with a seek table and the next one begun. A removal writes a file anew, as
+the next generation of the same number; the newest generation counts, and older ones are deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.batches.entry import FILE_HEAD, REMOVED, Entry, encode
+from holdfast.batches.frame import FrameCompressor, FramePlace, seek_table
+from holdfast.batches.walk import Passed, Walked, walk
+from holdfast.config import RecordSettings
+from holdfast.env import Environment, File
+from holdfast.env.files import read_file, replace_file
+from holdfast.errors import BatchSealed, DamagedBatch, TooLarge, VolumeDown
+from holdfast.model import SERIAL_MAX
+from holdfast.storage import layout
+
+_CHUNK = 1 << 20
+
+
+Frames = list[tuple[FramePlace, list[Entry]]]  # as they were written, with what is in them
+
+
+@dataclass(slots=True)
+class Tail:
+    """Where writing goes on."""
+
+    number: int = 0  # 0: there is no file yet
+    generation: int = 0
+    end: int = 0
+    next_serial: int = 1
+    finished: bool = True  # the file is not to grow any more
+
+
+@dataclass(slots=True)
+class BatchState:
+    """How much of a batch somebody knows: of each file the generation and the end, and the next serial number."""
+
+    files: dict[int, tuple[int, int]] = field(default_factory=dict)
+    next_serial: int = 1
+
+    def pack(self) -> bytes:
+        files = [[number, *facts] for number, facts in self.files.items()]
+        return json.dumps({"files": files, "next_serial": self.next_serial}).encode()
+
+    @classmethod
+    def unpack(cls, packed: bytes | None) -> BatchState:
+        if not packed:
+            return cls()
+        facts = json.loads(packed)
+        return cls({number: (generation, end) for number, generation, end in facts["files"]}, facts["next_serial"])
+
+
+def file_generations(env: Environment, directory: Path) -> dict[int, list[int]]:
+    """The journal files by number, each with its generations in ascending order."""
+    found: dict[int, list[int]] = {}
+    for name in env.files.names(directory):
+        parsed = layout.parse_records_name(name)
+        if parsed is not None:
+            found.setdefault(parsed[0], []).append(parsed[1])
+    return {number: sorted(found[number]) for number in sorted(found)}
+
+
+def is_sealed(env: Environment, directory: Path) -> bool:
+    return env.files.exists(directory / layout.SEALED)
+
+
+class Batch:
+    """A batch open for writing, by one thread at a time. One that cannot undo a failed write refuses further ones."""
+
+    def __init__(self, name: str, directory: Path, env: Environment, settings: RecordSettings) -> None:
+        self.name = name
+        self.directory = directory
+        self.tail = Tail()
+        self.ends: dict[int, tuple[int, int]] = {}  # generation and end of each file, a seek table not counted
+        self._env = env
+        self._settings = settings
+        self._compressor = FrameCompressor()
+        self._file: File | None = None
+        self._unsure = SERIAL_MAX
+        self.failed = False
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def state(self) -> BatchState:
+        """What there is now."""
+        return BatchState(dict(self.ends), self.tail.next_serial)
+
+    def recover(self, known: BatchState, unsure: int = SERIAL_MAX) -> Iterator[Walked]:
+        """Yields the frames that are not known yet, cuts off a torn tail, and gets ready to write.
+
+        From serial `unsure` on, nothing may have been acknowledged: damage there is what a power cut left of a write of
+        several frames, and is cut off with the frames behind it.
+        """
+        self._unsure = unsure
+        self.tail.next_serial = known.next_serial
+        for number, generations in file_generations(self._env, self.directory).items():
+            for old in generations[:-1]:
+                self._env.files.remove(self.directory / layout.records_name(number, old))
+            generation = generations[-1]
+            known_generation, end = known.files.get(number, (generation, 0))
+            yield from self._recover_file(number, generation, end if known_generation == generation else 0)
+            self.ends[number] = (generation, self.tail.end)
+
+    def _recover_file(self, number: int, generation: int, start: int) -> Iterator[Walked]:
+        file = self._open(number, generation)
+        start = start if start <= file.size() else 0  # somebody put an older file in its place
+        tail = Tail(number, generation, start, self.tail.next_serial, finished=False)
+        try:
+            for found in walk(file, number, generation, start):
+                if isinstance(found, Passed):
+                    torn = found.torn or tail.next_serial >= self._unsure
+                    if torn and not is_sealed(self._env, self.directory):
+                        file.truncate(found.offset)
+                        file.sync()
+                        break
+                    continue
+                tail.finished = found.place.entries == 0
+                if not tail.finished:  # the seek table is found again the next time, and says that this is the end
+                    tail.end = found.place.offset + found.place.length
+                for entry in found.entries:
+                    tail.next_serial = max(tail.next_serial, entry.serial + 1)
+                if not tail.finished:
+                    yield found
+            if tail.end > start:
+                file.sync()  # a killed process may have written what it did not sync; we build on it now
+        finally:
+            file.close()
+        self.tail = tail
+
+    def _open(self, number: int, generation: int) -> File:
+        return self._env.files.open(self.directory / layout.records_name(number, generation), writable=True)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry]) -> Frames:
+        """Appends the entries, giving them serial numbers; they are durable when this returns."""
+        self._require_open()
+        first = self.tail.next_serial
+        if first + len(entries) > SERIAL_MAX:
+            raise TooLarge(f"batch {self.name!r} has no serial numbers left: name another one")
+        numbered = [entry._replace(serial=first + index) for index, entry in enumerate(entries)]
+        packed = list(self._packed(numbered))
+        try:
+            return self._write(packed, first + len(entries))
+        except BaseException:
+            self._cut_back()
+            raise
+
+    def _write(self, packed: list[tuple[bytes, int, list[Entry]]], next_serial: int) -> Frames:
+        if not self.tail.finished and self.tail.end >= self._settings.file_bytes_max:
+            self._finish_file()
+        file = self._current()
+        tail = self.tail
+        places = []
+        end = tail.end
+        for frame, size, entries in packed:
+            place = FramePlace(tail.number, tail.generation, end, len(frame), size, entries[0].serial, len(entries))
+            places.append((place, entries))
+            end += len(frame)
+        file.append([frame for frame, _, _ in packed])
+        file.sync()
+        tail.end = end
+        tail.next_serial = next_serial
+        self.ends[tail.number] = (tail.generation, end)
+        return places
+
+    def _cut_back(self) -> None:
+        """Nothing of a failed append must come to light later; if that cannot be made sure, the batch is out of use."""
+        self.failed = True
+        if self._file is not None:
+            self._file.truncate(self.tail.end)
+            self._file.sync()
+        self.failed = False
+
+    def _packed(self, entries: Sequence[Entry]) -> Iterator[tuple[bytes, int, list[Entry]]]:
+        """Frames of about the wanted size, with the size of their content and their entries."""
+        texts: list[bytes] = []
+        gathered: list[Entry] = []
+        size = 0
+        for entry in entries:
+            text = encode(entry)
+            texts.append(text)
+            gathered.append(entry)
+            size += len(text)
+            if size >= self._settings.frame_bytes:
+                yield self._compressor.compress(b"".join(texts)), size, gathered
+                texts, gathered, size = [], [], 0
+        if texts:
+            yield self._compressor.compress(b"".join(texts)), size, gathered
+
+    def _current(self) -> File:
+        tail = self.tail
+        if self._file is None and not tail.finished:
+            self._file = self._open(tail.number, tail.generation)
+        if self._file is None:
+            self._env.files.make_directory(self.directory)
+            self._file = self._create(tail.number + 1, 0)
+            head = self._compressor.compress(encode(self._file_head(tail.number + 1)))
+            self._file.append([head])
+            self.tail = Tail(tail.number + 1, 0, len(head), tail.next_serial, finished=False)
+        return self._file
+
+    def _create(self, number: int, generation: int) -> File:
+        path = self.directory / layout.records_name(number, generation)
+        file = self._env.files.open(path, writable=True, create=True)
+        self._env.files.sync_directory(self.directory)
+        return file
+
+    def _file_head(self, number: int) -> Entry:
+        from datetime import UTC, datetime
+
+        now = datetime.fromtimestamp(self._env.clock(), UTC).strftime("%Y%m%d%H%M%S")
+        return Entry(FILE_HEAD, f"holdfast:batch/{self.name}/{number}", now, b"")
+
+    def finish_file(self) -> None:
+        """Ends the current file; what comes next goes to a new one."""
+        if not self.tail.finished:
+            self._finish_file()
+
+    def _finish_file(self) -> None:
+        file = self._current()
+        sizes = [
+            (found.place.length, found.place.size)
+            for found in walk(file, self.tail.number, self.tail.generation)
+            if isinstance(found, Walked)
+        ]
+        file.append([seek_table(sizes)])
+        file.sync()
+        self.close()
+        self.tail.finished = True
+
+    # -- sealing ------------------------------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        """Closes the batch for good; its files are listed with sizes and digests. Twice does no harm."""
+        if is_sealed(self._env, self.directory):
+            return
+        self.finish_file()
+        self.write_seal()
+
+    def write_seal(self) -> None:
+        files = {}
+        for number, generations in file_generations(self._env, self.directory).items():
+            name = layout.records_name(number, generations[-1])
+            size, digest = file_digest(self._env, self.directory / name)
+            files[name] = {"bytes": size, "sha256": digest}
+        facts = {"batch": self.name, "next_serial": self.tail.next_serial, "files": files}
+        replace_file(self._env.files, self.directory / layout.SEALED, json.dumps(facts, indent=1).encode() + b"\n")
+
+    # -- removing -----------------------------------------------------------------------------------------------
+
+    def rewrite(self, number: int, generation: int, serials: set[int]) -> Frames:
+        """Writes a file anew without the entries of these serials, leaving only their numbers. Durable on return.
+
+        The old form stays until `drop` is called, so that those who know only it can go on reading.
+        """
+        if number == self.tail.number:
+            self.finish_file()
+        draft = self.directory / (layout.records_name(number, generation + 1) + layout.UNFINISHED)
+        self._env.files.remove(draft)
+        source = self._open(number, generation)
+        target = self._env.files.open(draft, writable=True, create=True)
+        try:
+            places = self._copy(source, target, (number, generation), serials)
+            target.sync()
+        finally:
+            source.close()
+            target.close()
+        self._env.files.rename(draft, self.directory / layout.records_name(number, generation + 1))
+        self._env.files.sync_directory(self.directory)
+        if number == self.tail.number:
+            self.tail.generation = generation + 1
+        self.ends[number] = (generation + 1, sum(place.length for place, _ in places))
+        return places
+
+    def _copy(self, source: File, target: File, file: tuple[int, int], serials: set[int]) -> Frames:
+        places: Frames = []
+        sizes: list[tuple[int, int]] = []
+        end = 0
+        for found in walk(source, *file):
+            if isinstance(found, Passed):
+                raise DamagedBatch(
+                    f"cannot rewrite file {file[0]} of batch {self.name!r}: {found.reason} at {found.offset}; "
+                    "run 'holdfast check --repair' first"
+                )
+            if found.place.entries == 0:
+                continue
+            kept = [_bare(entry) if entry.serial in serials else entry for entry in found.entries]
+            if serials.isdisjoint(entry.serial for entry in found.entries):
+                frame, size = source.read(found.place.offset, found.place.length), found.place.size
+            else:
+                text = b"".join(map(encode, kept))
+                frame, size = self._compressor.compress(text), len(text)
+            target.append([frame])
+            first = found.place.first_serial
+            places.append((FramePlace(file[0], file[1] + 1, end, len(frame), size, first, len(kept)), kept))
+            sizes.append((len(frame), size))
+            end += len(frame)
+        target.append([seek_table(sizes)])
+        return places
+
+    def drop(self, number: int, generation: int) -> None:
+        """Deletes an old form of a file."""
+        self._env.files.remove(self.directory / layout.records_name(number, generation))
+        self._env.files.sync_directory(self.directory)
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self.failed:
+            raise VolumeDown(f"batch {self.name!r} failed to write before; open the archive again")
+        if is_sealed(self._env, self.directory):
+            raise BatchSealed(f"batch {self.name!r} is sealed: name another one")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _bare(entry: Entry) -> Entry:
+    """What is left of a removed entry: its number, so that nobody gets it again."""
+    return Entry(REMOVED, "-", "19700101000000", b"", serial=entry.serial)
+
+
+def file_digest(env: Environment, path: Path, progress: Callable[[int], None] | None = None) -> tuple[int, str]:
+    """Size and SHA-256 of a file."""
+    file = env.files.open(path)
+    try:
+        digest = hashlib.sha256()
+        at = 0
+        while chunk := file.read(at, _CHUNK):
+            digest.update(chunk)
+            at += len(chunk)
+            if progress is not None:
+                progress(len(chunk))
+        return at, digest.hexdigest()
+    finally:
+        file.close()
+
+
+def read_seal(env: Environment, directory: Path) -> dict[str, object] | None:
+    """What SEALED says; None if the batch is open. Raises DamagedBatch."""
+    try:
+        facts = json.loads(read_file(env.files, directory / layout.SEALED))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise DamagedBatch(f"cannot read '{directory / layout.SEALED}': {error}") from None
+    if not isinstance(facts, dict) or not isinstance(facts.get("files"), dict):
+        raise DamagedBatch(f"cannot read '{directory / layout.SEALED}': it lists no files")
+    return facts

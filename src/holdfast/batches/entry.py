@@ -1,0 +1,189 @@
+"""One record in the journal, in Tianwang form, version 2.0 (I2).
+
+    version: 2.0
+    serial: 4711
+    type: response
+    url: http://www.pku.edu.cn/
+    date: Tue, 15 Apr 2003 08:13:06 GMT
+    ip: 162.105.129.12
+    collection: main
+    format: warc/1.1
+    status: 200
+    mime: text/html
+    digest: sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ
+    size: 18133
+    contentkey: v0:3f0a...
+    layout: 612+18133+4
+    file: crawl.warc.gz
+    place: 81920+7210
+    length: 616
+                                  a blank line
+    WARC/1.1...                   the literal bytes: what stands before, between and after the payload
+                                  a line feed ends the record
+
+Attributes without a value are left out. `layout` gives the lengths of literal and payload runs in turn, literal first:
+laying them side by side gives the record as it was (N3). `refers-to` is a revisit's original, `extra` a JSON object.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from holdfast.errors import DamagedBatch, UsageError
+
+VERSION = "2.0"
+REMOVED = "removed"  # type of what is left of a record that was taken away: its serial number
+SOURCE = "source"  # type of the list of records that a file consisted of
+FILE_HEAD = "batch"  # type of the first entry of every file
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH_DIGITS = {name: f"{number:02d}" for number, name in enumerate(_MONTHS, 1)}
+
+
+class Entry(NamedTuple):
+    """A record as the journal keeps it. Texts are `-` where there is nothing to say."""
+
+    type: str
+    url: str
+    timestamp: str  # 14 digits, UTC
+    data: bytes  # literals, one after the other
+    serial: int = 0  # 0: not given yet
+    ip: str = "-"
+    collection: str = "-"
+    format: str = "-"
+    status: str = "-"
+    mime: str = "-"
+    digest: str = "-"
+    size: int = 0  # of the payload
+    contents: str = "-"  # contentkeys, parted by spaces
+    layout: str = "-"
+    filename: str = "-"  # of the file it came from
+    offset: int = 0  # in that file
+    length: int = 0  # there
+    refers_to: str = "-"
+    extra: str = "-"
+
+
+def encode(entry: Entry) -> bytes:
+    """The entry as it stands in a frame."""
+    lines = [
+        f"version: {VERSION}\nserial: {entry.serial}\ntype: {entry.type}\nurl: {entry.url}\n"
+        f"date: {rfc822(entry.timestamp)}\n"
+    ]
+    if entry.ip != "-":
+        lines.append(f"ip: {entry.ip}\n")
+    if entry.collection != "-":
+        lines.append(f"collection: {entry.collection}\n")
+    if entry.format != "-":
+        lines.append(f"format: {entry.format}\n")
+    if entry.status != "-":
+        lines.append(f"status: {entry.status}\n")
+    if entry.mime != "-":
+        lines.append(f"mime: {entry.mime}\n")
+    if entry.digest != "-":
+        lines.append(f"digest: {entry.digest}\n")
+    if entry.size:
+        lines.append(f"size: {entry.size}\n")
+    if entry.contents != "-":
+        lines.append(f"contentkey: {entry.contents}\n")
+    if entry.layout != "-":
+        lines.append(f"layout: {entry.layout}\n")
+    if entry.filename != "-":
+        lines.append(f"file: {entry.filename}\nplace: {entry.offset}+{entry.length}\n")
+    if entry.refers_to != "-":
+        lines.append(f"refers-to: {entry.refers_to}\n")
+    if entry.extra != "-":
+        lines.append(f"extra: {entry.extra}\n")
+    lines.append(f"length: {len(entry.data)}\n\n")
+    head = "".join(lines)
+    if "\n\n" in head[:-2]:
+        raise UsageError(f"an attribute of the record of {entry.url!r} holds a blank line")
+    return head.encode("utf-8", "surrogateescape") + entry.data + b"\n"
+
+
+def one_line(text: str) -> str:
+    """`text` as the value of an attribute: without line breaks or empty ends, `-` if nothing is left."""
+    if "\n" in text or "\r" in text:
+        text = " ".join(text.split())
+    return text.strip() or "-"
+
+
+def parse_entries(raw: bytes) -> list[Entry]:
+    """All entries of a frame. Raises DamagedBatch if it does not consist of whole entries."""
+    entries = []
+    at = 0
+    while at < len(raw):
+        entry, at = parse_entry(raw, at)
+        entries.append(entry)
+    return entries
+
+
+def parse_entry(raw: bytes, at: int) -> tuple[Entry, int]:
+    """The entry that begins at `at`, and where the next one begins."""
+    try:
+        head_end = raw.index(b"\n\n", at)
+        lines = raw[at:head_end].decode("utf-8", "surrogateescape").split("\n")
+        fields = dict([line.split(": ", 1) for line in lines])
+        start = head_end + 2
+        end = start + int(fields["length"])
+        if lines[0] != f"version: {VERSION}" or raw[end : end + 1] != b"\n":
+            raise ValueError
+        return _from_fields(fields, raw[start:end]), end + 1
+    except (ValueError, KeyError, IndexError):
+        raise DamagedBatch(f"an entry at {at} of a frame of {len(raw)} bytes makes no sense") from None
+
+
+def _from_fields(fields: dict[str, str], data: bytes) -> Entry:
+    get = fields.get
+    offset, _, length = get("place", "0+0").partition("+")
+    return Entry(
+        type=fields["type"],
+        url=fields["url"],
+        timestamp=digits(fields["date"]),
+        data=data,
+        serial=int(fields["serial"]),
+        ip=get("ip", "-"),
+        collection=get("collection", "-"),
+        format=get("format", "-"),
+        status=get("status", "-"),
+        mime=get("mime", "-"),
+        digest=get("digest", "-"),
+        size=int(get("size", "0")),
+        contents=get("contentkey", "-"),
+        layout=get("layout", "-"),
+        filename=get("file", "-"),
+        offset=int(offset),
+        length=int(length),
+        refers_to=get("refers-to", "-"),
+        extra=get("extra", "-"),
+    )
+
+
+def rfc822(timestamp: str) -> str:
+    """14 digits as 'Tue, 15 Apr 2003 08:13:06 GMT'."""
+    return f"{_day(timestamp[:8])} {timestamp[8:10]}:{timestamp[10:12]}:{timestamp[12:14]} GMT"
+
+
+@lru_cache(maxsize=4096)
+def _day(date: str) -> str:
+    from datetime import date as calendar_date
+
+    day = calendar_date(int(date[:4]), int(date[4:6]), int(date[6:8]))
+    names = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+    return f"{names[day.weekday()]}, {day.day:02d} {_MONTHS[day.month - 1]} {day.year:04d}"
+
+
+def digits(date: str) -> str:
+    """The reverse of `rfc822`; raises ValueError or KeyError."""
+    if len(date) != 29:
+        raise ValueError(f"bad date {date!r}")
+    return f"{date[12:16]}{_MONTH_DIGITS[date[8:11]]}{date[5:7]}{date[17:19]}{date[20:22]}{date[23:25]}"
+
+
+def runs(layout: str) -> list[tuple[int, int]]:
+    """The pairs (literal, payload) of a layout; a literal that ends the record has a payload of 0."""
+    lengths = [int(length) for length in layout.split("+")]
+    if len(lengths) % 2:
+        lengths.append(0)
+    return list(pairwise(lengths))[::2]

@@ -1,0 +1,139 @@
+"""The journal: all batches of an archive, read by frame and written at their ends."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_sealed
+from holdfast.batches.entry import Entry, parse_entries
+from holdfast.batches.frame import FramePlace, decompress
+from holdfast.batches.walk import Passed, Walked, walk
+from holdfast.config import RecordSettings
+from holdfast.env import Environment, File
+from holdfast.errors import DamagedBatch, Denied, UnknownName
+from holdfast.model import SERIAL_MAX
+from holdfast.storage import layout
+
+_FRAMES_KEPT = 64
+_FILES_KEPT = 64
+
+
+class Journal:
+    """Any thread may read; writing is for one thread at a time."""
+
+    def __init__(self, root: Path, env: Environment, settings: RecordSettings, *, writable: bool) -> None:
+        self._root = root
+        self._env = env
+        self._settings = settings
+        self._writable = writable
+        self._batches: dict[str, Batch] = {}
+        self._lock = threading.Lock()  # guards the two caches
+        self._frames: OrderedDict[tuple[str, int, int, int], list[Entry]] = OrderedDict()
+        self._files: OrderedDict[tuple[str, int, int], File] = OrderedDict()
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """The batches, in the order of their names."""
+        directory = self._root / layout.BATCHES
+        return [name for name in self._env.files.names(directory) if self._env.files.is_directory(directory / name)]
+
+    def directory(self, batch: str) -> Path:
+        return layout.batch_directory(self._root, batch)
+
+    def is_sealed(self, batch: str) -> bool:
+        return is_sealed(self._env, self.directory(batch))
+
+    def files(self, batch: str) -> dict[int, int]:
+        """Number and newest generation of each file."""
+        return {number: each[-1] for number, each in file_generations(self._env, self.directory(batch)).items()}
+
+    def require(self, batch: str) -> None:
+        if batch not in self.names():
+            raise UnknownName(f"no batch {batch!r}: known are {', '.join(self.names()) or 'none'}")
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, batch: str, place: FramePlace) -> list[Entry]:
+        """The entries of a frame. Raises DamagedBatch, or FileNotFoundError if the file was rewritten meanwhile."""
+        key = (batch, place.number, place.generation, place.offset)
+        with self._lock:
+            entries = self._frames.get(key)
+            if entries is not None:
+                self._frames.move_to_end(key)
+                return entries
+        raw = self._file(batch, place.number, place.generation).read(place.offset, place.length)
+        try:
+            entries = parse_entries(decompress(raw))
+        except DamagedBatch as error:
+            name = self.directory(batch) / layout.records_name(place.number, place.generation)
+            raise DamagedBatch(f"cannot read '{name}' at {place.offset}: {error}; run 'holdfast check'") from None
+        with self._lock:
+            self._frames[key] = entries
+            while len(self._frames) > _FRAMES_KEPT:
+                self._frames.popitem(last=False)
+        return entries
+
+    def _file(self, batch: str, number: int, generation: int) -> File:
+        key = (batch, number, generation)
+        with self._lock:
+            file = self._files.get(key)
+            if file is None:
+                file = self._env.files.open(self.directory(batch) / layout.records_name(number, generation))
+                self._files[key] = file
+                while len(self._files) > _FILES_KEPT:
+                    self._files.popitem(last=False)[1].close()
+            else:
+                self._files.move_to_end(key)
+            return file
+
+    def walk(self, batch: str) -> Iterator[Walked | Passed]:
+        """Everything in a batch, in order; a seek table is left out."""
+        for number, generation in self.files(batch).items():
+            file = self._env.files.open(self.directory(batch) / layout.records_name(number, generation))
+            try:
+                for found in walk(file, number, generation):
+                    if isinstance(found, Passed) or found.place.entries:
+                        yield found
+            finally:
+                file.close()
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def recover(self, batch: str, known: BatchState, unsure: int = SERIAL_MAX) -> Iterator[Walked]:
+        """See `Batch.recover`; every batch that is to be written must pass here first."""
+        opened = Batch(batch, self.directory(batch), self._env, self._settings)
+        self._batches[batch] = opened
+        yield from opened.recover(known, unsure)
+
+    def batch(self, name: str) -> Batch:
+        """The batch, open for writing; a new one is made by its first entry."""
+        if not self._writable:
+            raise Denied("the archive is open for reading only")
+        if name not in self._batches:
+            self._batches[name] = Batch(name, self.directory(name), self._env, self._settings)
+        return self._batches[name]
+
+    def append(self, batch: str, entries: Sequence[Entry]) -> Frames:
+        """Appends the entries with new serial numbers; they are durable when this returns."""
+        return self.batch(batch).append(entries)
+
+    def forget(self, batch: str, number: int) -> None:
+        """Closes what is open of a file that was rewritten."""
+        with self._lock:
+            for key in [key for key in self._frames if key[:2] == (batch, number)]:
+                del self._frames[key]
+            for file_key in [key for key in self._files if key[:2] == (batch, number)]:
+                self._files.pop(file_key).close()
+
+    def close(self) -> None:
+        for batch in self._batches.values():
+            batch.close()
+        with self._lock:
+            for file in self._files.values():
+                file.close()
+            self._files.clear()
+            self._frames.clear()

@@ -1,0 +1,96 @@
+"""Verifying a batch by itself: every frame's checksum, every serial number, and the seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.batches.batch import file_digest, file_generations, read_seal
+from holdfast.batches.walk import Passed, walk
+from holdfast.env import Environment
+from holdfast.errors import DamagedBatch
+from holdfast.model import Fault
+from holdfast.storage import layout
+
+
+@dataclass(slots=True)
+class BatchReport:
+    """What verifying found."""
+
+    name: str
+    records: int = 0
+    removed: int = 0
+    bytes: int = 0
+    sealed: bool = False
+    faults: list[Fault] = field(default_factory=list)
+
+
+def verify_batch(
+    name: str, directory: Path, env: Environment, progress: Callable[[int], None] | None = None
+) -> BatchReport:
+    """Reads every byte of the batch. What a crash or a running writer left unfinished is no fault of an open one."""
+    report = BatchReport(name)
+    seal = _read_seal(report, directory, env)
+    report.sealed = seal is not None
+    files = file_generations(env, directory)
+    last_serial = 0
+    for number, generations in files.items():
+        path = directory / layout.records_name(number, generations[-1])
+        is_last = number == max(files)
+        before = report.bytes
+        last_serial = _verify_file(report, path, env, (number, generations[-1], last_serial), may_be_torn=is_last)
+        if progress is not None:
+            progress(report.bytes - before)
+    if seal is not None:
+        _verify_seal(report, seal, directory, env)
+    return report
+
+
+def _read_seal(report: BatchReport, directory: Path, env: Environment) -> dict[str, object] | None:
+    try:
+        return read_seal(env, directory)
+    except DamagedBatch as error:
+        _fault(report, directory / layout.SEALED, 0, "seal", "a list of files", str(error))
+        return None
+
+
+def _verify_file(
+    report: BatchReport, path: Path, env: Environment, at: tuple[int, int, int], *, may_be_torn: bool
+) -> int:
+    number, generation, last_serial = at
+    file = env.files.open(path)
+    try:
+        report.bytes += file.size()
+        for found in walk(file, number, generation):
+            if isinstance(found, Passed):
+                if not (found.torn and may_be_torn and not report.sealed):
+                    _fault(report, path, found.offset, "damaged frame", "a sound frame", found.reason)
+                continue
+            for entry in found.entries:
+                if entry.serial and entry.serial <= last_serial:
+                    _fault(report, path, found.place.offset, "serial", f"above {last_serial}", str(entry.serial))
+                last_serial = max(last_serial, entry.serial)
+                report.removed += entry.type == "removed"
+                report.records += bool(entry.serial) and entry.type != "removed"
+    finally:
+        file.close()
+    return last_serial
+
+
+def _verify_seal(report: BatchReport, seal: dict[str, object], directory: Path, env: Environment) -> None:
+    files = seal["files"]
+    assert isinstance(files, dict)
+    for name, facts in files.items():
+        try:
+            size, digest = file_digest(env, directory / name)
+        except FileNotFoundError:
+            _fault(report, directory / name, 0, "missing file", "the file that SEALED lists", "nothing")
+            continue
+        if size != facts.get("bytes") or digest != facts.get("sha256"):
+            _fault(report, directory / name, 0, "digest", f"sha256 {facts.get('sha256')}", f"sha256 {digest}")
+
+
+def _fault(report: BatchReport, path: Path, offset: int, kind: str, *sides: str) -> None:
+    expected, found = sides
+    report.faults.append(Fault(report.name, str(path), offset, kind, expected, found))

@@ -1,0 +1,46 @@
+"""The catalog: captures by URL and time, and where everything else about a record is found.
+
+A capture comes in with the step of the archive that stored its record (`Catalog.add`), and is found by URL, by time,
+by record and by payload (`search`, `lookup`, `closest`, `newest`, `resolve`). The catalog is derived: whatever happens
+to it, `holdfast reindex` makes it again from the batches. A step arrives whole or not at all, with its totals; readers
+in other processes follow.
+
+Everything is in one table, in the order of its keys. The first byte tells the kind; `∅` is a zero byte, `␠` a space:
+
+    ┌───┬────────────┬───┬────────┬───┬───────────┬───┬────────┐
+    │ c │ collection │ ∅ │ urlkey │ ␠ │ timestamp │ ␠ │ record │ → the other fields of the capture, parted by tabs
+    └───┴────────────┴───┴────────┴───┴───────────┴───┴────────┘    └─────── the capture's place ────────┘
+    ┌───┬────────────┬───┬───────┐
+    │ s │ collection │ ∅ │ place │ → nothing: a capture that begins a block of pages (one of 1024 by its checksum)
+    ├───┼────────────┼───┼───────┤
+    │ d │ digest     │ ∅ │ place │ → collection of a capture that has this payload itself, which revisits refer to
+    ├───┼────────────┼───┴───────┘
+    │ r │ record     │ → collection ∅ urlkey ␠ timestamp of its capture
+    ├───┼────────────┴─┐
+    │ k │ fingerprint  │ → record that has this fingerprint of 16 bytes
+    ├───┼───────┬───┬──┴───────────┐
+    │ f │ batch │ ∅ │ first serial │ → place of the frame; serials are 4 bytes, the highest first
+    ├───┼───────┼───┴──────────────┘
+    │ b │ batch │ → state of the batch as the archive wrote it
+    ├───┼───┬───┴────────┐
+    │ t │ c │ collection │ → number of captures, bytes of their payloads; 8 bytes each, the lowest first
+    │ t │ b │ batch      │
+    ├───┼───┴────────────┘
+    │ n │ → number of changes so far, 8 bytes      │ v │ → version of this layout, `1`
+
+Texts are UTF-8. Pages of an answer are cut at the keys `s`, which change only where captures come and go, so all pages
+together are the answer, and any of them starts at once.
+"""
+
+from __future__ import annotations
+
+from holdfast.catalog.catalog import Catalog
+from holdfast.catalog.change import CatalogChange
+from holdfast.catalog.fields import Row
+from holdfast.catalog.grammar import parse_query
+from holdfast.catalog.keys import Total
+from holdfast.catalog.query import CaptureQuery
+from holdfast.catalog.rendering import OUTPUTS, render
+from holdfast.catalog.search import Answer
+
+__all__ = ["OUTPUTS", "Answer", "CaptureQuery", "Catalog", "CatalogChange", "Row", "Total", "parse_query", "render"]

@@ -1,0 +1,246 @@
+"""The catalog: opened, written by one process, followed by others, and asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from holdfast.catalog.change import CatalogChange, Draft
+from holdfast.catalog.keys import (
+    BATCH,
+    CAPTURE,
+    CHANGES,
+    FINGERPRINT,
+    FRAME,
+    NUMBER,
+    SERIAL,
+    SOURCE,
+    VERSION,
+    VERSION_NOW,
+    Total,
+    after,
+    area,
+    encoded,
+    frame_key,
+    total_key,
+)
+from holdfast.catalog.query import CaptureQuery, exact_range
+from holdfast.catalog.revisits import RevisitResolver
+from holdfast.catalog.rows import CaptureRows
+from holdfast.catalog.search import Answer, Search, nearest_capture
+from holdfast.catalog.times import digits, earliest
+from holdfast.catalog.verify import verify_rows
+from holdfast.env import REAL, Environment
+from holdfast.errors import Damaged, DamagedCatalog, HoldfastError
+from holdfast.model import Capture, RecordId
+from holdfast.storage.table import Table, TableKind, verify_table
+from holdfast.urls import url_key
+
+KIND = TableKind("catalog", DamagedCatalog, "holdfast reindex", packed=True)
+REFRESH_EVERY_S = 0.2
+CATCH_UP_TRIES = 5
+
+
+class Catalog:
+    """An open catalog. Any thread may read. `add` may be called from any thread, one goes at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        cache_bytes: int = 64 << 20,
+        env: Environment = REAL,
+        changes: int = 0,
+    ) -> None:
+        """With `read_only` it follows the process that writes it, at most 0.2 s behind when it is read.
+
+        One that is to take the place of another counts on from that one's `changes`, so that followers go forward.
+        """
+        self.path = path
+        self._read_only = read_only
+        self._cache_bytes = cache_bytes
+        self._env = env
+        self._table = Table(path, KIND, cache_bytes=cache_bytes, follow=read_only)
+        try:
+            version = self._table.get(VERSION) or VERSION_NOW
+            if version != VERSION_NOW:
+                raise DamagedCatalog(f"catalog '{path}' is of another release; run '{KIND.repair}'")
+            self._rows = CaptureRows(self._table)
+            self._resolver = RevisitResolver(self._table, self._rows)
+            self._changes = max(self._change_number(), changes)
+            self._totals = self._rows.totals()
+        except HoldfastError:
+            self._table.abandon()
+            raise
+        self._writing = threading.Lock()
+        self._following = threading.Lock()
+        self._refreshed_s = env.monotonic()
+
+    # Writing
+
+    def add(self, change: CatalogChange) -> None:
+        """All of it or nothing. Not synced: what is lost is made again from the batches."""
+        with self._writing:
+            captures = {capture.record: capture for capture in change.captures}
+            replaced = () if change.fresh else captures
+            old = self._rows.of_records([*replaced, *set(change.removed).difference(replaced)])
+            draft = Draft(self._totals)
+            draft.remove(capture for capture in old if capture is not None)
+            draft.add(captures.values())
+            draft.take(change)
+            draft.finish()
+            draft.puts += ((CHANGES, NUMBER.pack(self._changes + 1)), (VERSION, VERSION_NOW))
+            self._table.write(draft.puts, draft.deletes)
+            self._changes += 1
+            self._totals.update(draft.totals)
+            self._rows.forget()
+
+    @property
+    def changes(self) -> int:
+        """How often it was changed."""
+        return self._changes
+
+    def sync(self) -> None:
+        """After this the catalog survives a power cut as it is."""
+        self._table.sync()
+
+    def compact(self) -> None:
+        """What was removed leaves the disk. Durable on return."""
+        self._table.compact()
+
+    # Records, frames and batches, for the archive
+
+    def known(self, fingerprints: list[bytes]) -> list[RecordId | None]:
+        """Which records have these fingerprints."""
+        self._refresh_if_due()
+        found = self._table.get_many([FINGERPRINT + fingerprint for fingerprint in fingerprints])
+        return [_record(value) if value else None for value in found]
+
+    def capture_of(self, record: RecordId) -> Capture | None:
+        self._refresh_if_due()
+        return self._rows.of_records([record])[0]
+
+    def frame_of(self, record: RecordId) -> bytes | None:
+        """Place of the frame that holds the record: the last of its batch that begins at its serial or before."""
+        self._refresh_if_due()
+        found = self._table.last(area(FRAME, record.batch), frame_key(record.batch, record.serial) + b"\0")
+        return found[1] if found else None
+
+    def frames(self, batch: str) -> Iterator[tuple[int, bytes]]:
+        """First serial and place of each frame of a batch, ascending."""
+        self._refresh_if_due()
+        prefix = area(FRAME, batch)
+        for key, place in self._table.scan(prefix, after(prefix)):
+            yield SERIAL.unpack(key[len(prefix) :])[0], place
+
+    def sources(self, filename: str | None = None) -> Iterator[tuple[str, RecordId]]:
+        """The files that were imported, or those of one name, each with the record that lists its records."""
+        self._refresh_if_due()
+        prefix = SOURCE if filename is None else area(SOURCE, filename)
+        for key, _ in self._table.scan(prefix, after(prefix)):
+            name, _, record = key[1:].rpartition(b"\0")
+            yield name.decode("utf-8", "surrogateescape"), _record(record)
+
+    def batch_state(self, batch: str) -> bytes | None:
+        self._refresh_if_due()
+        return self._table.get(BATCH + encoded(batch))
+
+    def batches(self) -> list[str]:
+        """Those with a state."""
+        self._refresh_if_due()
+        return [key[1:].decode() for key, _ in self._table.scan(BATCH, after(BATCH))]
+
+    def collections(self) -> tuple[str, ...]:
+        self._refresh_if_due()
+        return self._rows.collections()
+
+    def totals(self) -> tuple[dict[str, Total], dict[str, Total]]:
+        """Captures and payload bytes, by collection and by batch."""
+        self._refresh_if_due()
+        found = self._rows.totals()
+        collections, batches = total_key(CAPTURE, ""), total_key(BATCH, "")
+        return (
+            {key[2:].decode(): total for key, total in found.items() if key.startswith(collections)},
+            {key[2:].decode(): total for key, total in found.items() if key.startswith(batches)},
+        )
+
+    # Questions
+
+    def search(self, query: CaptureQuery) -> Answer:
+        """The rows that the query asks for, as of the first step."""
+        self._refresh_if_due()
+        return Search(self._rows, query, self._resolver.resolve).answer()
+
+    def num_pages(self, query: CaptureQuery) -> int:
+        self._refresh_if_due()
+        return Search(self._rows, query, self._resolver.resolve).num_pages()
+
+    def lookup(self, url: str, collection: str | None = None) -> list[Capture]:
+        """All captures of a URL, by time."""
+        self._refresh_if_due()
+        return self._rows.all_of(collection, exact_range(url_key(url)))
+
+    def newest(self, url: str, collection: str | None = None) -> Capture | None:
+        self._refresh_if_due()
+        return self._rows.last_of(collection, exact_range(url_key(url)))
+
+    def closest(self, url: str, timestamp: str, collection: str | None = None) -> Capture | None:
+        """The capture nearest to a time, which may be partial."""
+        self._refresh_if_due()
+        moment = earliest(digits(timestamp, "closest"))
+        return nearest_capture(self._rows, url_key(url), moment, collection)
+
+    def resolve(self, capture: Capture) -> Capture | None:
+        """The capture with the payload: itself unless it is a revisit; None if there is none."""
+        self._refresh_if_due()
+        return self._resolver.resolve(capture)
+
+    # Life
+
+    def refresh(self) -> None:
+        """A follower sees what was written until now."""
+        if not self._read_only:
+            return
+        with self._following:
+            for _ in range(CATCH_UP_TRIES):
+                with suppress(Damaged):
+                    self._table.catch_up()
+                    if self._change_number() >= self._changes:
+                        break
+                with suppress(Damaged):
+                    self._table.follow_anew()  # RocksDB may show an older state and not say so
+            self._changes = self._change_number()  # less than before if the catalog was made again
+            self._rows.forget()
+            self._refreshed_s = self._env.monotonic()
+
+    def verify(self) -> None:
+        """Reads everything and holds it against each other. Raises DamagedCatalog."""
+        verify_table(self.path, KIND, cache_bytes=self._cache_bytes)
+        self.refresh()
+        verify_rows(self._table, self._rows)
+
+    def close(self) -> None:
+        self._table.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _refresh_if_due(self) -> None:
+        if self._read_only and self._env.monotonic() - self._refreshed_s >= REFRESH_EVERY_S:
+            self.refresh()
+
+    def _change_number(self) -> int:
+        packed = self._table.get(CHANGES)
+        return NUMBER.unpack(packed)[0] if packed else 0
+
+
+def _record(text: bytes) -> RecordId:
+    batch, _, serial = text.decode().rpartition("-")
+    return RecordId(batch, int(serial))

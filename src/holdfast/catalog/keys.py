@@ -1,0 +1,130 @@
+"""Keys and rows of the catalog's table, as bytes. The boxes are drawn in the package's docstring."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import NamedTuple
+
+from holdfast.model import Capture, RecordId
+
+CAPTURE, DIGEST, SPLIT, RECORD, FINGERPRINT = b"c", b"d", b"s", b"r", b"k"
+FRAME, BATCH, SOURCE, TOTALS, CHANGES, VERSION = b"f", b"b", b"m", b"t", b"n", b"v"
+VERSION_NOW = b"1"
+CAPTURES_PER_SPLIT = 1024  # on average: a capture begins a new block of pages if the checksum of its place says so
+SERIAL = struct.Struct(">I")
+NUMBER = struct.Struct(">Q")
+_TOTAL = struct.Struct("<QQ")
+_SERIAL_DIGITS = 10
+_ROW_TABS = 11
+
+
+class Total(NamedTuple):
+    """How much a collection or a batch holds."""
+
+    captures: int = 0
+    payload_bytes: int = 0
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def after(prefix: bytes) -> bytes:
+    """The least key beyond all that begin with `prefix`."""
+    short = prefix.rstrip(b"\xff")
+    return short[:-1] + bytes((short[-1] + 1,))
+
+
+def place_of(capture: Capture) -> bytes:
+    """Where a capture stands in its collection: by URL key, then time, then record."""
+    return f"{capture.urlkey} {capture.timestamp} {capture.record}".encode("utf-8", "surrogateescape")
+
+
+def area(kind: bytes, name: str) -> bytes:
+    """What all keys of one collection, digest or batch begin with."""
+    return kind + encoded(name) + b"\0"
+
+
+def begins_split(place: bytes) -> bool:
+    return zlib.crc32(place) % CAPTURES_PER_SPLIT == 0
+
+
+def digest_key(capture: Capture, place: bytes) -> bytes | None:
+    """Under which the capture is found by its payload; none for those that have not got it themselves."""
+    if capture.digest == "-" or capture.type == "revisit":
+        return None
+    return area(DIGEST, capture.digest) + place
+
+
+def record_key(record: RecordId) -> bytes:
+    return RECORD + str(record).encode()
+
+
+def pack_row(capture: Capture) -> bytes:
+    """All fields of a capture that are not in its key."""
+    _, _, url, mime, status, digest, length, offset, filename, kind, size, contents, _, _, refers_to, extra = capture
+    row = (
+        f"{url}\t{mime}\t{status}\t{digest}\t{length}\t{offset}\t{filename}\t{kind}\t{size}\t{contents}\t{refers_to}\t"
+        f"{extra}"
+    )
+    if row.count("\t") != _ROW_TABS:  # only a broken URL or header has tabs
+        texts = (url, mime, status, digest, str(length), str(offset), filename, kind, str(size), contents, refers_to)
+        row = "\t".join([text.replace("\t", "%09") for text in (*texts, extra)])
+    return row.encode("utf-8", "surrogateescape")
+
+
+def unpack_row(collection: str, place: bytes, row: bytes) -> Capture:
+    urlkey, timestamp, record = place.decode("utf-8", "surrogateescape").rsplit(" ", 2)
+    url, mime, status, digest, length, offset, filename, kind, size, contents, refers_to, extra = row.decode(
+        "utf-8", "surrogateescape"
+    ).split("\t")
+    return Capture(
+        urlkey,
+        timestamp,
+        url,
+        mime,
+        status,
+        digest,
+        int(length),
+        int(offset),
+        filename,
+        kind,
+        int(size),
+        contents,
+        RecordId(record[: -_SERIAL_DIGITS - 1], int(record[-_SERIAL_DIGITS:])),
+        collection,
+        refers_to,
+        extra,
+    )
+
+
+def pack_home(collection: str, place: bytes) -> bytes:
+    """What a record's key leads to: its capture's collection and place, without the record itself."""
+    return encoded(collection) + b"\0" + place.rpartition(b" ")[0]
+
+
+def unpack_home(home: bytes, record: bytes) -> tuple[str, bytes]:
+    collection, _, place = home.partition(b"\0")
+    return collection.decode(), place + b" " + record
+
+
+def total_key(kind: bytes, name: str) -> bytes:
+    """`kind` is CAPTURE for a collection, BATCH for a batch."""
+    return TOTALS + kind + encoded(name)
+
+
+def pack_total(total: Total) -> bytes:
+    return _TOTAL.pack(*total)
+
+
+def unpack_total(packed: bytes) -> Total:
+    return Total(*_TOTAL.unpack(packed))
+
+
+def source_key(filename: str, record: RecordId) -> bytes:
+    return area(SOURCE, filename) + str(record).encode()
+
+
+def frame_key(batch: str, first_serial: int) -> bytes:
+    return area(FRAME, batch) + SERIAL.pack(first_serial)

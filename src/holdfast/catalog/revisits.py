@@ -1,0 +1,75 @@
+"""Revisits: from a capture that says "as before" to the capture that has the payload.
+
+It is looked for when it is asked for, so an original that arrives after its revisit is found as well: first what the
+revisit itself refers to, then the capture of the same URL with the same digest that is nearest in time, then any
+capture with that digest, of the same collection if there is one.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from holdfast.catalog.keys import DIGEST, after, area, encoded
+from holdfast.catalog.query import exact_range
+from holdfast.catalog.rows import CaptureRows
+from holdfast.catalog.times import seconds
+from holdfast.model import Capture
+from holdfast.storage.table import Table
+from holdfast.urls import url_key
+
+REVISIT = "revisit"
+_LOOK_AT = 64  # captures with the digest, for one of the same collection
+
+
+class RevisitResolver:
+    """Any thread may call it."""
+
+    def __init__(self, table: Table, rows: CaptureRows) -> None:
+        self._table = table
+        self._rows = rows
+
+    def resolve(self, capture: Capture) -> Capture | None:
+        """The capture with the payload: itself if it is no revisit, None if there is none."""
+        if capture.type != REVISIT:
+            return capture
+        return self._referred(capture) or self._same_url(capture) or self._same_digest(capture)
+
+    def _referred(self, revisit: Capture) -> Capture | None:
+        timestamp, _, url = revisit.refers_to.partition(" ")
+        if timestamp in ("", "-"):
+            return None
+        key = url_key(url) if url not in ("", "-") else revisit.urlkey
+        found = self._rows.all_of(None, exact_range(key, timestamp, timestamp))
+        fitting = [each for each in found if each.type != REVISIT and _may_agree(each.digest, revisit.digest)]
+        return _preferred(fitting, revisit.collection)
+
+    def _same_url(self, revisit: Capture) -> Capture | None:
+        if revisit.digest == "-":
+            return None
+        prefix = area(DIGEST, revisit.digest)
+        start = prefix + encoded(revisit.urlkey) + b" "
+        middle = start + encoded(revisit.timestamp)
+        later = next(self._table.scan(middle, after(start)), None)
+        near = [pair for pair in (self._table.last(start, middle), later) if pair]
+        captures = [self._rows.at(value.decode(), key[len(prefix) :]) for key, value in near]
+        moment = seconds(revisit.timestamp)
+        there = [each for each in captures if each is not None]
+        return min(there, key=lambda each: abs(seconds(each.timestamp) - moment), default=None)
+
+    def _same_digest(self, revisit: Capture) -> Capture | None:
+        if revisit.digest == "-":
+            return None
+        prefix = area(DIGEST, revisit.digest)
+        pairs = islice(self._table.scan(prefix, after(prefix)), _LOOK_AT)
+        captures = [self._rows.at(value.decode(), key[len(prefix) :]) for key, value in pairs]
+        return _preferred([each for each in captures if each is not None], revisit.collection)
+
+
+def _preferred(captures: list[Capture], collection: str) -> Capture | None:
+    own = (each for each in captures if each.collection == collection)
+    return next(own, captures[0] if captures else None)
+
+
+def _may_agree(one: str, other: str) -> bool:
+    """Digests of different algorithms cannot be compared."""
+    return one == other or "-" in (one, other) or one.partition(":")[0] != other.partition(":")[0]

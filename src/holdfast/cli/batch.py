@@ -1,0 +1,160 @@
+"""`holdfast batch`: list, look at, seal and verify batches."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.interrupt import writing
+from holdfast.cli.options import archive_option, json_option
+from holdfast.cli.output import counted, in_bytes, note, progress_bar, show, show_fields, show_table
+from holdfast.errors import Damaged
+
+if TYPE_CHECKING:
+    from holdfast.archive import Archive
+    from holdfast.batches.verify import BatchReport
+
+_HEADING = ("NAME", "STATE", "CAPTURES", "PAYLOADS", "FILES", "ON DISK")
+_WORDS = 2  # columns of the heading that hold no numbers
+_SOURCES_SHOWN = 20
+
+
+@click.group()
+def batch() -> None:
+    """List, look at, seal and verify batches of records."""
+
+
+# -- list, show --------------------------------------------------------------------------------------------------------
+
+
+@batch.command("list")
+@archive_option
+@json_option
+def list_(*, archive: Path, as_json: bool) -> None:
+    """Print a table of the batches."""
+    import holdfast
+
+    with holdfast.open(archive, read_only=True) as opened:
+        found = [_values(opened, name) for name in opened.journal.names()]
+    if as_json:
+        for values in found:
+            show(values, "", as_json=True)
+    else:
+        show_table(_HEADING, [_row(values) for values in found], left=_WORDS)
+
+
+@batch.command("show")
+@archive_option
+@click.argument("name")
+@json_option
+def show_(*, archive: Path, name: str, as_json: bool) -> None:
+    """Tell what a batch holds, and which files were imported into it."""
+    import holdfast
+
+    with holdfast.open(archive, read_only=True) as opened:
+        opened.journal.require(name)
+        values = _values(opened, name)
+        sources = [filename for filename, record in opened.catalog.sources() if record.batch == name]
+    if as_json:
+        show(values | {"sources": sources}, "", as_json=True)
+        return
+    shown = sources[:_SOURCES_SHOWN] + ["..."] * (len(sources) > _SOURCES_SHOWN)
+    show_fields(
+        {
+            "batch": name,
+            "state": _state(values),
+            "captures": f"{values['captures']:,} ({in_bytes(values['payload_bytes'])} of payload)",
+            "last serial": f"{values['last_serial']:,}",
+            "files": f"{values['files']} ({in_bytes(values['disk_bytes'])})",
+            "directory": values["directory"],
+            "imported": f"{counted(len(sources), 'file')}{': ' if shown else ''}{', '.join(shown)}",
+        }
+    )
+
+
+def _values(archive: Archive, name: str) -> dict[str, Any]:
+    from holdfast.batches.batch import BatchState
+
+    total = archive.catalog.totals()[1].get(name)
+    directory = archive.journal.directory(name)
+    files = [path for path in directory.iterdir() if path.is_file()]
+    return {
+        "name": name,
+        "sealed": archive.journal.is_sealed(name),
+        "captures": total.captures if total else 0,
+        "payload_bytes": total.payload_bytes if total else 0,
+        "last_serial": BatchState.unpack(archive.catalog.batch_state(name)).next_serial - 1,
+        "files": len(archive.journal.files(name)),
+        "disk_bytes": sum(path.stat().st_size for path in files),
+        "directory": str(directory),
+    }
+
+
+def _row(values: dict[str, Any]) -> list[str]:
+    return [
+        values["name"],
+        _state(values),
+        f"{values['captures']:,}",
+        in_bytes(values["payload_bytes"]),
+        f"{values['files']:,}",
+        in_bytes(values["disk_bytes"]),
+    ]
+
+
+def _state(values: dict[str, Any]) -> str:
+    return "sealed" if values["sealed"] else "open"
+
+
+# -- seal, verify ------------------------------------------------------------------------------------------------------
+
+
+@batch.command()
+@archive_option
+@click.argument("name")
+@json_option
+def seal(*, archive: Path, name: str, as_json: bool) -> None:
+    """Close a batch for good: it takes no more records."""
+    with writing(archive) as (opened, _):
+        opened.seal(name)
+    show({"name": name, "sealed": True}, f"batch '{name}' is sealed", as_json=as_json)
+
+
+@batch.command()
+@archive_option
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@json_option
+def verify(*, archive: Path, names: tuple[str, ...], as_json: bool) -> None:
+    """Read every byte of the batches, all or those named, and print each fault.
+
+    Exits with 5 if there is one.
+    """
+    import holdfast
+
+    faults = 0
+    with holdfast.open(archive, read_only=True) as opened:
+        for name in names:
+            opened.journal.require(name)
+        for name in names or opened.journal.names():
+            with progress_bar(f"verifying {name}") as progress:
+                report = opened.verify(name, progress)
+            _tell(report, as_json=as_json)
+            faults += len(report.faults)
+    if faults:
+        raise click.exceptions.Exit(Damaged.exit_code)
+
+
+def _tell(report: BatchReport, *, as_json: bool) -> None:
+    for fault in report.faults:
+        show({"event": "fault"} | asdict(fault), f"fault: {fault}", as_json=as_json)
+    if as_json:
+        values = asdict(report) | {"faults": len(report.faults)}
+        show({"event": "summary", "clean": not report.faults} | values, "", as_json=True)
+        return
+    removed = f", {report.removed:,} removed" if report.removed else ""
+    found = counted(len(report.faults), "fault") if report.faults else "no faults"
+    sealed = "sealed" if report.sealed else "open"
+    what = f"{counted(report.records, 'record')}{removed} ({in_bytes(report.bytes)})"
+    note(f"verified batch '{report.name}', {sealed}, {what}: {found}")

@@ -1,0 +1,125 @@
+"""`holdfast get`: a capture by URL and time, as a page, as it was transferred, or as its exact record."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.inputs import STANDARD_INPUT
+from holdfast.cli.options import archive_option, collection_option, json_option
+from holdfast.cli.output import counted, show, write_pieces
+from holdfast.errors import CaptureNotFound
+from holdfast.model import RecordId
+
+if TYPE_CHECKING:
+    from holdfast.archive import Archive
+    from holdfast.archive.stored import StoredRecord
+
+_RECORD_ID = re.compile(r"[a-z0-9][a-z0-9._-]*-\d{10}")
+_NEIGHBOURS_MAX = 1000  # captures of a host among which the URL that was meant is looked for
+
+
+@click.command()
+@archive_option
+@click.argument("url", metavar="URL|RECORD")
+@click.option("--at", metavar="TIME", default="", help="The capture nearest to it: 2026, 202611, up to 14 digits.")
+@collection_option
+@click.option("--headers", "part", flag_value="headers", help="The head of the HTTP message instead.")
+@click.option("--record", "part", flag_value="record", help="The whole record, byte for byte as it came in.")
+@click.option("--raw", "part", flag_value="raw", help="The payload as it was transferred, its encoding not undone.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all.")
+@json_option
+def get(
+    *, archive: Path, url: str, at: str, collection: str | None, part: str | None, output: str | None, as_json: bool
+) -> None:
+    """Write a capture of URL: the newest, or that nearest to a time.
+
+    Its payload goes to standard output or to a file. Instead of a URL, the id of a record (202611-0000000042) is
+    understood. With --json it is told what was found; the payload is written only if -o says where.
+    """
+    import holdfast
+
+    with holdfast.open(archive, read_only=True) as opened:
+        record = _find(opened, url, at.strip(), collection)
+        pieces = _pieces(record, part)
+        if output not in (None, STANDARD_INPUT):
+            assert output is not None
+            size = write_pieces(Path(output), pieces)
+            if as_json:
+                show(_values(record) | {"file": output, "written": size}, "", as_json=True)
+        elif as_json:
+            show(_values(record), "", as_json=True)
+        else:
+            sys.stdout.buffer.writelines(pieces)
+
+
+def _find(archive: Archive, url: str, at: str, collection: str | None) -> StoredRecord:
+    if _RECORD_ID.fullmatch(url):
+        return archive.records.read(RecordId.parse(url))
+    try:
+        return archive.get(url, at, collection)
+    except CaptureNotFound as error:
+        raise CaptureNotFound(f"{error}; {_hint(archive, url, collection)}") from None
+
+
+def _pieces(record: StoredRecord, part: str | None) -> Iterable[bytes]:
+    if part == "record":
+        return record.raw()
+    if part == "headers":
+        return [record.http_bytes()]
+    head = record.http_head
+    if part == "raw" or head is None or "content-encoding" not in head.headers:
+        return record.stream()
+    from holdfast.formats.content_encoding import decoded_content
+
+    return [decoded_content(record.payload(), head.headers)]
+
+
+def _values(record: StoredRecord) -> dict[str, Any]:
+    capture = record.capture
+    head = record.http_head
+    return {
+        "record": str(record.id),
+        "url": capture.url,
+        "timestamp": capture.timestamp,
+        "type": capture.type,
+        "status": capture.status,
+        "mime": capture.mime,
+        "digest": capture.digest,
+        "size": capture.size,
+        "contents": [] if capture.contents == "-" else capture.contents.split(" "),
+        "collection": capture.collection,
+        "filename": capture.filename,
+        "headers": [] if head is None else head.headers.items(),
+    }
+
+
+# -- what may have been meant -----------------------------------------------------------------------------------------
+
+
+def _hint(archive: Archive, url: str, collection: str | None) -> str:
+    from holdfast.catalog import CaptureQuery
+
+    if collection is not None and (elsewhere := archive.catalog.newest(url)) is not None:
+        return f"collection {elsewhere.collection!r} has it"
+    query = CaptureQuery(url=url, match="host", collection=collection, collapse=("urlkey",), limit=_NEIGHBOURS_MAX)
+    neighbours = [row.capture.url for row in archive.search(query)]
+    if neighbours:
+        return f"{_near(url, neighbours)}; see 'holdfast cdx {url} --match host'"
+    total = sum(each.captures for each in archive.catalog.totals()[0].values())
+    return (
+        "nor of anything else of its host" if total else "the archive has no captures: add some with 'holdfast import'"
+    )
+
+
+def _near(url: str, neighbours: list[str]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(url, neighbours, n=1, cutoff=0.5)
+    count = f"{counted(len(neighbours), 'other URL')}{' or more' if len(neighbours) == _NEIGHBOURS_MAX else ''}"
+    return f"its host has {count}" + (f", such as '{found[0]}'" if found else "")

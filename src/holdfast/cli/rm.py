@@ -1,0 +1,96 @@
+"""`holdfast rm`: captures taken away for good, with everything that only they held."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.interrupt import Interruption, writing
+from holdfast.cli.options import archive_option, is_verbose, json_option
+from holdfast.cli.output import counted, in_bytes, note, show, show_stream
+from holdfast.cli.selecting import CDX_NAMES, batch_option, filter_options, filters_of
+
+if TYPE_CHECKING:
+    from holdfast.archive import Archive
+    from holdfast.archive.removal import Removal, RemovalOptions
+    from holdfast.archive.selection import Selection
+
+CAPTURES_SHOWN = 20
+
+
+@click.command(context_settings=CDX_NAMES)
+@archive_option
+@filter_options
+@batch_option
+@click.option("--all", "everything", is_flag=True, help="Needed to remove without any filter: everything.")
+@click.option("--reason", metavar="TEXT", help="Why; written to the audit log.")
+@click.option("--refuse", is_flag=True, help="Do not let the same records be imported again.")
+@click.option("--no-compact", is_flag=True, help="Leave it to 'volume compact' to free the disk space.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would go.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask on a terminal.")
+@json_option
+@click.pass_context
+def rm(context: click.Context, /, *, archive: Path, **options: Any) -> None:
+    """Remove captures, and what nobody else holds.
+
+    There is no way back: records and contents leave the disk. The requests and metadata that were recorded with a
+    capture go with it. Other captures with the same content keep it.
+    """
+    from holdfast.archive.removal import RemovalOptions
+
+    filters = filters_of(options)
+    dry_run = options["dry_run"]
+    if filters.is_none and not options["everything"]:
+        raise click.UsageError("nothing says what to remove: give a URL or another filter, or --all for everything")
+    if not (options["reason"] or "").strip() and not dry_run:
+        raise click.UsageError("Missing option '--reason': it is written to the audit log")
+    selection = filters.selection()
+    wanted = RemovalOptions(options["reason"] or "dry run", options["refuse"], not options["no_compact"], dry_run)
+    with writing(archive) as (opened, interruption):
+        if not (dry_run or options["yes"]) and sys.stdin.isatty():
+            _ask(opened, selection, wanted, interruption)
+        try:
+            with interruption.progress_bar("compacting") as progress:
+                removal = opened.remove(selection, wanted, progress)
+        except KeyboardInterrupt:  # only compaction lets itself be interrupted
+            note("holdfast: removed, but not yet off the disk: run 'holdfast volume compact'")
+            raise
+    _tell(removal, wanted, verbose=is_verbose(context), as_json=options["as_json"])
+
+
+def _ask(archive: Archive, selection: Selection, options: RemovalOptions, interruption: Interruption) -> None:
+    planned = archive.remove(selection, replace(options, dry_run=True, compact=False))
+    if not planned.records:
+        return
+    with interruption.allowed():
+        if not click.confirm(f"Remove {_text(planned)}?", err=True):
+            raise click.Abort
+
+
+def _tell(removal: Removal, options: RemovalOptions, *, verbose: bool, as_json: bool) -> None:
+    if as_json:
+        values = asdict(removal)
+        listed = [dict(zip(("record", "timestamp", "url"), each, strict=True)) for each in values.pop("listed")]
+        show(values | {"dry_run": options.dry_run, "refused": options.refuse, "listed": listed}, "", as_json=True)
+        return
+    if not removal.records:
+        click.echo("nothing to remove")
+        return
+    if options.dry_run or verbose:
+        shown = removal.listed if verbose else removal.listed[:CAPTURES_SHOWN]
+        show_stream(" ".join(each) for each in shown)
+        if left := removal.captures - len(shown):
+            click.echo(f"and {counted(left, 'more capture')}")
+    click.echo(f"{'would remove' if options.dry_run else 'removed'} {_text(removal)}")
+
+
+def _text(removal: Removal) -> str:
+    shared = f", but not {counted(removal.shared, 'content')} that others hold too" if removal.shared else ""
+    return (
+        f"{counted(removal.captures, 'capture')}, {counted(removal.records, 'record')} and "
+        f"{counted(removal.contents, 'content')} ({in_bytes(removal.bytes)}){shared}"
+    )

@@ -1,0 +1,71 @@
+"""Formats: files of other people become records, and records become files that other people can read.
+
+What flows in is any stream of bytes. `sniffing` tells what it is; a source (`source`, `gzip_members`, `zstd_frames`)
+turns what lies on disk into plain bytes and remembers where each came from; a framing (`warc`, `arc`, `tianwang`) knows
+how a record begins and ends; the reader (`salvage`) puts them together and hands out `Record` after `Record`, or says
+of which bytes nothing could be made. What flows out of the writers is read again by everything here and elsewhere.
+
+Guarantees: the bytes of a record are its head, its block and its tail, exactly (N3). Every byte of a file lies either
+in a record that was handed out or in a range reported as lost (N7). No file, however damaged or hostile, makes reading
+raise anything but MalformedInput, and that only in strict mode or from a record's own block; none makes it run forever
+or take more memory than a few pieces. A stream need not seek.
+
+    with open("crawl.warc.gz", "rb") as stream:
+        for record in open_records(stream, report=print):
+            print(record.type, record.url, len(record.block.read()))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.formats.http import HttpHead, Unframer, parse_head, split
+    from holdfast.formats.iterator import ArchiveIterator, ArchiveRecord
+    from holdfast.formats.opening import open_records
+    from holdfast.formats.record import BlockReader, Finding, FindingKind, Headers, Record, Report
+    from holdfast.formats.sniffing import sniff
+
+# Whoever wants one format does not pay for all: a name is imported when it is asked for.
+_HOMES = {
+    "ArchiveIterator": "iterator",
+    "ArchiveRecord": "iterator",
+    "BlockReader": "record",
+    "Finding": "record",
+    "FindingKind": "record",
+    "Headers": "record",
+    "HttpHead": "http",
+    "Record": "record",
+    "Report": "record",
+    "Unframer": "http",
+    "open_records": "opening",
+    "parse_head": "http",
+    "sniff": "sniffing",
+    "split": "http",
+}
+
+__all__ = [
+    "ArchiveIterator",
+    "ArchiveRecord",
+    "BlockReader",
+    "Finding",
+    "FindingKind",
+    "Headers",
+    "HttpHead",
+    "Record",
+    "Report",
+    "Unframer",
+    "open_records",
+    "parse_head",
+    "sniff",
+    "split",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,80 @@
+"""Content encodings undone: a payload as a reader of the page would want it, never more of it than allowed."""
+
+from __future__ import annotations
+
+import zlib
+
+from holdfast.errors import TooLarge
+from holdfast.formats.record import Headers
+
+PAYLOAD_BYTES_MAX = 1 << 30
+_LAYERS_MAX = 4
+
+
+def decoded_content(body: bytes, headers: Headers, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
+    """The body without the encodings that Content-Encoding names; one that is unknown or wrong is left as it is.
+
+    Raises TooLarge if there would be more than `bytes_max`.
+    """
+    named = ",".join(headers.get_all("content-encoding")).lower()
+    layers = [name.strip() for name in named.split(",") if name.strip()]
+    for name in reversed(layers[-_LAYERS_MAX:]):
+        undone = _decode(name, body, bytes_max)
+        if undone is None:
+            break
+        body = undone
+    return body
+
+
+def _decode(name: str, body: bytes, bytes_max: int) -> bytes | None:
+    """The body without one encoding; None if that cannot be."""
+    if name in ("gzip", "x-gzip"):
+        decoded = _inflate(body, 31, bytes_max)
+    elif name == "deflate":
+        decoded = _inflate(body, 15, bytes_max)
+        if decoded is None:  # many servers send it without the zlib frame
+            decoded = _inflate(body, -15, bytes_max)
+    elif name == "br":
+        decoded = _unbrotli(body, bytes_max)
+    elif name == "zstd":
+        decoded = _unzstd(body, bytes_max)
+    else:
+        return None
+    if decoded is not None and len(decoded) > bytes_max:
+        raise TooLarge(f"a payload of {len(body)} bytes decodes to more than {bytes_max}: raise 'bytes_max'")
+    return decoded
+
+
+def _inflate(body: bytes, window_bits: int, bytes_max: int) -> bytes | None:
+    try:
+        return zlib.decompressobj(window_bits).decompress(body, bytes_max + 1)
+    except zlib.error:
+        return None
+
+
+def _unbrotli(body: bytes, bytes_max: int) -> bytes | None:
+    import brotli
+
+    decompressor, parts, size = brotli.Decompressor(), [], 0
+    given = body
+    try:
+        while size <= bytes_max and not decompressor.is_finished():
+            part: bytes = decompressor.process(given, output_buffer_limit=min(bytes_max + 1, 1024 * 1024))
+            given = b""
+            parts.append(part)
+            size += len(part)
+            if not part and decompressor.can_accept_more_data():
+                break  # cut off
+    except brotli.error:
+        return None
+    return b"".join(parts)
+
+
+def _unzstd(body: bytes, bytes_max: int) -> bytes | None:
+    import zstandard
+
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
+            return reader.read(bytes_max + 1)
+    except zstandard.ZstdError:
+        return None

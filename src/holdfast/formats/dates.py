@@ -1,0 +1,77 @@
+"""Dates of the formats, as the 14 digits of the catalog: `2004-05-01T12:30:15Z` is `20040501123015`.
+
+WARC has ISO 8601 (1.1 allows fractions and cut-off forms), Tianwang and HTTP have RFC 822, ARC has digits already.
+A date that is wrong gives '', never an error: whether that is a fault is for the rules of the format to say.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+DIGITS = 14
+_FIRST_MOMENT = "00000101000000"  # what is missing from a date is its earliest
+_ISO = re.compile(
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=4096)
+def warc_timestamp(date: str) -> str:
+    """14 digits of a WARC-Date, UTC; '' if it is no date."""
+    match = _ISO.fullmatch(date.strip())
+    if match is None:
+        return ""
+    digits = "".join(part for part in match.groups()[:6] if part)
+    digits = _checked(digits + _FIRST_MOMENT[len(digits) :])
+    zone = match[7]
+    if not digits or zone in (None, "Z", "z"):
+        return digits
+    return _in_utc(f"{digits} {zone}", "%Y%m%d%H%M%S %z")
+
+
+@lru_cache(maxsize=4096)
+def arc_timestamp(date: str) -> str:
+    """14 digits of an ARC date, which may be cut short or have digits of fractions; '' if it is no date."""
+    if not (date.isascii() and date.isdigit()) or len(date) < 4:
+        return ""
+    return _checked(date[:DIGITS] + _FIRST_MOMENT[min(len(date), DIGITS) :])
+
+
+@lru_cache(maxsize=4096)
+def mail_timestamp(date: str) -> str:
+    """14 digits of an RFC 822 date, UTC; '' if it is no date."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        moment = parsedate_to_datetime(date)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return ""
+    return _digits(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+def _checked(digits: str) -> str:
+    """`digits` if they are a moment of the calendar."""
+    try:
+        # 60 is a leap second, which datetime does not know.
+        datetime.strptime(digits[:12] + ("59" if digits[12:] == "60" else digits[12:]), "%Y%m%d%H%M%S")
+    except ValueError:
+        return ""
+    return digits
+
+
+def _in_utc(text: str, form: str) -> str:
+    try:
+        return _digits(datetime.strptime(text, form))
+    except ValueError:
+        return ""
+
+
+def _digits(moment: datetime) -> str:
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:
+        return ""
+    return f"{moment.year:04d}{moment:%m%d%H%M%S}"

@@ -1,0 +1,204 @@
+"""HTTP messages as archives keep them: the head parsed, and the body told apart from what frames it.
+
+    HTTP/1.1 200 OK CRLF name: value CRLF ... CRLF     literal
+    1a2b CRLF                                          literal     Transfer-Encoding: chunked only
+    chunk                                              payload
+    CRLF 0 CRLF trailers CRLF                          literal
+
+A block is split into literals and payload and loses no byte: all runs together are the block again. Many servers and
+many tools say 'chunked' of bodies that are not: from the first wrong line on, everything is payload.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from holdfast.formats.record import Headers
+
+HEAD_BYTES_MAX = 1024 * 1024
+CHUNK_LINE_BYTES_MAX = 4096
+TRAILER_BYTES_MAX = 64 * 1024
+
+_RESPONSE = re.compile(rb"HTTP/(\d(?:\.\d)?)[ \t]+(\d{3})(?:[ \t]+([^\r\n]*))?[ \t]*\r?(?:\n|$)")
+_REQUEST = re.compile(rb"([A-Za-z][A-Za-z-]*) ([^\r\n]*?)(?: HTTP/(\d(?:\.\d)?))[ \t]*\r?(?:\n|$)")
+_HEAD_END = re.compile(rb"\n\r?\n")
+_CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:[^\n]*chunked", re.IGNORECASE)
+_CHUNK_LINE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
+_CHUNK_END = re.compile(rb"\r?\n")
+_TRAILER_END = re.compile(rb"(?:[^\r\n:]+:[^\n]*\n)*\r?\n")
+
+Run = tuple[bool, bytes]  # whether it is payload, and its bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpHead:
+    """The start line and the fields of a message. `size` bytes of the block, the blank line among them."""
+
+    kind: str  # 'request' or 'response'
+    version: str
+    status: int  # 0 for a request
+    reason: str  # '' for a request
+    method: str  # '' for a response
+    target: str  # '' for a response
+    headers: Headers
+    size: int
+    chunked: bool
+
+
+def parse_head(data: bytes) -> HttpHead | None:
+    """The head that `data` begins with; None if it is no HTTP message. A head without a blank line is all there is."""
+    line = _RESPONSE.match(data) or _REQUEST.match(data)
+    if line is None:
+        return None
+    size = head_size(data)
+    if not size:
+        return None
+    head = data[:size]
+    headers = Headers(_fields(head[line.end() :]))
+    chunked = _CHUNKED.search(head) is not None
+    if line.re is _RESPONSE:
+        reason = (line[3] or b"").decode("utf-8", "surrogateescape").strip()
+        return HttpHead("response", line[1].decode(), int(line[2]), reason, "", "", headers, size, chunked)
+    method, target = line[1].decode(), line[2].decode("utf-8", "surrogateescape")
+    return HttpHead("request", line[3].decode(), 0, "", method, target, headers, size, chunked)
+
+
+def head_size(data: bytes) -> int:
+    """Bytes of the head through its blank line; all of `data` if it is short and has none; 0 if too long."""
+    end = _HEAD_END.search(data, 0, HEAD_BYTES_MAX)
+    if end is not None:
+        return end.end()
+    return len(data) if len(data) < HEAD_BYTES_MAX else 0
+
+
+def _fields(lines: bytes) -> list[tuple[str, str]]:
+    fields: list[tuple[str, str]] = []
+    for line in lines.decode("utf-8", "surrogateescape").split("\n"):
+        name, colon, value = line.partition(":")
+        if line[:1] in (" ", "\t") and fields:
+            fields[-1] = (fields[-1][0], f"{fields[-1][1]} {line.strip()}".strip())
+        elif colon:
+            fields.append((name.strip(), value.strip()))
+    return fields
+
+
+def split(block: bytes, head: HttpHead | None = None) -> tuple[bytes, tuple[int, ...], bytes]:
+    """A whole block at once: its literals joined, lengths of literal and payload by turns, its payload joined.
+
+    `head` is what `parse_head` made of it, for those who have it.
+    """
+    head = head or parse_head(block)
+    if head is None:
+        return b"", (0, len(block)), block
+    size = head.size
+    if not head.chunked:
+        return block[:size], (size, len(block) - size), block[size:]
+    literals, payload = [block[:size]], list[bytes]()
+    layout = [size]
+    chunks = Chunks()
+    for is_payload, run in (*chunks.feed(block[size:]), *chunks.finish()):
+        (payload if is_payload else literals).append(run)
+        if is_payload == (len(layout) % 2 == 0):
+            layout[-1] += len(run)
+        else:
+            layout.append(len(run))
+    return b"".join(literals), tuple(layout), b"".join(payload)
+
+
+class Unframer:
+    """Splits a block that comes in pieces. `head` is what `parse_head` made of its beginning."""
+
+    def __init__(self, head: HttpHead | None) -> None:
+        self._head_left = head.size if head is not None else 0
+        self._chunks = Chunks() if head is not None and head.chunked else None
+
+    def feed(self, piece: bytes) -> list[Run]:
+        """The runs of the piece; a few bytes may be held back until it is clear what they are."""
+        runs: list[Run] = []
+        if self._head_left:
+            literal = piece[: self._head_left]
+            self._head_left -= len(literal)
+            piece = piece[len(literal) :]
+            runs.append((False, literal))
+        if piece:
+            runs += self._chunks.feed(piece) if self._chunks is not None else [(True, piece)]
+        return runs
+
+    def finish(self) -> list[Run]:
+        """The runs of what was held back."""
+        return self._chunks.finish() if self._chunks is not None else []
+
+
+_SIZE, _DATA, _AFTER, _TRAILER, _REST, _RAW = range(6)
+
+
+class Chunks:
+    """The chunked body of a message, in pieces."""
+
+    def __init__(self) -> None:
+        self._state = _SIZE
+        self._left = 0  # of the chunk at hand
+        self._held = b""
+
+    def feed(self, piece: bytes) -> list[Run]:
+        data = self._held + piece if self._held else piece
+        self._held = b""
+        runs: list[Run] = []
+        at = 0
+        while at < len(data):
+            if self._state == _DATA:
+                chunk = data[at : at + self._left]
+                self._left -= len(chunk)
+                at += len(chunk)
+                runs.append((True, chunk))
+                if not self._left:
+                    self._state = _AFTER
+            elif self._state in (_REST, _RAW):
+                runs.append((self._state == _RAW, data[at:]))
+                break
+            else:
+                end = self._line(data, at)
+                if end < 0:
+                    self._held = data[at:]
+                    break
+                if end > at:
+                    runs.append((False, data[at:end]))
+                at = end
+        return runs
+
+    def finish(self) -> list[Run]:
+        held, self._held = self._held, b""
+        # What ends within a line of chunking was cut off there: it is framing unless nothing was framed before.
+        return [(self._state == _SIZE and not _partial(held), held)] if held else []
+
+    def _line(self, data: bytes, at: int) -> int:
+        """The end of the framing at `at`, changing the state; -1 if more must be seen; `at` if it is none."""
+        if self._state == _SIZE:
+            pattern, limit = _CHUNK_LINE, CHUNK_LINE_BYTES_MAX
+        elif self._state == _AFTER:
+            pattern, limit = _CHUNK_END, 2
+        else:
+            pattern, limit = _TRAILER_END, TRAILER_BYTES_MAX
+        match = pattern.match(data, at)
+        if match is None:
+            if len(data) - at < limit and self._may_grow(data[at:]):
+                return -1
+            self._state = _RAW if self._state != _TRAILER else _REST
+            return at
+        if self._state == _SIZE:
+            self._left = int(match[1], 16)
+            self._state = _DATA if self._left else _TRAILER
+        else:
+            self._state = _SIZE if self._state == _AFTER else _REST
+        return match.end()
+
+    def _may_grow(self, data: bytes) -> bool:
+        """Whether these bytes may be the beginning of a line of chunking."""
+        if self._state == _SIZE:
+            return _partial(data)
+        return self._state == _TRAILER or data == b"\r"
+
+
+def _partial(data: bytes) -> bool:
+    return re.fullmatch(rb"[ \t]*[0-9a-fA-F]{0,15}[ \t]*(?:;[^\n]*)?\r?", data) is not None

@@ -1,0 +1,59 @@
+"""The one way in: a stream of any known format becomes records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from holdfast.formats.arc import ArcFraming
+from holdfast.formats.record import Record, Report
+from holdfast.formats.salvage import Framing, Reading, RecordReader
+from holdfast.formats.sniffing import begins_well, make_source, sniff, sniff_coding
+from holdfast.formats.source import CHUNK_BYTES
+from holdfast.formats.tianwang import TianwangFraming
+from holdfast.formats.warc import WarcFraming
+
+_LOOK_BYTES_MAX = 8 * 1024 * 1024  # how far a damaged start may reach
+
+
+def open_records(
+    stream: BinaryIO,
+    *,
+    strict: bool = False,
+    report: Report | None = None,
+    validate: bool = True,
+    verify_digests: bool = True,
+) -> Iterator[Record]:
+    """The records of a file in order: WARC, ARC or Tianwang, plain, gzip or zstd, told by its bytes.
+
+    Each record is done with when the next is asked for: read its block before. Damaged ranges are passed over and
+    given to `report`, as are broken rules (`validate`: of the head; `verify_digests`: of the payload, or of the block
+    if there is no digest of the payload, after `finish`). With `strict` all digests are verified, and the first fault
+    raises MalformedInput. The stream need not seek; it is not closed.
+    """
+    first, kind = _look(stream)
+    source = make_source(sniff_coding(first), stream, first)
+    return iter(RecordReader(source, _framing(kind, strict=strict), Reading(strict, report, validate, verify_digests)))
+
+
+def _look(stream: BinaryIO) -> tuple[bytes, str]:
+    """The first bytes, enough of them to tell the format, and the format."""
+    first = stream.read(CHUNK_BYTES)
+    while not begins_well(first) and len(first) < CHUNK_BYTES and (more := stream.read(CHUNK_BYTES - len(first))):
+        first += more  # a pipe gives little at a time
+    kind = sniff(first)
+    while not kind and len(first) < _LOOK_BYTES_MAX:
+        more = stream.read(max(len(first), CHUNK_BYTES))  # twice as much each time: looked at twice in all
+        if not more:
+            break
+        first += more
+        kind = sniff(first)
+    return first, kind
+
+
+def _framing(kind: str, *, strict: bool) -> Framing:
+    if kind.startswith("arc"):
+        return ArcFraming()
+    if kind.startswith("tianwang"):
+        return TianwangFraming()
+    return WarcFraming(thorough=strict)

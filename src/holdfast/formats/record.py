@@ -1,0 +1,124 @@
+"""A record as a reader hands it out: what it is, the exact bytes around its block, and the block to be read.
+
+Readers of all formats yield `Record`. Its bytes in the file are `head`, the block, `tail`, in that order and nothing
+between; so whoever keeps these three can write the file again byte for byte (N3).
+
+A `Finding` tells of something wrong with a file: a range of bytes that could not be read as a record (`lost`), or a
+record that was read but breaks a rule of its format (`invalid`). Offsets are those of the file as it lies on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class FindingKind(StrEnum):
+    LOST = "lost"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault of a file: where, how much, and why."""
+
+    kind: FindingKind
+    offset: int
+    length: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.offset}, {self.length} bytes: {self.reason}"
+
+
+Report = Callable[[Finding], None]
+
+
+class Headers:
+    """Named fields in their order, repeated ones kept; names are compared without regard to case."""
+
+    __slots__ = ("_fields", "_first")
+
+    def __init__(self, fields: list[tuple[str, str]], first: dict[str, str] | None = None) -> None:
+        """`first` has the first value of each name in lower case, if that is known already."""
+        self._fields = fields
+        self._first = first
+
+    def first(self) -> dict[str, str]:
+        """The first value of each name, which is in lower case: for those who ask for many."""
+        if self._first is None:
+            self._first = {each.lower(): value for each, value in reversed(self._fields)}
+        return self._first
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The first value under the name."""
+        return self.first().get(name.lower(), default)
+
+    def get_all(self, name: str) -> list[str]:
+        wanted = name.lower()
+        if self.get(wanted) is None:
+            return []
+        return [value for each, value in self._fields if each.lower() == wanted]
+
+    def items(self) -> list[tuple[str, str]]:
+        return list(self._fields)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._fields)
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def __getitem__(self, name: str) -> str:
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"Headers({self._fields!r})"
+
+
+class BlockReader(Protocol):
+    """The block of a record: read once, front to back."""
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, at most `size`; all that is left if negative; none at the end.
+
+        Raises MalformedInput if the file ends or is damaged before the block does.
+        """
+
+
+@dataclass(slots=True)
+class Record:
+    """One record. `block` is to be read before the iterator goes on; `finish` skips what is left of it."""
+
+    format: str  # 'warc/1.0', 'warc/1.1', 'arc/1', 'arc/2', 'tianwang/1.0'
+    type: str  # lower case; ARC and Tianwang records are 'response', an ARC file's first is 'warcinfo'
+    url: str  # '' where the record has none
+    timestamp: str  # 14 digits, UTC; '' where the date is missing or wrong
+    headers: Headers  # fields of the record's header; for ARC and Tianwang under their own names
+    head: bytes  # the bytes before the block, exactly
+    content_length: int  # of the block
+    block: BlockReader
+    offset: int  # in the file as it lies on disk
+    ip: str = ""
+    has_http: bool = False  # the block is an HTTP message (response, request, or a revisit's head)
+    tail: bytes = b""  # the bytes after the block, exactly; known after `finish`
+    length: int = 0  # in the file as it lies on disk; known after `finish`
+    findings: list[Finding] = field(default_factory=list)  # rules that this record breaks
+    _finish: Callable[[Record], None] | None = None
+
+    def finish(self) -> None:
+        """Reads to the end of the record; afterwards `tail`, `length` and `findings` are complete. Twice does no harm.
+
+        Raises MalformedInput if the record turns out to be cut off: then it is lost, and what was read of it is void.
+        """
+        if self._finish is not None:
+            self._finish(self)
+            self._finish = None

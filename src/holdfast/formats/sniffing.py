@@ -1,0 +1,84 @@
+"""What a file is, by its first bytes: names say little and streams have none.
+
+'warc' 'arc' 'tianwang'   with '.gz' or '.zst' behind if compressed;  '' if it looks like none of them
+"""
+
+from __future__ import annotations
+
+import io
+from typing import BinaryIO
+
+from holdfast.formats import gzip_members, zstd_frames
+from holdfast.formats.arc import find_arc, looks_like_arc
+from holdfast.formats.gzip_members import GzipSource
+from holdfast.formats.source import Source
+from holdfast.formats.zstd_frames import ZstdSource
+
+GZIP, ZSTD = ".gz", ".zst"
+SNIFF_BYTES = 64 * 1024
+_STARTS = ((b"WARC/", "warc"), (b"warc/", "warc"), (b"filedesc:", "arc"), (b"version:", "tianwang"))
+_MARKS = ((b"WARC/1.", "warc"), (b"filedesc://", "arc"), (b"version: ", "tianwang"))
+_MAGICS = (gzip_members.MAGIC, zstd_frames.MAGIC, *zstd_frames.SKIPPABLE)
+
+
+def sniff(first_bytes: bytes) -> str:
+    """The format of a file that begins with these bytes, damaged at the start or not."""
+    coding = sniff_coding(first_bytes)
+    if not coding:
+        return sniff_format(first_bytes)
+    source = make_source(coding, io.BytesIO(first_bytes))
+    found = ""
+    while not found:
+        source.fill(SNIFF_BYTES)
+        found = sniff_format(source.data)
+        if found or not source.broken or not source.recover(lambda begin: bool(_starting(begin))):
+            break
+    return found + coding if found else ""
+
+
+def begins_well(first_bytes: bytes) -> bool:
+    """Whether the file begins as one of its kind should."""
+    return first_bytes.startswith(_MAGICS) or bool(_starting(first_bytes))
+
+
+def sniff_coding(first_bytes: bytes) -> str:
+    """How the file is compressed: '.gz', '.zst', or '' if it is not."""
+    if first_bytes.startswith(gzip_members.MAGIC):
+        return GZIP
+    if first_bytes.startswith((zstd_frames.MAGIC, *zstd_frames.SKIPPABLE)):
+        return ZSTD
+    if _starting(first_bytes):
+        return ""
+    # Damaged at the start. Small members hold parts of their text as it is, so what decodes goes before what is plain.
+    for coding, magic in ((GZIP, gzip_members.MAGIC), (ZSTD, zstd_frames.MAGIC)):
+        if magic in first_bytes:
+            source = make_source(coding, io.BytesIO(first_bytes))
+            source.fill(1)
+            if sniff_format(source.data) or source.recover(lambda begin: bool(_starting(begin))):
+                return coding
+    return ""
+
+
+def sniff_format(decoded: bytes) -> str:
+    """The format of decoded bytes: by their start, else by what appears first among them."""
+    if name := _starting(decoded):
+        return name
+    places = [(place, name) for mark, name in _MARKS if (place := decoded.find(mark)) >= 0]
+    if (place := find_arc(decoded, 0)) >= 0:
+        places.append((place, "arc"))
+    return min(places, default=(0, ""))[1]
+
+
+def _starting(decoded: bytes) -> str:
+    """The format of which a record begins here."""
+    for start, name in _STARTS:
+        if decoded.startswith(start):
+            return name
+    return "arc" if looks_like_arc(decoded[:SNIFF_BYTES]) else ""
+
+
+def make_source(coding: str, stream: BinaryIO, first: bytes = b"") -> Source:
+    """The decoded bytes of a stream of which `first` was read already."""
+    if coding == GZIP:
+        return GzipSource(stream, first)
+    return ZstdSource(stream, first) if coding == ZSTD else Source(stream, first)

@@ -1,0 +1,189 @@
+"""Tianwang 1.0, the format of Web InfoMall (I2), and our 2.0, which has the same grammar.
+
+    version: 1.0 LF                                first, always
+    url: http://www.pku.edu.cn/ LF                 names in lower case; no blank line within
+    date: Tue, 15 Apr 2003 08:13:06 GMT LF         RFC 822
+    ip: 162.105.129.12 LF
+    unzip-length: 30233 LF                         if there, the data is compressed (zlib) and has this many bytes then
+    length: 18133 LF                               last, always
+    LF
+    data                                           as many bytes as length says
+    LF
+
+Recovery as its authors give it (I3): find `version`, check the head, accept after three good records in a row, or
+fewer if the file ends there.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+from holdfast.formats.blocks import BytesBlock, Checks
+from holdfast.formats.dates import mail_timestamp
+from holdfast.formats.heads import HeadEnd
+from holdfast.formats.record import Headers, Record
+from holdfast.formats.salvage import Unreadable
+from holdfast.formats.source import Source
+
+HEAD_BYTES_MAX = 64 * 1024
+RUN = 3  # good records in a row that make a start believable
+LOOK_BYTES_MAX = 4 * 1024 * 1024  # to see that run
+_MAGIC = b"version:"
+_HEAD = re.compile(rb"version:[ \t]*(\d+\.\d+)[ \t]*\r?\n(?:[^:\n]+:[^\n]*\n)*?length:[ \t]*(\d{1,15})[ \t]*\r?\n\r?\n")
+_BLANK = re.compile(rb"\n\r?\n")
+_NEWLINES = re.compile(rb"[\r\n]*")
+_NAME = re.compile(r"[a-z0-9._-]+")
+
+
+class TianwangFraming:
+    """How Tianwang records stand in a file."""
+
+    usual_tail = b"\n"
+    hold_bytes = len(_MAGIC) - 1
+
+    def __init__(self) -> None:
+        self._aligned = -1  # a record that ended here was good
+        self._blank = HeadEnd(_BLANK, (_MAGIC,), bytes_max=HEAD_BYTES_MAX)
+
+    def parse(self, source: Source) -> Record:
+        head, version, length = self._head(source)
+        start = source.position
+        if self._aligned != start and start:
+            self._see_run(source)
+        text = head.decode("utf-8", "surrogateescape")
+        fields = []
+        for line in text.splitlines():
+            name, colon, value = line.partition(":")
+            if colon:
+                fields.append((name, value.strip()))
+        headers = Headers(fields)
+        size = len(head) + length
+        compressed = "unzip-length" in headers
+        source.fill(len(head) + 5)
+        begin = source.data[source.pos + len(head) : source.pos + len(head) + 5]
+        self._aligned = start + size + 1
+        return Record(
+            f"tianwang/{version}",
+            headers.get("type") or "response",
+            headers.get("url") or "",
+            mail_timestamp(headers.get("date") or ""),
+            headers,
+            head,
+            length,
+            None,  # type: ignore[arg-type]  # the reader sets it
+            0,
+            headers.get("ip") or "",
+            begin == b"HTTP/" and length >= len(begin) and not compressed,
+        )
+
+    def _head(self, source: Source) -> tuple[bytes, str, int]:
+        """The bytes through the blank line, version and length."""
+        if not source.fill(len(_MAGIC)) or not source.data.startswith(_MAGIC, source.pos):
+            raise Unreadable(f"no record begins with {source.data[source.pos : source.pos + 16]!r}")
+        head = self._blank.head(source)
+        if b"\n" + _MAGIC in head:
+            raise Unreadable("the head is cut off by another record")
+        match = _HEAD.fullmatch(head)
+        if match is None:
+            raise Unreadable(f"no head of a Tianwang record begins with {head[:40]!r}")
+        return head, match[1].decode(), int(match[2])
+
+    def _see_run(self, source: Source) -> None:
+        """Raises Unreadable unless good records follow each other from here."""
+        at = 0  # from the source's position
+        for _ in range(RUN):
+            if at > LOOK_BYTES_MAX:
+                return
+            source.fill(at + HEAD_BYTES_MAX)
+            head = _HEAD.match(source.data, source.pos + at)
+            if head is None:
+                if at and source.pos + at >= len(source.data):
+                    return  # the file ends
+                raise Unreadable("no three good records follow each other from here")
+            at += head.end() - head.start() + int(head[2])
+            if at > LOOK_BYTES_MAX:
+                return
+            if not source.fill(at + 1):
+                if source.pos + at <= len(source.data):
+                    return
+                raise Unreadable("no three good records follow each other from here")
+            at += source.data.startswith(b"\n", source.pos + at)
+
+    def find(self, data: bytes, start: int) -> int:
+        return data.find(_MAGIC, start)
+
+    def plausible(self, begin: bytes) -> bool:
+        return _HEAD.match(begin) is not None
+
+    def tail(self, rest: bytes) -> tuple[int, str]:
+        newlines = _NEWLINES.match(rest)
+        assert newlines is not None
+        size = newlines.end()
+        if size == len(rest) or rest.startswith(_MAGIC, size):
+            return size, "" if rest[:size] == b"\n" else f"the record ends in {rest[:size]!r} instead of LF"
+        if size:
+            return 1, ""
+        raise Unreadable(f"behind the data stands {rest[:8]!r} instead of LF: the length is wrong")
+
+    def usual_start(self, rest: bytes, *, odd: bool) -> bool:
+        return not odd and rest.startswith(_MAGIC)
+
+    def holds_start(self, block: bytes) -> bool:
+        at = -1
+        while (at := block.find(_MAGIC, at + 1)) >= 0:
+            if _HEAD.match(block, at, at + HEAD_BYTES_MAX):
+                return True
+        return False
+
+    def faults(self, record: Record) -> list[str]:
+        headers = record.headers
+        found = []
+        if not record.url:
+            found.append("no url")
+        if not record.timestamp:
+            found.append(f"bad date {headers.get('date')!r}")
+        odd = dict.fromkeys(name for name, _ in headers if not _NAME.fullmatch(name))
+        found += [f"bad name of an attribute {name[:40]!r}" for name in odd]
+        size = headers.get("unzip-length")
+        if size is not None and size and not size.isdigit():
+            found.append(f"bad unzip-length {size!r}")
+        if b"\r" in record.head:
+            found.append("lines end in CR LF instead of LF")
+        return found
+
+    def checks(self, record: Record, *, doubtful: bool = False) -> Checks | None:
+        size = record.headers.get("unzip-length")
+        if size is None or not record.format.endswith("/1.0"):
+            return None
+        return _Unzip(int(size) if size.isdigit() else None)
+
+
+class _Unzip:
+    """Whether compressed data is, and gives as many bytes as was said."""
+
+    def __init__(self, size: int | None) -> None:
+        self._expected = size
+        self._size = 0
+        self._error = ""
+        self._inflater = zlib.decompressobj()
+
+    def feed(self, piece: bytes | memoryview) -> None:
+        given: bytes | memoryview = piece
+        while given and not self._error and not self._inflater.eof:
+            try:
+                self._size += len(self._inflater.decompress(given, HEAD_BYTES_MAX))
+            except zlib.error as error:
+                self._error = str(error)
+            given = self._inflater.unconsumed_tail
+
+    def whole(self, block: BytesBlock) -> list[str]:
+        self.feed(block.whole())
+        return self.faults()
+
+    def faults(self) -> list[str]:
+        if self._error or not self._inflater.eof:
+            return [f"the data cannot be inflated: {self._error or 'it ends too early'}"]
+        if self._expected is not None and self._expected != self._size:
+            return [f"the data inflates to {self._size} bytes instead of {self._expected}"]
+        return []

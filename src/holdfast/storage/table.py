@@ -1,0 +1,317 @@
+"""A table of bytes → bytes in key order, on RocksDB: what the keydir of a volume and the catalog stand on.
+
+One process writes. What one `write` is given arrives whole or not at all; it is logged but not synced until `sync`,
+since everything kept in a table is derived. Other processes follow: they see the state of their last `catch_up`.
+
+A follower must leave no trace beside the writer's files, which the binding would, so it opens a mirror: a directory of
+its own with links to them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+
+from rocksdict import (
+    AccessType,
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    BottommostLevelCompaction,
+    Cache,
+    CompactOptions,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+)
+
+from holdfast.errors import Damaged, Denied, HoldfastError, VolumeFull
+
+_OWN_FILES = ("LOG", "LOCK", "rocksdict-config.json")  # that every process which opens a table writes for itself
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """What a table is called in messages, how it fails, and what its owner can do about it."""
+
+    noun: str
+    damaged: type[Damaged]
+    repair: str  # a command
+    packed: bool = False  # rows are texts that pay for compression
+
+    def failure(self, error: Exception, path: Path) -> HoldfastError:
+        """The binding raises nothing more specific than a text."""
+        text = str(error)
+        if "No space left" in text:
+            return VolumeFull(f"no space left for {self.noun} '{path}': {text}")
+        if "Permission denied" in text or "Read-only file system" in text:
+            return Denied(f"not permitted to use {self.noun} '{path}': {text}")
+        return self.damaged(f"cannot read {self.noun} '{path}': {text}; run '{self.repair}'")
+
+
+class Table:
+    """An open table. Any thread may read; one at a time may write."""
+
+    def __init__(self, path: Path, kind: TableKind, *, cache_bytes: int, follow: bool = False) -> None:
+        """With `follow` the table belongs to another process and is read as it stands, `catch_up` by `catch_up`."""
+        self.path = path
+        self.kind = kind
+        self._cache_bytes = cache_bytes
+        self._mirror: _Mirror | None = None
+        try:
+            with self._failures():
+                self._db = self._opened(follow=follow)
+        except HoldfastError:
+            self._forget_mirror()
+            raise
+
+    def _opened(self, *, follow: bool) -> Rdict:
+        options = _options(self._cache_bytes, packed=self.kind.packed)
+        if not follow:
+            return Rdict(str(self.path), options)
+        self._mirror = _Mirror(self.path, self.kind.noun)
+        access = AccessType.secondary(str(self._mirror.diary))
+        return Rdict(str(self._mirror.path), options, access_type=access)
+
+    @property
+    def mirror(self) -> Path | None:
+        """The directory of a follower's links."""
+        return self._mirror.path if self._mirror else None
+
+    def get(self, key: bytes) -> bytes | None:
+        try:  # spelled out: this is the hottest call of all
+            value: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise self.kind.failure(error, self.path) from error
+        return value
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        with self._failures():
+            found: list[bytes | None] = self._db.get([*keys]) or []
+        return found
+
+    def scan(self, start: bytes, end: bytes | None = None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `start` on and before `end`, with their values, as of the first step; ascending, or descending.
+
+        A key or value from the binding's cursor costs 0.1 µs, a generator's step as much: for short ranges see `range`.
+        """
+        with self._failures():
+            cursor = self._db.iter()
+            valid, key_of, value_of = cursor.valid, cursor.key, cursor.value
+            if reverse:
+                _seek_before(cursor, end)
+                step = cursor.prev
+                while valid() and (key := key_of()) >= start:
+                    yield key, value_of()
+                    step()
+            else:
+                cursor.seek(start)
+                step = cursor.next
+                while valid() and (end is None or key_of() < end):
+                    yield key_of(), value_of()
+                    step()
+            cursor.status()
+
+    def range(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        """As `scan`, all at once: for ranges known to be short."""
+        try:
+            cursor = self._db.iter()
+            cursor.seek(start)
+            found = []
+            while cursor.valid() and (key := cursor.key()) < end:
+                found.append((key, cursor.value()))
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            raise self.kind.failure(error, self.path) from error
+        return found
+
+    def last(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        """The last key from `start` on and before `end`, with its value."""
+        try:
+            cursor = self._db.iter()
+            _seek_before(cursor, end)
+            if cursor.valid() and (key := cursor.key()) >= start:
+                return key, cursor.value()
+            cursor.status()
+        except Exception as error:
+            raise self.kind.failure(error, self.path) from error
+        return None
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = ()) -> None:
+        """One atomic step; deletes come first. Not synced."""
+        batch = WriteBatch(raw_mode=True)
+        delete, put = batch.delete, batch.put
+        for key in deletes:
+            delete(key)
+        for key, value in puts:
+            put(key, value)
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            raise self.kind.failure(error, self.path) from error
+
+    def sync(self) -> None:
+        """After this the table survives a power cut as it is."""
+        with self._failures():
+            self._db.flush_wal(True)
+
+    def compact(self) -> None:
+        """What was deleted leaves the disk. Durable on return."""
+        with self._failures():
+            self._db.flush(True)
+            options = CompactOptions()
+            options.set_bottommost_level_compaction(BottommostLevelCompaction.force())  # else deleted keys stay
+            self._db.compact_range(None, None, options)
+
+    def catch_up(self) -> None:
+        """A follower sees what the writer has written until now, also if it has made the table again from nothing."""
+        assert self._mirror is not None
+        with self._failures():
+            if self._mirror.is_of_another():
+                return self.follow_anew()
+            try:
+                self._mirror.update()
+                self._db.try_catch_up_with_primary()
+            except Exception:  # a file may have come between the two
+                self._mirror.update()
+                self._db.try_catch_up_with_primary()
+
+    def follow_anew(self) -> None:
+        """A follower that lost track, because files came and went under it, starts again."""
+        assert self._mirror is not None
+        self.abandon()
+        with self._failures():
+            self._db = self._opened(follow=True)
+
+    def close(self) -> None:
+        try:
+            with self._failures():
+                if self._mirror is None:
+                    self._db.flush(True)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Closes whatever state it is in. The binding closes first and then reports what it could not flush."""
+        with suppress(Exception):
+            self._db.close()
+        self._forget_mirror()
+
+    def _forget_mirror(self) -> None:
+        if self._mirror is not None:
+            self._mirror.remove()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except Exception as error:  # the binding raises nothing more specific
+            raise self.kind.failure(error, self.path) from error
+
+
+class _Mirror:
+    """Links to the files of a table that is to be read only: the binding writes beside them whenever it opens one."""
+
+    def __init__(self, source: Path, noun: str) -> None:
+        self._source = source.absolute()
+        self._root = Path(mkdtemp(prefix=f"holdfast-{noun}-"))
+        self.path, self.diary = self._root / "mirror", self._root / "diary"
+        self.path.mkdir()
+        self._linked: set[str] = set()
+        try:
+            self.update()
+            self._identity = self._source_identity()
+        except BaseException:
+            self.remove()
+            raise
+
+    def update(self) -> None:
+        """Files come and go while another process writes."""
+        there = {name for name in os.listdir(self._source) if not name.startswith(_OWN_FILES)}
+        for name in there - self._linked:
+            os.symlink(self._source / name, self.path / name)
+        for name in self._linked - there:
+            os.unlink(self.path / name)
+        self._linked = there
+
+    def is_of_another(self) -> bool:
+        """Whether the files are no longer those of the table that was mirrored, but of a new one in its place."""
+        return self._source_identity() != self._identity
+
+    def _source_identity(self) -> bytes:
+        path = self._source / "IDENTITY"
+        return path.read_bytes() if path.exists() else b""
+
+    def remove(self) -> None:
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def verify_table(path: Path, kind: TableKind, *, cache_bytes: int) -> None:
+    """Reads every byte of a table, which may belong to another process. Raises the kind's `damaged`.
+
+    A follower would not do: where a file is damaged, it goes back to an older state and does not say so.
+    """
+    try:
+        mirror = _Mirror(path, kind.noun)
+        try:
+            options = _options(cache_bytes, packed=kind.packed)
+            _read_all(Rdict(str(mirror.path), options, access_type=AccessType.read_only()))
+        finally:
+            mirror.remove()
+    except Exception as error:
+        raise kind.failure(error, path) from error
+
+
+def _read_all(db: Rdict) -> None:
+    try:
+        cursor = db.iter()
+        cursor.seek_to_first()
+        while cursor.valid():
+            cursor.next()
+        cursor.status()
+    finally:
+        db.close()
+
+
+def _seek_before(cursor: RdictIter, end: bytes | None) -> None:
+    """To the last key before `end`."""
+    if end is None:
+        return cursor.seek_to_last()
+    cursor.seek_for_prev(end)
+    if cursor.valid() and cursor.key() == end:
+        cursor.prev()
+
+
+def _options(cache_bytes: int, *, packed: bool) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(16 << 20)
+    options.set_max_write_buffer_number(3)
+    options.set_max_total_wal_size(64 << 20)
+    options.set_keep_log_file_num(1)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(-1)
+    table = BlockBasedOptions()
+    if packed:
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_bottommost_compression_type(DBCompressionType.zstd())
+        # Long keys make an index of megabytes, which would push itself out of the cache: 800 µs for a look-up, not 10.
+        table.set_index_type(BlockBasedIndexType.two_level_index_search())
+        table.set_partition_filters(True)
+        table.set_pin_top_level_index_and_filter(True)
+    table.set_block_cache(Cache(cache_bytes))
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_bloom_filter(10, False)
+    table.set_format_version(5)
+    options.set_block_based_table_factory(table)
+    return options

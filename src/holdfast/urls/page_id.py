@@ -1,0 +1,38 @@
+"""The page identifier of WebBase: 64 bits that name a page on every node, computed from its URL alone.
+
+The four rules of "WebBase: a repository of web pages" (Hirai, Raghavan, Garcia-Molina, Paepcke; 2000), section 2.2:
+
+    HTTP://WWW.Stanford.EDU:80/Dept/CS//
+    1  └─┬─┘                                      the protocol prefix http:// is removed
+    2                      └┬┘                    so is :80; other ports are retained
+    3         www.stanford.edu                    the server's name in lower case
+    4                                └┬┘          all slashes at the end are removed
+
+         www.stanford.edu/Dept/CS ──► rabin64 ──► page id
+
+Nothing else is normalized: an id must not change because a parser has learned something.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.rabin import rabin64
+
+# Of another protocol the prefix stays, and with it the port: :80 is not its standard one.
+_SERVER = re.compile(r"(?:http://|(?P<kept>[a-z][a-z0-9+.\-]*://))?(?P<user>[^/?#]*@)?(?P<server>[^/?#]*)", re.I)
+
+
+def page_id(url: str) -> int:
+    """The identifier of the page at `url`, 0 to 2^64 - 1. Any text has one."""
+    return rabin64(normalized(url).encode("utf-8", "surrogatepass"))
+
+
+def normalized(url: str) -> str:
+    """`url` by the four rules, the text that is hashed."""
+    match = _SERVER.match(url)
+    assert match is not None, "every part may be empty, so it always matches"
+    kept, user, server = match["kept"] or "", match["user"] or "", match["server"].lower()
+    if not kept:
+        server = server.removesuffix(":80")
+    return f"{kept}{user}{server}{url[match.end() :]}".rstrip("/")

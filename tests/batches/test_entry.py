@@ -1,0 +1,126 @@
+"""Entries: golden bytes, and every entry comes back as it was (I2)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.batches.entry import Entry, digits, encode, one_line, parse_entries, rfc822, runs
+from holdfast.errors import DamagedBatch, UsageError
+
+GOLDEN = b"""version: 2.0
+serial: 4711
+type: response
+url: http://www.pku.edu.cn/
+date: Tue, 15 Apr 2003 08:13:06 GMT
+ip: 162.105.129.12
+collection: main
+format: warc/1.1
+status: 200
+mime: text/html
+digest: sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ
+size: 18133
+contentkey: v0:3f0a
+layout: 8+18133+4
+file: crawl.warc.gz
+place: 81920+7210
+refers-to: 20030101000000 http://a/
+extra: {"redirect": "http://b/"}
+length: 12
+
+WARC/1.1\r\n\r\n
+"""
+ENTRY = Entry(
+    "response",
+    "http://www.pku.edu.cn/",
+    "20030415081306",
+    b"WARC/1.1\r\n\r\n",
+    4711,
+    "162.105.129.12",
+    "main",
+    "warc/1.1",
+    "200",
+    "text/html",
+    "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+    18133,
+    "v0:3f0a",
+    "8+18133+4",
+    "crawl.warc.gz",
+    81920,
+    7210,
+    "20030101000000 http://a/",
+    '{"redirect": "http://b/"}',
+)
+TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=40).map(one_line)
+ENTRIES = st.builds(
+    Entry,
+    st.sampled_from(["response", "request", "revisit"]),
+    TEXT,
+    st.datetimes().map(lambda time: f"{time:%Y%m%d%H%M%S}".rjust(14, "0")),
+    st.binary(max_size=200),
+    st.integers(0, 2**32 - 1),
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    st.integers(0, 2**40),
+    TEXT,
+    TEXT,
+    TEXT,
+    st.integers(0, 2**40),
+    st.integers(0, 2**40),
+    TEXT,
+    TEXT,
+)
+
+
+def test_golden_bytes() -> None:
+    assert encode(ENTRY) == GOLDEN
+    assert parse_entries(GOLDEN) == [ENTRY]
+
+
+@given(st.lists(ENTRIES, max_size=5))
+def test_entries_come_back(entries: list[Entry]) -> None:
+    kept = [entry if entry.filename != "-" else entry._replace(offset=0, length=0) for entry in entries]
+    assert parse_entries(b"".join(map(encode, kept))) == kept
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_told_apart(raw: bytes) -> None:
+    if raw:
+        with pytest.raises(DamagedBatch):
+            parse_entries(raw)
+
+
+@pytest.mark.parametrize("cut", range(1, len(GOLDEN)))
+def test_a_cut_entry_is_told_apart(cut: int) -> None:
+    with pytest.raises(DamagedBatch):
+        parse_entries(GOLDEN[:cut])
+
+
+def test_an_attribute_cannot_end_the_head() -> None:
+    with pytest.raises(UsageError, match="blank line"):
+        encode(ENTRY._replace(url="http://a/\n\nlength: 0"))
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "date"),
+    [
+        ("20030415081306", "Tue, 15 Apr 2003 08:13:06 GMT"),
+        ("20000229235959", "Tue, 29 Feb 2000 23:59:59 GMT"),
+        ("00010101000000", "Mon, 01 Jan 0001 00:00:00 GMT"),
+    ],
+)
+def test_dates(timestamp: str, date: str) -> None:
+    assert rfc822(timestamp) == date
+    assert digits(date) == timestamp
+
+
+def test_runs_pair_literals_with_payload() -> None:
+    assert runs("12") == [(12, 0)]
+    assert runs("12+5") == [(12, 5)]
+    assert runs("12+5+4") == [(12, 5), (4, 0)]
+    assert runs("1+2+3+4+5") == [(1, 2), (3, 4), (5, 0)]

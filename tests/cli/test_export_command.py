@@ -1,0 +1,114 @@
+"""`holdfast export`: every format, filters, and the imported files again (N3)."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from program import Shell
+from warcio.archiveiterator import ArchiveIterator
+from warcs import PAGES
+
+from holdfast.archive.exporting import FORMATS as ALL_FORMATS
+from holdfast.cli.export import FORMATS
+
+URLS = [url for url, _, _ in PAGES]
+
+
+def responses(content: bytes) -> list[str]:
+    found = ArchiveIterator(io.BytesIO(content))
+    return [each.rec_headers.get_header("WARC-Target-URI") for each in found if each.rec_type == "response"]
+
+
+def test_formats_are_those_of_the_library() -> None:
+    assert sorted(FORMATS) == sorted(ALL_FORMATS)
+
+
+@pytest.mark.parametrize(
+    "name", ["x.warc", "x.warc.gz", "x.wacz", "x.tw", "x.cdxj", "x.cdx", "x.idx", "x.wet", "x.warc.zst"]
+)
+def test_the_suffix_tells_the_format(shown: Shell, name: str, tmp_path: Path) -> None:
+    target = tmp_path / name
+    (facts,) = shown.quick("export", "-o", target, "--json").objects
+    assert str(target) in facts["files"]
+    assert facts["records"] >= 4
+    assert facts["bytes"] > 100
+    assert target.stat().st_size > 0
+    assert not list(tmp_path.glob("*.open"))
+
+
+def test_warcs_are_read_by_warcio(filled: Shell) -> None:
+    assert filled("export", "-o", "all.warc.gz").text.startswith("exported ")
+    assert responses((filled.directory / "all.warc.gz").read_bytes()) == URLS
+
+
+def test_standard_output_and_filters(filled: Shell) -> None:
+    assert (
+        responses(filled("export", "*.example.com", "--from", "2020-06", "--format", "warc", "-o", "-").output)
+        == URLS[1:4]
+    )
+    rows = filled("export", "--filter", "~url:.*other", "--format", "cdxj", "-o", "-").lines
+    assert [row.split(" ")[0] for row in rows] == ["org,other)/"]
+    assert responses(filled("export", "--batch", "pages", "--format", "warc.gz", "-o", "-").output) == URLS
+    assert responses(filled("export", "-c", "elsewhere", "--format", "warc", "-o", "-").output) == []
+
+
+def test_exactly_what_was_imported(filled: Shell) -> None:
+    with gzip.open(filled.directory / "pages.warc.gz") as file:
+        original = file.read()
+    filled("export", "--exact", "-o", "again")
+    with gzip.open(filled.directory / "again" / "pages.warc.gz") as file:
+        assert file.read() == original
+    streamed = filled("export", "--exact", "--source", "pages.warc.gz", "-o", "-").output
+    assert gzip.decompress(streamed) == original
+    assert (
+        "no file 'other.warc' was imported"
+        in filled("export", "--exact", "--source", "other.warc", "-o", "x", code=3).errors
+    )
+
+
+def test_several_files_in_a_directory(filled: Shell) -> None:
+    (facts,) = filled("export", "--format", "warc", "--file-size", "4K", "-o", "many", "--json").objects
+    assert len(facts["files"]) > 1
+    found = [url for name in facts["files"] for url in responses((filled.directory / name).read_bytes())]
+    assert found == URLS
+
+
+def test_a_pipe_is_written_to_and_stays_one(filled: Shell) -> None:
+    device = "/dev/null"
+    assert stat.S_ISCHR(os.stat(device).st_mode)
+    filled("export", "--format", "warc", "-o", device)
+    assert stat.S_ISCHR(os.stat(device).st_mode)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "Missing option '-o'"),
+        (["-o", "x.zip"], 2, "no format is known by the name 'x.zip'"),
+        (["-o", "x", "--format", "pdf"], 2, "'pdf' is not one of"),
+        (["-o", "-", "--format", "wacz"], 2, "cannot be written to standard output"),
+        (["-o", "-", "--format", "warc", "--json"], 2, "--json needs -o PATH"),
+        (["-o", "-", "--exact"], 2, "give --source"),
+        (["-o", "x.warc", "--source", "y"], 2, "--source needs --exact"),
+        (["-o", "x", "--exact", "example.com"], 2, "leave out --format and all filters"),
+        (["-o", "x.warc", "--compress"], 2, "--compress is for"),
+        (["-o", "x.cdxj", "--file-size", "1M"], 2, "--file-size is for"),
+        (["-o", "x.warc", "--match", "host"], 2, "need a URL"),
+        (["-o", "x.warc", "--batch", "nope"], 2, "no batch 'nope': known are pages"),
+        (["-o", "x.cdxj", "--batch", "nope"], 2, "no batch 'nope': known are pages"),
+        (["-o", "no/such/x.warc"], 3, "no/such/x.warc"),
+    ],
+)
+def test_wrong_usage_leaves_no_file(
+    shown: Shell, arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(shown.directory.iterdir())
+    assert message in shown.quick("export", *arguments, code=code).errors
+    assert sorted(shown.directory.iterdir()) == before
+    assert sorted(tmp_path.iterdir()) == []

@@ -1,0 +1,168 @@
+"""`holdfast cdx` and `holdfast get`: captures by URL and time, and what they hold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+
+import pytest
+from program import Shell
+from warcs import PAGES
+
+from holdfast.catalog.query import MATCHES as QUERY_MATCHES
+from holdfast.catalog.query import SORTS
+from holdfast.catalog.rendering import OUTPUTS as RENDERED
+from holdfast.cli.cdx import OUTPUTS, cdx
+from holdfast.cli.selecting import MATCHES
+
+FIELDS = ("--output", "text", "--fl", "url,timestamp")
+FIRST, SECOND, ABOUT, COPY, OTHER = (
+    f"{url} {date.translate({45: '', 58: '', 84: '', 90: ''})}" for url, date, _ in PAGES
+)
+
+
+def test_choices_are_those_of_the_catalog() -> None:
+    assert MATCHES == QUERY_MATCHES
+    assert sorted(OUTPUTS) == sorted(RENDERED)
+    (sort,) = [option for option in cdx.params if option.name == "sort"]
+    assert tuple(sort.type.choices) == SORTS  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["example.com"], [FIRST, SECOND]),
+        (["--url", "http://example.com/about"], [ABOUT]),
+        (["example.com/*"], [FIRST, SECOND, ABOUT, COPY]),
+        (["*.example.com"], [FIRST, SECOND, ABOUT, COPY]),
+        (["other.org", "--match", "domain"], [OTHER]),
+        (["example.com", "--matchType", "host", "--limit", "1"], [FIRST]),
+        (["*"], [FIRST, SECOND, ABOUT, COPY, OTHER]),
+        (["--match", "all", "--from", "2020-07", "--to", "2020"], [COPY, OTHER]),
+        (["*", "--filter", "=timestamp:20200601000000"], [ABOUT]),
+        (["*", "--filter", "!~url:.*example", "--filter", "status:200"], [OTHER]),
+        (["example.com", "--sort", "reverse"], [SECOND, FIRST]),
+        (["example.com", "--closest", "2021"], [SECOND, FIRST]),
+        (["example.com", "--limit", "-1"], [SECOND]),
+        (["example.com", "--offset", "1"], [SECOND]),
+        (["*", "--collapse", "urlkey"], [FIRST, ABOUT, COPY, OTHER]),
+        (["example.com", "--match", "range", "--to-url", "example.com/about"], [FIRST, SECOND]),
+        (["example.com", "-c", "elsewhere"], []),
+        (["nowhere.net"], []),
+    ],
+)
+def test_questions(shown: Shell, arguments: list[str], expected: list[str]) -> None:
+    assert shown.quick("cdx", *arguments, *FIELDS).lines == expected
+
+
+def test_forms(shown: Shell) -> None:
+    (line,) = shown.quick("cdx", "other.org").lines
+    key, timestamp, values = line.split(" ", 2)
+    assert (key, timestamp) == ("org,other)/", "20200801000000")
+    assert json.loads(values)["filename"] == "pages.warc.gz"
+    (row,) = shown.quick("cdx", "other.org", "--json").objects
+    assert row["url"] == "http://other.org/"
+    assert row["record"] == "pages-0000000009"
+    assert row["size"] > 0
+    heading, *rows = json.loads(shown.quick("cdx", "example.com", "--output", "json", "--showDupeCount").text)
+    assert heading[-1] == "dupecount"
+    assert [each[-1] for each in rows] == ["0", "0"]
+    assert shown.quick("cdx", "other.org", "--output", "cdx").lines[0].startswith(" CDX ")
+    assert 'rel="first last memento"' in shown.quick("cdx", "other.org", "--output", "link").text
+
+
+def test_pages_and_resume_keys(shown: Shell) -> None:
+    assert shown.quick("cdx", "*", "--show-num-pages").text == "1\n"
+    assert shown.quick("cdx", "*", "--show-num-pages", "--json").objects == [{"pages": 1}]
+    assert len(shown.quick("cdx", "*", "--page", "0").lines) == len(PAGES)
+    *rows, empty, key = shown.quick("cdx", "*", *FIELDS, "--limit", "3", "--show-resume-key").lines
+    assert (rows, empty) == ([FIRST, SECOND, ABOUT], "")
+    assert shown.quick("cdx", "*", *FIELDS, "--resume-key", key).lines == [COPY, OTHER]
+    assert shown.quick("cdx", "*", "--json", "--limit", "1", "--show-resume-key").objects[-1].keys() == {"resume_key"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no URL given"),
+        (["a.com", "--url", "b.com"], "two URLs given"),
+        (["*", "--from", "soon"], "bad time 'soon'"),
+        (["*", "--filter", "stats:200"], "did you mean 'status'?"),
+        (["*", "--fl", "urlkye"], "did you mean 'urlkey'?"),
+        (["*", "--output", "xml"], "'xml' is not one of"),
+        (["*", "--resume-key", "xyz"], "malformed resume key 'xyz'"),
+        (["a.com", "--match", "range"], "needs the end of the range"),
+    ],
+)
+def test_wrong_questions(archive: Shell, arguments: list[str], message: str) -> None:
+    result = archive.quick("cdx", *arguments, code=2)
+    assert message in result.errors
+    assert result.output == b""
+
+
+def test_reader_that_goes_away(filled: Shell) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = filled.run(filled.command("cdx", "*"), stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+# -- get ---------------------------------------------------------------------------------------------------------------
+
+
+def test_get_by_url_time_and_record(shown: Shell) -> None:
+    assert shown.quick("get", "http://example.com/").output == b"<html>second</html>"
+    assert shown.quick("get", "example.com", "--at", "2020").output == b"<html>first</html>"
+    assert shown.quick("get", "pages-0000000001").output == b"<html>first</html>"
+    raw = shown.quick("get", "example.com", "--raw").output
+    assert raw[:2] == b"\x1f\x8b"
+    assert gzip.decompress(raw) == b"<html>second</html>"
+
+
+def test_get_parts(shown: Shell) -> None:
+    head = shown.quick("get", "other.org", "--headers").output
+    assert head == b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n"
+    record = shown.quick("get", "example.com/about", "--record").output
+    assert record.startswith(b"WARC/1.")
+    assert record.endswith(b"<html>about</html>\r\n\r\n")
+    with gzip.open(shown.directory / "pages.warc.gz") as file:
+        assert record in file.read()
+
+
+def test_get_into_a_file(filled: Shell) -> None:
+    assert filled("get", "other.org", "-o", "page.html").output == b""
+    assert (filled.directory / "page.html").read_bytes() == b"<html>other</html>"
+    (facts,) = filled("get", "other.org", "-o", "page.html", "--json").objects
+    assert (facts["file"], facts["written"], facts["record"]) == ("page.html", 18, "pages-0000000009")
+    assert filled("get", "other.org", "-o", "-").output == b"<html>other</html>"
+    assert "cannot use 'no/such/page'" in filled("get", "other.org", "-o", "no/such/page", code=3).errors
+
+
+def test_get_tells_in_json_what_it_found(shown: Shell) -> None:
+    (facts,) = shown.quick("get", "other.org", "--json").objects
+    assert (facts["url"], facts["timestamp"], facts["status"]) == ("http://other.org/", "20200801000000", "200")
+    assert ["Content-Encoding", "gzip"] in facts["headers"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["http://example.com/abuot"], "such as 'http://example.com/about'"),
+        (["http://nowhere.net/"], "nor of anything else of its host"),
+        (["http://other.org/", "-c", "elsewhere"], "collection 'main' has it"),
+        (["pages-0000004711"], "record pages-0000004711 does not exist"),
+    ],
+)
+def test_get_what_is_not_here(shown: Shell, arguments: list[str], message: str) -> None:
+    result = shown.quick("get", *arguments, code=3)
+    assert message in result.errors
+    assert result.output == b""
+
+
+def test_an_empty_archive_says_so(archive: Shell) -> None:
+    assert "add some with 'holdfast import'" in archive.quick("get", "example.com", code=3).errors
+    assert archive.quick("cdx", "*").output == b""
+    assert archive.quick("cdx", "*", "--output", "json").text.startswith('[["urlkey"')

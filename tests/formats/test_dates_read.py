@@ -1,0 +1,60 @@
+"""Dates of every format as 14 digits."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.formats.dates import arc_timestamp, mail_timestamp, warc_timestamp
+
+
+@pytest.mark.parametrize(
+    ("date", "digits"),
+    [
+        ("2020-01-02T03:04:05Z", "20200102030405"),
+        ("2020-01-02t03:04:05z", "20200102030405"),
+        ("2020-01-02T03:04:05.123456789Z", "20200102030405"),
+        ("2020-01-02T03:04Z", "20200102030400"),
+        ("2020-01-02", "20200102000000"),
+        ("2020-02", "20200201000000"),
+        ("2020", "20200101000000"),
+        ("2020-01-02T03:04:05+02:00", "20200102010405"),
+        ("2016-12-31T23:59:60Z", "20161231235960"),
+        ("2020-02-30T03:04:05Z", ""),
+        ("20200102030405", ""),
+        ("", ""),
+        ("٢٠٢٠-01-02", ""),
+    ],
+)
+def test_warc(date: str, digits: str) -> None:
+    assert warc_timestamp(date) == digits
+
+
+@pytest.mark.parametrize(
+    ("date", "digits"),
+    [
+        ("20200102030405", "20200102030405"),
+        ("202001020304", "20200102030400"),
+        ("2020", "20200101000000"),
+        ("20200102030405678", "20200102030405"),
+        ("20201302030405", ""),
+        ("-", ""),
+        ("", ""),
+    ],
+)
+def test_arc(date: str, digits: str) -> None:
+    assert arc_timestamp(date) == digits
+
+
+@pytest.mark.parametrize(
+    ("date", "digits"),
+    [
+        ("Tue, 15 Apr 2003 08:13:06 GMT", "20030415081306"),
+        ("Tue, 15 Apr 2003 08:13:06 +0800", "20030415001306"),
+        ("15 Apr 2003 08:13:06", "20030415081306"),
+        ("Tue, 35 Apr 2003 08:13:06 GMT", ""),
+        ("never", ""),
+        ("", ""),
+    ],
+)
+def test_mail(date: str, digits: str) -> None:
+    assert mail_timestamp(date) == digits
