@@ -125,7 +125,9 @@ def parse(table: dict[str, Any], path: Path) -> Settings:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidSetting(f"'{path}': volume must be an array of tables: write [[volume]]")
     volumes = tuple(_volume(entry, path) for entry in entries)
-    records = _checked(_build(RecordSettings, rest.get("records", {}), path, "records"), _RECORDS_LEAST, path, "records")
+    records = _checked(
+        _build(RecordSettings, rest.get("records", {}), path, "records"), _RECORDS_LEAST, path, "records"
+    )
     batch_name(records.collection)
     batch_name(records.batch)
     settings = Settings(_checked_store(store, path), volumes, records)

@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -38,6 +38,7 @@ class Fate(Enum):
     LOST = "lost"
     CATALOG_SYNCED = "the catalog back to its last sync"
     CATALOG_LOST = "the catalog lost"
+    CATALOG_OLDER = "the catalog as it was a step or two ago, but not before its last sync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,11 @@ class Life:
     under_way: Step | None = None
     done: int = 0
 
-    def play(self, archive: Archive, steps: Sequence[Step], spool: Path) -> None:
+    def play(
+        self, archive: Archive, steps: Sequence[Step], spool: Path, before: Callable[[int], None] = lambda _: None
+    ) -> None:
         for step in steps[self.done :]:
+            before(self.done)
             self.under_way = step
             carry_out(archive, step, spool)
             self.acknowledged = after(self.acknowledged, step)
@@ -163,6 +167,7 @@ class World:
         """From an empty archive on, until the power goes."""
         self._put("start")
         self._keep("synced")
+        self._keep("older")
         return self.live_on(self._files.copy(), steps, Life(), fuse)
 
     def live_on(
@@ -176,12 +181,16 @@ class World:
                 found = found_in(archive)
                 life.verify(found)
                 life = Life(found, done=life.done)
-            life.play(archive, steps, self.path / "spool")
+            life.play(archive, steps, self.path / "spool", self._before_step)
             archive.close()
         self._keep("cut")
         if archive is not None:
             _drop(archive)
         return files, life
+
+    def _before_step(self, number: int) -> None:
+        if number % 2 == 0:
+            self._keep("older", self._tables[0])
 
     @contextmanager
     def opened(self, files: ForgetfulFiles) -> Iterator[Archive]:
@@ -226,7 +235,9 @@ class World:
         for table in self._tables:
             source = {Fate.KEPT: "cut", Fate.SYNCED: "synced", Fate.LOST: ""}.get(fate, "cut")
             if table.name == layout.CATALOG:
-                source = {Fate.CATALOG_SYNCED: "synced", Fate.CATALOG_LOST: ""}.get(fate, source)
+                source = {Fate.CATALOG_SYNCED: "synced", Fate.CATALOG_LOST: "", Fate.CATALOG_OLDER: "older"}.get(
+                    fate, source
+                )
             self._copy(self._copies / source / table.name if source else Path("/nowhere"), table)
 
     def _keep(self, name: str, only: Path | None = None) -> None:
@@ -251,10 +262,12 @@ class World:
         def noted_sync(table: Table) -> None:
             sync(table)
             world._keep("synced", table.path)
+            world._keep("older", table.path)
 
         def noted_compact(table: Table) -> None:
             compact(table)
             world._keep("synced", table.path)
+            world._keep("older", table.path)
 
         Table.sync, Table.compact = noted_sync, noted_compact  # type: ignore[method-assign]
         try:

@@ -137,6 +137,22 @@ def test_records_of_every_kind(archive: Archive, quick: Path, coding: str) -> No
     assert_exact(archive)
 
 
+def test_files_that_are_read_by_other_processes(archive: Archive, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As larger ones are: the same records, in the same order, and nothing is left of what was put aside."""
+    monkeypatch.setattr("holdfast.archive.importing.PROCESS_BYTES_MIN", 0)
+    paths = [write(quick / f"{coding}.warc", KINDS.values(), coding) for coding in CODINGS]
+    damaged = write(quick / "damaged.warc", [*KINDS.values(), b"garbage", response(URL, BIG)[:-100]])
+    *reports, last = import_all(archive, *paths, damaged, jobs=2)
+    assert [(each.records, each.lost) for each in reports] == [(len(KINDS), 0)] * 3
+    assert sum(each.added for each in [*reports, last]) == len(KINDS)
+    assert (last.known, last.complete) == (len(KINDS), True)
+    assert last.findings[-1].offset > 0
+    for path in paths:
+        assert records_of(archive, path.name) == list(KINDS.values())
+    assert list(archive.path.glob("*.open")) == []
+    assert_exact(archive)
+
+
 def test_payloads_of_records_that_are_kept_in_pieces(archive: Archive, quick: Path) -> None:
     chunks = record("response", "http://example.com/chunks", chunked(BIG, 1000, b"A: b\r\n"))
     raw = response("http://example.com/raw", BIG)

@@ -26,7 +26,9 @@ def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
 def test_demo(shell: Shell) -> None:
     done = run(shell, sys.executable, "-m", "holdfast.testing.demo")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"second visit: \d+ URLs, [\d,]+ bytes: \d+ new, \d+ duplicates", done.stdout)
+    assert re.search(r"second visit: \d+ URLs, [\d,]+ bytes: \d+ new contents, \d+ duplicates", done.stdout)
+    assert done.stdout.count("example,almanac)/log/7.html 2026") == 2
+    assert "Content-Type: text/css" in done.stdout
     assert "saved by duplicates" in done.stdout
     assert ": no faults" in done.stdout
     assert "later releases" in done.stdout

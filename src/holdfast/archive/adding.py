@@ -6,7 +6,6 @@ every byte, it is in already and is not added again. So an import that was cut s
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,10 +15,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.archive.draft import Draft, capture_of, is_captured
+from holdfast.archive.draft import Draft, capture_of, fingerprint, is_captured
 from holdfast.archive.intent import IntentLog, Purpose, Unfinished, take_back
 from holdfast.batches.batch import Batch, Frames
-from holdfast.batches.entry import SOURCE, Entry
+from holdfast.batches.entry import SOURCE
 from holdfast.batches.journal import Journal
 from holdfast.catalog import Catalog, CatalogChange
 from holdfast.config import RecordSettings
@@ -57,22 +56,6 @@ class Parts:
     intents: IntentLog
     settings: RecordSettings
     env: Environment
-
-
-def fingerprint(entry: Entry, signatures: Sequence[bytes]) -> bytes:
-    """16 bytes that name a record by all that it consists of."""
-    hashed = hashlib.blake2b(f"{entry.type} {entry.layout} {entry.collection}\n".encode(), digest_size=16)
-    for signature in signatures:
-        hashed.update(signature)
-    hashed.update(entry.data)
-    return hashed.digest()
-
-
-def signatures_of(entry: Entry) -> list[bytes]:
-    """The signatures in the contentkeys of an entry."""
-    if entry.contents == "-":
-        return []
-    return [bytes.fromhex(key.partition(":")[2].partition("~")[0]) for key in entry.contents.split(" ")]
 
 
 class Adder:
@@ -124,10 +107,10 @@ class Adder:
         signatures = self._parts.contents.sign([draft.payload for draft in unsigned])
         for draft, signature in zip(unsigned, signatures, strict=True):
             draft.signature = signature
-        return [
-            (fingerprint(draft.entry, (draft.signature,) if draft.signature else ()), draft.signature)
-            for draft in drafts
-        ]
+        for draft in drafts:
+            if not draft.mark:
+                draft.mark = fingerprint(draft.entry, (draft.signature,) if draft.signature else ())
+        return [(draft.mark, draft.signature) for draft in drafts]
 
     def _sort_out(
         self, drafts: Sequence[Draft], marks: Sequence[tuple[bytes, bytes]]
@@ -173,7 +156,7 @@ class Adder:
             with suppress(HoldfastError):  # the first failure is the one to be told
                 self._undo(batch, purpose, announced)
             raise
-        self._catalogue(batch, frames, [mark for mark, _ in marks])
+        self._catalogue(batch, frames, drafts)
         return [RecordId(batch.name, purpose.first + index) for index in range(len(drafts))]
 
     def _announce(self, purpose: Purpose, each: list[Announced], announced: list[Announced]) -> None:
@@ -189,10 +172,11 @@ class Adder:
         self._parts.intents.void()
         self._failed = False
 
-    def _catalogue(self, batch: Batch, frames: Frames, marks: Sequence[bytes]) -> None:
-        entries = [entry for _, each in frames for entry in each]
-        fingerprints = {mark: RecordId(batch.name, entry.serial) for mark, entry in zip(marks, entries, strict=True)}
-        self._parts.catalog.add(replace(change_of(batch, frames, fingerprints), fresh=True))
+    def _catalogue(self, batch: Batch, frames: Frames, drafts: Sequence[Draft]) -> None:
+        serials = [entry.serial for _, each in frames for entry in each]
+        fingerprints = {draft.mark: RecordId(batch.name, serial) for draft, serial in zip(drafts, serials, strict=True)}
+        urlkeys = [draft.urlkey for draft in drafts]
+        self._parts.catalog.add(replace(change_of(batch, frames, fingerprints, urlkeys), fresh=True))
 
     def _require_sound(self) -> None:
         if self._failed:
@@ -232,7 +216,8 @@ class Adder:
             with suppress(HoldfastError):
                 self._undo(batch, purpose, announced)
             raise
-        self._catalogue(batch, frames, [mark])
+        draft.mark = mark
+        self._catalogue(batch, frames, [draft])
         return Added(Outcome.ADDED, RecordId(batch.name, purpose.first))
 
     def _pieces(self, spooled: Path) -> Iterator[bytes]:
@@ -241,12 +226,15 @@ class Adder:
                 yield piece
 
 
-def change_of(batch: Batch, frames: Frames, fingerprints: dict[bytes, RecordId]) -> CatalogChange:
-    """What the catalog learns from new frames of a batch."""
+def change_of(
+    batch: Batch, frames: Frames, fingerprints: dict[bytes, RecordId], urlkeys: Sequence[str] = ()
+) -> CatalogChange:
+    """What the catalog learns from new frames of a batch; the keys of the entries may be known already."""
     name = batch.name
     entries = [entry for _, each in frames for entry in each if entry.serial]
+    keyed = zip(entries, urlkeys or [""] * len(entries), strict=True)
     return CatalogChange(
-        captures=[capture_of(entry, name) for entry in entries if is_captured(entry)],
+        captures=[capture_of(entry, name, urlkey) for entry, urlkey in keyed if is_captured(entry)],
         fingerprints=fingerprints,
         frames=[(name, place.first_serial, place.pack()) for place, _ in frames if place.first_serial],
         sources=[(entry.filename, RecordId(name, entry.serial)) for entry in entries if entry.type == SOURCE],

@@ -13,11 +13,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from holdfast.archive.stored import unzipped
 from holdfast.batches.entry import Entry, one_line
 from holdfast.config import RecordSettings
 from holdfast.formats.blocks import BytesBlock
@@ -43,6 +44,8 @@ class Draft:
     entry: Entry
     payload: bytes = b""
     signature: bytes = b""  # of the payload; empty: not computed yet
+    mark: bytes = b""  # the record's fingerprint; empty: not computed yet
+    urlkey: str = ""  # of a capture; empty: not computed yet
     record_id: str = ""  # of a WARC record
     concurrent_to: tuple[str, ...] = ()
     request: tuple[str, bytes, str] | None = None  # method, body and type, of a request
@@ -56,21 +59,45 @@ def is_captured(entry: Entry) -> bool:
     return not (entry.type in ("resource", "metadata") and entry.mime == _FIELDS_TYPE)
 
 
-def capture_of(entry: Entry, batch: str) -> Capture:
-    """The row of the catalog for an entry of the batch."""
+def fingerprint(entry: Entry, signatures: Sequence[bytes]) -> bytes:
+    """16 bytes that name a record by all that it consists of."""
+    hashed = hashlib.blake2b(f"{entry.type} {entry.layout} {entry.collection}\n".encode(), digest_size=16)
+    for signature in signatures:
+        hashed.update(signature)
+    hashed.update(entry.data)
+    return hashed.digest()
+
+
+def signatures_of(entry: Entry) -> list[bytes]:
+    """The signatures in the contentkeys of an entry."""
+    if entry.contents == "-":
+        return []
+    return [bytes.fromhex(key.partition(":")[2].partition("~")[0]) for key in entry.contents.split(" ")]
+
+
+def urlkey_of(entry: Entry) -> str:
+    """The key under which the catalog lists an entry."""
     url = entry.url
     if entry.extra != "-" and '"requestBody"' in entry.extra:
         body = json.loads(entry.extra)["requestBody"]
         url = f"{url}{'&' if '?' in url else '?'}{body}"
+    return url_key(url)
+
+
+def capture_of(entry: Entry, batch: str, urlkey: str = "") -> Capture:
+    """The row of the catalog for an entry of the batch, whose key may be known already."""
+    length, offset = entry.length, entry.offset
+    if entry.filename == "-":
+        length, offset = sum(map(int, entry.layout.split("+"))), 0
     return Capture(
-        url_key(url),
+        urlkey or urlkey_of(entry),
         entry.timestamp,
         entry.url,
         entry.mime,
         entry.status,
         entry.digest,
-        entry.length,
-        entry.offset,
+        length,
+        offset,
         entry.filename,
         entry.type,
         entry.size,
@@ -108,12 +135,15 @@ class Drafting:
         else:
             literals, runs, payload = split(block, head) if head else (b"", (0, len(block)), block)
             framed, size = _framed(record, literals, runs), len(payload)
-        facts = _facts(record, head)
+        message = _unzipped_message(record, block)
+        facts = _facts(record, parse_head(message) if message else head)
         if facts["digest"] == "-" and record.type in CAPTURED and record.type != "revisit":
-            facts["digest"] = _sha1(payload or block[len(block) - size :])
+            facts["digest"] = _sha1(split(message)[2] if message else payload or block[len(block) - size :])
         entry = self._entry(record, framed, size, facts)
         signature = self.sign(payload) if payload and self.sign is not None else b""
-        return self._with_request(Draft(entry, payload, signature, *_links(record)), record, head, block)
+        record_id, concurrent_to = _links(record)
+        draft = Draft(entry, payload, signature, record_id=record_id, concurrent_to=concurrent_to)
+        return self._with_request(draft, record, head, block)
 
     def _is_content(self, record: Record, size: int) -> bool:
         """Whether the payload becomes a content; else it stays with the record."""
@@ -172,7 +202,18 @@ class Drafting:
         if facts["digest"] == "-" and record.type != "revisit":
             facts["digest"] = f"sha1:{base64.b32encode(result.sha1.digest()).decode()}"
         framed = _framed(record, b"".join(result.literals), tuple(result.lengths))
-        return Draft(self._entry(record, framed, result.size, facts), b"", b"", *_links(record), spooled=spool)
+        entry = self._entry(record, framed, result.size, facts)
+        record_id, concurrent_to = _links(record)
+        return Draft(entry, record_id=record_id, concurrent_to=concurrent_to, spooled=spool)
+
+    def complete(self, drafts: Sequence[Draft]) -> None:
+        """Ties requests to responses, and computes what can be computed without the archive."""
+        pair_requests(drafts)
+        for draft in drafts:
+            if draft.signature or not draft.payload:
+                draft.mark = fingerprint(draft.entry, (draft.signature,) if draft.signature else ())
+            if is_captured(draft.entry):
+                draft.urlkey = urlkey_of(draft.entry)
 
 
 @dataclass(slots=True)
@@ -218,6 +259,13 @@ def _runs(record: Record, result: _LargeDraft) -> Iterator[tuple[bool, bytes]]:
             yield from unframer.feed(first)
         first = record.block.read(1 << 20)
     yield from unframer.finish()
+
+
+def _unzipped_message(record: Record, block: bytes) -> bytes:
+    """The message in a Tianwang record whose data is compressed; empty for all others."""
+    if record.format != "tianwang/1.0" or "unzip-length" not in record.headers:
+        return b""
+    return unzipped(block)
 
 
 def _head_size(record: Record, block: bytes) -> int:
@@ -279,7 +327,7 @@ def _sha1(payload: bytes) -> str:
     return f"sha1:{base64.b32encode(digest).decode()}"
 
 
-def pair_requests(drafts: list[Draft]) -> None:
+def pair_requests(drafts: Sequence[Draft]) -> None:
     """Gives responses to requests other than GET the method and body that belong to their key.
 
     A request belongs to the response before or after it that has its URL; WARC-Concurrent-To decides where it is given.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from holdfast.archive.draft import Draft, Drafting, pair_requests
+from holdfast.archive.draft import Draft, Drafting
 from holdfast.env import Environment
 from holdfast.errors import UsageError
 from holdfast.formats import open_records
@@ -41,7 +41,7 @@ def drafts_of(exchanges: Sequence[Exchange], drafting: Drafting, env: Environmen
     raw = b"".join(part for exchange in exchanges for part in _records(exchange, env))
     records = open_records(io.BytesIO(raw), strict=False, validate=False, verify_digests=False)
     drafts = [drafting.draft(record) for record in records]
-    pair_requests(drafts)
+    drafting.complete(drafts)
     return drafts
 
 

@@ -1,6 +1,6 @@
 """Importing files: readers make drafts, the caller's thread adds them.
 
-    file ── reader (a process) ── drafts, 256 at a time ──┐
+    file ── reader (a process) ── drafts, 1024 at a time ──┐
     file ── reader (a process) ── drafts ─────────────────┤─ queue ── caller's thread ── archive.add
     stream ── reader (a thread) ── drafts ────────────────┘
 
@@ -31,7 +31,7 @@ from holdfast.errors import HoldfastError
 from holdfast.formats import Finding, FindingKind
 
 PROCESS_BYTES_MIN = 4 << 20  # smaller files are read in a thread
-_READY_MAX = 4  # groups of drafts that wait to be added, per reader
+_READY_MAX = 2  # groups of drafts that wait to be added, per reader
 _FINDINGS_MAX = 1000
 _POLL_S = 0.2
 

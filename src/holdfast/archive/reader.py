@@ -2,7 +2,7 @@
 
 A reader only reads: it may run in a thread or in a process of its own (`import_worker`). What it emits:
 
-    Drafts      up to 256 records, in their order
+    Drafts      up to 1024 records, in their order
     Large       a record whose payload was put into a file of its own
     Finding     something wrong with the file
     End         the file is read, or given up because of an error
@@ -17,14 +17,14 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.archive.draft import Draft, Drafting, pair_requests
+from holdfast.archive.draft import Draft, Drafting
 from holdfast.archive.input import Input
 from holdfast.errors import HoldfastError, MalformedInput
 from holdfast.formats import Finding, open_records
 
 log = logging.getLogger("holdfast.archive")
-DRAFTS_MAX = 256
-_PAYLOAD_BYTES_MAX = 8 << 20
+DRAFTS_MAX = 1024
+_PAYLOAD_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class FileReader:
         return base.with_name(f"{base.name}-{next(self._spools)}.open")
 
     def _hand_over(self, drafts: list[Draft], keep: int = 0) -> None:
-        pair_requests(drafts)
+        self._drafting.complete(drafts)
         ready = drafts[: len(drafts) - keep]
         if ready:
             self._emit(Drafts(ready))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 from holdfast.archive.assembly import Assembled, assemble
 from holdfast.archive.draft import is_captured
 from holdfast.archive.selection import Selection, companions
-from holdfast.archive.stored import StoredRecord
+from holdfast.archive.stored import StoredRecord, unzipped
 from holdfast.archive.targets import ExportReport, Tally, output
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
 from holdfast.batches.walk import Walked
@@ -186,6 +186,8 @@ def converted(stored: StoredRecord, parts: list[bytes]) -> list[bytes]:
     whole = b"".join(parts)
     skip = len(stored.head)
     block = whole[skip : skip + stored.block_length]
+    if stored.is_zipped:
+        block = unzipped(block)
     return record_parts(_head(stored), [block])
 
 
@@ -248,7 +250,8 @@ def _write_tianwang(records: Iterator[StoredRecord], writer: TianwangWriter, tal
         if entry.type != "response" or entry.url == "-":
             continue
         ip = entry.ip if entry.ip != "-" else ""
-        writer.write(page_attributes(entry.url, entry.timestamp, ip=ip), b"".join(stored.block()))
+        origin = stored.headers.get("origin") or "" if entry.format.startswith("tianwang/") else ""
+        writer.write(page_attributes(entry.url, entry.timestamp, origin=origin, ip=ip), stored.message())
         tally.records += 1
 
 

@@ -13,6 +13,8 @@ from holdfast.errors import CaptureNotFound, DamagedBatch
 from holdfast.model import Capture, RecordId
 from holdfast.storage.contents import Contents
 
+_PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
+
 
 class Records:
     """Any thread may call any method."""
@@ -52,10 +54,12 @@ class Records:
 
     def entry(self, record: RecordId) -> Entry | None:
         """The entry of a record, what is left of it if it was removed, or None."""
-        try:
-            return self._entry(record)
-        except (DamagedBatch, FileNotFoundError):
-            self._catalog.refresh()  # its file may have been rewritten by a removal
+        for pause_s in _PAUSES_S:
+            try:
+                return self._entry(record)
+            except (DamagedBatch, FileNotFoundError):
+                # Its file may have been rewritten by a removal, even several times, faster than a follower hears of it.
+                self._catalog.refresh(pause_s)
         try:
             return self._entry(record)
         except FileNotFoundError as error:

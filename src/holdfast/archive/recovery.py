@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from holdfast.archive.adding import Parts, change_of, fingerprint, signatures_of
+from holdfast.archive.adding import Parts, change_of
+from holdfast.archive.draft import fingerprint, signatures_of
 from holdfast.archive.intent import take_back
 from holdfast.archive.records import Records
 from holdfast.archive.refusals import Refusals

@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.archive.adding import REFUSED, Parts, fingerprint, signatures_of
+from holdfast.archive.adding import REFUSED, Parts
+from holdfast.archive.draft import fingerprint, signatures_of
 from holdfast.archive.records import Records
 from holdfast.archive.refusals import Refusals
 from holdfast.archive.selection import Selection, companions
@@ -116,6 +117,7 @@ class Remover:
 
     def finish(self) -> None:
         """The volumes are compacted."""
+        self._parts.intents.clear()  # it may name contents that are gone
         self._parts.env.files.remove(self._root / layout.REMOVAL)
         self._parts.env.files.sync_directory(self._root)
 

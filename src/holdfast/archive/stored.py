@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.batches.entry import Entry, runs
-from holdfast.formats.http import HttpHead, parse_head
+from holdfast.formats.http import HttpHead, parse_head, split
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, ContentKey, RecordId
 from holdfast.storage.contents import Contents
+
+UNZIPPED_BYTES_MAX = 1 << 30
 
 
 @dataclass(slots=True)
@@ -74,6 +77,16 @@ class StoredRecord:
             if piece:
                 yield piece
 
+    @property
+    def is_zipped(self) -> bool:
+        """Whether the block is compressed as Tianwang allows it."""
+        return self.entry.format == "tianwang/1.0" and b"\nunzip-length:" in self.head
+
+    def message(self) -> bytes:
+        """The block as it was sent: that of a Tianwang record without its compression."""
+        block = b"".join(self.block())
+        return unzipped(block) if self.is_zipped else block
+
     # -- parts --------------------------------------------------------------------------------------------------
 
     @property
@@ -100,12 +113,16 @@ class StoredRecord:
     def _own_http_head(self) -> HttpHead | None:
         if self.entry.type not in ("response", "request", "revisit"):
             return None
+        if self.is_zipped:
+            return parse_head(self.message())
         start = self._head_length()
         return parse_head(self.entry.data[start : start + runs(self.entry.layout)[0][0]])
 
     def http_bytes(self) -> bytes:
         """The head of the HTTP message, exactly; empty if there is none."""
         head = self._own_http_head()
+        if head is not None and self.is_zipped:
+            return self.message()[: head.size]
         start = self._head_length()
         if head is not None:
             return self.entry.data[start : start + head.size]
@@ -131,6 +148,8 @@ class StoredRecord:
                     f"the capture of '{self.entry.url}' at {self.entry.timestamp} repeats one that is not here"
                 )
             yield from original.stream()
+        elif self.is_zipped:
+            yield split(self.message())[2]
         elif self.entry.contents != "-":
             yield from self._pieces()
         elif self.entry.size:
@@ -142,6 +161,14 @@ class StoredRecord:
         head = self._own_http_head()
         start += head.size if head is not None else 0
         return self.entry.data[start : start + self.entry.size]
+
+
+def unzipped(data: bytes, bytes_max: int = UNZIPPED_BYTES_MAX) -> bytes:
+    """The data of a compressed Tianwang record, at most so much of it; as it is if it cannot be inflated."""
+    try:
+        return zlib.decompressobj().decompress(data, bytes_max)
+    except zlib.error:
+        return data
 
 
 def head_length(kind: str, data: bytes) -> int:

@@ -85,7 +85,7 @@ class Journal:
                 file = self._env.files.open(self.directory(batch) / layout.records_name(number, generation))
                 self._files[key] = file
                 while len(self._files) > _FILES_KEPT:
-                    self._files.popitem(last=False)[1].close()
+                    self._files.popitem(last=False)  # the last one who reads it closes it
             else:
                 self._files.move_to_end(key)
             return file
@@ -127,7 +127,7 @@ class Journal:
             for key in [key for key in self._frames if key[:2] == (batch, number)]:
                 del self._frames[key]
             for file_key in [key for key in self._files if key[:2] == (batch, number)]:
-                self._files.pop(file_key).close()
+                del self._files[file_key]  # the last one who reads it closes it
 
     def close(self) -> None:
         for batch in self._batches.values():

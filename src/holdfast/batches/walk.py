@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.batches.entry import Entry, parse_entries
+from holdfast.batches.entry import VERSION, Entry, parse_entries
 from holdfast.batches.frame import MAGIC, FramePlace, decompress, frame_length, is_skippable
 from holdfast.env.files import File
-from holdfast.errors import DamagedBatch
+from holdfast.errors import DamagedBatch, FormatTooNew
 
+_VERSION = f"version: {VERSION}\n".encode()
 _WINDOW = 1 << 20
 _FRAME_LENGTH_MAX = 256 << 20
 
@@ -39,6 +40,7 @@ class _Window:
 
     def __init__(self, file: File) -> None:
         self._file = file
+        self.name = file.path
         self.size = file.size()
         self.start = 0
         self.raw = b""
@@ -76,6 +78,9 @@ def _frame_at(window: _Window, offset: int, number: int, generation: int) -> Wal
         if is_skippable(window.raw, index):
             return Walked(FramePlace(number, generation, offset, length, 0, 0, 0), [])
         content = decompress(window.raw[index : index + length])
+        if content.startswith(b"version: ") and not content.startswith(_VERSION):
+            line = content[: content.find(b"\n")].decode("ascii", "replace")
+            raise FormatTooNew(f"'{window.name}' has entries of '{line}' at {offset}: use a later release")
         entries = parse_entries(content)
     except DamagedBatch as error:
         return str(error)

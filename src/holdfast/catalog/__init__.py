@@ -22,7 +22,9 @@ Everything is in one table, in the order of its keys. The first byte tells the k
     │ f │ batch │ ∅ │ first serial │ → place of the frame; serials are 4 bytes, the highest first
     ├───┼───────┼───┴──────────────┘
     │ b │ batch │ → state of the batch as the archive wrote it
-    ├───┼───┬───┴────────┐
+    ├───┼───────┴───┬───┬────────┐
+    │ m │ file name │ ∅ │ record │ → nothing: the record that lists the records of an imported file
+    ├───┼───┬───────┴────┬───────┘
     │ t │ c │ collection │ → number of captures, bytes of their payloads; 8 bytes each, the lowest first
     │ t │ b │ batch      │
     ├───┼───┴────────────┘

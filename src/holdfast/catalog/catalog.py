@@ -201,10 +201,12 @@ class Catalog:
 
     # Life
 
-    def refresh(self) -> None:
-        """A follower sees what was written until now."""
+    def refresh(self, pause_s: float = 0.0) -> None:
+        """A follower sees what was written until now, or until the end of a pause."""
         if not self._read_only:
             return
+        if pause_s:
+            self._env.sleep(pause_s)
         with self._following:
             for _ in range(CATCH_UP_TRIES):
                 with suppress(Damaged):

@@ -46,8 +46,7 @@ class StoreOptions:
     replicas: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(NamedTuple):
     """A reference that is about to be added: to which block, and how many that has now."""
 
     key: ContentKey

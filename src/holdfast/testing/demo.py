@@ -1,6 +1,6 @@
 """`make demo`: a small web site is visited twice, and everything of it is kept once.
 
-The site is made up here, the same each time. Its contents go into an archive in a temporary directory, through the
+The site is made up here, the same each time. Its captures go into an archive in a temporary directory, through the
 library; the commands that follow are the real ones, and print what they print.
 """
 
@@ -72,12 +72,21 @@ def _document(title: str, body: str) -> bytes:
     )
 
 
-def store(archive: holdfast.Archive, name: str, site: Site) -> None:
-    """Stores every content of a visit and tells what was new."""
-    stored = archive.contents.put_batch(list(site.values()))
-    duplicates = sum(each.duplicate for each in stored)
-    size = sum(each.size for each in stored)
-    print(f"{name}: {len(stored)} URLs, {size:,} bytes: {len(stored) - duplicates} new, {duplicates} duplicates")
+def add(archive: holdfast.Archive, name: str, date: str, site: Site) -> None:
+    """Adds a capture of every URL of a visit and tells what was new."""
+    before = _contents(archive)
+    archive.add([holdfast.page(url, content, _type_of(url), date) for url, content in site.items()])
+    new = _contents(archive) - before
+    size = sum(map(len, site.values()))
+    print(f"{name}: {len(site)} URLs, {size:,} bytes: {new} new contents, {len(site) - new} duplicates")
+
+
+def _contents(archive: holdfast.Archive) -> int:
+    return sum(report.stat.blocks for report in archive.volumes() if report.stat is not None)
+
+
+def _type_of(url: str) -> str:
+    return "text/css" if url.endswith(".css") else "text/html; charset=utf-8"
 
 
 def show(*arguments: str) -> None:
@@ -94,12 +103,14 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
         path = str(Path(directory) / "archive")
         show("init", path)
-        print("\nA made-up web site is stored as it was on two days.")
+        print("\nA made-up web site is archived as it was on two days.")
         with holdfast.open(path) as archive:
-            store(archive, "first visit", first_visit())
-            store(archive, "second visit", second_visit())
+            add(archive, "first visit", "20260401080000", first_visit())
+            add(archive, "second visit", "20260501080000", second_visit())
         show("status", "-a", path)
-        show("volume", "list", "-a", path)
+        show("cdx", "http://almanac.example/log/7.html", "-a", path)
+        show("get", "http://almanac.example/style.css", "--at", "202604", "--headers", "-a", path)
+        show("export", "*.almanac.example", "--from", "202605", "-o", str(Path(directory) / "may.wacz"), "-a", path)
         show("check", "--deep", "-a", path)
     print(
         "\nThe archive was temporary and is gone again; README.md shows how to make one that stays."
