@@ -264,8 +264,8 @@ class World:
             world._keep("synced", table.path)
             world._keep("older", table.path)
 
-        def noted_compact(table: Table) -> None:
-            compact(table)
+        def noted_compact(table: Table, deleted: Sequence[bytes] | None = None) -> None:
+            compact(table, deleted)
             world._keep("synced", table.path)
             world._keep("older", table.path)
 

@@ -48,7 +48,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.directory = TemporaryDirectory(prefix="holdfast-test-", dir=place)
         self.path = Path(self.directory.name) / "archive"
         self.present: dict[tuple[str, str, int], str] = {}  # batch by collection, host and page
-        self.refused: set[tuple[str, str, int]] = set()
+        self.refused: set[tuple[str, int]] = set()  # host and page, whatever the collection
         self.sealed: set[str] = set()
         self.archive: Archive
 
@@ -66,7 +66,11 @@ class ArchiveMachine(RuleBasedStateMachine):
         for host, page in pages:
             name = collection, host, page
             expected = (
-                Outcome.REFUSED if name in self.refused else Outcome.KNOWN if name in self.present else Outcome.ADDED
+                Outcome.KNOWN
+                if name in self.present
+                else Outcome.REFUSED
+                if name[1:] in self.refused
+                else Outcome.ADDED
             )
             try:
                 outcomes = self._add(records_of(host, page), collection, batch)
@@ -110,7 +114,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         for name in gone:
             del self.present[name]
             if refuse:
-                self.refused.add(name)
+                self.refused.add(name[1:])
 
     @rule(batch=st.sampled_from(BATCHES))
     def seal(self, batch: str) -> None:

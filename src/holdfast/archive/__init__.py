@@ -18,8 +18,28 @@ One process writes to an archive at a time; any number read it meanwhile (`read_
 
 from __future__ import annotations
 
-from holdfast.archive.archive import Archive, VolumeReport, open
-from holdfast.archive.checking import check
-from holdfast.archive.founding import Plan, init
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.archive.archive import Archive, VolumeReport, open
+    from holdfast.archive.checking import check
+    from holdfast.archive.founding import Plan, init
+
+_HOMES = {
+    "Archive": "archive",
+    "Plan": "founding",
+    "VolumeReport": "archive",
+    "check": "checking",
+    "init": "founding",
+    "open": "archive",
+}
 
 __all__ = ["Archive", "Plan", "VolumeReport", "check", "init", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    """Names are loaded when first used: a process that only reads files to be imported needs little of this."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -15,8 +15,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.archive.draft import Draft, capture_of, fingerprint, is_captured
+from holdfast.archive.draft import Draft, capture_of, fingerprint, is_captured, refusal_mark
 from holdfast.archive.intent import IntentLog, Purpose, Unfinished, take_back
+from holdfast.archive.refusals import Refusals
 from holdfast.batches.batch import Batch, Frames
 from holdfast.batches.entry import SOURCE
 from holdfast.batches.journal import Journal
@@ -29,7 +30,6 @@ from holdfast.storage.contents import Contents
 from holdfast.storage.shield import Shield
 from holdfast.storage.storing import Announced, StoreHints, StoreOptions
 
-REFUSED = RecordId("refused", 0)  # stands in the catalog for a record that is not to come back
 _OPTIONS = StoreOptions()
 
 
@@ -54,6 +54,7 @@ class Parts:
     journal: Journal
     catalog: Catalog
     intents: IntentLog
+    refusals: Refusals
     settings: RecordSettings
     env: Environment
 
@@ -119,15 +120,19 @@ class Adder:
         outcomes: list[Added | None] = [None] * len(drafts)
         new: list[int] = []
         here: set[bytes] = set()
+        refusals = bool(self._parts.refusals)
         for index, found in enumerate(self._parts.catalog.known([mark for mark, _ in marks])):
-            if found == REFUSED:
-                outcomes[index] = Added(Outcome.REFUSED, None)
-            elif found is not None:
+            if found is not None:
                 outcomes[index] = Added(Outcome.KNOWN, found)
+            elif refusals and self._is_refused(drafts[index], [marks[index][1]] if marks[index][1] else []):
+                outcomes[index] = Added(Outcome.REFUSED, None)
             elif marks[index][0] not in here:
                 here.add(marks[index][0])
                 new.append(index)
         return outcomes, new
+
+    def _is_refused(self, draft: Draft, signatures: Sequence[bytes]) -> bool:
+        return refusal_mark(draft.entry, signatures) in self._parts.refusals
 
     def _resolved(self, outcomes: list[Added | None], marks: Sequence[tuple[bytes, bytes]]) -> list[Added]:
         """Fills in records that occur twice in one addition."""
@@ -193,8 +198,10 @@ class Adder:
                 signatures = [self._parts.contents.sign([piece])[0] for piece in self._pieces(spooled)]
                 mark = fingerprint(draft.entry, signatures)
                 (known,) = self._parts.catalog.known([mark])
-                if known:  # before anything is stored: what is refused must not leave bytes
-                    return Added(Outcome.REFUSED, None) if known == REFUSED else Added(Outcome.KNOWN, known)
+                if known:
+                    return Added(Outcome.KNOWN, known)
+                if self._is_refused(draft, signatures):  # before anything is stored: it must not leave bytes
+                    return Added(Outcome.REFUSED, None)
                 return self._append_large(self._parts.journal.batch(name), draft, signatures, mark)
         finally:
             spooled.unlink(missing_ok=True)

@@ -101,11 +101,11 @@ class Archive:
             left.unlink(missing_ok=True)
         intents = IntentLog(self.path, self.env)
         self._closing.callback(intents.close)
-        parts = Parts(self.contents, self.journal, self.catalog, intents, settings.records, self.env)
-        self._refusals = Refusals(self.path, self.env)
-        catch_up(parts, self._refusals)
+        refusals = Refusals(self.path, self.env)
+        parts = Parts(self.contents, self.journal, self.catalog, intents, refusals, settings.records, self.env)
+        catch_up(parts)
         settle(parts, self.records)
-        self._remover = Remover(self.path, parts, self._refusals)
+        self._remover = Remover(self.path, parts)
         self._compact_all(self._remover.resume(), None)
         self._adder = Adder(parts)
         self._closing.callback(self._adder.close)
@@ -272,7 +272,7 @@ class Archive:
         self._require_writable()
         parts = self._adder.parts
         with self._adder.lock:
-            parts.catalog = self._catalog = reindex(self.path, self.catalog, parts, self._refusals, progress)
+            parts.catalog = self._catalog = reindex(self.path, self.catalog, parts, progress)
         return sum(total.captures for total in self.catalog.totals()[0].values())
 
     # -- life ---------------------------------------------------------------------------------------------------

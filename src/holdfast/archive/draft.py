@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.archive.stored import unzipped
 from holdfast.batches.entry import Entry, one_line
 from holdfast.config import RecordSettings
 from holdfast.formats.blocks import BytesBlock
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.http import HttpHead, Unframer, parse_head, split
 from holdfast.formats.record import Record
+from holdfast.formats.tianwang import unzipped
 from holdfast.model import Capture, RecordId
 from holdfast.urls import post_key, url_key
 
@@ -66,6 +66,11 @@ def fingerprint(entry: Entry, signatures: Sequence[bytes]) -> bytes:
         hashed.update(signature)
     hashed.update(entry.data)
     return hashed.digest()
+
+
+def refusal_mark(entry: Entry, signatures: Sequence[bytes]) -> bytes:
+    """The fingerprint of a record whatever its collection."""
+    return fingerprint(entry._replace(collection="-"), signatures)
 
 
 def signatures_of(entry: Entry) -> list[bytes]:

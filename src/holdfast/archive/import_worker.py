@@ -1,11 +1,13 @@
 """A reader in a process of its own, started by an import.
 
 What it is to read comes by standard input, pickled; events go to standard output, each a length of 8 bytes, the lowest
-first, and a pickle. It lives as long as its parent wants to read: a closed pipe ends it.
+first, and a letter with what follows it: `D` groups of drafts, marshalled, which is an order of magnitude faster, `E`
+any other event, pickled. It lives as long as its parent wants to read: a closed pipe ends it.
 """
 
 from __future__ import annotations
 
+import marshal
 import os
 import pickle
 import signal
@@ -17,9 +19,10 @@ from dataclasses import dataclass, replace
 from queue import Queue
 from typing import IO
 
-from holdfast.archive.draft import Drafting
+from holdfast.archive.draft import Draft, Drafting
 from holdfast.archive.input import Input
-from holdfast.archive.reader import End, Event, FileReader, ReadOptions
+from holdfast.archive.reader import Drafts, End, Event, FileReader, ReadOptions
+from holdfast.batches.entry import Entry
 from holdfast.errors import HoldfastError
 from holdfast.storage.signature import find_signature
 
@@ -55,12 +58,28 @@ def _write(ready: Queue[Event], sink: IO[bytes]) -> None:
     try:
         while True:
             event = ready.get()
-            packed = pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL)
-            _write_all(sink, len(packed).to_bytes(8, "little") + packed)
+            packed = _pack(event)
+            _write_all(sink, len(packed).to_bytes(8, "little"))
+            _write_all(sink, packed)
             if isinstance(event, End):
                 return
     except BrokenPipeError:
         os._exit(0)
+
+
+def _pack(event: Event) -> bytes:
+    if not isinstance(event, Drafts):
+        return b"E" + pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL)
+    plain = [(tuple(each.entry), each.payload, each.signature, each.mark, each.urlkey) for each in event.drafts]
+    return b"D" + marshal.dumps(plain)
+
+
+def _unpack(packed: bytes) -> Event:
+    body = memoryview(packed)[1:]
+    if packed.startswith(b"E"):
+        event: Event = pickle.loads(body)
+        return event
+    return Drafts([Draft(Entry._make(entry), *rest) for entry, *rest in marshal.loads(body)])
 
 
 def _write_all(sink: IO[bytes], data: bytes) -> None:
@@ -95,7 +114,7 @@ class Worker:
             if len(length) < 8 or len(packed) < int.from_bytes(length, "little"):
                 yield End(HoldfastError(f"the reader of '{self._name}' died (exit {self._process.wait()})"))
                 return
-            event: Event = pickle.loads(packed)
+            event = _unpack(packed)
             yield event
             if isinstance(event, End):
                 return

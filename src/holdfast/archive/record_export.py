@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 from holdfast.archive.assembly import Assembled, assemble
 from holdfast.archive.draft import is_captured
 from holdfast.archive.selection import Selection, companions
-from holdfast.archive.stored import StoredRecord, unzipped
+from holdfast.archive.stored import StoredRecord
 from holdfast.archive.targets import ExportReport, Tally, output
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
 from holdfast.batches.walk import Walked
@@ -21,6 +21,7 @@ from holdfast.errors import TooLarge, UsageError
 from holdfast.formats.cdxj import cdxj_line
 from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, record_parts, warcinfo_parts
 from holdfast.formats.content_encoding import decoded_content
+from holdfast.formats.tianwang import unzipped
 from holdfast.formats.tianwang_writer import TianwangWriter, page_attributes
 from holdfast.formats.warc_writer import Compression, RecordCompressor, WarcFiles, WarcFilesOptions, WarcWriter
 from holdfast.model import RecordId

@@ -8,7 +8,6 @@ from holdfast.archive.adding import Parts, change_of
 from holdfast.archive.draft import fingerprint, signatures_of
 from holdfast.archive.intent import take_back
 from holdfast.archive.records import Records
-from holdfast.archive.refusals import Refusals
 from holdfast.batches.batch import Batch, BatchState
 from holdfast.batches.entry import REMOVED
 from holdfast.batches.frame import FramePlace
@@ -19,10 +18,8 @@ from holdfast.model import SERIAL_MAX, RecordId
 log = logging.getLogger("holdfast.archive")
 
 
-def catch_up(parts: Parts, refusals: Refusals) -> None:
+def catch_up(parts: Parts) -> None:
     """Brings the catalog to the state of the batches, which have the truth."""
-    if not parts.catalog.batches():
-        refusals.enter(parts.catalog)
     unfinished = parts.intents.last()
     for name in parts.journal.names():
         unsure = unfinished.purpose.first if unfinished and unfinished.purpose.batch == name else SERIAL_MAX

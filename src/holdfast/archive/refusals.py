@@ -1,4 +1,7 @@
-"""Records that were removed and are not to come back, by fingerprint: one line of 32 hexadecimal digits for each."""
+"""Records that were removed and are not to come back: one line of 32 hexadecimal digits for each, its fingerprint.
+
+They are kept in memory while the archive is open for writing. A record is refused whatever collection it is meant for.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +9,47 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from holdfast.archive.adding import REFUSED
-from holdfast.catalog import Catalog, CatalogChange
 from holdfast.env import Environment
 from holdfast.env.files import read_file
 from holdfast.storage import layout
 
 _LINE = 33
 _MARK = re.compile(rb"[0-9a-f]{32}")
-_STEP = 1000
 
 
 class Refusals:
-    """One thread at a time."""
+    """Any thread may ask; one at a time may add."""
 
     def __init__(self, root: Path, env: Environment) -> None:
         self._path = root / layout.REFUSED
         self._env = env
+        self._marks = set(self.all())
 
-    def add(self, fingerprints: Sequence[bytes]) -> None:
+    def __contains__(self, mark: bytes) -> bool:
+        return mark in self._marks
+
+    def __bool__(self) -> bool:
+        return bool(self._marks)
+
+    def add(self, marks: Sequence[bytes]) -> None:
         """Durable on return. Those that are there already do no harm."""
-        if not fingerprints:
+        if not marks:
             return
         files = self._env.files
         fresh = not files.exists(self._path)
         file = files.open(self._path, writable=True, create=fresh)
         try:
             file.truncate(file.size() - file.size() % _LINE)  # a line that was torn
-            file.append(["".join(f"{each.hex()}\n" for each in fingerprints).encode()])
+            file.append(["".join(f"{each.hex()}\n" for each in marks).encode()])
             file.sync()
         finally:
             file.close()
         if fresh:
             files.sync_directory(self._path.parent)
+        self._marks.update(marks)
 
     def all(self) -> Iterator[bytes]:
+        """Those in the file."""
         try:
             text = read_file(self._env.files, self._path)
         except FileNotFoundError:
@@ -48,9 +57,3 @@ class Refusals:
         for start in range(0, len(text), _LINE):  # by place, for a power cut may have spoiled a line and its end
             if _MARK.fullmatch(line := text[start : start + _LINE - 1]):
                 yield bytes.fromhex(line.decode())
-
-    def enter(self, catalog: Catalog) -> None:
-        """Tells a catalog that is being made anew."""
-        everyone = list(self.all())
-        for start in range(0, len(everyone), _STEP):
-            catalog.add(CatalogChange(fingerprints=dict.fromkeys(everyone[start : start + _STEP], REFUSED)))

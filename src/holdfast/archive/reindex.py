@@ -8,7 +8,6 @@ from pathlib import Path
 
 from holdfast.archive.adding import Parts
 from holdfast.archive.recovery import enter
-from holdfast.archive.refusals import Refusals
 from holdfast.batches.walk import Walked
 from holdfast.catalog import Catalog
 from holdfast.config import RecordSettings
@@ -35,15 +34,12 @@ def forget_catalog(root: Path) -> None:
     shutil.rmtree(root / layout.CATALOG, ignore_errors=True)
 
 
-def reindex(
-    root: Path, old: Catalog, parts: Parts, refusals: Refusals, progress: Callable[[int], None] | None
-) -> Catalog:
+def reindex(root: Path, old: Catalog, parts: Parts, progress: Callable[[int], None] | None) -> Catalog:
     """A new catalog from the batches, put in the place of the old one."""
     draft = root / (layout.CATALOG + layout.UNFINISHED)
     shutil.rmtree(draft, ignore_errors=True)
     cache = parts.settings.catalog_cache_bytes
     with Catalog(draft, cache_bytes=cache, env=parts.env, changes=old.changes) as catalog:
-        refusals.enter(catalog)
         for name in parts.journal.names():
             batch = parts.journal.batch(name)
             for walked in parts.journal.walk(name):

@@ -23,10 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.archive.adding import REFUSED, Parts
-from holdfast.archive.draft import fingerprint, signatures_of
+from holdfast.archive.adding import Parts
+from holdfast.archive.draft import fingerprint, refusal_mark, signatures_of
 from holdfast.archive.records import Records
-from holdfast.archive.refusals import Refusals
 from holdfast.archive.selection import Selection, companions
 from holdfast.batches.entry import REMOVED, Entry
 from holdfast.batches.frame import FramePlace
@@ -89,10 +88,9 @@ class _Plan:
 class Remover:
     """One thread at a time, while nobody adds."""
 
-    def __init__(self, root: Path, parts: Parts, refusals: Refusals) -> None:
+    def __init__(self, root: Path, parts: Parts) -> None:
         self._root = root
         self._parts = parts
-        self._refusals = refusals
 
     def remove(self, selection: Selection, options: RemovalOptions) -> Removal:
         """Raises UsageError without a reason. Nothing selected is no error."""
@@ -112,7 +110,7 @@ class Remover:
         except FileNotFoundError:
             return []
         if "records" in plan.facts:
-            self._carry_out(plan)
+            self._carry_out(plan, is_resumed=True)
         return plan.volumes
 
     def finish(self) -> None:
@@ -155,6 +153,7 @@ class Remover:
             "contents": contents,
             "fingerprints": [fingerprint(entry, signatures_of(entry)).hex() for entry in found.values()],
             "refuse": options.refuse,
+            "refusals": [refusal_mark(entry, signatures_of(entry)).hex() for entry in found.values()],
             "compact": options.compact,
             "volumes": [],
             "captures": captures[:_CAPTURES_LISTED],
@@ -183,19 +182,18 @@ class Remover:
 
     # -- carrying out -------------------------------------------------------------------------------------------
 
-    def _carry_out(self, plan: _Plan) -> None:
+    def _carry_out(self, plan: _Plan, *, is_resumed: bool = False) -> None:
         ids = [RecordId(batch, serial) for batch, serials in plan.records.items() for serial in serials]
         marks = [bytes.fromhex(mark) for mark in plan.facts["fingerprints"]]
-        self._parts.catalog.add(CatalogChange(removed=ids, fingerprints_removed=marks))
+        gone = self._parts.catalog.add(CatalogChange(removed=ids, fingerprints_removed=marks))
         for batch, serials in plan.records.items():
             self._rewrite(batch, set(serials), {int(n): g for n, g in plan.facts["files"][batch].items()})
         self._release(plan.contents)
         if plan.facts["refuse"]:
-            self._refusals.add(marks)
-            self._parts.catalog.add(CatalogChange(fingerprints=dict.fromkeys(marks, REFUSED)))
+            self._parts.refusals.add([bytes.fromhex(mark) for mark in plan.facts["refusals"]])
         self._audit(plan)
         if plan.facts["compact"]:
-            self._parts.catalog.compact()
+            self._parts.catalog.compact(None if is_resumed else gone)
         self._parts.catalog.sync()  # an older state of it would bring back what is gone
         if plan.volumes:  # others may add from now on, so none of the steps above may be done again
             left = json.dumps({"volumes": plan.volumes}).encode()
@@ -229,7 +227,9 @@ class Remover:
         keys: list[ContentKey] = []
         for text, size, before, count in contents:
             found = self._parts.contents.references(ContentKey.parse(text), size)
-            if found is not None:
+            if found is None:
+                self._parts.contents.require_up(text.partition(":")[0])
+            else:
                 keys += [found[0]] * min(max(found[1] - before + count, 0), count)
         if keys:
             self._parts.contents.delete_batch(keys)

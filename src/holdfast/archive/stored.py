@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.batches.entry import Entry, runs
 from holdfast.formats.http import HttpHead, parse_head, split
 from holdfast.formats.record import Headers
+from holdfast.formats.tianwang import unzipped
 from holdfast.model import Capture, ContentKey, RecordId
 from holdfast.storage.contents import Contents
-
-UNZIPPED_BYTES_MAX = 1 << 30
 
 
 @dataclass(slots=True)
@@ -161,14 +159,6 @@ class StoredRecord:
         head = self._own_http_head()
         start += head.size if head is not None else 0
         return self.entry.data[start : start + self.entry.size]
-
-
-def unzipped(data: bytes, bytes_max: int = UNZIPPED_BYTES_MAX) -> bytes:
-    """The data of a compressed Tianwang record, at most so much of it; as it is if it cannot be inflated."""
-    try:
-        return zlib.decompressobj().decompress(data, bytes_max)
-    except zlib.error:
-        return data
 
 
 def head_length(kind: str, data: bytes) -> int:

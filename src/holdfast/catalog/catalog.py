@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -82,8 +82,8 @@ class Catalog:
 
     # Writing
 
-    def add(self, change: CatalogChange) -> None:
-        """All of it or nothing. Not synced: what is lost is made again from the batches."""
+    def add(self, change: CatalogChange) -> list[bytes]:
+        """All of it or nothing; returns the keys that went. Not synced: what is lost is made again from the batches."""
         with self._writing:
             captures = {capture.record: capture for capture in change.captures}
             replaced = () if change.fresh else captures
@@ -98,6 +98,7 @@ class Catalog:
             self._changes += 1
             self._totals.update(draft.totals)
             self._rows.forget()
+            return draft.deletes
 
     @property
     def changes(self) -> int:
@@ -108,9 +109,9 @@ class Catalog:
         """After this the catalog survives a power cut as it is."""
         self._table.sync()
 
-    def compact(self) -> None:
-        """What was removed leaves the disk. Durable on return."""
-        self._table.compact()
+    def compact(self, removed: Sequence[bytes] | None = None) -> None:
+        """What was removed leaves the disk; of all keys if those are not known. Durable on return."""
+        self._table.compact(removed)
 
     # Records, frames and batches, for the archive
 

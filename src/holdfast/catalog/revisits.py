@@ -2,7 +2,8 @@
 
 It is looked for when it is asked for, so an original that arrives after its revisit is found as well: first what the
 revisit itself refers to, then the capture of the same URL with the same digest that is nearest in time, then any
-capture with that digest, of the same collection if there is one.
+capture with that digest, of the same collection if there is one. A revisit without a digest of its payload, because the
+server said that nothing was modified, stands for the last capture of its URL before it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from holdfast.storage.table import Table
 from holdfast.urls import url_key
 
 REVISIT = "revisit"
+_EMPTY = (  # digests of no bytes at all
+    "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+    "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+)
 _LOOK_AT = 64  # captures with the digest, for one of the same collection
 
 
@@ -32,6 +37,8 @@ class RevisitResolver:
         """The capture with the payload: itself if it is no revisit, None if there is none."""
         if capture.type != REVISIT:
             return capture
+        if capture.digest in _EMPTY:  # as crawlers write when the server said "not modified"
+            return self._referred(capture._replace(digest="-")) or self._before(capture)
         return self._referred(capture) or self._same_url(capture) or self._same_digest(capture)
 
     def _referred(self, revisit: Capture) -> Capture | None:
@@ -41,6 +48,12 @@ class RevisitResolver:
         key = url_key(url) if url not in ("", "-") else revisit.urlkey
         found = self._rows.all_of(None, exact_range(key, timestamp, timestamp))
         fitting = [each for each in found if each.type != REVISIT and _may_agree(each.digest, revisit.digest)]
+        return _preferred(fitting, revisit.collection)
+
+    def _before(self, revisit: Capture) -> Capture | None:
+        """The last capture of the URL before the revisit that has a payload of its own."""
+        found = self._rows.all_of(None, exact_range(revisit.urlkey, "", revisit.timestamp))
+        fitting = [each for each in reversed(found) if each.type != REVISIT and each.size]
         return _preferred(fitting, revisit.collection)
 
     def _same_url(self, revisit: Capture) -> Capture | None:

@@ -27,6 +27,7 @@ from holdfast.formats.salvage import Unreadable
 from holdfast.formats.source import Source
 
 HEAD_BYTES_MAX = 64 * 1024
+UNZIPPED_BYTES_MAX = 1 << 30
 RUN = 3  # good records in a row that make a start believable
 LOOK_BYTES_MAX = 4 * 1024 * 1024  # to see that run
 _MAGIC = b"version:"
@@ -157,6 +158,14 @@ class TianwangFraming:
         if size is None or not record.format.endswith("/1.0"):
             return None
         return _Unzip(int(size) if size.isdigit() else None)
+
+
+def unzipped(data: bytes, bytes_max: int = UNZIPPED_BYTES_MAX) -> bytes:
+    """The data of a compressed Tianwang record, at most so much of it; as it is if it cannot be inflated."""
+    try:
+        return zlib.decompressobj().decompress(data, bytes_max)
+    except zlib.error:
+        return data
 
 
 class _Unzip:

@@ -11,6 +11,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.digests import ALGORITHMS, decode_digest
@@ -62,20 +63,36 @@ _DATE_11 = re.compile(
 
 def head_faults(record: Record) -> list[str]:
     """What is wrong with the head, in words."""
+    fields = record.headers.items()
+    shape = _shape(record.type, tuple([field for field, _ in fields]))
+    faults = list(shape.faults)
+    for check, (field, value) in zip(shape.checks, fields, strict=True):
+        if check is not None and not (value and check(value)):
+            faults.append(f"bad {field} {value[:120]!r}" if value else f"empty {field}")
+    if record.content_length and "content-type" not in shape.names and record.type not in _NO_CONTENT_TYPE:
+        faults.append("a block without Content-Type")
+    if record.format not in VERSIONS:
+        faults.append(f"unknown version '{record.format}'")
+    return faults + _special_faults(record, shape.names)
+
+
+class _Shape(NamedTuple):
+    """What follows from the names of the fields alone: the records of a file have very few sequences of them."""
+
+    names: frozenset[str]  # in lower case
+    checks: tuple[Callable[[str], bool] | None, ...]  # one for each field
+    faults: tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def _shape(kind: str, fields: tuple[str, ...]) -> _Shape:
     faults: list[str] = []
-    kind = record.type
     names: set[str] = set()
-    for field, value in record.headers:
-        name, check = _known(field)
-        if name in names and check is not None and name not in REPEATABLE:
+    for field in fields:
+        name = field.lower()
+        if name in names and name in _CHECKS and name not in REPEATABLE:
             faults.append(f"more than one {field}")
         names.add(name)
-        if check is None:
-            continue
-        if not value:
-            faults.append(f"empty {field}")
-        elif not check(value):
-            faults.append(f"bad {field} {value[:120]!r}")
     missing = REQUIRED.get(kind, _ALWAYS) - names
     if missing:
         faults.append(f"a record of type '{kind}' needs {_listed(missing)}")
@@ -84,21 +101,10 @@ def head_faults(record: Record) -> list[str]:
         faults.append(f"unknown WARC-Type '{kind[:40]}'")
     elif not forbidden.isdisjoint(names):
         faults.append(f"a record of type '{kind}' must not have {_listed(forbidden & names)}")
-    if record.content_length and "content-type" not in names and kind not in _NO_CONTENT_TYPE:
-        faults.append("a block without Content-Type")
-    if record.format not in VERSIONS:
-        faults.append(f"unknown version '{record.format}'")
-    return faults + _special_faults(record, names)
+    return _Shape(frozenset(names), tuple(_CHECKS.get(field.lower()) for field in fields), tuple(faults))
 
 
-@lru_cache(maxsize=1024)
-def _known(field: str) -> tuple[str, Callable[[str], bool] | None]:
-    """A field's name in lower case, and what its values must pass."""
-    name = field.lower()
-    return name, _CHECKS.get(name)
-
-
-def _special_faults(record: Record, names: set[str]) -> list[str]:
+def _special_faults(record: Record, names: frozenset[str]) -> list[str]:
     """Rules that tie a value to a type or version, and the form of the lines."""
     faults = []
     headers = record.headers

@@ -52,6 +52,11 @@ class Contents:
         """The signature of each content, computed on all cores."""
         return self._storer.sign(contents)
 
+    def require_up(self, volume: str) -> None:
+        """Raises VolumeDown if the volume is."""
+        if reason := self._instance.down.get(volume):
+            raise VolumeDown(f"volume {volume!r} is down: {reason}")
+
     def references(self, key: ContentKey, size: int) -> tuple[ContentKey, int] | None:
         """The block of that key, or else one of its volume with the same signature and size, and its counter."""
         for found in self._instance.find(key):

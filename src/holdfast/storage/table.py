@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,13 +162,22 @@ class Table:
         with self._failures():
             self._db.flush_wal(True)
 
-    def compact(self) -> None:
-        """What was deleted leaves the disk. Durable on return."""
+    def compact(self, deleted: Sequence[bytes] | None = None) -> None:
+        """What was deleted leaves the disk. Durable on return.
+
+        Given the keys, only the files are written anew that may hold them: by first byte, from the least to the
+        greatest.
+        """
+        ranges: dict[bytes, tuple[bytes, bytes]] = {}
+        for key in deleted or ():
+            least, greatest = ranges.get(key[:1], (key, key))
+            ranges[key[:1]] = (min(least, key), max(greatest, key))
         with self._failures():
             self._db.flush(True)
             options = CompactOptions()
             options.set_bottommost_level_compaction(BottommostLevelCompaction.force())  # else deleted keys stay
-            self._db.compact_range(None, None, options)
+            for start, end in [(None, None)] if deleted is None else ranges.values():
+                self._db.compact_range(start, end, options)
 
     def catch_up(self) -> None:
         """A follower sees what the writer has written until now, also if it has made the table again from nothing."""
