@@ -11,12 +11,13 @@ import pytest
 
 from holdfast.batches.batch import Batch, BatchState
 from holdfast.batches.entry import REMOVED, Entry
+from holdfast.batches.frame import FrameCompressor
 from holdfast.batches.journal import Journal
 from holdfast.batches.verify import verify_batch
 from holdfast.batches.walk import Passed, Walked
 from holdfast.config import RecordSettings
 from holdfast.env import REAL, Environment
-from holdfast.errors import BatchSealed, UnknownName
+from holdfast.errors import BatchSealed, FormatTooNew, UnknownName
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 
 SETTINGS = RecordSettings(frame_bytes=1024, file_bytes_max=8192)
@@ -220,3 +221,33 @@ def test_a_power_cut_at_every_point(tmp_path: Path) -> None:
             assert all(each.type == REMOVED or each == expected(60)[serial] for serial, each in found.items())
             opened.append("b", entries(len(found), 3))
             assert len(read_all(opened)) == len(found) + 3
+
+
+def test_entries_of_a_later_release_are_left_alone(tmp_path: Path) -> None:
+    filled(tmp_path, 10).close()
+    path = min((tmp_path / "batches/b").glob("records-*"))
+    before = path.read_bytes()
+    later = FrameCompressor().compress(b"version: 3.0\nserial: 11\nlength: 0\n\n\n")
+    path.write_bytes(before + later)
+    with pytest.raises(FormatTooNew, match=r"version: 3\.0"):
+        recovered(journal(tmp_path))
+    assert path.read_bytes() == before + later
+
+
+def test_a_rewritten_file_keeps_what_is_damaged(tmp_path: Path) -> None:
+    opened = filled(tmp_path, 30)
+    batch = opened.batch("b")
+    batch.finish_file()
+    place = next(
+        found.place for found in opened.walk("b") if isinstance(found, Walked) and found.place.first_serial > 5
+    )
+    path = opened.directory("b") / f"records-{place.number:06d}.tw.zst"
+    data = bytearray(path.read_bytes())
+    data[place.offset + 20] ^= 1
+    path.write_bytes(data)
+    lost = set(range(place.first_serial, place.first_serial + place.entries))
+    batch.rewrite(place.number, 0, {2})
+    batch.drop(place.number, 0)
+    left = read_all(opened)
+    assert left.keys() == set(range(1, 31)) - lost
+    assert left[2].type == REMOVED

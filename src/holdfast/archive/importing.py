@@ -1,6 +1,6 @@
 """Importing files: readers make drafts, the caller's thread adds them.
 
-    file ── reader (a process) ── drafts, 1024 at a time ──┐
+    file ── reader (a process) ── drafts, 512 at a time ──┐
     file ── reader (a process) ── drafts ─────────────────┤─ queue ── caller's thread ── archive.add
     stream ── reader (a thread) ── drafts ────────────────┘
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from holdfast.formats.record import Report
@@ -54,33 +52,3 @@ def inputs_of(path: Path) -> list[Input]:
             Input(f"{path.name}:{Path(name).name}", path, name, is_first=index == 0, size=wacz.size(name))
             for index, name in enumerate(wacz.warcs)
         ]
-
-
-@contextmanager
-def stream_inputs(stream: BinaryIO, name: str) -> Iterator[list[Input]]:
-    """What comes from a stream that may not be sought in, such as standard input. A WACZ is put aside whole first."""
-    first = stream.read(len(_ZIP_MAGIC))
-    if first != _ZIP_MAGIC:
-        yield [Input(name, stream=_Rejoined(first, stream))]  # type: ignore[arg-type]
-        return
-    with TemporaryFile() as spool:
-        spool.write(first)
-        shutil.copyfileobj(stream, spool)
-        with Wacz(spool) as wacz:
-            wacz_inputs = [Input(f"{name}:{Path(each).name}", stream=wacz.open(each)) for each in wacz.warcs]
-            yield wacz_inputs
-
-
-class _Rejoined:
-    """A stream of which the first bytes were read already."""
-
-    def __init__(self, first: bytes, rest: BinaryIO) -> None:
-        self._first = first
-        self._rest = rest
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._first:
-            return self._rest.read(size)
-        given = self._first if size < 0 else self._first[:size]
-        self._first = self._first[len(given) :]
-        return given + self._rest.read() if size < 0 else given

@@ -2,7 +2,7 @@
 
 A reader only reads: it may run in a thread or in a process of its own (`import_worker`). What it emits:
 
-    Drafts      up to 1024 records, in their order
+    Drafts      up to 512 records, in their order
     Large       a record whose payload was put into a file of its own
     Finding     something wrong with the file
     End         the file is read, or given up because of an error
@@ -23,7 +23,7 @@ from holdfast.errors import HoldfastError, MalformedInput
 from holdfast.formats import Finding, open_records
 
 log = logging.getLogger("holdfast.archive")
-DRAFTS_MAX = 1024
+DRAFTS_MAX = 512
 _PAYLOAD_BYTES_MAX = 16 << 20
 
 
