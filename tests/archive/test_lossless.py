@@ -17,7 +17,7 @@ from truths import PLAN, SAMPLES, assert_exact, captures, import_all, records_of
 from warcs import CODINGS, HTTP, Look, chunked, exchange, packed, record, response, revisit, sha1, write
 
 import holdfast
-from holdfast import Archive
+from holdfast import Archive, Plan, RecordSettings
 from holdfast.archive.importing import ImportOptions
 from holdfast.archive.input import Input
 from holdfast.catalog import CaptureQuery
@@ -295,3 +295,15 @@ def test_many_files_at_a_time(archive: Archive, quick: Path) -> None:
 
 def test_packed_is_what_it_says() -> None:
     assert [packed(b"a" * 99, coding)[:2] for coding in CODINGS] == [b"aa", b"\x1f\x8b", b"\x28\xb5"]
+
+
+def test_many_chunks_of_a_large_record(quick: Path) -> None:
+    """Time and memory grow with the record, not with its chunks times its pieces."""
+    body = chunked(bytes(6_000_000), 100)
+    write(quick / "chunks.warc", [record("response", URL, body)])
+    holdfast.init(quick / "archive", Plan(records=RecordSettings(piece_bytes_max=4 << 20)))
+    with holdfast.open(quick / "archive") as archive:
+        (report,) = archive.import_files([quick / "chunks.warc"])
+        assert (report.added, report.findings) == (1, [])
+        assert archive.get(URL).payload() == bytes(6_000_000)
+        assert b"".join(archive.get(URL).raw()) == (quick / "chunks.warc").read_bytes()

@@ -10,6 +10,7 @@ import holdfast
 from holdfast.archive.exporting import ExportOptions
 from holdfast.archive.selection import Selection
 from holdfast.formats import open_records
+from holdfast.formats.compose import digest_of
 from holdfast.formats.tianwang_writer import page_attributes, tianwang_record
 
 MESSAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=gb2312\r\n\r\n<html>hello</html>"
@@ -37,7 +38,7 @@ def test_a_page_is_what_it_was(archive: holdfast.Archive) -> None:
         "http://www.pku.edu.cn/",
         "text/html",
         "200",
-        "sha1:BWT4UM6RJRT5IG6T7BE7RJMMLGDXPWCM",
+        digest_of([b"<html>hello</html>"]),
     )
 
 

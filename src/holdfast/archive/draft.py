@@ -32,7 +32,8 @@ CAPTURED = frozenset({"response", "revisit", "resource", "metadata", "conversion
 REVISIT_MIME = "warc/revisit"
 _FIELDS_TYPE = "application/warc-fields"
 _NO_DATE = "19700101000000"
-_LITERAL_BYTES_MAX = 1 << 20  # framing beyond this is kept as payload
+_LITERAL_BYTES_MAX = 4 << 20  # framing beyond this is kept as payload,
+_RUNS_MAX = 400_000  # and so are chunks beyond this many
 _PLAIN_REQUESTS = (b"GET ", b"HEAD ")  # of which nothing is asked
 _REDIRECTS = frozenset({"301", "302", "303", "307", "308"})
 
@@ -139,6 +140,8 @@ class Drafting:
             framed = _framed(record, block, (len(block),))
         else:
             literals, runs, payload = split(block, head) if head else (b"", (0, len(block)), block)
+            if head and (len(runs) > _RUNS_MAX or len(literals) - head.size > _LITERAL_BYTES_MAX):
+                literals, runs, payload = block[: head.size], (head.size, size), block[head.size :]
             framed, size = _framed(record, literals, runs), len(payload)
         message = _unzipped_message(record, block)
         facts = _facts(record, parse_head(message) if message else head)
@@ -257,13 +260,13 @@ def _runs(record: Record, result: _LargeDraft) -> Iterator[tuple[bool, bytes]]:
         return
     result.head = head
     unframer = Unframer(head)
-    while first:
-        if result.literal_size > _LITERAL_BYTES_MAX:
-            yield True, first
-        else:
-            yield from unframer.feed(first)
+    while first and result.literal_size <= _LITERAL_BYTES_MAX and len(result.lengths) <= _RUNS_MAX:
+        yield from unframer.feed(first)
         first = record.block.read(1 << 20)
     yield from unframer.finish()
+    while first:
+        yield True, first
+        first = record.block.read(1 << 20)
 
 
 def _unzipped_message(record: Record, block: bytes) -> bytes:

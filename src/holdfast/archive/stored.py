@@ -40,7 +40,7 @@ class StoredRecord:
         """The whole record, byte for byte as it came in, in parts of bounded size."""
         entry = self.entry
         payload = self._pieces()
-        pending = b""
+        piece = memoryview(b"")
         at = 0
         for literal, length in runs(entry.layout) if entry.layout != "-" else [(len(entry.data), 0)]:
             if literal:
@@ -48,10 +48,11 @@ class StoredRecord:
                 at += literal
             wanted = length
             while wanted:
-                pending = pending or next(payload)
-                yield pending[:wanted]
-                taken = min(wanted, len(pending))
-                pending = pending[taken:]
+                if not piece:
+                    piece = memoryview(next(payload))
+                taken = min(wanted, len(piece))
+                yield bytes(piece[:taken])
+                piece = piece[taken:]
                 wanted -= taken
 
     def _pieces(self) -> Iterator[bytes]:
