@@ -19,8 +19,8 @@ from typing import IO, Any
 
 import killed_child
 import pytest
+from archive_warcs import exchange, response, write
 from truths import PLAN, assert_exact, assert_sound, captures, import_all, records_of, references, rows
-from warcs import exchange, response, write
 
 import holdfast
 from holdfast.catalog import CaptureQuery

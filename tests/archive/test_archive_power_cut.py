@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from archive_warcs import exchange, record, response
 from power_world import Add, Fate, Life, Remove, Seal, Step, World
-from warcs import exchange, record, response
 
 FATES = list(Fate)
 

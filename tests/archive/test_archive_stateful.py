@@ -7,12 +7,12 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from archive_warcs import exchange, response, sha1
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from power_world import drafts_of
 from truths import PLAN, assert_exact, captures, entries
-from warcs import exchange, response, sha1
 
 import holdfast
 from holdfast import Archive

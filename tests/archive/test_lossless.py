@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import zstandard
+from archive_warcs import CODINGS, HTTP, Look, chunked, exchange, packed, record, response, revisit, sha1, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from truths import PLAN, SAMPLES, assert_exact, captures, import_all, records_of, references, sources
-from warcs import CODINGS, HTTP, Look, chunked, exchange, packed, record, response, revisit, sha1, write
 
 import holdfast
 from holdfast import Archive, Plan, RecordSettings

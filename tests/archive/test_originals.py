@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from archive_warcs import HTTP, Look, record, response, revisit, sha1, write
 from truths import SAMPLES, assert_exact, captures, import_all
-from warcs import HTTP, Look, record, response, revisit, sha1, write
 
 import holdfast
 from holdfast import Archive

@@ -14,8 +14,8 @@ from random import Random
 from threading import Event, Thread
 
 import pytest
+from archive_warcs import exchange, sha1, write
 from truths import PLAN, captures, import_all
-from warcs import exchange, sha1, write
 
 import holdfast
 from holdfast import Archive
@@ -28,7 +28,7 @@ DO_NOT_COMPACT = RemovalOptions("asked", compact=False)
 PROGRAM = """
 import signal, sys, time
 from truths import captures
-from warcs import sha1
+from archive_warcs import sha1
 import holdfast
 from holdfast.errors import CaptureNotFound, ContentNotFound
 

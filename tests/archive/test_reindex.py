@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from archive_warcs import exchange, response, write
 from truths import assert_exact, captures, import_all, records_of
-from warcs import exchange, response, write
 
 import holdfast
 from holdfast import Archive

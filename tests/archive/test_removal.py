@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 import zstandard
+from archive_warcs import HTTP, exchange, record, response, sha1, write
 from truths import EVERYTHING, PLAN, assert_exact, assert_sound, captures, import_all, records_of, references, rows
-from warcs import HTTP, exchange, record, response, sha1, write
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings

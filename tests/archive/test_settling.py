@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from archive_warcs import exchange, response, write
 from truths import PLAN, assert_exact, captures, import_all, references
-from warcs import exchange, response, write
 
 import holdfast
 from holdfast import Archive

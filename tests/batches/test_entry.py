@@ -102,7 +102,7 @@ def test_a_cut_entry_is_told_apart(cut: int) -> None:
 
 
 def test_an_attribute_cannot_end_the_head() -> None:
-    with pytest.raises(UsageError, match="blank line"):
+    with pytest.raises(UsageError, match="line end"):
         encode(ENTRY._replace(url="http://a/\n\nlength: 0"))
 
 

@@ -74,6 +74,7 @@ class Archive:
         settings = config.load(self.path / layout.SETTINGS)
         self._lock = None if read_only else WriterLock(self.path / layout.LOCK, purpose())
         self._opening = threading.Lock()
+        self._closed = False
         self._closing = ExitStack()
         self._closing.callback(self._release)
         try:
@@ -118,6 +119,8 @@ class Archive:
     def catalog(self) -> Catalog:
         """Captures by URL and time. A reader opens it when it first needs it: contents can be read without."""
         with self._opening:
+            if self._closed:
+                raise UsageError(f"the archive '{self.path}' is closed")
             if self._catalog is None:
                 settings = self.settings.records
                 self._catalog = open_catalog(self.path, settings, self.env, read_only=self.read_only)
@@ -279,6 +282,7 @@ class Archive:
 
     def close(self) -> None:
         """Everything acknowledged is safe with or without this; it makes the next opening fast. Twice does no harm."""
+        self._closed = True
         self._closing.close()
 
     def _close_catalog(self) -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from holdfast import config
 from holdfast.archive.archive import Archive, purpose
+from holdfast.archive.recovery import missing_files
 from holdfast.archive.reindex import forget_catalog
+from holdfast.archive.removal import read_plan
 from holdfast.batches.verify import verify_batch
 from holdfast.batches.walk import Walked
 from holdfast.env import REAL, Environment, WriterLock
-from holdfast.errors import DamagedCatalog, UnknownName
+from holdfast.errors import Damaged, DamagedCatalog, UnknownName
 from holdfast.model import ContentKey, Fault, RecordId
 from holdfast.storage import layout
 from holdfast.storage.check import Checker, CheckOptions, CheckReport
@@ -45,7 +47,7 @@ def check(
     checker = Checker(root, settings, env, options)
     report = _repaired(checker, progress) if options.repair else checker.check(progress)
     if not options.volumes:
-        faults = [*_record_faults(root, env, progress), *_catalog_faults(root, env)]
+        faults = [*_record_faults(root, env, progress), *_catalog_faults(root, env), *_leftover_faults(root, env)]
         if options.repair:
             faults = [_mended(fault, root, env) for fault in faults]
         report.faults += faults
@@ -99,8 +101,19 @@ def _catalog_faults(root: Path, env: Environment) -> Iterator[Fault]:
     try:
         with Archive(root, read_only=True, env=env) as archive:
             archive.catalog.verify()
+            for path in missing_files(archive.journal, archive.catalog):
+                remedy = "put it back, or run 'holdfast reindex' to go on without its records"
+                yield Fault(path.parent.name, str(path), 0, "missing file", "records", "nothing", remedy=remedy)
     except DamagedCatalog as error:
         yield Fault("catalog", str(root / layout.CATALOG), 0, _CATALOG, "a sound catalog", str(error))
+
+
+def _leftover_faults(root: Path, env: Environment) -> Iterator[Fault]:
+    """A removal that was interrupted, and cannot be told any more."""
+    try:
+        read_plan(root, env)
+    except Damaged as error:
+        yield Fault("archive", str(root / layout.REMOVAL), 0, "damaged removal", "the plan of a removal", str(error))
 
 
 def _mended(fault: Fault, root: Path, env: Environment) -> Fault:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.batches.entry import Entry, one_line
+from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry, one_line
 from holdfast.config import RecordSettings
 from holdfast.formats.blocks import BytesBlock
 from holdfast.formats.dates import warc_timestamp
@@ -34,6 +35,7 @@ _FIELDS_TYPE = "application/warc-fields"
 _NO_DATE = "19700101000000"
 _LITERAL_BYTES_MAX = 4 << 20  # framing beyond this is kept as payload,
 _RUNS_MAX = 400_000  # and so are chunks beyond this many
+_DIGEST = re.compile(r"[A-Za-z0-9-]+:[A-Za-z0-9+/=_-]+")
 _PLAIN_REQUESTS = (b"GET ", b"HEAD ")  # of which nothing is asked
 _REDIRECTS = frozenset({"301", "302", "303", "307", "308"})
 
@@ -62,7 +64,8 @@ def is_captured(entry: Entry) -> bool:
 
 def fingerprint(entry: Entry, signatures: Sequence[bytes]) -> bytes:
     """16 bytes that name a record by all that it consists of."""
-    hashed = hashlib.blake2b(f"{entry.type} {entry.layout} {entry.collection}\n".encode(), digest_size=16)
+    named = f"{entry.type} {entry.layout} {entry.collection}\n"
+    hashed = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16)
     for signature in signatures:
         hashed.update(signature)
     hashed.update(entry.data)
@@ -84,9 +87,10 @@ def signatures_of(entry: Entry) -> list[bytes]:
 def urlkey_of(entry: Entry) -> str:
     """The key under which the catalog lists an entry."""
     url = entry.url
-    if entry.extra != "-" and '"requestBody"' in entry.extra:
-        body = json.loads(entry.extra)["requestBody"]
-        url = f"{url}{'&' if '?' in url else '?'}{body}"
+    if entry.extra != "-" and '"method"' in entry.extra:
+        facts = json.loads(entry.extra)
+        body = facts.get("requestBody", "")
+        url = f"{url}{'&' if '?' in url else '?'}__wb_method={facts['method']}{'&' if body else ''}{body}"
     return url_key(url)
 
 
@@ -162,12 +166,12 @@ class Drafting:
     def _entry(self, record: Record, framed: tuple[bytes, str], size: int, facts: dict[str, str]) -> Entry:
         data, layout = framed
         return Entry(
-            record.type,
+            _type_of(record.type),
             one_line(record.url),
             record.timestamp or _NO_DATE,
             data,
             0,
-            record.ip or "-",
+            one_line(record.ip),
             self.collection,
             record.format,
             facts["status"],
@@ -176,7 +180,7 @@ class Drafting:
             size,
             "-",
             layout,
-            self.filename,
+            one_line(self.filename),
             record.offset,
             record.length,
             facts["refers_to"],
@@ -306,8 +310,17 @@ def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
     if record.type == "revisit":
         mime = REVISIT_MIME
         refers_to = _refers_to(record)
-    digest = one_line(fields.get("warc-payload-digest", "-"))
+    digest = fields.get("warc-payload-digest", "-")
+    if digest != "-" and not _DIGEST.fullmatch(digest):
+        digest = "-"
     return {"status": status, "mime": mime, "digest": digest, "refers_to": refers_to, "extra": extra}
+
+
+@lru_cache(maxsize=256)
+def _type_of(kind: str) -> str:
+    """The type of a record that came from outside; never one of those that the journal has for itself."""
+    kind = one_line(kind)
+    return f"foreign-{kind}" if kind in (FILE_HEAD, REMOVED, SOURCE) else kind
 
 
 @lru_cache(maxsize=1024)
@@ -359,6 +372,8 @@ def _belongs(request: Draft, other: Draft) -> bool:
 
 def _with_method(entry: Entry, method: str, body: bytes, content_type: str) -> str:
     extra = {} if entry.extra == "-" else json.loads(entry.extra)
-    keyed = post_key(entry.url, method, body, content_type)
-    extra |= {"method": method, "requestBody": keyed[len(entry.url) + 1 :]}
+    extra["method"] = method.upper()
+    keyed = post_key("", method, body, content_type).removeprefix(f"?__wb_method={extra['method']}")
+    if keyed:
+        extra["requestBody"] = keyed.removeprefix("&")
     return json.dumps(extra)

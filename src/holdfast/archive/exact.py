@@ -5,7 +5,9 @@ The uncompressed bytes are exactly those of the imported file; compression is do
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,17 +23,23 @@ from holdfast.model import RecordId
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
 
+_NAMES_TOLD = 10
+
 
 def export_exact(
     archive: Archive, target: Path | BinaryIO, source: str | None, progress: Callable[[int], None] | None
 ) -> ExportReport:
     """Writes one file if its name is given, else all of them into a directory. Raises CaptureNotFound."""
     lists = list(archive.catalog.sources(source))
+    if not lists and source is not None:  # a WACZ is known by its members
+        lists = [each for each in archive.catalog.sources() if each[0].startswith(f"{source}:")]
     if not lists:
-        raise CaptureNotFound(f"no file {source!r} was imported" if source else "no file was imported")
+        raise _unknown(archive, source)
     tally = Tally(progress)
     if source is not None and not (isinstance(target, Path) and target.is_dir()):
-        _write(archive, lists[-1], target, tally)
+        if len(lists) > 1:
+            raise UsageError(f"{len(lists)} files {source!r} were imported: name a directory that exists, for all")
+        _write(archive, lists[0], target, tally)
         return tally.report()
     if not isinstance(target, Path):
         raise UsageError("several files cannot be written to a stream: name a directory, or one source")
@@ -40,6 +48,14 @@ def export_exact(
     for name, record in lists:
         _write(archive, (name, record), target / _free_name(name, taken), tally)
     return tally.report()
+
+
+def _unknown(archive: Archive, source: str | None) -> CaptureNotFound:
+    known = list(islice(archive.catalog.sources(), _NAMES_TOLD + 1))
+    if source is None or not known:
+        return CaptureNotFound("no file was imported")
+    names = ", ".join(repr(name) for name, _ in known[:_NAMES_TOLD])
+    return CaptureNotFound(f"no file {source!r} was imported: known are {names}{', ...' * (len(known) > _NAMES_TOLD)}")
 
 
 def _free_name(name: str, taken: set[str]) -> str:
@@ -63,6 +79,9 @@ def _write(archive: Archive, source: tuple[str, RecordId], target: Path | Binary
         write_groups(_records(archive, record, tally), writer, tally, exact=True)
     if tally.missing > before:
         tally.notes.append(f"'{name}' is not whole: {tally.missing - before} of its records were removed")
+    facts = json.loads(archive.records.read(record).entry.extra)
+    if facts.get("lost"):
+        tally.notes.append(f"'{name}' is not whole: {facts.get('lost_bytes', 0)} bytes could not be read at its import")
 
 
 def _compression(name: str) -> Compression:

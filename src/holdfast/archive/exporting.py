@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from holdfast.archive.exact import export_exact
 from holdfast.archive.record_export import export_records
 from holdfast.archive.selection import Selection
-from holdfast.archive.targets import ExportReport, Tally, output
+from holdfast.archive.targets import ExportReport, Tally, output, regular
 from holdfast.errors import UnknownName, UsageError
 from holdfast.formats.cdx import CDX11, cdx_line
 from holdfast.formats.cdxj import cdxj_line
@@ -92,7 +92,7 @@ def _export_rows(
 def _path(target: Path | BinaryIO, form: str) -> Path:
     if not isinstance(target, Path):
         raise UsageError(f"{form} cannot be written to a stream: name a file")
-    return target
+    return regular(target)
 
 
 def _lines(archive: Archive, selection: Selection, line: Callable[..., str], tally: Tally) -> Iterator[list[bytes]]:

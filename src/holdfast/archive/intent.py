@@ -125,7 +125,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     if checksum != b"%08x" % zlib.crc32(text):
         return None
     facts: dict[str, Any] = json.loads(text)
-    return facts
+    return facts if facts.keys() >= {"batch", "first", "count", "contents"} else None
 
 
 def take_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -> int:

@@ -48,7 +48,12 @@ class Manifest:
         """The entry that keeps the list."""
         lines = [f"{batch} {first}-{last}\n" for batch, first, last in self.ids]
         data = "".join([one_line(self.filename), "\n", *lines]).encode("utf-8", "surrogateescape")
-        facts = {"records": report.records, "lost": report.lost, "refused": report.refused}
+        facts = {
+            "records": report.records,
+            "lost": report.lost,
+            "lost_bytes": report.lost_bytes,
+            "refused": report.refused,
+        }
         return Draft(
             Entry(
                 SOURCE,

@@ -14,7 +14,7 @@ from holdfast.archive.assembly import Assembled, assemble
 from holdfast.archive.draft import is_captured
 from holdfast.archive.selection import Selection, companions
 from holdfast.archive.stored import StoredRecord
-from holdfast.archive.targets import ExportReport, Tally, output
+from holdfast.archive.targets import ExportReport, Tally, output, regular
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
 from holdfast.batches.walk import Walked
 from holdfast.errors import TooLarge, UsageError
@@ -107,7 +107,7 @@ def export_records(
     progress: Callable[[int], None] | None,
 ) -> ExportReport:
     tally = Tally(progress)
-    records = _selected(archive, selection)
+    records = _selected(archive, selection, tally, with_originals=options.format == "wacz")
     if options.format == "wacz":
         _write_wacz(archive, records, target, tally)
     elif options.format == "tianwang":
@@ -120,8 +120,11 @@ def export_records(
     return tally.report()
 
 
-def _selected(archive: Archive, selection: Selection) -> Iterator[StoredRecord]:
-    """The records in the order of the batches, those that belong to a selected capture beside it."""
+def _selected(archive: Archive, selection: Selection, tally: Tally, *, with_originals: bool) -> Iterator[StoredRecord]:
+    """The records in the order of the batches, those that belong to a selected capture beside it.
+
+    What a selected capture only repeats is given too, if wanted; else it is noted that it is missing.
+    """
     if selection.batch is not None:
         archive.journal.require(selection.batch)
     if selection.is_whole:
@@ -133,6 +136,7 @@ def _selected(archive: Archive, selection: Selection) -> Iterator[StoredRecord]:
                             yield archive.records.stored(RecordId(batch, entry.serial), entry)
         return
     given: set[RecordId] = set()  # companions that came with an earlier capture: only those nearby matter
+    originals: set[RecordId] = set()
     for record in selection.record_ids(archive.catalog, archive.journal):
         found = archive.records.entry(record)
         if found is None or found.type == REMOVED:
@@ -142,6 +146,18 @@ def _selected(archive: Archive, selection: Selection) -> Iterator[StoredRecord]:
         for each in sorted(together.keys() - given):
             yield archive.records.stored(each, together[each])
         given |= together.keys()
+        if found.type == "revisit" and found.contents == "-":
+            original = archive.catalog.resolve(archive.records.stored(record, found).capture)
+            if original is not None:
+                originals.add(original.record)
+    if not originals:
+        return
+    missing = originals.difference(selection.record_ids(archive.catalog, archive.journal))
+    if with_originals:
+        for each in sorted(missing):
+            yield archive.records.read(each)
+    elif missing:
+        tally.notes.append(f"{len(missing)} originals of revisits were not selected: their payloads are not exported")
 
 
 # -- WARC ---------------------------------------------------------------------------------------------------------
@@ -221,6 +237,7 @@ def _write_wacz(archive: Archive, records: Iterator[StoredRecord], target: Path 
 
     if not isinstance(target, Path):
         raise UsageError("wacz cannot be written to a stream: name a file")
+    regular(target)
     with WaczWriter(target, env=archive.env) as wacz:
 
         def note(stored: StoredRecord, place: Written) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from holdfast.archive.stored import StoredRecord
 from holdfast.batches.entry import REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
-from holdfast.catalog import Catalog
+from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.errors import CaptureNotFound, DamagedBatch
 from holdfast.model import Capture, RecordId
 from holdfast.storage.contents import Contents
 
 _PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
+_ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
 
 
 class Records:
@@ -29,13 +31,22 @@ class Records:
 
         Raises CaptureNotFound.
         """
-        if at:
-            capture = self._catalog.closest(url, at, collection)
-        else:
-            capture = self._catalog.newest(url, collection)
+        capture = self._catalog.closest(url, at, collection) if at else self._catalog.newest(url, collection)
+        if capture is None or capture.type in _ABOUT:
+            capture = self._better(url, at, collection) or capture
         if capture is None:
             raise CaptureNotFound(f"no capture of '{url}'{f' in collection {collection!r}' if collection else ''}")
         return self.read(capture.record)
+
+    def _better(self, url: str, at: str, collection: str | None) -> Capture | None:
+        """A capture of the page itself rather than of what was said about it, else one by another method than GET."""
+        kinds = tuple(f"!=type:{kind}" for kind in _ABOUT)
+        query = CaptureQuery(url=url, match="exact", filters=kinds, collection=collection, limit=1)
+        query = replace(query, sort="closest", closest=at) if at else replace(query, sort="reverse")
+        row = next(self._catalog.search(query), None)
+        if row is not None:
+            return row.capture
+        return max(self._catalog.by_other_methods(url, collection), key=lambda each: each.timestamp, default=None)
 
     def of(self, capture: Capture) -> StoredRecord:
         """The record of a row of the catalog."""

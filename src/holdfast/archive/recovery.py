@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from pathlib import Path
 
 from holdfast.archive.adding import Parts, change_of
 from holdfast.archive.draft import fingerprint, signatures_of
@@ -11,15 +13,19 @@ from holdfast.archive.records import Records
 from holdfast.batches.batch import Batch, BatchState
 from holdfast.batches.entry import REMOVED
 from holdfast.batches.frame import FramePlace
+from holdfast.batches.journal import Journal
 from holdfast.batches.walk import Walked
 from holdfast.catalog import Catalog, CatalogChange
+from holdfast.errors import DamagedBatch
 from holdfast.model import SERIAL_MAX, RecordId
+from holdfast.storage import layout
 
 log = logging.getLogger("holdfast.archive")
 
 
 def catch_up(parts: Parts) -> None:
     """Brings the catalog to the state of the batches, which have the truth."""
+    require_files(parts.journal, parts.catalog)
     unfinished = parts.intents.last()
     for name in parts.journal.names():
         unsure = unfinished.purpose.first if unfinished and unfinished.purpose.batch == name else SERIAL_MAX
@@ -31,6 +37,23 @@ def catch_up(parts: Parts) -> None:
             found = True
         if found:  # only now is it known that all of it has been seen
             parts.catalog.add(CatalogChange(batches={name: parts.journal.batch(name).state().pack()}))
+
+
+def require_files(journal: Journal, catalog: Catalog) -> None:
+    """Raises DamagedBatch if a journal file that the catalog knows is gone."""
+    for path in missing_files(journal, catalog):
+        raise DamagedBatch(
+            f"'{path}' is missing; put it back, or run 'holdfast reindex' to go on without the records in it"
+        )
+
+
+def missing_files(journal: Journal, catalog: Catalog) -> Iterator[Path]:
+    """Journal files that the catalog knows and that are not there in any form."""
+    for name in catalog.batches():
+        there = journal.files(name)
+        for number, (generation, _) in BatchState.unpack(catalog.batch_state(name)).files.items():
+            if number not in there:
+                yield journal.directory(name) / layout.records_name(number, generation)
 
 
 def _forget_rewritten(parts: Parts, name: str, known: BatchState) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,9 @@ from holdfast.archive.selection import Selection, companions
 from holdfast.batches.entry import REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.catalog import CatalogChange
+from holdfast.env import Environment
 from holdfast.env.files import read_file, replace_file
-from holdfast.errors import UsageError
+from holdfast.errors import ContentNotFound, Damaged, UsageError
 from holdfast.model import ContentKey, RecordId
 from holdfast.storage import layout
 
@@ -58,6 +59,7 @@ class Removal:
     shared: int  # that others hold, who keep them
     bytes: int  # of payload in the contents that nobody else holds
     volumes: tuple[str, ...]  # that have dead contents now
+    orphaned: int  # captures of the same URLs that repeat a removed one and cannot be read any more
     listed: tuple[tuple[str, str, str], ...]  # record id, timestamp and URL of the captures, as far as they are listed
 
 
@@ -105,9 +107,8 @@ class Remover:
 
     def resume(self) -> list[str]:
         """Ends a removal that was interrupted, but for the volumes that are to be compacted."""
-        try:
-            plan = _Plan(json.loads(read_file(self._parts.env.files, self._root / layout.REMOVAL)))
-        except FileNotFoundError:
+        plan = read_plan(self._root, self._parts.env)
+        if plan is None:
             return []
         if "records" in plan.facts:
             self._carry_out(plan, is_resumed=True)
@@ -125,7 +126,8 @@ class Remover:
         """The records that go, those of the captures first in each batch."""
         records = Records(self._parts.journal, self._parts.catalog, self._parts.contents)
         found: dict[RecordId, Entry] = {}
-        for record in selection.record_ids(self._parts.catalog, self._parts.journal):
+        whole = replace(selection, any_method=True)
+        for record in whole.record_ids(self._parts.catalog, self._parts.journal):
             entry = records.entry(record)
             if entry is None or entry.type == REMOVED:
                 continue
@@ -171,13 +173,28 @@ class Remover:
             len(contents) - len(last),
             sum(size for _, size, _, _ in last),
             tuple(volumes),
+            self._orphaned(found),
             tuple(captures[:_CAPTURES_LISTED]),
         )
 
+    def _orphaned(self, found: dict[RecordId, Entry]) -> int:
+        """How many revisits of the same URLs stay behind without their original."""
+        urls = {entry.url for entry in found.values() if entry.contents != "-"}
+        left = [
+            capture
+            for url in urls
+            for capture in self._parts.catalog.lookup(url)
+            if capture.type == "revisit" and capture.contents == "-" and capture.record not in found
+        ]
+        originals = [self._parts.catalog.resolve(capture) for capture in left]
+        return sum(original is not None and original.record in found for original in originals)
+
     def _counted(self, held: Counter[str]) -> Iterable[tuple[str, int, int, int]]:
         for text, count in held.items():
-            key = ContentKey.parse(text)
-            stat = self._parts.contents.stat(key)
+            try:
+                stat = self._parts.contents.stat(ContentKey.parse(text))
+            except ContentNotFound:  # lost before: there is nothing to release
+                continue
             yield text, stat.size, stat.references, count
 
     # -- carrying out -------------------------------------------------------------------------------------------
@@ -248,6 +265,23 @@ class Remover:
         }
         text = json.dumps(line).encode() + b"\n"
         append_audit(self._root, self._parts, text)
+
+
+def read_plan(root: Path, env: Environment) -> _Plan | None:
+    """What is left of a removal that was interrupted; None if there is none. Raises Damaged."""
+    path = root / layout.REMOVAL
+    try:
+        facts = json.loads(read_file(env.files, path))
+        if not isinstance(facts, dict) or not isinstance(facts["volumes"], list):
+            raise ValueError("not the plan of a removal")
+        return _Plan(facts)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as error:
+        raise Damaged(
+            f"cannot read '{path}': {error}; it told what a removal that was interrupted has to take away: "
+            "delete it to go on, and remove again"
+        ) from None
 
 
 def _holding(places: Sequence[tuple[int, FramePlace]], serials: set[int]) -> list[int]:

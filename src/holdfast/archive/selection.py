@@ -13,6 +13,7 @@ from holdfast.batches.journal import Journal
 from holdfast.batches.walk import Walked
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.model import Capture, RecordId
+from holdfast.urls import url_key
 
 _NEARBY = 16  # serial numbers before and after a capture among which its companions are
 _OWN = (FILE_HEAD, REMOVED, SOURCE)
@@ -25,6 +26,7 @@ class Selection:
     query: CaptureQuery | None = None
     batch: str | None = None
     collection: str | None = None
+    any_method: bool = False  # of one URL also what was asked for by POST and the like
 
     @property
     def is_whole(self) -> bool:
@@ -40,6 +42,16 @@ class Selection:
             query = replace(query, filters=(*query.filters, rf"~record:{re.escape(self.batch)}-\d{{10}}$"))
         for row in catalog.search(query):
             yield row.capture
+        if self.any_method and query.plain().match == "exact":
+            yield from self._by_other_methods(catalog, query)
+
+    def _by_other_methods(self, catalog: Catalog, query: CaptureQuery) -> Iterator[Capture]:
+        """Their keys have method and body in them, somewhere in the query."""
+        key = url_key(query.url)
+        begin = query.url.partition("#")[0].partition("?")[0] + "?"
+        for row in catalog.search(replace(query, url=begin, match="prefix")):
+            if '"method"' in row.capture.extra and url_key(row.capture.url) == key:
+                yield row.capture
 
     def record_ids(self, catalog: Catalog, journal: Journal) -> Iterator[RecordId]:
         """The records in the order of the batches. A question's captures take 4 bytes each in memory."""

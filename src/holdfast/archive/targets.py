@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from holdfast.env.files import Buffer, translated_errors
+from holdfast.errors import UsageError
 
 _BUFFER = 1 << 20
 
@@ -61,6 +62,15 @@ class _Counting:
         self._sink.flush()
 
 
+def regular(path: Path) -> Path:
+    """The path, if a file can be put there. Raises UsageError for a directory or a device."""
+    if path.is_dir():
+        raise UsageError(f"'{path}' is a directory: name a file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"'{path}' is no regular file")
+    return path
+
+
 @contextmanager
 def output(target: Path | BinaryIO, tally: Tally) -> Iterator[BinaryIO]:
     """A sink. A file is whole, durable and has its name on leaving; after an exception nothing is left of it."""
@@ -68,8 +78,8 @@ def output(target: Path | BinaryIO, tally: Tally) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, _Counting(target, tally))
         target.flush()
         return
-    draft = target.with_name(target.name + ".open")
-    with translated_errors(draft):
+    draft = regular(target).with_name(target.name + ".open")
+    with translated_errors(target):
         file = draft.open("wb", buffering=_BUFFER)
     try:
         yield cast(BinaryIO, _Counting(file, tally))

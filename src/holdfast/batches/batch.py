@@ -23,6 +23,7 @@ from holdfast.model import SERIAL_MAX
 from holdfast.storage import layout
 
 _CHUNK = 1 << 20
+_OPEN_TRIES = 100
 
 
 Frames = list[tuple[FramePlace, list[Entry]]]  # as they were written, with what is in them
@@ -68,6 +69,19 @@ def file_generations(env: Environment, directory: Path) -> dict[int, list[int]]:
     return {number: sorted(found[number]) for number in sorted(found)}
 
 
+def open_newest(env: Environment, directory: Path, number: int) -> tuple[File, int]:
+    """A file in its newest form, and its generation: a removal may put another in its place at any moment."""
+    for _ in range(_OPEN_TRIES):
+        generations = file_generations(env, directory).get(number)
+        if not generations:
+            break
+        try:
+            return env.files.open(directory / layout.records_name(number, generations[-1])), generations[-1]
+        except FileNotFoundError:
+            continue
+    raise DamagedBatch(f"'{directory / layout.records_name(number, 0)}' is missing")
+
+
 def is_sealed(env: Environment, directory: Path) -> bool:
     return env.files.exists(directory / layout.SEALED)
 
@@ -106,17 +120,20 @@ class Batch:
                 self._env.files.remove(self.directory / layout.records_name(number, old))
             generation = generations[-1]
             known_generation, end = known.files.get(number, (generation, 0))
-            yield from self._recover_file(number, generation, end if known_generation == generation else 0)
+            start = end if known_generation == generation else 0
+            reached = self.tail.next_serial if start or number not in known.files else 0
+            yield from self._recover_file(number, generation, start, reached)
             self.ends[number] = (generation, self.tail.end)
 
-    def _recover_file(self, number: int, generation: int, start: int) -> Iterator[Walked]:
+    def _recover_file(self, number: int, generation: int, start: int, reached: int) -> Iterator[Walked]:
+        """`reached` is above all serials before `start`, as far as it is known."""
         file = self._open(number, generation)
         start = start if start <= file.size() else 0  # somebody put an older file in its place
         tail = Tail(number, generation, start, self.tail.next_serial, finished=False)
         try:
             for found in walk(file, number, generation, start):
                 if isinstance(found, Passed):
-                    torn = found.torn or tail.next_serial >= self._unsure
+                    torn = found.torn or reached >= self._unsure
                     if torn and not is_sealed(self._env, self.directory):
                         file.truncate(found.offset)
                         file.sync()
@@ -126,7 +143,8 @@ class Batch:
                 if not tail.finished:  # the seek table is found again the next time, and says that this is the end
                     tail.end = found.place.offset + found.place.length
                 for entry in found.entries:
-                    tail.next_serial = max(tail.next_serial, entry.serial + 1)
+                    reached = max(reached, entry.serial + 1)
+                tail.next_serial = max(tail.next_serial, reached)
                 if not tail.finished:
                     yield found
             if tail.end > start:
@@ -202,11 +220,21 @@ class Batch:
             self._file = self._open(tail.number, tail.generation)
         if self._file is None:
             self._env.files.make_directory(self.directory)
-            self._file = self._create(tail.number + 1, 0)
             head = self._compressor.compress(encode(self._file_head(tail.number + 1)))
-            self._file.append([head])
+            self._file = self._begun(tail.number + 1, head)
             self.tail = Tail(tail.number + 1, 0, len(head), tail.next_serial, finished=False)
         return self._file
+
+    def _begun(self, number: int, head: bytes) -> File:
+        """A new file with its head; if that cannot be written, there is no new file."""
+        file = self._create(number, 0)
+        try:
+            file.append([head])
+        except BaseException:
+            file.close()
+            self._env.files.remove(file.path)
+            raise
+        return file
 
     def _create(self, number: int, generation: int) -> File:
         path = self.directory / layout.records_name(number, generation)

@@ -97,8 +97,8 @@ def encode(entry: Entry) -> bytes:
         lines.append(f"extra: {entry.extra}\n")
     lines.append(f"length: {len(entry.data)}\n\n")
     head = "".join(lines)
-    if "\n\n" in head[:-2]:
-        raise UsageError(f"an attribute of the record of {entry.url!r} holds a blank line")
+    if head.count("\n") != len(lines) + 5 + (entry.filename != "-"):  # the first part has five lines, the last two
+        raise UsageError(f"an attribute of the record of {entry.url!r} holds a line end")
     return head.encode("utf-8", "surrogateescape") + entry.data + b"\n"
 
 

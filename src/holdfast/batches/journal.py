@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_sealed
+from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_sealed, open_newest
 from holdfast.batches.entry import Entry, parse_entries
 from holdfast.batches.frame import FramePlace, decompress
 from holdfast.batches.walk import Passed, Walked, walk
@@ -92,8 +92,8 @@ class Journal:
 
     def walk(self, batch: str) -> Iterator[Walked | Passed]:
         """Everything in a batch, in order; a seek table is left out."""
-        for number, generation in self.files(batch).items():
-            file = self._env.files.open(self.directory(batch) / layout.records_name(number, generation))
+        for number in self.files(batch):
+            file, generation = open_newest(self._env, self.directory(batch), number)
             try:
                 for found in walk(file, number, generation):
                     if isinstance(found, Passed) or found.place.entries:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.batches.batch import file_digest, file_generations, read_seal
+from holdfast.batches.batch import file_digest, file_generations, open_newest, read_seal
 from holdfast.batches.walk import Passed, walk
-from holdfast.env import Environment
+from holdfast.env import Environment, File
 from holdfast.errors import DamagedBatch
 from holdfast.model import Fault
 from holdfast.storage import layout
@@ -35,11 +35,12 @@ def verify_batch(
     report.sealed = seal is not None
     files = file_generations(env, directory)
     last_serial = 0
-    for number, generations in files.items():
-        path = directory / layout.records_name(number, generations[-1])
+    for number in files:
         is_last = number == max(files)
         before = report.bytes
-        last_serial = _verify_file(report, path, env, (number, generations[-1], last_serial), may_be_torn=is_last)
+        last_serial = _verify_file(
+            report, open_newest(env, directory, number), (number, last_serial), may_be_torn=is_last
+        )
         if progress is not None:
             progress(report.bytes - before)
     if seal is not None:
@@ -55,11 +56,9 @@ def _read_seal(report: BatchReport, directory: Path, env: Environment) -> dict[s
         return None
 
 
-def _verify_file(
-    report: BatchReport, path: Path, env: Environment, at: tuple[int, int, int], *, may_be_torn: bool
-) -> int:
-    number, generation, last_serial = at
-    file = env.files.open(path)
+def _verify_file(report: BatchReport, opened: tuple[File, int], at: tuple[int, int], *, may_be_torn: bool) -> int:
+    (file, generation), (number, last_serial) = opened, at
+    path = file.path
     try:
         report.bytes += file.size()
         for found in walk(file, number, generation):

@@ -195,6 +195,14 @@ class Catalog:
         moment = earliest(digits(timestamp, "closest"))
         return nearest_capture(self._rows, url_key(url), moment, collection)
 
+    def by_other_methods(self, url: str, collection: str | None = None) -> Iterator[Capture]:
+        """Captures of the URL by POST and the like, whose keys have method and body in them."""
+        key = url_key(url)
+        query = CaptureQuery(url=url.partition("#")[0].partition("?")[0] + "?", match="prefix", collection=collection)
+        for row in self.search(query):
+            if '"method"' in row.capture.extra and url_key(row.capture.url) == key:
+                yield row.capture
+
     def resolve(self, capture: Capture) -> Capture | None:
         """The capture with the payload: itself unless it is a revisit; None if there is none."""
         self._refresh_if_due()

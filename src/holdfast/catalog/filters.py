@@ -15,6 +15,7 @@ from collections.abc import Callable
 from holdfast.catalog.fields import Getter, Row, getter
 from holdfast.errors import MalformedQuery
 
+_COUNTED = ("dupecount", "skipcount", "endtimestamp")
 Filter = Callable[[Row], bool]
 _FORM = re.compile(r"(?P<inverted>!?)(?P<sign>[=~]?)(?:(?P<field>[\w.-]+):)?(?P<expr>.*)", re.DOTALL)
 
@@ -25,6 +26,10 @@ def parse_filter(text: str) -> Filter:
     assert match is not None  # every text has the form
     if not match["expr"] and not match["field"]:
         raise MalformedQuery(f"empty filter {text!r}: expected '[!][=|~]field:expr', such as '!=status:404'")
+    if match["field"] in _COUNTED:
+        raise MalformedQuery(f"{match['field']!r} is counted after filtering: filter {text!r} cannot use it")
+    if not match["field"] and not match["sign"]:
+        raise MalformedQuery(f"filter {text!r} names no field: expected '[!][=|~]field:expr', such as '!=status:404'")
     get = getter(match["field"] or "url")
     matches = _comparison(match["sign"], match["expr"], match["field"] == "digest", text)
     return _inverted(get, matches) if match["inverted"] else _plain(get, matches)

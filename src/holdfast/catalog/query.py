@@ -25,6 +25,7 @@ from holdfast.urls import url_key
 MATCHES = ("exact", "prefix", "host", "domain", "range", "all")
 SORTS = ("default", "reverse", "closest")
 PAGE_SIZE = 10
+_NUMBER_MAX = 10**12
 _LAST = b"\xff" * 16  # beyond every key: hardly anything in UTF-8
 
 
@@ -68,6 +69,7 @@ class CaptureQuery:
             raise MalformedQuery("match 'range' needs the end of the range: give 'to_url'")
         if not self.url and self.match != "all":
             raise MalformedQuery("no URL given: give one, or ask for all with '*'")
+        self.plain()
         if self.resume_key:
             self.resume()
 
@@ -91,8 +93,8 @@ class CaptureQuery:
     def _check_numbers(self) -> None:
         for name, least in (("offset", 0), ("page", 0), ("page_size", 1)):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise MalformedQuery(f"bad {name} {value}: it must be {least} or more")
+            if value is not None and not least <= value <= _NUMBER_MAX:
+                raise MalformedQuery(f"bad {name} {value}: it must be between {least} and {_NUMBER_MAX}")
 
     def _check_order(self) -> None:
         if (self.sort == "closest") != bool(self.closest):
@@ -110,7 +112,9 @@ class CaptureQuery:
     def plain(self) -> Self:
         """The same with its shorthand spelled out."""
         if self.match is not None:
-            return self
+            return self._without_star()
+        if self.to_url:
+            return replace(self, match="range")
         if self.url == "*":
             return replace(self, url="", match="all")
         if self.url.startswith("*."):
@@ -118,6 +122,23 @@ class CaptureQuery:
         if self.url.endswith("*"):
             return replace(self, url=self.url[:-1], match="prefix")
         return replace(self, match="exact")
+
+    def _without_star(self) -> Self:
+        """A star that says the same as `match` is left out; another is an error, for nothing would be found."""
+        bare = self.url
+        if self.match in ("domain", "host"):
+            bare = bare.removeprefix("*.") if self.match == "domain" else bare
+            bare = bare.removesuffix("/*")
+        elif self.match == "prefix":
+            bare = bare.removesuffix("*")
+        elif self.match == "all":
+            bare = ""
+        if self.match in ("exact", "range"):
+            return self
+        is_empty = not bare and self.url and self.match != "all"
+        if is_empty or bare.startswith("*") or bare.endswith("*"):
+            raise MalformedQuery(f"'{self.url}' does not go with match {self.match!r}: leave out one of the two")
+        return self if bare == self.url else replace(self, url=bare)
 
     def ranges(self) -> list[tuple[bytes, bytes]]:
         """The places that can match, ascending: from, and before."""

@@ -19,6 +19,10 @@ def digits(text: str, name: str) -> str:
     bare = text.strip().translate(_PUNCTUATION)
     if not (bare.isascii() and bare.isdigit() and len(bare) <= 14):
         raise MalformedQuery(f"bad time {text!r} for {name!r}: give 1 to 14 digits, such as 2020 or 20200102030405")
+    for begin, end, low, high in _PARTS[1:]:
+        part = bare[begin:end]
+        if len(part) == end - begin and not low <= int(part) <= high:
+            raise MalformedQuery(f"bad time {text!r} for {name!r}: {part} is out of range")
     return bare
 
 

@@ -29,13 +29,13 @@ _NEIGHBOURS_MAX = 1000  # captures of a host among which the URL that was meant 
 @click.argument("url", metavar="URL|RECORD")
 @click.option("--at", metavar="TIME", default="", help="The capture nearest to it: 2026, 202611, up to 14 digits.")
 @collection_option
-@click.option("--headers", "part", flag_value="headers", help="The head of the HTTP message instead.")
-@click.option("--record", "part", flag_value="record", help="The whole record, byte for byte as it came in.")
-@click.option("--raw", "part", flag_value="raw", help="The payload as it was transferred, its encoding not undone.")
+@click.option("--headers", is_flag=True, help="The head of the HTTP message instead.")
+@click.option("--record", is_flag=True, help="The whole record, byte for byte as it came in.")
+@click.option("--raw", is_flag=True, help="The payload as it was transferred, its encoding not undone.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all.")
 @json_option
 def get(
-    *, archive: Path, url: str, at: str, collection: str | None, part: str | None, output: str | None, as_json: bool
+    *, archive: Path, url: str, at: str, collection: str | None, output: str | None, as_json: bool, **parts: bool
 ) -> None:
     """Write a capture of URL: the newest, or that nearest to a time.
 
@@ -44,6 +44,10 @@ def get(
     """
     import holdfast
 
+    chosen = [name for name, wanted in parts.items() if wanted]
+    if len(chosen) > 1:
+        raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    part = chosen[0] if chosen else None
     with holdfast.open(archive, read_only=True) as opened:
         record = _find(opened, url, at.strip(), collection)
         pieces = _pieces(record, part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,17 +54,20 @@ class Tally:
         self._verbose = verbose
         self._sums = dict.fromkeys(_COUNTS, 0)
         self.files = 0
-        self.failed = 0  # files that lost something or could not be read
+        self.failed = 0  # files that lost something, could not be read, or had nothing to be read
 
     def take(self, report: ImportReport, path: str) -> None:
         self.files += 1
-        self.failed += bool(report.lost or report.error)
+        self.failed += bool(report.lost or report.error or not report.records)
         for name in _COUNTS:
             self._sums[name] += getattr(report, name)
-        if self._as_json:
-            show(_values(report, path), "", as_json=True)
-        elif report.lost or report.invalid or report.error:
-            show_lines(_lines(report, path, verbose=self._verbose))
+        try:
+            if self._as_json:
+                show(_values(report, path), "", as_json=True)
+            elif report.lost or report.invalid or report.error:
+                show_lines(_lines(report, path, verbose=self._verbose))
+        except BrokenPipeError:  # nobody reads any more; what was asked for is to add records
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def summarize(self, stored: Holdings) -> None:
         if self._as_json:

@@ -9,7 +9,7 @@ import click
 from holdfast.cli.interrupt import writing
 from holdfast.cli.options import archive_option, json_option
 from holdfast.cli.output import counted, show
-from holdfast.errors import DamagedCatalog
+from holdfast.errors import DamagedBatch, DamagedCatalog
 
 
 @click.command()
@@ -24,7 +24,7 @@ def reindex(*, archive: Path, as_json: bool) -> None:
 
     try:
         found = _reindex(archive) if (archive / layout.CATALOG).is_dir() else _rebuild(archive)
-    except DamagedCatalog:
+    except (DamagedBatch, DamagedCatalog):
         found = _rebuild(archive)
     show({"captures": found}, f"the catalog has {counted(found, 'capture')}", as_json=as_json)
 

@@ -86,6 +86,9 @@ def _tell(removal: Removal, options: RemovalOptions, *, verbose: bool, as_json: 
         if left := removal.captures - len(shown):
             click.echo(f"and {counted(left, 'more capture')}")
     click.echo(f"{'would remove' if options.dry_run else 'removed'} {_text(removal)}")
+    if removal.orphaned:
+        then = "could not" if options.dry_run else "cannot"
+        click.echo(f"{counted(removal.orphaned, 'other capture')} that repeat what goes {then} be read any more")
 
 
 def _text(removal: Removal) -> str:

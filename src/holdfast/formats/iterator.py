@@ -49,12 +49,13 @@ class BlockStream(io.RawIOBase):
 class ArchiveRecord:
     """A record as scripts know it. `source` is the record of `open_records` beneath."""
 
-    __slots__ = ("_head", "_head_bytes", "_reader", "source")
+    __slots__ = ("_head", "_head_bytes", "_payload", "_reader", "source")
 
     def __init__(self, source: Record, *, parse_http: bool = True) -> None:
         self.source = source
         self._head: HttpHead | None = None
         self._head_bytes = b""
+        self._payload: bytes | None = None
         begin = b""
         if parse_http and source.has_http:
             begin = _begin(source)
@@ -128,7 +129,9 @@ class ArchiveRecord:
         Reads what `reader` has not given yet. An encoding that is unknown or wrong is left as it is. Raises TooLarge
         if there would be more than `bytes_max`.
         """
-        body = self._joined(bytes_max)
+        if self._payload is None:
+            self._payload = self._joined(bytes_max)
+        body = self._payload
         if not decoded or self._head is None:
             return body
         return decoded_content(body, self._head.headers, bytes_max)

@@ -33,7 +33,10 @@ def open_records(
     """
     first, kind = _look(stream)
     source = make_source(sniff_coding(first), stream, first)
-    return iter(RecordReader(source, _framing(kind, strict=strict), Reading(strict, report, validate, verify_digests)))
+    reader = RecordReader(source, _framing(kind, strict=strict), Reading(strict, report, validate, verify_digests))
+    if first and not kind:
+        reader.doubt("this is no WARC, ARC or Tianwang file")
+    return iter(reader)
 
 
 def _look(stream: BinaryIO) -> tuple[bytes, str]:

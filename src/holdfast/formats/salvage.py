@@ -96,6 +96,10 @@ class RecordReader:
         self._fault = ""  # why bytes are being lost
         self._shared_told = False
 
+    def doubt(self, reason: str) -> None:
+        """Why it is likely that nothing can be read; told if it is so."""
+        self._fault = reason
+
     def __iter__(self) -> Iterator[Record]:
         while (record := self._next()) is not None:
             yield record
