@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -114,7 +115,7 @@ def _hint(archive: Archive, url: str, collection: str | None) -> str:
     query = CaptureQuery(url=url, match="host", collection=collection, collapse=("urlkey",), limit=_NEIGHBOURS_MAX)
     neighbours = [row.capture.url for row in archive.search(query)]
     if neighbours:
-        return f"{_near(url, neighbours)}; see 'holdfast cdx {url} --match host'"
+        return f"{_near(url, neighbours)}; see: holdfast cdx --match host {shlex.quote(url)}"
     total = sum(each.captures for each in archive.catalog.totals()[0].values())
     return (
         "nor of anything else of its host" if total else "the archive has no captures: add some with 'holdfast import'"
