@@ -45,7 +45,8 @@ ORGANIZATIONS = pytest.mark.parametrize("organization", ["log", "tree"])
 def bytes_of(path: Path) -> dict[Path, bytes]:
     """Every file that matters: RocksDB renames its own at every opening, and the lock's text tells who was last."""
     files = [each.relative_to(path) for each in path.rglob("*") if each.is_file() and each.name != layout.LOCK]
-    return {file: (path / file).read_bytes() for file in files if layout.KEYDIR not in file.parts}
+    derived = {layout.KEYDIR, layout.CATALOG}
+    return {file: (path / file).read_bytes() for file in files if derived.isdisjoint(file.parts)}
 
 
 # -- full disks --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from holdfast.archive.removal import read_plan
 from holdfast.batches.verify import verify_batch
 from holdfast.batches.walk import Walked
 from holdfast.env import REAL, Environment, WriterLock
-from holdfast.errors import Damaged, DamagedCatalog, UnknownName
+from holdfast.errors import Damaged, DamagedCatalog, HoldfastError, UnknownName
 from holdfast.model import ContentKey, Fault, RecordId
 from holdfast.storage import layout
 from holdfast.storage.check import Checker, CheckOptions, CheckReport
@@ -47,10 +47,14 @@ def check(
     checker = Checker(root, settings, env, options)
     report = _repaired(checker, progress) if options.repair else checker.check(progress)
     if not options.volumes:
-        faults = [*_record_faults(root, env, progress), *_catalog_faults(root, env), *_leftover_faults(root, env)]
-        if options.repair:
-            faults = [_mended(fault, root, env) for fault in faults]
-        report.faults += faults
+        try:
+            faults = [*_record_faults(root, env, progress), *_catalog_faults(root, env), *_leftover_faults(root, env)]
+        except HoldfastError as error:
+            if report.clean:
+                raise
+            report.notes.append(f"records were not checked: {error}")
+            return report
+        report.faults += [_mended(fault, root, env) for fault in faults] if options.repair else faults
     return report
 
 

@@ -54,7 +54,7 @@ class Records:
 
     def read(self, record: RecordId) -> StoredRecord:
         """The record of an id. Raises CaptureNotFound, or DamagedBatch."""
-        entry = self.entry(record)
+        entry = self.entry(record, is_expected=True)
         if entry is None or entry.type == REMOVED:
             state = "was removed" if entry is not None else "does not exist"
             raise CaptureNotFound(f"record {record} {state}")
@@ -63,14 +63,19 @@ class Records:
     def stored(self, record: RecordId, entry: Entry) -> StoredRecord:
         return StoredRecord(record, entry, self._contents, self._resolve)
 
-    def entry(self, record: RecordId) -> Entry | None:
-        """The entry of a record, what is left of it if it was removed, or None."""
+    def entry(self, record: RecordId, *, is_expected: bool = False) -> Entry | None:
+        """The entry of a record, what is left of it if it was removed, or None.
+
+        A follower that finds nothing where it is expected may see its catalog between two states, and looks again.
+        """
         for pause_s in _PAUSES_S:
             try:
-                return self._entry(record)
+                entry = self._entry(record)
+                if entry is not None or not (is_expected and self._catalog.read_only):
+                    return entry
             except (DamagedBatch, FileNotFoundError):
-                # Its file may have been rewritten by a removal, even several times, faster than a follower hears of it.
-                self._catalog.refresh(pause_s)
+                pass  # its file may have been rewritten by a removal, even several times, faster than a follower hears
+            self._catalog.refresh(pause_s)
         try:
             return self._entry(record)
         except FileNotFoundError as error:

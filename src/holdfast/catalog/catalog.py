@@ -101,6 +101,11 @@ class Catalog:
             return draft.deletes
 
     @property
+    def read_only(self) -> bool:
+        """Whether it follows another process."""
+        return self._read_only
+
+    @property
     def changes(self) -> int:
         """How often it was changed."""
         return self._changes
