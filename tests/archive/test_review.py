@@ -180,3 +180,25 @@ def test_after_close(quick: Path) -> None:
     archive.close()
     with pytest.raises(UsageError, match="is closed"):
         archive.get(URL)
+
+
+def test_exact_export_tells_what_is_not_whole(quick: Path) -> None:
+    whole = response(URL, b"body")
+    (quick / "x.warc").write_bytes(whole + response(URL + "2", b"cut off")[:-9])
+    holdfast.init(quick / "a")
+    with holdfast.open(quick / "a") as archive:
+        list(archive.import_files([quick / "x.warc"]))
+        report = archive.export(Selection(), quick / "exact", ExportOptions("warc", exact=True))
+        assert any("could not be read at its import" in note for note in report.notes)
+        with pytest.raises(holdfast.HoldfastError, match=r"no file 'y.warc' was imported: known are 'x.warc'"):
+            archive.export(Selection(), quick / "y.warc", ExportOptions("warc", exact=True, source="y.warc"))
+
+
+def test_pages_go_before_what_is_said_of_them(quick: Path) -> None:
+    about = record("metadata", URL, b"{}", [("Content-Type", "application/json")])
+    path = write(quick / "x.warc", [response(URL, b"the page"), about])
+    holdfast.init(quick / "a")
+    with holdfast.open(quick / "a") as archive:
+        list(archive.import_files([path]))
+        assert archive.get(URL).payload() == b"the page"
+        assert archive.get(URL, at="2030").payload() == b"the page"
