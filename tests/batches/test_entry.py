@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.batches.entry import Entry, digits, encode, one_line, parse_entries, rfc822, runs
+from holdfast.batches.entry import Entry, digits, encode, one_line, parse_entries, runs
 from holdfast.errors import DamagedBatch, UsageError
+from holdfast.formats.dates import mail_date
 
 GOLDEN = b"""version: 2.0
 serial: 4711
@@ -115,7 +116,7 @@ def test_an_attribute_cannot_end_the_head() -> None:
     ],
 )
 def test_dates(timestamp: str, date: str) -> None:
-    assert rfc822(timestamp) == date
+    assert mail_date(timestamp) == date
     assert digits(date) == timestamp
 
 

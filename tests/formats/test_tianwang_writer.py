@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast.formats import open_records
-from holdfast.formats.tianwang_writer import TianwangWriter, mail_date, page_attributes, tianwang_record
+from holdfast.formats.tianwang_writer import TianwangWriter, page_attributes, tianwang_record
 
 DATA = b"<html>XXXXXXXXXX\nXXXXXXXXXX</html>"
 ATTRIBUTES = page_attributes(
@@ -82,7 +82,7 @@ def test_version_one_needs_url_and_date(missing: str) -> None:
 
 def test_times_that_are_none_are_refused() -> None:
     with pytest.raises(UsageError, match="20031315081306"):
-        mail_date("20031315081306")
+        page_attributes("http://a/", "20031315081306")
 
 
 @given(

@@ -10,7 +10,6 @@ small and seldom alike: up to `inline_bytes_max` they are literals as a whole.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -22,6 +21,7 @@ from pathlib import Path
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry, one_line
 from holdfast.config import RecordSettings
 from holdfast.formats.blocks import BytesBlock
+from holdfast.formats.compose import digest_of, digest_text
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.http import HttpHead, Unframer, parse_head, split
 from holdfast.formats.record import Record
@@ -150,7 +150,7 @@ class Drafting:
         message = _unzipped_message(record, block)
         facts = _facts(record, parse_head(message) if message else head)
         if facts["digest"] == "-" and record.type in CAPTURED and record.type != "revisit":
-            facts["digest"] = _sha1(split(message)[2] if message else payload or block[len(block) - size :])
+            facts["digest"] = digest_of([split(message)[2] if message else payload or block[len(block) - size :]])
         entry = self._entry(record, framed, size, facts)
         signature = self.sign(payload) if payload and self.sign is not None else b""
         record_id, concurrent_to = _links(record)
@@ -212,7 +212,7 @@ class Drafting:
             raise
         facts = _facts(record, result.head)
         if facts["digest"] == "-" and record.type != "revisit":
-            facts["digest"] = f"sha1:{base64.b32encode(result.sha1.digest()).decode()}"
+            facts["digest"] = digest_text("sha1", result.sha1.digest())
         framed = _framed(record, b"".join(result.literals), tuple(result.lengths))
         entry = self._entry(record, framed, result.size, facts)
         record_id, concurrent_to = _links(record)
@@ -341,11 +341,6 @@ def _links(record: Record) -> tuple[str, tuple[str, ...]]:
     fields = record.headers.first()
     concurrent_to = record.headers.get_all("warc-concurrent-to") if "warc-concurrent-to" in fields else ()
     return fields.get("warc-record-id", ""), tuple(concurrent_to)
-
-
-def _sha1(payload: bytes) -> str:
-    digest = hashlib.sha1(payload, usedforsecurity=False).digest()
-    return f"sha1:{base64.b32encode(digest).decode()}"
 
 
 def pair_requests(drafts: Sequence[Draft]) -> None:

@@ -15,8 +15,7 @@ from holdfast.archive.draft import is_captured
 from holdfast.archive.selection import Selection, companions
 from holdfast.archive.stored import StoredRecord
 from holdfast.archive.targets import ExportReport, Tally, output, regular
-from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
-from holdfast.batches.walk import Walked
+from holdfast.batches.entry import REMOVED, Entry
 from holdfast.errors import TooLarge, UsageError
 from holdfast.formats.cdxj import cdxj_line
 from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, record_parts, warcinfo_parts
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
     from holdfast.archive.exporting import ExportOptions
 
-_OWN = (FILE_HEAD, REMOVED, SOURCE)
 _COMPRESSIONS: dict[str, Compression] = {"warc": "none", "warc.gz": "gzip", "warc.zst": "zstd", "wet": "none"}
 _HTML = ("text/html", "application/xhtml+xml")
 _INFO = (("software", "Holdfast"),)
@@ -125,15 +123,9 @@ def _selected(archive: Archive, selection: Selection, tally: Tally, *, with_orig
 
     What a selected capture only repeats is given too, if wanted; else it is noted that it is missing.
     """
-    if selection.batch is not None:
-        archive.journal.require(selection.batch)
     if selection.is_whole:
-        for batch in archive.journal.names() if selection.batch is None else [selection.batch]:
-            for walked in archive.journal.walk(batch):
-                if isinstance(walked, Walked):
-                    for entry in walked.entries:
-                        if entry.type not in _OWN and selection.collection in (None, entry.collection):
-                            yield archive.records.stored(RecordId(batch, entry.serial), entry)
+        for whole, entry in selection.entries(archive.journal):
+            yield archive.records.stored(whole, entry)
         return
     given: set[RecordId] = set()  # companions that came with an earlier capture: only those nearby matter
     originals: set[RecordId] = set()

@@ -46,7 +46,8 @@ class Records:
         row = next(self._catalog.search(query), None)
         if row is not None:
             return row.capture
-        return max(self._catalog.by_other_methods(url, collection), key=lambda each: each.timestamp, default=None)
+        posted = self._catalog.by_other_methods(CaptureQuery(url=url, match="exact", collection=collection))
+        return max(posted, key=lambda each: each.timestamp, default=None)
 
     def of(self, capture: Capture) -> StoredRecord:
         """The record of a row of the catalog."""

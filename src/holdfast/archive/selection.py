@@ -13,7 +13,6 @@ from holdfast.batches.journal import Journal
 from holdfast.batches.walk import Walked
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.model import Capture, RecordId
-from holdfast.urls import url_key
 
 _NEARBY = 16  # serial numbers before and after a capture among which its companions are
 _OWN = (FILE_HEAD, REMOVED, SOURCE)
@@ -43,24 +42,16 @@ class Selection:
         for row in catalog.search(query):
             yield row.capture
         if self.any_method and query.plain().match == "exact":
-            yield from self._by_other_methods(catalog, query)
-
-    def _by_other_methods(self, catalog: Catalog, query: CaptureQuery) -> Iterator[Capture]:
-        """Their keys have method and body in them, somewhere in the query."""
-        key = url_key(query.url)
-        begin = query.url.partition("#")[0].partition("?")[0] + "?"
-        for row in catalog.search(replace(query, url=begin, match="prefix")):
-            if '"method"' in row.capture.extra and url_key(row.capture.url) == key:
-                yield row.capture
+            yield from catalog.by_other_methods(query)
 
     def record_ids(self, catalog: Catalog, journal: Journal) -> Iterator[RecordId]:
         """The records in the order of the batches. A question's captures take 4 bytes each in memory."""
+        if self.is_whole:
+            for record, _ in self.entries(journal):
+                yield record
+            return
         if self.batch is not None:
             journal.require(self.batch)
-        if self.is_whole:
-            for batch in journal.names() if self.batch is None else [self.batch]:
-                yield from self._all_of(journal, batch)
-            return
         serials: dict[str, array[int]] = {}
         for capture in self.captures(catalog):
             serials.setdefault(capture.record.batch, array("I")).append(capture.record.serial)
@@ -68,12 +59,16 @@ class Selection:
             for serial in sorted(serials.pop(batch)):
                 yield RecordId(batch, serial)
 
-    def _all_of(self, journal: Journal, batch: str) -> Iterator[RecordId]:
-        for found in journal.walk(batch):
-            if isinstance(found, Walked):
-                for entry in found.entries:
-                    if entry.type not in _OWN and self.collection in (None, entry.collection):
-                        yield RecordId(batch, entry.serial)
+    def entries(self, journal: Journal) -> Iterator[tuple[RecordId, Entry]]:
+        """All records of the batches and the collection, without a question, in the order of the batches."""
+        if self.batch is not None:
+            journal.require(self.batch)
+        for batch in journal.names() if self.batch is None else [self.batch]:
+            for found in journal.walk(batch):
+                if isinstance(found, Walked):
+                    for entry in found.entries:
+                        if entry.type not in _OWN and self.collection in (None, entry.collection):
+                            yield RecordId(batch, entry.serial), entry
 
 
 def companions(records: Records, record: RecordId, entry: Entry) -> dict[RecordId, Entry]:

@@ -27,18 +27,17 @@ laying them side by side gives the record as it was (N3). `refers-to` is a revis
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from holdfast.errors import DamagedBatch, UsageError
+from holdfast.formats.dates import MONTHS, mail_date
 
 VERSION = "2.0"
 REMOVED = "removed"  # type of what is left of a record that was taken away: its serial number
 SOURCE = "source"  # type of the list of records that a file consisted of
 FILE_HEAD = "batch"  # type of the first entry of every file
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_MONTH_DIGITS = {name: f"{number:02d}" for number, name in enumerate(_MONTHS, 1)}
+_MONTH_DIGITS = {name: f"{number:02d}" for number, name in enumerate(MONTHS, 1)}
 
 
 class Entry(NamedTuple):
@@ -69,20 +68,17 @@ def encode(entry: Entry) -> bytes:
     """The entry as it stands in a frame."""
     lines = [
         f"version: {VERSION}\nserial: {entry.serial}\ntype: {entry.type}\nurl: {entry.url}\n"
-        f"date: {rfc822(entry.timestamp)}\n"
+        f"date: {mail_date(entry.timestamp)}\n"
     ]
-    if entry.ip != "-":
-        lines.append(f"ip: {entry.ip}\n")
-    if entry.collection != "-":
-        lines.append(f"collection: {entry.collection}\n")
-    if entry.format != "-":
-        lines.append(f"format: {entry.format}\n")
-    if entry.status != "-":
-        lines.append(f"status: {entry.status}\n")
-    if entry.mime != "-":
-        lines.append(f"mime: {entry.mime}\n")
-    if entry.digest != "-":
-        lines.append(f"digest: {entry.digest}\n")
+    attributes = (
+        ("ip", entry.ip),
+        ("collection", entry.collection),
+        ("format", entry.format),
+        ("status", entry.status),
+        ("mime", entry.mime),
+        ("digest", entry.digest),
+    )
+    lines += [f"{name}: {value}\n" for name, value in attributes if value != "-"]
     if entry.size:
         lines.append(f"size: {entry.size}\n")
     if entry.contents != "-":
@@ -160,22 +156,8 @@ def _from_fields(fields: dict[str, str], data: bytes) -> Entry:
     )
 
 
-def rfc822(timestamp: str) -> str:
-    """14 digits as 'Tue, 15 Apr 2003 08:13:06 GMT'."""
-    return f"{_day(timestamp[:8])} {timestamp[8:10]}:{timestamp[10:12]}:{timestamp[12:14]} GMT"
-
-
-@lru_cache(maxsize=4096)
-def _day(date: str) -> str:
-    from datetime import date as calendar_date
-
-    day = calendar_date(int(date[:4]), int(date[4:6]), int(date[6:8]))
-    names = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-    return f"{names[day.weekday()]}, {day.day:02d} {_MONTHS[day.month - 1]} {day.year:04d}"
-
-
 def digits(date: str) -> str:
-    """The reverse of `rfc822`; raises ValueError or KeyError."""
+    """The reverse of `mail_date`; raises ValueError or KeyError."""
     if len(date) != 29:
         raise ValueError(f"bad date {date!r}")
     return f"{date[12:16]}{_MONTH_DIGITS[date[8:11]]}{date[5:7]}{date[17:19]}{date[20:22]}{date[23:25]}"

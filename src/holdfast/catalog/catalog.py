@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -200,11 +201,11 @@ class Catalog:
         moment = earliest(digits(timestamp, "closest"))
         return nearest_capture(self._rows, url_key(url), moment, collection)
 
-    def by_other_methods(self, url: str, collection: str | None = None) -> Iterator[Capture]:
-        """Captures of the URL by POST and the like, whose keys have method and body in them."""
-        key = url_key(url)
-        query = CaptureQuery(url=url.partition("#")[0].partition("?")[0] + "?", match="prefix", collection=collection)
-        for row in self.search(query):
+    def by_other_methods(self, query: CaptureQuery) -> Iterator[Capture]:
+        """Captures of the query's URL by POST and the like, whose keys have method and body somewhere in them."""
+        key = url_key(query.url)
+        begin = query.url.partition("#")[0].partition("?")[0] + "?"
+        for row in self.search(replace(query, url=begin, match="prefix")):
             if '"method"' in row.capture.extra and url_key(row.capture.url) == key:
                 yield row.capture
 

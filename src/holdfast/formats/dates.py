@@ -7,7 +7,7 @@ A date that is wrong gives '', never an error: whether that is a fault is for th
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 
 DIGITS = 14
@@ -16,6 +16,10 @@ _ISO = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?)?",
     re.ASCII | re.IGNORECASE,
 )
+
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @lru_cache(maxsize=4096)
@@ -75,3 +79,14 @@ def _digits(moment: datetime) -> str:
     except OverflowError:
         return ""
     return f"{moment.year:04d}{moment:%m%d%H%M%S}"
+
+
+def mail_date(timestamp: str) -> str:
+    """14 digits as 'Tue, 15 Apr 2003 08:13:06 GMT' (RFC 822). Raises ValueError if there is no such day."""
+    return f"{_mail_day(timestamp[:8])} {timestamp[8:10]}:{timestamp[10:12]}:{timestamp[12:14]} GMT"
+
+
+@lru_cache(maxsize=4096)
+def _mail_day(digits: str) -> str:
+    day = date(int(digits[:4]), int(digits[4:6]), int(digits[6:8]))
+    return f"{_DAYS[day.weekday()]}, {day.day:02d} {MONTHS[day.month - 1]} {day.year:04d}"

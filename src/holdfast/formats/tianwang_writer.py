@@ -19,13 +19,11 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from email.utils import format_datetime
-from functools import lru_cache
 from typing import BinaryIO
 
 from holdfast.errors import UsageError
 from holdfast.formats.compose import encoded
+from holdfast.formats.dates import DIGITS, arc_timestamp, mail_date
 
 Attributes = Sequence[tuple[str, str]]
 
@@ -60,18 +58,14 @@ def tianwang_record(attributes: Attributes, data: bytes, *, version: str = "1.0"
 
 def page_attributes(url: str, timestamp: str, *, origin: str = "", ip: str = "") -> list[tuple[str, str]]:
     """The attributes of a page in the order of the definition; `timestamp` is 14 digits."""
-    pairs = [("url", url), ("origin", origin), ("date", mail_date(timestamp)), ("ip", ip)]
+    pairs = [("url", url), ("origin", origin), ("date", mail_date(_checked(timestamp))), ("ip", ip)]
     return [pair for pair in pairs if pair[1]]
 
 
-@lru_cache(maxsize=4096)
-def mail_date(timestamp: str) -> str:
-    """An RFC 822 date, in GMT, of 14 digits."""
-    try:
-        moment = datetime.strptime(timestamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise UsageError(f"malformed time {timestamp!r}: expected 14 digits such as '20030415081306'") from error
-    return format_datetime(moment, usegmt=True)
+def _checked(timestamp: str) -> str:
+    if len(timestamp) != DIGITS or arc_timestamp(timestamp) != timestamp:
+        raise UsageError(f"malformed time {timestamp!r}: expected 14 digits such as '20030415081306'")
+    return timestamp
 
 
 class TianwangWriter:
