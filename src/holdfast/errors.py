@@ -15,7 +15,8 @@
     │   ├── DamagedBlock                    a block's header or data fails its checksum
     │   ├── DamagedKeydir                   the derived keydir cannot be read; it can be rebuilt
     │   ├── DamagedBatch                    a frame of a batch's journal fails its checksum
-    │   └── DamagedCatalog                  the derived catalog cannot be read; it can be rebuilt
+    │   ├── DamagedCatalog                  the derived catalog cannot be read; it can be rebuilt
+    │   └── DamagedFrontier                 the state of a crawl cannot be read; its captures are safe
     ├── FormatTooNew              exit 6    written by a later release of Holdfast
     ├── VolumeFull                exit 7    no space left for new contents
     ├── Denied                    exit 8    the operating system or a volume's state forbids it
@@ -23,7 +24,8 @@
     │   └── BatchSealed                     the batch takes no new records
     ├── VolumeDown                exit 9    a volume cannot be opened or has failed
     ├── TooLarge                  exit 10   a content beyond `content_bytes_max`
-    └── MalformedInput            exit 11   a file to be imported is damaged or breaks the rules of its format
+    ├── MalformedInput            exit 11   a file to be imported is damaged or breaks the rules of its format
+    └── CrawlFailed               exit 12   a crawl that could not fetch a single one of its seeds
 
 The command line exits with `exit_code`, servers answer with `http_status`, and retry loops look at `retryable`.
 A message says the error first, quotes its subject, and ends with the repair where there is one.
@@ -114,6 +116,10 @@ class DamagedCatalog(Damaged):
     """The catalog cannot be read. It is derived: `holdfast reindex` rebuilds it."""
 
 
+class DamagedFrontier(Damaged):
+    """What a crawl knows of its URLs cannot be read. Its captures are safe; the crawl can be begun anew."""
+
+
 class FormatTooNew(HoldfastError):
     """A file written by a later release; this one leaves it untouched."""
 
@@ -163,3 +169,11 @@ class MalformedInput(HoldfastError):
 
     exit_code = 11
     http_status = 400
+
+
+class CrawlFailed(HoldfastError):
+    """A crawl came to its end without any response. What it knows is kept: the same command tries again."""
+
+    exit_code = 12
+    http_status = 502
+    retryable = True

@@ -44,6 +44,7 @@ class Added(NamedTuple):
 
     outcome: Outcome
     record: RecordId | None
+    new_content: bool = False  # the store did not hold its payload
 
 
 @dataclass(slots=True)
@@ -97,9 +98,9 @@ class Adder:
             marks = self._fingerprints(drafts)
             outcomes, new = self._sort_out(drafts, marks)
             if new:
-                ids = self._append(batch, [drafts[index] for index in new], [marks[index] for index in new])
-                for index, record in zip(new, ids, strict=True):
-                    outcomes[index] = Added(Outcome.ADDED, record)
+                added = self._append(batch, [drafts[index] for index in new], [marks[index] for index in new])
+                for index, each in zip(new, added, strict=True):
+                    outcomes[index] = each
             return self._resolved(outcomes, marks)
 
     def _fingerprints(self, drafts: Sequence[Draft]) -> list[tuple[bytes, bytes]]:
@@ -139,10 +140,11 @@ class Adder:
         ids = {mark: added.record for (mark, _), added in zip(marks, outcomes, strict=True) if added is not None}
         return [added or Added(Outcome.KNOWN, ids[mark]) for (mark, _), added in zip(marks, outcomes, strict=True)]
 
-    def _append(self, batch: Batch, drafts: list[Draft], marks: list[tuple[bytes, bytes]]) -> list[RecordId]:
+    def _append(self, batch: Batch, drafts: list[Draft], marks: list[tuple[bytes, bytes]]) -> list[Added]:
         purpose = Purpose(batch.name, batch.tail.next_serial, len(drafts))
         stored = [index for index, draft in enumerate(drafts) if draft.payload]
         announced: list[Announced] = []
+        new_contents: set[int] = set()
         hints = StoreHints(
             signatures=[marks[index][1] for index in stored],
             content_types=[drafts[index].entry.mime for index in stored],
@@ -154,6 +156,8 @@ class Adder:
                 results = self._parts.contents.put_batch([drafts[index].payload for index in stored], _OPTIONS, hints)
                 for index, result in zip(stored, results, strict=True):
                     entries[index] = entries[index]._replace(contents=str(result.key))
+                    if not result.duplicate:
+                        new_contents.add(index)
             else:
                 self._parts.intents.announce(purpose, ())
             frames = batch.append(entries)
@@ -162,7 +166,10 @@ class Adder:
                 self._undo(batch, purpose, announced)
             raise
         self._catalogue(batch, frames, drafts)
-        return [RecordId(batch.name, purpose.first + index) for index in range(len(drafts))]
+        return [
+            Added(Outcome.ADDED, RecordId(batch.name, purpose.first + index), index in new_contents)
+            for index in range(len(drafts))
+        ]
 
     def _announce(self, purpose: Purpose, each: list[Announced], announced: list[Announced]) -> None:
         self._parts.intents.announce(purpose, each)
@@ -211,13 +218,14 @@ class Adder:
         announced: list[Announced] = []
         assert draft.spooled is not None
         try:
-            keys = []
+            keys, new_content = [], False
             for piece, signature in zip(self._pieces(draft.spooled), signatures, strict=True):
                 hints = StoreHints(
                     signatures=[signature], announce=lambda each: self._announce(purpose, each, announced)
                 )
                 (stored,) = self._parts.contents.put_batch([piece], _OPTIONS, hints)
                 keys.append(str(stored.key))
+                new_content = new_content or not stored.duplicate
             frames = batch.append([draft.entry._replace(contents=" ".join(keys))])
         except BaseException:
             with suppress(HoldfastError):
@@ -225,7 +233,7 @@ class Adder:
             raise
         draft.mark = mark
         self._catalogue(batch, frames, [draft])
-        return Added(Outcome.ADDED, RecordId(batch.name, purpose.first))
+        return Added(Outcome.ADDED, RecordId(batch.name, purpose.first), new_content)
 
     def _pieces(self, spooled: Path) -> Iterator[bytes]:
         with spooled.open("rb") as file:

@@ -202,6 +202,11 @@ class Archive:
         self._require_writable()
         return self._adder.add(drafts, batch)
 
+    def add_large(self, draft: Draft, *, batch: str | None = None) -> Added:
+        """Adds a record whose payload is in the file `draft.spooled`, which is deleted. Durable on return."""
+        self._require_writable()
+        return self._adder.add_large(draft, batch)
+
     def import_files(
         self,
         inputs: Sequence[Input | Path | str],

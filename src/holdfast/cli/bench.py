@@ -1,4 +1,4 @@
-"""`holdfast bench`: measure the store and the archive beside their peers."""
+"""`holdfast bench`: measure the store, the archive and the crawler beside their peers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.bench.archive.run import ArchivePlan
+    from holdfast.bench.crawl.run import CrawlPlan
     from holdfast.bench.run import Plan
 
 CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
 CAPTURES_DEFAULT = 1_000_000
-_CORPUS_BYTES_MAX = 1 << 40  # `bench archive` reads page by page
+_CORPUS_BYTES_MAX = 1 << 40  # `bench archive` and `bench crawl` read page by page
 
 
 class _Publication(NamedTuple):
@@ -110,6 +111,36 @@ def archive_(**options: Any) -> None:
     _exit(outcome.missing)
 
 
+@bench.command("crawl")
+@click.option("--corpus", type=click.Path(path_type=Path), help="Directory of pages, any files.")
+@click.option("--pages", type=click.IntRange(1), default=10_000, show_default=True, help="Pages of the site.")
+@click.option("--crawlers", metavar="NAME,...", default="", help="Measure these only; default is all that are here.")
+@click.option(
+    "--frontier",
+    type=click.IntRange(1_000),
+    multiple=True,
+    help="Also measure a frontier of so many URLs beside a small one; without --corpus, measure nothing else.",
+)
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--output", type=click.Path(path_type=Path), help="Directory for crawl.json and crawl.png.")
+@click.option("--work-dir", type=click.Path(path_type=Path), help="Where the site and what is crawled live meanwhile.")
+def crawl_(**options: Any) -> None:
+    """Crawl one local site, served by nginx, with Holdfast, Scrapy, wget and wget2.
+
+    The exit code is 1 if Holdfast itself failed to run; a missed target is reported and is no failure.
+    """
+    from holdfast.bench.crawl.run import run_crawls
+    from holdfast.bench.run import scratch
+
+    plan = _crawl_plan(options)
+    with scratch(options["work_dir"]) as directory, _Meter() as meter:
+        outcome = run_crawls(plan, directory, meter.show)
+        publication = _crawl_publication(plan, outcome, directory)
+    _publish(publication, as_json=options["as_json"], output=options["output"])
+    _exit(outcome.missing)
+
+
 def _exit(missing: Any) -> None:
     if any(each.subject.startswith("holdfast") for each in missing):
         raise click.exceptions.Exit(1)
@@ -168,6 +199,22 @@ def _archive_plan(options: dict[str, Any]) -> ArchivePlan:
     )
 
 
+def _crawl_plan(options: dict[str, Any]) -> CrawlPlan:
+    from holdfast.bench.corpus import Limits, choose
+    from holdfast.bench.crawl.crawlers import CRAWLERS
+    from holdfast.bench.crawl.frontier import SMALL
+    from holdfast.bench.crawl.run import CrawlPlan
+
+    names = tuple(name.strip() for name in options["crawlers"].split(",") if name.strip())
+    crawlers = _known("crawler", names, tuple(CRAWLERS))
+    corpus = None
+    if options["corpus"] is not None or not options["frontier"]:
+        directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
+        corpus = choose(directory, Limits(documents_max=options["pages"], total_bytes_max=_CORPUS_BYTES_MAX))
+    frontier = tuple(sorted({SMALL, *options["frontier"]})) if options["frontier"] else ()
+    return CrawlPlan(corpus=corpus, crawlers=crawlers, repeats=options["repeat"], frontier=frontier)
+
+
 def _known(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """The names that were given, in the order of the known ones; all if none was given."""
     from difflib import get_close_matches
@@ -206,6 +253,20 @@ def _archive_publication(plan: ArchivePlan, outcome: Any, directory: Path) -> _P
     found = report.ArchiveReport(plan, outcome, machine_facts(directory), package_versions(packages))
     draw = partial(chart.draw, found) if outcome.figures else None
     return _Publication("archive", report.as_json(found), partial(report.print_report, found), draw)
+
+
+def _crawl_publication(plan: CrawlPlan, outcome: Any, directory: Path) -> _Publication:
+    from functools import partial
+
+    from holdfast.bench.crawl import chart, report
+    from holdfast.bench.crawl.crawlers import CRAWLERS, program_versions
+    from holdfast.bench.machine import machine_facts, package_versions
+
+    versions = package_versions(package for name in plan.crawlers for package in CRAWLERS[name].packages)
+    versions |= program_versions(plan.crawlers)
+    found = report.CrawlReport(plan, outcome, machine_facts(directory), versions)
+    draw = partial(chart.draw, found) if outcome.figures else None
+    return _Publication("crawl", report.as_json(found), partial(report.print_report, found), draw)
 
 
 def _publish(publication: _Publication, *, as_json: bool, output: Path | None) -> None:

@@ -22,6 +22,7 @@ BROKEN_PIPE = 1  # as click has it
 
 _COMMANDS = {
     "init": "init",
+    "crawl": "crawl",
     "import": "import_",  # as Python would not take the word for a name
     "export": "export",
     "get": "get",

@@ -1,7 +1,8 @@
-"""`make demo`: a small web site is visited twice, and everything of it is kept once.
+"""`make demo`: a small web site is crawled twice, and everything of it is kept once.
 
-The site is made up here, the same each time. Its captures go into an archive in a temporary directory, through the
-library; the commands that follow are the real ones, and print what they print.
+The site is the project's own, served on loopback for the length of the demonstration; the archive is in a temporary
+directory. All commands are the real ones, and print what they print. With a URL, that site is crawled instead, politely
+and not far, and once.
 """
 
 from __future__ import annotations
@@ -9,113 +10,106 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 
-import holdfast
+from holdfast.testing.web.demo_site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite
 
-PAGES = 400
-CHANGED_SHARE = 0.1  # of the pages, between the visits
-NEW_PAGES = 20  # since the first visit
-
-Site = Mapping[str, bytes]  # by URL
-
-_VOCABULARY = (
-    "anchor archive barnacle beacon boat bottle breeze buoy chart cliff coast copper current deck dock drift eel ferry "
-    "fog gale gull harbour heron island keel kelp ladder lamp ledger limpet mast mist mooring mussel net north oar "
-    "otter pebble pier plank quay reef rope rudder sail salt sand seal shell signal slip spray squall storm tide tower "
-    "twine wave wharf wind winter and at before below beside for from in into near of on over past the to under with"
-)
-_STYLE = "".join(f".tide-{height} {{ margin-left: {height}em; color: #0{height % 10}4a6f }}\n" for height in range(60))
+LIMIT = 100  # URLs of a site that is not ours
+INTERRUPTED = 130  # the exit code of a command that Ctrl-C has stopped
 
 
-def first_visit() -> Site:
-    """Pages that differ, a style sheet, and what sites serve again and again: one error page, one printed form each."""
-    home = "http://almanac.example"
-    pages = {f"{home}/log/{number}.html": _page(number) for number in range(PAGES)}
-    printed = {f"{url}?print=1": page for url, page in list(pages.items())[: PAGES // 4]}
-    missing = {f"{home}/old/{number}.html": _missing_page() for number in range(PAGES // 8)}
-    return {f"{home}/style.css": _STYLE.encode(), **pages, **printed, **missing}
+class Stopped(Exception):
+    """A command has failed or was stopped, and has said so itself."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
 
 
-def second_visit() -> Site:
-    """The same site later: some pages have changed, some are new, most are as they were."""
-    site = dict(first_visit())
-    changed = Random(2).sample(range(PAGES), int(PAGES * CHANGED_SHARE))
-    for number in [*changed, *range(PAGES, PAGES + NEW_PAGES)]:
-        site[f"http://almanac.example/log/{number}.html"] = _page(number, edition=2)
-    return site
+class Demo:
+    """Runs commands of Holdfast on one archive before the viewer's eyes."""
+
+    def __init__(self, archive: Path) -> None:
+        self._archive = str(archive)
+
+    def init(self) -> None:
+        self._show("init", self._archive)
+
+    def show(self, *arguments: str) -> None:
+        self._show(*arguments, "-a", self._archive)
+
+    def _show(self, *arguments: str) -> None:
+        print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
+        if code := _exit_code([sys.executable, "-m", "holdfast", *arguments]):
+            raise Stopped(code)
 
 
-def _page(number: int, edition: int = 1) -> bytes:
-    random = Random(number * 10 + edition)
-    paragraphs = "\n".join(f'<p class="tide-{random.randrange(60)}">{_prose(random)}</p>' for _ in range(12))
-    links = "\n".join(
-        f'<li><a href="/log/{random.randrange(PAGES)}.html">{_prose(random, 3)}</a></li>' for _ in range(8)
-    )
-    return _document(f"Log {number}", f"{paragraphs}\n<ul>\n{links}\n</ul>")
+def _exit_code(command: list[str]) -> int:
+    """Runs it to its end: Ctrl-C reaches it, too, and it may have something to put in order first."""
+    interrupted = False
+    with subprocess.Popen(command, stderr=subprocess.STDOUT) as process:
+        while process.returncode is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:
+                interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
+    return process.returncode
 
 
-def _prose(random: Random, words: int = 60) -> str:
-    return " ".join(random.choices(_VOCABULARY.split(), k=words)).capitalize() + "."
+def visit_own_site(demo: Demo) -> None:
+    """Two visits of the site that is shipped, then what the archive knows of it."""
+    with DemoSite().serving() as (server, url):
+        say(f"A made-up web site stands at {url}: {DAYS} pages, their pictures, styles and scripts.")
+        demo.init()
+        demo.show("crawl", url, "--name", "almanac", "--delay", "0")
+        server.change(CHANGED_SHARE)
+        say(f"The site has changed: {CHANGED_SHARE:.0%} of its pages, and {NEW_DAYS} new ones. It is visited again.")
+        demo.show("crawl", url, "--name", "almanac", "--delay", "0")
+        transferred = sum(entry.sent for entry in server.log())
+    say(f"The server says that it has sent {transferred:,} bytes for both visits. What was saved:")
+    demo.show("crawl", "status", "almanac")
+    demo.show("status")
+    demo.show("cdx", f"{url}days/7.html")
+    demo.show("cdx", f"{url}*", "--filter", "=status:301", "--limit", "3", "--fl", "timestamp,url,status,redirect")
+    demo.show("get", f"{url}style/main.css", "--headers")
+    demo.show("check", "--deep")
 
 
-def _missing_page() -> bytes:
-    return _document("Gone out with the tide", "<p>This page is no longer here.</p>")
+def visit(demo: Demo, url: str) -> None:
+    """One visit of somebody's site, with the defaults of a careful visitor."""
+    demo.init()
+    demo.show("crawl", url, "--name", "demo", "--limit", str(LIMIT))
+    demo.show("crawl", "status", "demo")
+    demo.show("status")
+    demo.show("cdx", "*", "--limit", "10", "--fl", "timestamp,status,mime,url")
+    demo.show("get", url, "--headers")
 
 
-def _document(title: str, body: str) -> bytes:
-    head = f'<meta charset="utf-8"><title>{title}</title><link rel="stylesheet" href="/style.css">'
-    return (
-        f"<!doctype html>\n<html>\n<head>{head}</head>\n<body>\n<h1>{title}</h1>\n{body}\n</body>\n</html>\n".encode()
-    )
+def say(text: str) -> None:
+    print(f"\n{text}", flush=True)
 
 
-def add(archive: holdfast.Archive, name: str, date: str, site: Site) -> None:
-    """Adds a capture of every URL of a visit and tells what was new."""
-    before = _contents(archive)
-    archive.add([holdfast.page(url, content, _type_of(url), date) for url, content in site.items()])
-    new = _contents(archive) - before
-    size = sum(map(len, site.values()))
-    print(f"{name}: {len(site)} URLs, {size:,} bytes: {new} new contents, {len(site) - new} duplicates")
-
-
-def _contents(archive: holdfast.Archive) -> int:
-    return sum(report.stat.blocks for report in archive.volumes() if report.stat is not None)
-
-
-def _type_of(url: str) -> str:
-    return "text/css" if url.endswith(".css") else "text/html; charset=utf-8"
-
-
-def show(*arguments: str) -> None:
-    """Runs a command of Holdfast before the viewer's eyes."""
-    print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
-    subprocess.run([sys.executable, "-m", "holdfast", *arguments], check=True, stderr=subprocess.STDOUT)
+@contextmanager
+def temporary_archive() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
+        yield Path(directory) / "archive"
 
 
 def main(arguments: list[str]) -> int:
     """Returns the exit code."""
-    if arguments:
-        print(f"cannot visit '{arguments[0]}': crawling is not part of this release yet", file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
-        path = str(Path(directory) / "archive")
-        show("init", path)
-        print("\nA made-up web site is archived as it was on two days.")
-        with holdfast.open(path) as archive:
-            add(archive, "first visit", "20260401080000", first_visit())
-            add(archive, "second visit", "20260501080000", second_visit())
-        show("status", "-a", path)
-        show("cdx", "http://almanac.example/log/7.html", "-a", path)
-        show("get", "http://almanac.example/style.css", "--at", "202604", "--headers", "-a", path)
-        show("export", "*.almanac.example", "--from", "202605", "-o", str(Path(directory) / "may.wacz"), "-a", path)
-        show("check", "--deep", "-a", path)
-    print(
-        "\nThe archive was temporary and is gone again; README.md shows how to make one that stays."
-        "\nCrawling real sites, and browsing them at http://127.0.0.1:8080, come with later releases."
-    )
+    try:
+        with temporary_archive() as path:
+            visit(Demo(path), arguments[0]) if arguments else visit_own_site(Demo(path))
+    except Stopped as stopped:
+        return stopped.code
+    except KeyboardInterrupt:
+        say("Stopped.")
+        return INTERRUPTED
+    say("The archive was temporary and is gone again; README.md shows how to make one that stays.")
     return 0
 
 

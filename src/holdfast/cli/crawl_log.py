@@ -1,0 +1,83 @@
+"""`holdfast crawl log`: what a crawl did, line by line, also while it does it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.cli.crawl_look import require_archive, time_text
+from holdfast.cli.options import archive_option, json_option
+from holdfast.cli.output import in_bytes
+
+_LOOK_S = 0.2
+_FOLLOWED = 10  # lines before those that come
+
+
+@click.command("log")
+@archive_option
+@click.argument("name", required=False)
+@click.option("-f", "--follow", is_flag=True, help="The last lines, then those that come, until the crawl ends.")
+@click.option("-n", "--last", metavar="N", type=click.IntRange(0), help="Only so many lines at the end.")
+@click.option("--event", "events", metavar="WORD", multiple=True, help="Only these, such as 'fetch'; may be repeated.")
+@click.option("--result", "results", metavar="WORD", multiple=True, help="Only these, such as 'error' or 'new'.")
+@click.option("--host", metavar="HOST", default="", help="Only what was fetched from it.")
+@click.option("--url", "text", metavar="TEXT", default="", help="Only URLs with this text in them.")
+@json_option
+def log(
+    *,
+    archive: Path,
+    name: str | None,
+    follow: bool,
+    last: int | None,
+    events: tuple[str, ...],
+    results: tuple[str, ...],
+    host: str,
+    text: str,
+    as_json: bool,
+) -> None:
+    """Print the log of a crawl; without a name, of the one that did something last."""
+    from holdfast.crawl.crawls import crawl_status, log_path
+    from holdfast.crawl.log import LogFilter, follow_log, read_log
+
+    require_archive(archive)
+    name = crawl_status(archive, name).name
+    path = log_path(archive, name)
+    wanted = LogFilter(frozenset(events), frozenset(results), host, text)
+    chosen = None if wanted == LogFilter() else wanted
+    if not follow:
+        _print(read_log(path, chosen, last=last), as_json=as_json)
+        return
+    rows = follow_log(
+        path,
+        lambda: not crawl_status(archive, name).running,
+        lambda: time.sleep(_LOOK_S),
+        chosen,
+        last=_FOLLOWED if last is None else last,
+    )
+    _print(rows, as_json=as_json)
+
+
+def _print(rows: Iterator[dict[str, Any]], *, as_json: bool) -> None:
+    for row in rows:
+        click.echo(json.dumps(row) if as_json else row_text(row))
+
+
+def row_text(row: dict[str, Any]) -> str:
+    """A row for people."""
+    when = time_text(float(row.get("time") or 0))
+    event = str(row.get("event", "-"))
+    if event != "fetch":
+        told = {name: value for name, value in row.items() if name not in ("event", "time") and value not in ("", None)}
+        return f"{when}  {event:<9}  {'  '.join(f'{name}={value}' for name, value in told.items())}".rstrip()
+    answer = row.get("status") or row.get("outcome") or "-"
+    parts = [
+        f"{when}  {row.get('result') or '-'!s:<9}  {answer!s:>5}  {in_bytes(int(row.get('size') or 0)):>10}",
+        f"{float(row.get('elapsed') or 0):6.2f}s  {row.get('hop', '-')}  {row.get('url', '-')}",
+        *(f"({row[name]})" for name in ("truncated", "note") if row.get(name)),
+    ]
+    return "  ".join(parts)

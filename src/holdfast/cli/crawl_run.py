@@ -1,0 +1,90 @@
+"""Running a crawl until it ends, a limit is reached, or somebody stops it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.crawl_display import display
+from holdfast.cli.crawl_report import saved_bytes, tally_fields
+from holdfast.cli.interrupt import writing
+from holdfast.cli.output import note, show, show_fields
+from holdfast.errors import CrawlFailed
+
+if TYPE_CHECKING:
+    from holdfast.cli.crawl_plan import Plan
+    from holdfast.crawl.conductor import Summary
+
+_STOPPING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run_crawl(archive: Path, plan: Plan, *, quiet: bool, verbose: bool, as_json: bool) -> None:
+    """Raises CrawlFailed if nothing at all could be fetched, KeyboardInterrupt after Ctrl-C."""
+    from holdfast.crawl.conductor import Crawl
+
+    job = plan.job
+    with writing(archive) as (opened, interruption):
+        with display(job, quiet=quiet, verbose=verbose) as progress, _asked_to_stop() as asked:
+            summary = Crawl(opened, job).run(progress, lambda: interruption.pressed or asked())
+        _summarize(archive, summary, quiet=quiet, as_json=as_json)
+        if interruption.pressed or (summary.state == "stopped" and not quiet):
+            note(f"holdfast: what waits is kept; 'holdfast crawl --resume {job.name}' goes on")
+    _fail_without_response(summary)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM has come, or the terminal has gone; what was to be ignored stays ignored."""
+    received: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    before = {number: signal.getsignal(number) for number in _STOPPING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, remember)
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _summarize(archive: Path, summary: Summary, *, quiet: bool, as_json: bool) -> None:
+    from holdfast.crawl.crawls import log_path
+
+    log = str(log_path(archive, summary.name))
+    tally = summary.tally.as_dict()
+    if as_json:
+        show(summary_values(summary) | {"log": log}, "", as_json=True)
+    elif not quiet:
+        end = f"{summary.state} ({summary.reason})" if summary.reason else summary.state
+        fields = {"crawl": f"{summary.name}, visit {summary.visit}: {end}"}
+        show_fields(fields | tally_fields(tally, summary.errors) | {"log": log})
+
+
+def summary_values(summary: Summary) -> dict[str, Any]:
+    """The summary as JSON has it."""
+    tally: dict[str, Any] = summary.tally.as_dict()
+    head: dict[str, Any] = {"event": "summary", "name": summary.name, "visit": summary.visit, "state": summary.state}
+    more: dict[str, Any] = {"reason": summary.reason, "saved_bytes": saved_bytes(tally), "reasons": summary.errors}
+    return head | more | tally
+
+
+def _fail_without_response(summary: Summary) -> None:
+    tally = summary.tally
+    if tally.fetched or summary.state != "finished" or not (tally.errors or tally.refused):
+        return
+    why = (
+        "robots.txt forbids it, or cannot be had"
+        if not tally.errors
+        else ", ".join(sorted(summary.errors)) or "no response"
+    )
+    raise CrawlFailed(
+        f"no seed of the crawl '{summary.name}' could be fetched: {why}; see 'holdfast crawl log {summary.name}'"
+    )

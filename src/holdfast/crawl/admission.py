@@ -1,0 +1,68 @@
+"""Admission: which of the URLs that are found are queued. Scope, traps and budgets together."""
+
+from __future__ import annotations
+
+from holdfast.crawl.frontier import Found, Frontier, host_of, key_of
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.messages import Hop, Kind
+from holdfast.crawl.scope import Scope
+from holdfast.crawl.traps import Traps
+
+
+class Admission:
+    """One thread."""
+
+    def __init__(self, job: CrawlJob, frontier: Frontier, traps: Traps) -> None:
+        self._job = job
+        self._frontier = frontier
+        self._traps = traps
+        self._roots = set(frontier.roots())
+        self.trapped: list[tuple[str, str]] = []  # URL and reason; for those who keep the log to take
+        self._scope = Scope(job, sorted(self._roots))
+
+    def found(self, url: str, hop: str, depth: int, hops: int) -> Found:
+        return Found(key_of(self._traps.seen_form(url)), url, hop, depth, hops)
+
+    def is_root(self, url: str) -> bool:
+        return url in self._roots
+
+    def add_root(self, url: str) -> None:
+        """A seed, or what a seed redirects to: its surroundings are in the scope."""
+        if url not in self._roots:
+            self._roots.add(url)
+            self._scope.add_root(url)
+            self._frontier.add_root(url)
+
+    def in_scope(self, url: str) -> bool:
+        return not self._scope.refusal(url, Hop.LINK, 0, 0)
+
+    def refusal(self, found: Found) -> str:
+        """Why it is not queued; empty if it is: then it counts."""
+        refusal = self.explain(found)
+        if refusal:
+            return refusal
+        trap = self._traps.refusal(found.url) if found.hop != Hop.SEED else ""
+        trap = trap or self._over_budget(found)
+        if trap:
+            self.trapped.append((found.url, trap))
+        return trap
+
+    def explain(self, found: Found) -> str:
+        """Why it is out of the scope; empty if it is in it."""
+        if found.hop == Hop.SEED:
+            return ""
+        if found.hops > self._job.fetch.redirects_max:
+            return "too many redirects in a row"
+        if found.kind == Kind.SITEMAP:
+            return ""
+        return self._scope.refusal(found.url, found.hop, found.depth, found.hops)
+
+    def _over_budget(self, found: Found) -> str:
+        """Counters are of what was queued; a host counts once for its domain."""
+        budgets = self._traps.budgets(found.url, new_host=not self._frontier.knows_host(host_of(found.url)))
+        for name, limit, reason in budgets:
+            if found.hop != Hop.SEED and self._frontier.counted(name) >= limit:
+                return reason
+        for name, _, _ in budgets:
+            self._frontier.count(name)
+        return ""

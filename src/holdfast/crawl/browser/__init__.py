@@ -1,0 +1,50 @@
+"""Pages in a real browser (`--browser`): Chromium through Playwright, with one door to the network.
+
+    Browser      takes pages, a few at a time, and gives their parts and then themselves            browser
+      Tab        one Chromium, which shows one page after the other                                 tab, chromium, flags
+        Door     every request of that Chromium passes here, and is made by our own Fetcher         door, asked
+          Manners  robots.txt, for what pages ask for                                               manners
+        Visit    a page while it is loaded: what it waits for, what it has asked for                visit
+      rendering  load, wait, scroll, wait; then links, screenshot, rendered page and text           rendering, harvest
+
+Chromium has no network of its own: its only proxy is a port at which nobody answers, and names lead nowhere. What it
+asks for is fetched as everything else is, so that limits, cookies and the policy on addresses hold, and what is kept is
+what the servers sent. Each tab is a process of its own: so everything that it asks for belongs to the page it shows.
+
+A page itself is fetched first, when it is its host's turn. Only if it turns out to be a page is it shown: downloads,
+redirects and errors need no browser, and a browser that fails costs nothing but what it would have found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.crawl.browser.installed import available, executable_of
+
+if TYPE_CHECKING:
+    from holdfast.crawl.browser.browser import Browser
+    from holdfast.crawl.browser.without import Without
+    from holdfast.crawl.fetching.fetcher import Fetcher
+    from holdfast.crawl.job import CrawlJob
+
+__all__ = ["available", "executable_of", "open_browser"]
+
+
+async def open_browser(fetcher: Fetcher, job: CrawlJob, _directory: Path) -> Browser | Without:
+    """What shows pages to a crawl; where there is no browser, what fetches them without, and says so."""
+    from holdfast.crawl.browser.without import Without
+
+    reason = available(job.browser)
+    if reason:
+        return Without(fetcher, reason)
+    from holdfast.crawl.browser.browser import Browser
+    from holdfast.crawl.browser.chromium import CannotStart
+
+    browser = Browser(fetcher, job)
+    try:
+        await browser.start()
+    except CannotStart as error:
+        await browser.close()
+        return Without(fetcher, str(error))
+    return browser

@@ -1,0 +1,101 @@
+"""All of it behind one object: pages in, their parts and then themselves out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from playwright.async_api import Playwright, async_playwright
+
+from holdfast.crawl.browser.answered import is_page
+from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart
+from holdfast.crawl.browser.manners import Manners
+from holdfast.crawl.browser.tab import Tab
+from holdfast.crawl.browser.visit import Visit
+from holdfast.crawl.fetching.fetcher import Fetcher
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.messages import Fetched, Job
+
+Deliver = Callable[[Fetched], None]
+_AHEAD = 8  # pages for each tab that are fetched, or wait for their host, while others are shown
+
+
+class Browser:
+    """Shows pages in a few tabs. Belongs to the event loop's thread."""
+
+    def __init__(self, fetcher: Fetcher, job: CrawlJob) -> None:
+        self._fetcher = fetcher
+        self._job = job
+        self._manners = Manners(fetcher, job)
+        self._waiting: deque[tuple[Job, Deliver]] = deque()
+        self._fetching = 0  # and waiting for a tab
+        self._showing = 0
+        self._to_show: asyncio.Queue[Visit] = asyncio.Queue()
+        self._tabs: list[Tab] = []
+        self._work: list[asyncio.Task[None]] = []
+        self._playwright: Playwright | None = None
+
+    async def start(self) -> None:
+        """Starts the first tab, to see whether it starts at all. Raises CannotStart."""
+        try:
+            self._playwright = await async_playwright().start()
+        except Exception as error:  # it is a program of its own, and its failures have no common name
+            raise CannotStart(f"Playwright does not start: {error}; install it anew") from error
+        for _ in range(max(self._job.browser.tabs, 1)):
+            self._tabs.append(Tab(self._playwright, self._fetcher, self._job, self._manners))
+        await self._tabs[0].start()
+        self._work = [asyncio.get_running_loop().create_task(self._serve(tab)) for tab in self._tabs]
+
+    @property
+    def active(self) -> int:
+        """Pages that are shown, or about to be."""
+        return self._showing + self._to_show.qsize()
+
+    def submit(self, job: Job, deliver: Deliver) -> None:
+        """`deliver` is called for each part of the page, and last for the page itself."""
+        self._waiting.append((job, deliver))
+        self._pump()
+
+    async def close(self) -> None:
+        """Ends all browsers; what they show is lost."""
+        for task in self._work:
+            task.cancel()
+        self._manners.close()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await asyncio.gather(*(tab.close() for tab in self._tabs), return_exceptions=True)
+        if self._playwright is not None:
+            with suppress(TimeoutError):  # it ends with us
+                await asyncio.wait_for(self._playwright.stop(), CLOSE_TIMEOUT_S)
+
+    # -- a page -------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        while self._waiting and self._fetching < _AHEAD * len(self._tabs):
+            job, deliver = self._waiting.popleft()
+            self._fetching += 1
+            # an answer that nothing was modified could not be shown
+            whole = job if job.no_links else job._replace(etag="", modified="")
+            self._fetcher.submit(whole, partial(self._fetched, job, deliver))
+
+    def _fetched(self, job: Job, deliver: Deliver, fetched: Fetched) -> None:
+        fetched = fetched._replace(job=job)
+        if is_page(fetched) and not job.no_links:
+            self._to_show.put_nowait(Visit(fetched, deliver))
+            return
+        self._fetching -= 1
+        deliver(fetched)
+        self._pump()
+
+    async def _serve(self, tab: Tab) -> None:
+        while True:
+            visit = await self._to_show.get()
+            self._showing += 1
+            try:
+                await tab.show(visit)
+            finally:
+                self._showing -= 1
+                self._fetching -= 1
+                self._pump()

@@ -1,0 +1,99 @@
+"""A tab: one Chromium that shows one page after the other, and is replaced when it is old or broken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from playwright.async_api import BrowserContext, Error, Playwright
+
+from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart, Chromium
+from holdfast.crawl.browser.door import Door
+from holdfast.crawl.browser.harvest import Harvest, all_links, resources
+from holdfast.crawl.browser.manners import Manners
+from holdfast.crawl.browser.rendering import LOOK_TIMEOUT_S, Rendering, Stuck
+from holdfast.crawl.browser.visit import Visit
+from holdfast.crawl.browser.without import noted
+from holdfast.crawl.fetching.fetcher import Fetcher
+from holdfast.crawl.job import CrawlJob
+
+log = logging.getLogger("holdfast.crawl")
+
+PAGES_MAX = 200  # that one Chromium shows: it never gets smaller
+
+
+class Tab:
+    """Belongs to the event loop's thread; one page at a time."""
+
+    def __init__(self, playwright: Playwright, fetcher: Fetcher, job: CrawlJob, manners: Manners) -> None:
+        self._playwright = playwright
+        self._job = job
+        self._door = Door(fetcher, job, manners)
+        self._chromium: Chromium | None = None
+
+    async def start(self) -> Chromium:
+        """Raises CannotStart."""
+        if self._chromium is not None and (not self._chromium.alive or self._chromium.pages >= PAGES_MAX):
+            await self.close()
+        if self._chromium is None:
+            self._chromium = await Chromium.start(self._playwright, self._door, self._job)
+        return self._chromium
+
+    async def show(self, visit: Visit) -> None:
+        """Delivers all that belongs to the page, and last the page itself, whatever happens in the browser."""
+        harvest = Harvest()
+        try:
+            harvest = await self._show(visit)
+        except (Error, Stuck, CannotStart, TimeoutError) as error:
+            why = str(error).strip().partition("\n")[0] or "the browser did not answer in time"
+            harvest = Harvest(note=f"kept without what a browser makes of it: {why}")
+            log.warning("'%s': %s", visit.job.url, harvest.note)
+            await self.close()
+        links = await asyncio.to_thread(all_links, visit.job, harvest, visit.left_for)
+        for resource in resources(visit.job, harvest):
+            visit.deliver(resource)
+        visit.deliver(noted(visit.page, harvest.note)._replace(links=links))
+
+    async def _show(self, visit: Visit) -> Harvest:
+        chromium = await self.start()
+        self._door.open(visit)
+        context: BrowserContext | None = None
+        try:
+            async with asyncio.timeout(self._job.browser.page_timeout_s + 4 * LOOK_TIMEOUT_S):
+                context, page = await chromium.open_page()
+                session = await context.new_cdp_session(page)
+                return await _unless_broken(Rendering(page, session, visit, self._job.browser), visit)
+        finally:
+            self._door.shut()
+            if context is not None:
+                await self._leave(context)
+
+    async def _leave(self, context: BrowserContext) -> None:
+        """A page that does not want to go takes its browser with it."""
+        try:
+            await asyncio.wait_for(context.close(), CLOSE_TIMEOUT_S)
+        except (Error, TimeoutError):
+            await self.close()
+
+    async def close(self) -> None:
+        chromium, self._chromium = self._chromium, None
+        self._door.shut()
+        if chromium is not None:
+            await chromium.close()
+
+
+async def _unless_broken(rendering: Rendering, visit: Visit) -> Harvest:
+    """A browser that is gone does not always say so to those who wait for it."""
+    work = asyncio.ensure_future(rendering.run())
+    try:
+        waited: set[asyncio.Future[Any]] = {work, visit.failed}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if visit.failed.done() and not work.done():
+            raise Stuck(visit.failed.result())
+        return await work
+    finally:
+        work.cancel()
+        with suppress(asyncio.CancelledError, Error, Stuck):
+            await work

@@ -1,0 +1,33 @@
+"""Pages fetched without a browser, because there is none: each says so in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from holdfast.crawl.fetching.fetcher import Fetcher
+from holdfast.crawl.messages import Fetched, Job
+
+log = logging.getLogger("holdfast.crawl")
+
+
+class Without:
+    """Stands in for a Browser."""
+
+    active = 0
+
+    def __init__(self, fetcher: Fetcher, reason: str) -> None:
+        self._fetcher = fetcher
+        self.reason = reason
+        log.warning("pages are fetched without a browser: %s", reason)
+
+    def submit(self, job: Job, deliver: Callable[[Fetched], None]) -> None:
+        self._fetcher.submit(job, lambda fetched: deliver(noted(fetched, f"fetched without a browser: {self.reason}")))
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def noted(fetched: Fetched, note: str) -> Fetched:
+    """With one thing more to say about it."""
+    return fetched._replace(detail=f"{fetched.detail}; {note}" if fetched.detail else note) if note else fetched

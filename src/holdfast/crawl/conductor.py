@@ -1,0 +1,323 @@
+"""The conductor: one crawl from its seeds to its end, on one thread.
+
+    frontier ──feeder──▶ pipeline (fetcher, readers) ──▶ intake ──▶ archive, frontier, log
+
+It goes round: send what may be fetched, wait for what was read, take it in. All that it knows is in the frontier, so it
+can be killed at any moment and goes on where it was (H5).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from holdfast.archive import Archive
+from holdfast.crawl.admission import Admission
+from holdfast.crawl.crawls import FRONTIER, LOG, SPOOL, CrawlState, CrawlStatus, crawl_directory, keep_job, write_status
+from holdfast.crawl.feeder import Feeder
+from holdfast.crawl.frontier import Frontier, UrlRow
+from holdfast.crawl.gate import Gate
+from holdfast.crawl.intake import Intake, IntakeParts
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.log import CrawlLog
+from holdfast.crawl.messages import Hop, Job
+from holdfast.crawl.pipeline import Pipeline, PipelineStart, ProcessDied
+from holdfast.crawl.privacy import is_private
+from holdfast.crawl.retention import is_expiring, remove_expired
+from holdfast.crawl.tally import Tally
+from holdfast.crawl.traps import Traps
+from holdfast.crawl.warcinfo import describe
+from holdfast.errors import HoldfastError
+from holdfast.urls import canonical
+
+log = logging.getLogger("holdfast.crawl")
+
+_GROUP = 256  # readings that are taken in at a time
+_WAIT_S = 0.1
+_PROGRESS_S = 0.25
+_STATUS_S = 1.0
+_DRAIN_S = 5.0  # that what is under way is waited for when a crawl is to stop
+_DEATHS_MAX = 20  # of processes, without anything that was taken in since
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a run of a crawl ended."""
+
+    name: str
+    visit: int
+    state: CrawlState
+    reason: str
+    tally: Tally
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+class Crawl:
+    """A crawl of an archive that is open for writing. One thread; `run` once."""
+
+    def __init__(self, archive: Archive, job: CrawlJob) -> None:
+        self._archive = archive
+        self._job = job
+        self._closing = ExitStack()
+        self._directory = crawl_directory(archive.path, job.name)
+        keep_job(archive.path, job)
+        spool = self._directory / SPOOL
+        spool.mkdir(exist_ok=True)
+        for left in spool.iterdir():  # by a process that was killed
+            left.unlink(missing_ok=True)
+        self._frontier = Frontier(self._directory / FRONTIER)
+        self._closing.callback(self._frontier.close)
+        crawl_log = CrawlLog(self._directory / LOG)
+        self._closing.callback(crawl_log.close)
+        traps = Traps(job.traps)
+        self._gate = Gate(self._frontier, job)
+        self._feeder = Feeder(self._frontier, self._gate, job)
+        self._admission = Admission(job, self._frontier, traps)
+        parts = IntakeParts(
+            archive, job, self._frontier, self._gate, self._feeder, self._admission, crawl_log, traps, self._pause
+        )
+        self._intake = Intake(parts)
+        self._closing.callback(self._intake.close)
+        self._pipeline: Pipeline | None = None
+        self._deaths = 0
+        self._started = time.time()
+        self._before_s = 0.0  # that earlier runs of this visit took
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all processes of the crawl. What was not taken in is still in the frontier."""
+        self._stop_pipeline()
+        self._closing.close()
+
+    # -- a run --------------------------------------------------------------------------------------------------
+
+    def run(
+        self, on_progress: Callable[[Tally], None] = lambda _: None, stopping: Callable[[], bool] = lambda: False
+    ) -> Summary:
+        """Crawls until nothing is left, a limit is reached, or it is told to stop."""
+        try:
+            with self:
+                state, reason = self._run(on_progress, stopping)
+                return self._end(state, reason)
+        except BaseException as error:
+            self._write_status(
+                CrawlState.FAILED if isinstance(error, HoldfastError) else CrawlState.STOPPED, str(error)
+            )
+            raise
+
+    def _run(self, on_progress: Callable[[Tally], None], stopping: Callable[[], bool]) -> tuple[CrawlState, str]:
+        self._write_status(CrawlState.RUNNING)
+        self._prepare()
+        self._start_pipeline()
+        for host, known in self._frontier.hosts():
+            self._remember_pause(host, known.paused_until, known.contacted)
+        self._send(self._asked_for_sitemaps())
+        shown = written = 0.0
+        while True:
+            ended = self._limit_reached() or ((CrawlState.STOPPED, "asked to") if stopping() else None)
+            if ended:
+                self._drain()
+                return ended
+            self._step()
+            now = time.monotonic()
+            if now - shown >= _PROGRESS_S:
+                shown = now
+                on_progress(self.tally())
+            if now - written >= _STATUS_S:
+                written = now
+                self._write_status(CrawlState.RUNNING)
+            if self._feeder.idle and not self._frontier.totals.queued:
+                return CrawlState.FINISHED, "nothing is left to fetch"
+
+    def _step(self) -> None:
+        """One round."""
+        try:
+            self._send(self._feeder.feed(self._allowance(), self._intake.refuse, self._intake.abandon))
+            self._intake.commit()
+            assert self._pipeline is not None
+            readings = self._pipeline.receive(0 if self._intake.is_busy else _WAIT_S, _GROUP)
+            self._note_pauses()
+            if readings or self._intake.is_busy:
+                self._send(self._intake.take(readings))
+                self._deaths = 0
+        except ProcessDied as died:
+            self._revive(died)
+
+    def _drain(self) -> None:
+        """What is under way is waited for, for a while."""
+        deadline = time.monotonic() + _DRAIN_S
+        assert self._pipeline is not None
+        try:
+            while self._feeder.flights and time.monotonic() < deadline:
+                readings = self._pipeline.receive(_WAIT_S, _GROUP)
+                if readings or self._intake.is_busy:
+                    self._intake.take(readings)
+                elif not self._pipeline.stats.get("active", 1):  # what is left waits for its host
+                    break
+        except ProcessDied as died:
+            log.warning("%s", died)
+        self._intake.take([])
+
+    def _end(self, state: CrawlState, reason: str) -> Summary:
+        totals = self._frontier.totals
+        totals.finished = state is CrawlState.FINISHED
+        totals.tally = replace(self.tally(), in_flight=0)
+        if totals.finished and self._job.revisit.lifetime_s:
+            removed = remove_expired(self._archive, self._frontier, self._job, time.time())
+            self._intake.event("expired", urls=len(removed))
+        self._frontier.commit()
+        self._intake.event("stop", state=state.value, reason=reason)
+        self._intake.commit()
+        self._write_status(state, reason)
+        return Summary(self._job.name, totals.visit, state, reason, totals.tally, dict(self._intake.errors))
+
+    # -- before the first fetch ---------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """A first visit, the rest of one that was cut short, or a new one."""
+        frontier = self._frontier
+        totals = frontier.totals
+        if totals.finished or not totals.visit:
+            frontier.begin_visit()
+        totals = frontier.totals
+        totals.finished = False
+        self._before_s = totals.tally.seconds
+        if self._job.limit is not None and totals.tally.fetched - totals.allowance_from >= self._job.limit:
+            totals.allowance_from = totals.tally.fetched
+        self._plant()
+        self._intake.event("start", visit=totals.visit, queued=totals.queued, seeds=len(self._job.seeds))
+        self._intake.commit()
+        while frontier.requeue(self._is_wanted):
+            frontier.commit()
+        frontier.commit()
+        if not totals.tally.fetched:
+            self._archive.add_drafts([describe(self._job, totals.visit, self._archive)])
+
+    def _plant(self) -> None:
+        seeds = [canonical(seed) for seed in self._job.seeds]
+        for seed in seeds:
+            self._admission.add_root(seed)
+        found = [self._admission.found(seed, Hop.SEED, 0, 0) for seed in seeds]
+        self._frontier.find(found, "", self._admission.refusal)
+
+    def _is_wanted(self, row: UrlRow) -> bool:
+        """Whether a URL that is known is visited again."""
+        if self._job.revisit.only == "all":
+            return True
+        now = time.time()
+        return row.due <= now or is_expiring(row, self._job.revisit, now)
+
+    def _asked_for_sitemaps(self) -> list[Job]:
+        """Where robots.txt is not obeyed, it is still asked for sitemaps."""
+        if self._job.fetch.robots or not self._job.sitemap:
+            return []
+        return [job for seed in self._job.seeds for job in self._feeder.ask_robots(canonical(seed))]
+
+    # -- limits -------------------------------------------------------------------------------------------------
+
+    def _allowance(self) -> int | None:
+        """URLs that may still be fetched."""
+        if self._job.limit is None:
+            return None
+        totals = self._frontier.totals
+        return max(0, self._job.limit - (totals.tally.fetched - totals.allowance_from))
+
+    def _limit_reached(self) -> tuple[CrawlState, str] | None:
+        job, tally = self._job, self._frontier.totals.tally
+        if self._allowance() == 0:
+            return CrawlState.LIMIT, f"{job.limit} URLs are fetched"
+        if job.time_s is not None and time.time() - self._started >= job.time_s:
+            return CrawlState.LIMIT, "the time is over"
+        if job.bytes_max is not None and tally.transferred_bytes >= job.bytes_max:
+            return CrawlState.LIMIT, "the bytes allowed are transferred"
+        return None
+
+    # -- the processes ------------------------------------------------------------------------------------------
+
+    def _start_pipeline(self) -> None:
+        settings = self._archive.settings
+        start = PipelineStart(
+            self._job,
+            self._directory,
+            self._job.collection or settings.records.collection,
+            settings.store.signature,
+            is_private(self._job),
+        )
+        self._pipeline = Pipeline(start)
+
+    def _stop_pipeline(self) -> None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+
+    def _revive(self, died: ProcessDied) -> None:
+        """All processes start again, with what was under way."""
+        self._deaths += 1
+        if self._deaths > _DEATHS_MAX:
+            raise HoldfastError(f"{died} {self._deaths} times in a row; see above for why") from died
+        log.warning("%s; starting again", died)
+        self._intake.take([])  # what has come back is not sent again
+        self._stop_pipeline()
+        self._start_pipeline()
+        for host in {flight.host for flight in self._feeder.flights.values()}:
+            self._pause(host, time.time() + self._job.fetch.delay, "started again")
+        self._send(self._feeder.send_again(died.suspect))
+
+    def _send(self, jobs: list[Job]) -> None:
+        if jobs and self._pipeline is not None:
+            self._pipeline.send(jobs)
+
+    def _pause(self, host: str, until: float, reason: str) -> None:
+        if self._pipeline is not None:
+            self._pipeline.pause(host, until, reason)
+
+    def _note_pauses(self) -> None:
+        """What servers asked for holds after a restart, too."""
+        assert self._pipeline is not None
+        for host, until, reason in self._pipeline.pauses:
+            self._frontier.set_host(host, self._frontier.host(host)._replace(paused_until=until))
+            self._intake.event("pause", host=host, until=until, note=reason)
+        self._pipeline.pauses.clear()
+
+    def _remember_pause(self, host: str, until: float, contacted: int) -> None:
+        """A host that was asked a moment ago, by a process that is gone, is owed its delay."""
+        now = time.time()
+        owed = min(now, contacted + 1) + max(self._job.fetch.delay, self._gate_delay(host)) if contacted else 0.0
+        if max(until, owed) > now:
+            self._pause(host, max(until, owed), "asked before the restart")
+
+    def _gate_delay(self, host: str) -> float:
+        return max(self._gate.delay(f"{scheme}://{host}/") for scheme in ("http", "https"))
+
+    # -- what is told -------------------------------------------------------------------------------------------
+
+    def tally(self) -> Tally:
+        """As of now."""
+        totals = self._frontier.totals
+        in_flight = len(self._feeder.flights)
+        tally = totals.tally
+        tally.seconds = self._before_s + time.time() - self._started
+        tally.queued, tally.seen, tally.in_flight = totals.queued, totals.seen, in_flight
+        tally.hosts = self._feeder.hosts
+        return tally
+
+    def _write_status(self, state: CrawlState, reason: str = "") -> None:
+        status = CrawlStatus(
+            self._job.name,
+            state,
+            self._frontier.totals.visit,
+            self._started,
+            reason=reason,
+            tally=self.tally().as_dict(),
+            errors=dict(self._intake.errors),
+        )
+        write_status(self._archive.path, status)

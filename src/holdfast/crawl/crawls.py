@@ -1,0 +1,224 @@
+"""The crawls of an archive: what there is, how far each has come, whether it runs, and how it is told to stop.
+
+    <archive>/crawls/<name>/
+      job.toml       what it was asked to do              (holdfast.crawl.job_file)
+      frontier/      what it knows and what waits         (holdfast.crawl.frontier)
+      log.jsonl      what it did                          (holdfast.crawl.log)
+      status.json    how far it has come; written anew about every second
+      cookies.txt    what servers asked it to send back
+      spool/         large responses on their way
+
+Looking changes nothing and takes no lock. A crawl whose process was killed says 'running' in its status for ever; here
+it is 'interrupted', because its process is gone: process id and the time when that process began must both agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job_file import parse_job, write_job
+from holdfast.crawl.job_rules import crawl_name
+from holdfast.env.files import LocalFiles, replace_file, translated_errors
+from holdfast.errors import UnknownName
+
+CRAWLS = "crawls"
+JOB = "job.toml"
+FRONTIER = "frontier"
+LOG = "log.jsonl"
+STATUS = "status.json"
+COOKIES = "cookies.txt"
+SPOOL = "spool"
+
+_DEAD = ("Z", "X")  # states of a process that has ended but is still listed
+_FILES = LocalFiles()
+
+
+class CrawlState(StrEnum):
+    """How a crawl is, or how its last run ended."""
+
+    RUNNING = "running"
+    FINISHED = "finished"  # nothing was left to fetch
+    LIMIT = "limit"  # at a limit of its job; the rest waits
+    STOPPED = "stopped"  # asked to; the rest waits
+    INTERRUPTED = "interrupted"  # its process was killed; the rest waits
+    FAILED = "failed"  # by an error of ours, which the reason tells
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlStatus:
+    """What `status.json` says, and nothing that is no longer true."""
+
+    name: str
+    state: CrawlState = CrawlState.INTERRUPTED
+    visit: int = 0  # the first is 1
+    started: float = 0.0  # of the last run; seconds since the epoch
+    updated: float = 0.0
+    reason: str = ""  # of the end
+    pid: int = 0
+    born: int = 0  # when the process began, in ticks since the machine did
+    tally: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)  # how often for which reason
+
+    @property
+    def running(self) -> bool:
+        return self.state is CrawlState.RUNNING
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, name: str, text: bytes) -> Self:
+        """Of what cannot be read, only the name is kept: the crawl itself does not depend on it."""
+        try:
+            values = json.loads(text)
+            known = {key: values[key] for key in cls.__slots__ if key in values}
+            return cls(**known | {"name": name, "state": CrawlState(values["state"])})
+        except (ValueError, TypeError, KeyError):
+            return cls(name)
+
+
+# -- where things are --------------------------------------------------------------------------------------------------
+
+
+def crawl_directory(archive: Path, name: str) -> Path:
+    """Where the crawl of this name is, or would be."""
+    return archive / CRAWLS / crawl_name(name)
+
+
+def log_path(archive: Path, name: str) -> Path:
+    return crawl_directory(archive, name) / LOG
+
+
+def keep_job(archive: Path, job: CrawlJob) -> None:
+    """Puts the job beside its crawl, durably."""
+    directory = crawl_directory(archive, job.name)
+    _FILES.make_directory(directory)
+    replace_file(_FILES, directory / JOB, write_job(job).encode())
+
+
+def kept_job(archive: Path, name: str) -> CrawlJob | None:
+    """The job of a crawl; None if there is no such crawl. Raises InvalidSetting or FormatTooNew."""
+    path = crawl_directory(archive, name) / JOB
+    text = _read(path)
+    return None if text is None else parse_job(text, str(path))
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+
+def crawls(archive: Path) -> list[CrawlStatus]:
+    """All crawls of the archive in that directory, by name."""
+    names = [name for name in _FILES.names(archive / CRAWLS) if (archive / CRAWLS / name / JOB).is_file()]
+    return [_status(archive, name) for name in names]
+
+
+def crawl_status(archive: Path, name: str | None = None) -> CrawlStatus:
+    """Of one crawl; without a name, of the one that did something last. Raises UnknownName."""
+    found = crawls(archive)
+    if name is None and found:
+        return max(found, key=lambda status: (status.running, status.updated))
+    for status in found:
+        if status.name == name:
+            return status
+    known = f"; known are {', '.join(status.name for status in found)}" if found else ""
+    wanted = f"no crawl {name!r}" if name is not None else "no crawl"
+    raise UnknownName(f"{wanted} in '{archive}'{known or ': begin one with holdfast crawl URL'}")
+
+
+def _status(archive: Path, name: str) -> CrawlStatus:
+    text = _read(archive / CRAWLS / name / STATUS)
+    status = CrawlStatus(name) if text is None else CrawlStatus.parse(name, text)
+    if status.running and _birth(status.pid) != status.born:
+        again = _read(archive / CRAWLS / name / STATUS)  # it may have ended in order since
+        status = CrawlStatus.parse(name, again or b"")
+        if status.running and _birth(status.pid) != status.born:
+            return replace(status, state=CrawlState.INTERRUPTED, reason="its process was killed")
+    return status
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with translated_errors(path):
+            return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+# -- how far it has come -----------------------------------------------------------------------------------------------
+
+
+def write_status(archive: Path, status: CrawlStatus) -> None:
+    """Puts the status of a crawl of this process there: whole or not at all, and durable unless it is running.
+
+    Time, process and its birth are filled in.
+    """
+    pid = os.getpid()
+    status = replace(status, updated=time.time(), pid=pid, born=_birth(pid))
+    text = json.dumps(status.as_dict()).encode() + b"\n"
+    path = crawl_directory(archive, status.name) / STATUS
+    if not status.running:
+        replace_file(_FILES, path, text)
+        return
+    draft = path.with_name(path.name + ".open")
+    with translated_errors(path):
+        draft.write_bytes(text)
+        draft.replace(path)
+
+
+def _birth(pid: int) -> int:
+    """When the process began; 0 if there is none, -1 where the system does not tell but there is one."""
+    if pid <= 0:
+        return 0
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return -1 if not Path("/proc/self/stat").exists() and _exists(pid) else 0
+    return 0 if facts[0].decode() in _DEAD else int(facts[19])
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# -- stopping it -------------------------------------------------------------------------------------------------------
+
+
+def request_stop(archive: Path, name: str) -> bool:
+    """Asks a crawl to end in order; returns at once. False if it is not running. Raises UnknownName, Denied."""
+    status = crawl_status(archive, name)
+    if not status.running:
+        return False
+    try:
+        process = os.pidfd_open(status.pid)  # from here on the id cannot come to mean another process
+    except ProcessLookupError:
+        return False
+    try:
+        if _birth(status.pid) != status.born:
+            return False
+        with translated_errors(crawl_directory(archive, name)):
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(process)
+    return True
+
+
+def waiting(tally: Mapping[str, Any]) -> int:
+    """How many URLs a crawl that does not run has left to fetch."""
+    return int(tally.get("queued", 0)) + int(tally.get("in_flight", 0))

@@ -1,0 +1,187 @@
+"""The feeder: keeps the fetcher supplied from the frontier, a few URLs ahead for each host.
+
+How many are ahead bounds what is under way, and so what a crash lets be fetched again. When a host may be asked is the
+fetcher's business; whether, is the gate's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple
+
+from holdfast.crawl.frontier import Frontier, UrlRow, host_of
+from holdfast.crawl.gate import Gate
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.messages import Hop, Job, Kind
+
+_AHEAD = 4  # times what a host, or the whole crawl, may fetch at a time
+_AHEAD_MAX = 8192
+FAILURES_MAX = 10  # in a row, after which a host is given up
+
+
+class Flight(NamedTuple):
+    """A URL that is under way."""
+
+    job: Job
+    key: bytes  # empty for a robots.txt
+    host: str  # that was fed
+
+
+class Feeder:
+    """One thread. `refuse` is told of what the gate forbids, `abandon` of what belongs to a host that is given up."""
+
+    def __init__(self, frontier: Frontier, gate: Gate, job: CrawlJob) -> None:
+        self._frontier = frontier
+        self._gate = gate
+        self._job = job
+        self._ids = count(1)
+        self._hungry: dict[str, None] = {}
+        self._outstanding: dict[str, int] = {}
+        self.flights: dict[int, Flight] = {}
+        self.keys: set[bytes] = set()  # of what is under way
+        self._unreadable: set[bytes] = set()
+        fetch = job.fetch
+        self._ahead = fetch.per_host + 1 if fetch.delay else max(_AHEAD * fetch.per_host, 8)
+        self._window = min(_AHEAD * job.workers, _AHEAD_MAX) if not fetch.delay else _AHEAD_MAX
+
+    def feed(
+        self, allowance: int | None, refuse: Callable[[bytes, UrlRow], None], abandon: Callable[[bytes, UrlRow], None]
+    ) -> list[Job]:
+        """What to send to the fetcher now, at most `allowance` URLs. Commit the frontier first."""
+        frontier = self._frontier
+        self._hungry.update(dict.fromkeys(frontier.enliven()))
+        self._hungry.update((host, None) for host in frontier.fed)
+        frontier.fed.clear()
+        room = self._window - len(self.flights)
+        if allowance is not None:
+            room = min(room, allowance - len(self.keys))
+        jobs: list[Job] = []
+        for host in list(self._hungry):
+            if room <= 0:
+                break
+            del self._hungry[host]
+            if not frontier.is_live(host):  # it gave its place to others, and comes back when it is its turn
+                continue
+            wanted = min(self._ahead - self._outstanding.get(host, 0), room)
+            if wanted > 0:
+                sent = self._feed_host(host, wanted, refuse, abandon)
+                jobs += sent
+                room -= len(sent)
+            self._rest(host)
+        return jobs
+
+    def _feed_host(
+        self,
+        host: str,
+        wanted: int,
+        refuse: Callable[[bytes, UrlRow], None],
+        abandon: Callable[[bytes, UrlRow], None],
+    ) -> list[Job]:
+        jobs: list[Job] = []
+        taken = self._frontier.take(host, wanted, self.keys)
+        given_up = self._frontier.host(host).failures >= FAILURES_MAX
+        for index, (key, row) in enumerate(taken):
+            if given_up:
+                abandon(key, row)
+                continue
+            allowed = self._gate.allows(row.url)
+            if allowed is None:
+                for back, _ in reversed(taken[index:]):
+                    self._frontier.give_back(host, back)
+                asked = self._gate.ask(row.url, host, next(self._ids))
+                if asked is not None:
+                    jobs.append(self._begin(asked, b"", host))
+                return jobs
+            if allowed:
+                jobs.append(self._begin(self._job_of(row, host, key), key, host))
+            else:
+                refuse(key, row)
+        if len(taken) == wanted and len(jobs) < wanted:  # something was refused: there may be more
+            self.hungry(host)
+        return jobs
+
+    def _job_of(self, row: UrlRow, host: str, key: bytes) -> Job:
+        browse = self._job.browser.enabled and row.kind == Kind.PAGE and row.hop not in (Hop.EMBED, Hop.SPECULATIVE)
+        return Job(
+            next(self._ids),
+            row.url,
+            host,
+            row.kind,
+            row.hop,
+            row.depth,
+            row.hops,
+            row.via,
+            self._gate.delay(row.url),
+            row.etag,
+            row.modified,
+            bytes.fromhex(row.signature),
+            row.digest,
+            row.date,
+            browse,
+            bool(row.unreadable) or key in self._unreadable,
+        )
+
+    def _begin(self, job: Job, key: bytes, host: str) -> Job:
+        self.flights[job.id] = Flight(job, key, host)
+        if key:
+            self.keys.add(key)
+        self._outstanding[host] = self._outstanding.get(host, 0) + 1
+        return job
+
+    def _rest(self, host: str) -> None:
+        """A host from which nothing is to be had now makes room for others."""
+        if self._outstanding.get(host):
+            if self._frontier.has_had_its_turn(host):
+                self._frontier.leave(host)
+        elif self._frontier.is_exhausted(host) and host not in self._hungry:
+            self._frontier.leave(host)
+
+    def ask_robots(self, url: str) -> list[Job]:
+        """For its sitemaps, where its rules are not obeyed."""
+        host = host_of(url)
+        asked = self._gate.ask(url, host, next(self._ids))
+        return [self._begin(asked, b"", host)] if asked is not None else []
+
+    def follow_up(self, flight: Flight, make: Callable[[int], Job | None]) -> Job | None:
+        """Another fetch for the same purpose, in place of the one that has come back."""
+        job = make(next(self._ids))
+        return self._begin(job, flight.key, flight.host) if job is not None else None
+
+    def land(self, job_id: int) -> Flight | None:
+        """What was under way has come back."""
+        flight = self.flights.pop(job_id, None)
+        if flight is not None:
+            self.keys.discard(flight.key)
+            left = self._outstanding.get(flight.host, 0) - 1
+            if left > 0:
+                self._outstanding[flight.host] = left
+            else:
+                self._outstanding.pop(flight.host, None)
+            self.hungry(flight.host)
+        return flight
+
+    def hungry(self, host: str) -> None:
+        """The host may be fed."""
+        self._hungry[host] = None
+
+    def send_again(self, suspect: int | None) -> list[Job]:
+        """All that was under way when a process died, which may have been over the suspect."""
+        again = []
+        for job_id, flight in self.flights.items():
+            job = flight.job
+            if job_id == suspect:
+                job = job._replace(no_links=True)
+                self.flights[job_id] = flight._replace(job=job)
+            again.append(job)
+        return again
+
+    @property
+    def hosts(self) -> int:
+        """With something under way."""
+        return len(self._outstanding)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way, and nobody is hungry."""
+        return not self.flights and not self._hungry

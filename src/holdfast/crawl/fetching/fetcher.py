@@ -1,0 +1,269 @@
+"""All of fetching behind one object: everything that a crawl asks servers for passes here, pages in browsers too."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.crawl.fetching.addresses import AddressPolicy, literal
+from holdfast.crawl.fetching.cookies import Jar
+from holdfast.crawl.fetching.dns import Answer, Lookup, Resolver, system_lookup
+from holdfast.crawl.fetching.handle import Order
+from holdfast.crawl.fetching.politeness import End, Politeness, Rules, Turn
+from holdfast.crawl.fetching.request import Place, Requests, place_of
+from holdfast.crawl.fetching.response import retry_after_of, set_cookies_of
+from holdfast.crawl.fetching.transfer import Transfers
+from holdfast.crawl.fetching.waiting import ASKING_STATUSES
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.messages import Fetched, Job, Outcome
+from holdfast.env.files import LocalFiles
+
+Done = Callable[[Fetched], None]
+Paused = Callable[[str, float, str], None]
+COOKIES_FILE = "cookies.txt"
+SPOOL_DIRECTORY = "spool"
+_CONNECTIONS_MIN = 64
+_CONNECTIONS_MAX = 1024
+
+
+@dataclass(eq=False, slots=True)
+class _Fetch:
+    """A fetch from its submission to its end."""
+
+    job: Job
+    done: Done
+    place: Place
+    addresses: tuple[str, ...] = ()  # to be tried, after the one that is
+    turn: Turn | None = field(default=None)
+
+
+class Fetcher:
+    """Takes jobs, gives what came of them. All methods belong to the event loop's thread; nothing waits.
+
+    `on_pause` is told when a server asks to be left alone: host, until when (seconds since the epoch), and why.
+    """
+
+    def __init__(
+        self,
+        job: CrawlJob,
+        directory: Path,
+        *,
+        allow_private: bool = False,
+        lookup: Lookup = system_lookup,
+        on_pause: Paused = lambda host, until, reason: None,
+    ) -> None:
+        """`directory` is the crawl's: cookies are kept there, and large bodies on their way. Needs a running loop."""
+        settings = job.fetch
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._workers = max(job.workers, 1)
+        self._on_pause = on_pause
+        self._cookies_path = directory / COOKIES_FILE
+        spool = directory / SPOOL_DIRECTORY
+        spool.mkdir(parents=True, exist_ok=True)
+        for left in spool.iterdir():  # by a process that was killed: nobody knows of it any longer
+            left.unlink()
+        self._jar = Jar()
+        if settings.cookies:
+            self._jar.load(self._cookies_path)
+        self._policy = AddressPolicy(private=settings.private or allow_private, refuse=settings.refuse)
+        self._resolver = Resolver(self._loop, settings.resolve, lookup)
+        rules = Rules(max(settings.per_host, 1), max(settings.per_address, 1), settings.delay_max, settings.adaptive)
+        self._politeness = Politeness(rules)
+        self._requests = Requests(settings)
+        connections = min(max(self._workers * 8, _CONNECTIONS_MIN), _CONNECTIONS_MAX)
+        self._transfers = Transfers(self._loop, settings, spool, connections)
+        self._epoch = time.time() - time.monotonic()
+        self._active = 0
+        self._held = False
+        self._closed = False
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def now(self) -> float:
+        """Seconds since the epoch, by a clock that nobody sets."""
+        return self._epoch + time.monotonic()
+
+    def submit(self, job: Job, done: Done, *, polite: bool = True) -> None:
+        """Fetches when it is the host's turn; `done` is called once, never before this returns.
+
+        Without `polite` the host's delay is not kept, its pauses and limits are: for the parts of a page in a browser.
+        """
+        place = place_of(job.url)
+        if place is None:
+            refused = Fetched(job, Outcome.INVALID, f"cannot fetch '{job.url}': not a URL of the web")
+            self._loop.call_soon(done, refused)
+            return
+        host = job.host or place.authority
+        fetch = _Fetch(job, done, place)
+        if self._politeness.add(host, fetch, job.delay, self.now(), urgent=not polite):
+            self._locate(host, place)
+        self._schedule()
+
+    async def fetch(self, job: Job, *, polite: bool = True) -> Fetched:
+        """The same, for whoever waits. A fetch that nobody waits for any longer goes on to its end, unseen."""
+        future: asyncio.Future[Fetched] = self._loop.create_future()
+
+        def done(fetched: Fetched) -> None:
+            if not future.done():
+                future.set_result(fetched)
+            elif fetched.spool:
+                Path(fetched.spool).unlink(missing_ok=True)
+
+        self.submit(job, done, polite=polite)
+        return await future
+
+    def pause(self, host: str, until: float, reason: str) -> None:
+        """Nothing is asked of the host before `until`, in seconds since the epoch."""
+        self._politeness.pause(host, until, reason, self.now())
+        self._schedule()
+
+    def hold(self, held: bool) -> None:
+        """While held, nothing begins; what runs goes on."""
+        if held != self._held:
+            self._held = held
+            self._schedule()
+
+    def stats(self) -> dict[str, int]:
+        """Figures of now."""
+        return {
+            "active": self._active,
+            "waiting": self._politeness.waiting,
+            "connections": self._transfers.sockets,
+            "hosts": self._politeness.hosts,
+            "cookies": len(self._jar),
+        }
+
+    def save_cookies(self) -> None:
+        """Writes the cookies down, if there is anything new."""
+        if self._settings.cookies and self._jar.changed:
+            self._jar.save(LocalFiles(), self._cookies_path, self.now())
+
+    def close(self) -> None:
+        """Breaks off what runs; its `done` is not called."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._resolver.close()
+        self._transfers.close()
+        self.save_cookies()
+
+    # -- from a host's name to its turn -------------------------------------------------------------------------
+
+    def _locate(self, host: str, place: Place) -> None:
+        if self._settings.proxy:
+            self._politeness.locate(host, "", self.now())
+        else:
+            self._resolver.find(place.host, lambda answer: self._located(host, answer))
+
+    def _located(self, host: str, answer: Answer) -> None:
+        self._politeness.locate(host, answer.addresses[0] if answer.addresses else "", self.now())
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Begins all that may begin."""
+        self._scheduled = False
+        if self._closed:
+            return
+        while self._active < self._workers and not self._held:
+            turn = self._politeness.next(self.now())
+            if turn is None:
+                self._wake_at(self._politeness.wake())
+                return
+            self._begin(turn)
+
+    def _wake_at(self, at: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            self._timer = self._loop.call_later(max(at - self.now(), 0.0005), self._pump)
+
+    # -- from its turn to its end -------------------------------------------------------------------------------
+
+    def _begin(self, turn: Turn) -> None:
+        self._active += 1
+        fetch: _Fetch = turn.item
+        fetch.turn = turn
+        if self._settings.proxy:
+            address = literal(fetch.place.host)
+            refusal = self._policy.refusal(address) if address else ""
+            self._start(fetch, "") if not refusal else self._end_early(fetch, Outcome.PRIVATE, refusal)
+            return
+        answer = self._resolver.known(fetch.place.host)
+        if answer is not None:
+            self._connect(fetch, answer)
+        else:
+            self._resolver.find(fetch.place.host, lambda found: self._connect(fetch, found))
+
+    def _connect(self, fetch: _Fetch, answer: Answer) -> None:
+        if self._closed:
+            return
+        if not answer.addresses:
+            self._end_early(fetch, Outcome.DNS, answer.failure)
+            return
+        refusal = ""
+        allowed = []
+        for address in answer.addresses:
+            why = self._policy.refusal(address)
+            refusal = refusal or why
+            if not why:
+                allowed.append(address)
+        if not allowed:
+            self._end_early(fetch, Outcome.PRIVATE, refusal)
+            return
+        fetch.addresses = tuple(allowed[1:])
+        self._start(fetch, allowed[0])
+
+    def _start(self, fetch: _Fetch, address: str) -> None:
+        job, place, requests = fetch.job, fetch.place, self._requests
+        cookies = ""
+        if self._settings.cookies and len(self._jar):
+            cookies = self._jar.value(place.host, place.target, secure=place.secure, now=self.now())
+        fields = requests.fields(job, cookies)
+        self._transfers.start(
+            Order(
+                job=job,
+                place=place,
+                target=requests.target(place),
+                fields=fields,
+                message=requests.message(place, fields, job),
+                address=address,
+                done=lambda fetched, status: self._ended(fetch, fetched, status),
+            )
+        )
+
+    def _ended(self, fetch: _Fetch, fetched: Fetched, status: int) -> None:
+        if fetched.outcome == Outcome.CONNECT and fetch.addresses:
+            first, fetch.addresses = fetch.addresses[0], fetch.addresses[1:]
+            self._resolver.prefer(fetch.place.host, first)
+            self._start(fetch, first)
+            return
+        if self._settings.cookies and status and b"\nset-cookie" in fetched.head.lower():
+            for line in set_cookies_of(fetched.head):
+                self._jar.take(line, fetch.place.host, fetch.place.target, self.now())
+        asked = retry_after_of(fetched.head) if status in ASKING_STATUSES else None
+        self._end(fetch, fetched, End(fetched.elapsed, status, asked))
+
+    def _end_early(self, fetch: _Fetch, outcome: str, detail: str) -> None:
+        """Ends a fetch of which no server has seen anything."""
+        fetched = Fetched(fetch.job, outcome, detail, started=time.time())
+        self._loop.call_soon(self._end, fetch, fetched, End(contacted=False))
+
+    def _end(self, fetch: _Fetch, fetched: Fetched, end: End) -> None:
+        turn = fetch.turn
+        assert turn is not None, "a fetch that ends had its turn"
+        self._active -= 1
+        paused = self._politeness.ended(turn, end, self.now())
+        if paused is not None:
+            self._on_pause(turn.host.name, *paused)
+        self._schedule()
+        fetch.done(fetched)

@@ -1,0 +1,133 @@
+"""The message that is sent: all of it is decided here, so that what is recorded is what goes out."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from holdfast import __version__
+from holdfast.crawl.job import FetchSettings
+from holdfast.crawl.messages import Job
+
+USER_AGENT = f"Holdfast/{__version__} (web archive crawler)"
+_ACCEPT = b"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+_ENCODINGS = b"Accept-Encoding: gzip, deflate, br, zstd"  # those that `formats.content_encoding` undoes
+_BREAKS = ("\r", "\n", "\0")
+
+
+class Place(NamedTuple):
+    """Where a URL is asked for."""
+
+    origin: str  # scheme, host and port, and a slash
+    host: str  # without port; IPv6 in brackets
+    authority: str  # what the Host field says
+    secure: bool
+    target: str  # path and query
+
+
+@lru_cache(4096)
+def _origin(scheme: str, authority: str) -> tuple[str, str, str, bool] | None:
+    authority = authority.rpartition("@")[2]
+    host, colon, port = authority.rpartition(":")
+    if not colon or "]" in port:
+        host = authority
+    if scheme not in ("http", "https") or not host or not authority.isascii() or " " in authority:
+        return None
+    return f"{scheme}://{authority}/", host, authority, scheme == "https"
+
+
+def place_of(url: str) -> Place | None:
+    """Where a canonical URL is asked for; None if it cannot be asked for over HTTP."""
+    scheme, _, rest = url.partition("://")
+    authority, slash, target = rest.partition("/")
+    if not slash or not target.isascii() or not target.isprintable() or " " in target:
+        return None
+    origin = _origin(scheme, authority)
+    return None if origin is None else Place(*origin, "/" + target.partition("#")[0])
+
+
+class Requests:
+    """Writes requests as the settings want them."""
+
+    def __init__(self, settings: FetchSettings) -> None:
+        agent = settings.user_agent or USER_AGENT
+        lines = [b"User-Agent: " + _value(agent), _ACCEPT, _ENCODINGS]
+        given = [(name.strip(), _value(value)) for name, value in settings.headers if name.strip().lower() != "host"]
+        names = {name.lower() for name, _ in given}
+        kept = [line for line in lines if line.partition(b":")[0].decode().lower() not in names]
+        self._fields = [*kept, *(name.encode() + b": " + value for name, value in given if value)]
+        self._absolute = settings.proxy.startswith(("http:", "https:")) or (
+            bool(settings.proxy) and "://" not in settings.proxy
+        )
+        self._own = names
+
+    def fields(self, job: Job, cookies: str) -> list[bytes]:
+        """The fields of a request, without Host, one line each."""
+        fields = self._fields
+        if job.method or job.fields:
+            fields = self._of_page(job)
+            cookies = _joined(_named(job, "cookie"), cookies)
+        further = []
+        if job.via and "referer" not in self._own and _may_refer(job):
+            further.append(b"Referer: " + _value(job.via))
+        if cookies and "cookie" not in self._own:
+            further.append(b"Cookie: " + _value(cookies))
+        if job.etag:
+            further.append(b"If-None-Match: " + _value(job.etag))
+        if job.modified:
+            further.append(b"If-Modified-Since: " + _value(job.modified))
+        return [*fields, *further] if further else fields
+
+    def _of_page(self, job: Job) -> list[bytes]:
+        """Ours, and those that a page in a browser wants; what the crawl was told to send goes before both."""
+        given = [(name, value) for name, value in job.fields if name.lower() not in self._own | {"cookie"}]
+        names = {name.lower() for name, _ in given}
+        kept = [line for line in self._fields if line.partition(b":")[0].decode().lower() not in names]
+        fields = [*kept, *(name.encode("ascii") + b": " + _value(value) for name, value in given)]
+        if has_content(job):
+            fields.append(b"Content-Length: %d" % len(job.content))
+        return fields
+
+    def target(self, place: Place) -> str:
+        """The request's target: a proxy that sees plain requests is given the whole URL."""
+        if self._absolute and not place.secure:
+            return place.origin[:-1] + place.target
+        return place.target
+
+    def message(self, place: Place, fields: list[bytes], job: Job | None = None) -> bytes:
+        """The whole message."""
+        method, content = (job.method or "GET", job.content) if job else ("GET", b"")
+        first = f"{method} {self.target(place)} HTTP/1.1\r\nHost: {place.authority}\r\n".encode("ascii")
+        return first + b"\r\n".join(fields) + b"\r\n\r\n" + content
+
+
+def has_content(job: Job) -> bool:
+    """Whether the request says how long its content is, though it may be empty."""
+    return bool(job.content) or job.method in ("POST", "PUT", "PATCH")
+
+
+def _named(job: Job, name: str) -> str:
+    return next((value for each, value in job.fields if each.lower() == name), "")
+
+
+def _joined(pages: str, kept: str) -> str:
+    """A page's cookies, and those of the crawl that it does not have."""
+    names = {pair.partition("=")[0].strip() for pair in pages.split(";")}
+    missing = [pair.strip() for pair in kept.split(";") if pair.partition("=")[0].strip() not in names]
+    return "; ".join(filter(None, [pages, *missing]))
+
+
+def _may_refer(job: Job) -> bool:
+    """As browsers do: not from a secure page to one that is not."""
+    return job.url.startswith("https:") or not job.via.startswith("https:")
+
+
+def _value(text: str) -> bytes:
+    """A field's value on one line, as the bytes that the server gave it in where it came from a server."""
+    for sign in _BREAKS:
+        if sign in text:
+            text = text.replace(sign, " ")
+    try:
+        return text.strip().encode("latin-1")
+    except UnicodeEncodeError:
+        return text.strip().encode()

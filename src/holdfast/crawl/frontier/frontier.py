@@ -1,0 +1,363 @@
+"""The frontier itself. The table's keys, by their first letter:
+
+u  key of a URL                           all that is known of it (UrlRow)
+q  host NUL priority sequence             key of a URL that is to be fetched
+h  host                                   HostRow
+w  turn                                   a host that has something in its queue
+o  scheme://host:port                     its robots.txt, with the time until which it holds
+c  hash of a name                         a counter: of URLs per host, and the like
+l  key of a URL                           the links of a page, where the depth of a crawl is limited
+d  due time, key of a URL                 when it is to be visited again
+r  URL                                    a root of the scope: a seed, or what a seed redirects to
+t                                         Totals
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.crawl.frontier.ledger import Ledger
+from holdfast.crawl.frontier.line import Line, place_key, place_of
+from holdfast.crawl.frontier.rows import KEY_BYTES, HostRow, State, UrlRow
+from holdfast.crawl.frontier.totals import Totals
+from holdfast.crawl.messages import Hop, Kind
+
+LIVE_HOSTS_MAX = 4096
+_HOSTS_HELD = 4 * LIVE_HOSTS_MAX  # rows of hosts in memory
+_TURN_URLS = 500  # after so many a host lets others have its place, if some wait
+_DEEP = 60  # levels of depth that are told apart
+_LAST_PRIORITY = 2 + _DEEP
+
+Admit = Callable[["Found"], str]  # why a URL is not to be fetched; empty if it is
+
+
+class Found(NamedTuple):
+    """A URL that was found."""
+
+    key: bytes
+    url: str
+    hop: str = Hop.SEED
+    depth: int = 0
+    hops: int = 0
+    kind: str = Kind.PAGE
+
+
+def host_of(url: str) -> str:
+    """To whom politeness is owed, of a canonical URL: the host, with its port where that is not the usual one."""
+    return url.split("/", 3)[2].rpartition("@")[2]
+
+
+class Frontier:
+    """One thread, one process writes; others may follow. Nothing is durable before `commit`."""
+
+    def __init__(self, path: Path, *, follow: bool = False) -> None:
+        self._ledger = Ledger(path, follow=follow)
+        raw = self._ledger.get(b"t")
+        self.totals = Totals.decode(raw) if raw else Totals()
+        self._hosts: dict[str, HostRow] = {}
+        self._changed_hosts: set[str] = set()
+        self._live: dict[str, Line] = {}
+        self._turn = 0  # of the last host that became live
+        self.fed: set[str] = set()  # hosts whose queues have grown; for those who feed the fetcher to take
+        self._waiting = True  # whether there may be hosts that wait beyond that turn
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def find(self, links: Sequence[Found], via: str, admit: Admit, *, deepen: bool = False) -> int:
+        """Queues those that are new and admitted; returns how many were queued.
+
+        With `deepen`, what was found already, but farther from the seeds, comes nearer, and what it links to with it.
+        """
+        queued = 0
+        rows = self._ledger.get_many([b"u" + link.key for link in links])
+        for link, known in zip(links, rows, strict=True):
+            raw = known or self._ledger.changed_value(b"u" + link.key)  # the same URL, earlier in this group
+            if raw is not None:
+                if deepen and link.hop != Hop.SEED:
+                    queued += self._deepen(link, UrlRow.decode(raw), admit)
+            elif not admit(link):
+                self._enqueue(link, via)
+                queued += 1
+        return queued
+
+    def _enqueue(self, link: Found, via: str) -> None:
+        row = UrlRow(
+            link.url, link.kind, State.QUEUED, link.depth, link.hop, link.hops, via, int(time.time()), self.totals.visit
+        )
+        self.totals.seen += 1
+        self._queue(link.key, row, priority_of(row))
+
+    def _queue(self, key: bytes, row: UrlRow, priority: int) -> None:
+        totals = self.totals
+        totals.sequence += 1
+        totals.queued += 1
+        place = place_of(priority, totals.sequence)
+        host = host_of(row.url)
+        self._ledger.put(b"u" + key, row._replace(state=State.QUEUED, place=place).encode())
+        self._ledger.put(place_key(host.encode(), place), key)
+        known = self.host(host)
+        if not known.turn:
+            known = self._wait(host, known)
+        self.set_host(host, known._replace(queued=known.queued + 1))
+        if host in self._live:
+            self._live[host].added(priority)
+            self.fed.add(host)
+
+    def _deepen(self, link: Found, row: UrlRow, admit: Admit) -> int:
+        """A shorter way to a URL was found, so that all that lies behind it is nearer, too."""
+        queued = 0
+        waiting = [(link, row)]
+        while waiting:
+            near, known = waiting.pop()
+            if near.depth >= known.depth:
+                continue
+            nearer = known._replace(depth=near.depth)
+            if known.state == State.QUEUED:
+                self._unqueue(near.key, known)
+                self._queue(near.key, nearer, priority_of(nearer))
+                continue
+            self._ledger.put(b"u" + near.key, nearer.encode())
+            for each in self._links(near.key, near.depth):
+                raw = self._ledger.get(b"u" + each.key)
+                if raw is not None:
+                    waiting.append((each, UrlRow.decode(raw)))
+                elif not admit(each):
+                    self._enqueue(each, known.url)
+                    queued += 1
+        return queued
+
+    def keep_links(self, key: bytes, links: Sequence[Found]) -> None:
+        """So that they can come nearer later."""
+        lines = [f"{link.key.hex()}\t{link.url}\t{link.hop}\t{link.hops}" for link in links]
+        self._ledger.put(b"l" + key, "\n".join(lines).encode("utf-8", "surrogatepass"))
+
+    def _links(self, key: bytes, depth: int) -> Iterator[Found]:
+        raw = self._ledger.get(b"l" + key)
+        for line in raw.decode("utf-8", "surrogatepass").split("\n") if raw else ():
+            name, url, hop, hops = line.split("\t")
+            yield Found(bytes.fromhex(name), url, hop, link_depth(depth, hop), int(hops))
+
+    # -- taking -------------------------------------------------------------------------------------------------
+
+    def enliven(self) -> list[str]:
+        """Hosts that waited and may now be visited; commit first."""
+        enlivened = []
+        while self._waiting and len(self._live) < LIVE_HOSTS_MAX:
+            start = b"w" + (self._turn + 1).to_bytes(8, "big")
+            row = next(iter(self._ledger.scan(start, b"x")), None)
+            if row is None:
+                self._waiting = False
+                break
+            self._turn = int.from_bytes(row[0][1:], "big")
+            host = row[1].decode()
+            if host not in self._live:
+                self._live[host] = Line(self._ledger, host)
+                enlivened.append(host)
+        return enlivened
+
+    def take(self, host: str, count: int, passed_over: Container[bytes]) -> list[tuple[bytes, UrlRow]]:
+        """The next URLs of a live host; they stay queued until they are settled. Commit first."""
+        line = self._live[host]
+        keys = line.take(count, passed_over)
+        rows = self._ledger.get_many([b"u" + key for key in keys])
+        return [(key, UrlRow.decode(raw)) for key, raw in zip(keys, rows, strict=True) if raw is not None]
+
+    def give_back(self, host: str, key: bytes) -> None:
+        """A URL that was taken, but cannot be fetched yet."""
+        self._live[host].give_back(key)
+
+    def is_exhausted(self, host: str) -> bool:
+        """Whether nothing is left to be taken from a live host."""
+        return host not in self._live or self._live[host].is_empty
+
+    def leave(self, host: str) -> None:
+        """A live host that is exhausted, or whose turn is over, makes room; it comes back when it has more."""
+        self._live.pop(host, None)
+        known = self.host(host)
+        if known.turn:
+            self._ledger.delete(_turn_key(known.turn))
+            known = known._replace(turn=0)
+        self.set_host(host, self._wait(host, known) if known.queued else known)
+
+    def has_had_its_turn(self, host: str) -> bool:
+        return self._waiting and host in self._live and self._live[host].taken > _TURN_URLS
+
+    def _wait(self, host: str, known: HostRow) -> HostRow:
+        self.totals.turn += 1
+        self._ledger.put(_turn_key(self.totals.turn), host.encode())
+        self._waiting = True
+        return known._replace(turn=self.totals.turn)
+
+    def is_live(self, host: str) -> bool:
+        return host in self._live
+
+    # -- settling -----------------------------------------------------------------------------------------------
+
+    def row(self, key: bytes) -> UrlRow | None:
+        raw = self._ledger.get(b"u" + key)
+        return UrlRow.decode(raw) if raw is not None else None
+
+    def settle(self, key: bytes, row: UrlRow, *, due: int = 0) -> None:
+        """The URL leaves the queue, and is due again some time."""
+        if row.place:
+            self._unqueue(key, row)
+        if row.due:
+            self._ledger.delete(_due_key(row.due, key))
+        if due:
+            self._ledger.put(_due_key(due, key), b"")
+        self._ledger.put(b"u" + key, row._replace(place="", due=due).encode())
+
+    def postpone(self, key: bytes, row: UrlRow) -> None:
+        """To the end of the queue of its host."""
+        self._unqueue(key, row)
+        self._queue(key, row, min(priority_of(row) + 1, 255))
+
+    def forget(self, key: bytes, row: UrlRow) -> None:
+        """As if it had never been found."""
+        if row.place:
+            self._unqueue(key, row)
+        for each in (b"u" + key, b"l" + key, *([_due_key(row.due, key)] if row.due else [])):
+            self._ledger.delete(each)
+        self.totals.seen -= 1
+
+    def _unqueue(self, key: bytes, row: UrlRow) -> None:
+        host = host_of(row.url)
+        self._ledger.delete(place_key(host.encode(), row.place))
+        self.totals.queued -= 1
+        known = self.host(host)
+        self.set_host(host, known._replace(queued=known.queued - 1))
+
+    # -- hosts --------------------------------------------------------------------------------------------------
+
+    def host(self, host: str) -> HostRow:
+        known = self._hosts.get(host)
+        if known is None:
+            raw = self._ledger.get(b"h" + host.encode())
+            known = self._hosts[host] = HostRow.decode(raw) if raw else HostRow()
+        return known
+
+    def knows_host(self, host: str) -> bool:
+        known = self._hosts.get(host)
+        if known is not None and known.turn:
+            return True
+        return host in self._changed_hosts or self._ledger.get(b"h" + host.encode()) is not None
+
+    def set_host(self, host: str, row: HostRow) -> None:
+        self._hosts[host] = row
+        self._changed_hosts.add(host)
+
+    def hosts(self) -> Iterator[tuple[str, HostRow]]:
+        """All that were committed."""
+        for key, raw in self._ledger.scan(b"h", b"i"):
+            yield key[1:].decode(), HostRow.decode(raw)
+
+    def robots(self, origin: str) -> tuple[float, bytes] | None:
+        """Until when the rules of an origin hold, and the rules as they were packed."""
+        raw = self._ledger.get(b"o" + origin.encode())
+        if raw is None:
+            return None
+        until, _, rules = raw.partition(b"\n")
+        return float(until), rules
+
+    def set_robots(self, origin: str, until: float, rules: bytes) -> None:
+        self._ledger.put(b"o" + origin.encode(), f"{until:.0f}\n".encode() + rules)
+
+    # -- counters and roots -------------------------------------------------------------------------------------
+
+    def counted(self, name: str) -> int:
+        return int(self._ledger.get(_counter_key(name)) or 0)
+
+    def count(self, name: str) -> None:
+        self._ledger.put(_counter_key(name), b"%d" % (self.counted(name) + 1))
+
+    def roots(self) -> list[str]:
+        return [key[1:].decode() for key, _ in self._ledger.scan(b"r", b"s")]
+
+    def add_root(self, url: str) -> None:
+        self._ledger.put(b"r" + url.encode(), b"")
+
+    # -- visits -------------------------------------------------------------------------------------------------
+
+    def begin_visit(self) -> None:
+        """A new visit; what is known is queued again by `requeue`."""
+        totals = self.totals
+        fresh = Totals(
+            totals.visit + 1, sequence=totals.sequence, turn=totals.turn, queued=totals.queued, seen=totals.seen
+        )
+        fresh.requeued = "00" * KEY_BYTES if totals.visit else ""
+        self.totals = fresh
+
+    def requeue(self, wanted: Callable[[UrlRow], bool], count: int = 10_000) -> bool:
+        """Queues what is known and wanted, some of it; returns whether there is more. Commit after each call."""
+        totals = self.totals
+        if not totals.requeued:
+            return False
+        start = b"u" + bytes.fromhex(totals.requeued)
+        totals.requeued = ""
+        for number, (name, raw) in enumerate(self._ledger.scan(start, b"v")):
+            key = name[1:]
+            if number == count:
+                totals.requeued = key.hex()
+                return True
+            row = UrlRow.decode(raw)
+            if row.state != State.QUEUED and row.visit < totals.visit and wanted(row):
+                again = row._replace(visit=totals.visit, attempts=0)
+                self._queue(key, again, priority_of(again))
+        return False
+
+    def rows(self) -> Iterator[tuple[bytes, UrlRow]]:
+        """All that were committed."""
+        for key, raw in self._ledger.scan(b"u", b"v"):
+            yield key[1:], UrlRow.decode(raw)
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Everything since the last commit becomes durable, in one step."""
+        for host in self._changed_hosts:
+            self._ledger.put(b"h" + host.encode(), self._hosts[host].encode())
+        self._changed_hosts.clear()
+        if len(self._hosts) > _HOSTS_HELD:
+            self._hosts = {host: row for host, row in self._hosts.items() if host in self._live}
+        self._ledger.put(b"t", self.totals.encode())
+        self._ledger.commit()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._ledger.changed or self._changed_hosts)
+
+    def close(self) -> None:
+        """What was not committed is forgotten."""
+        self._ledger.close()
+
+
+def link_depth(depth: int, hop: str) -> int:
+    """Requisites and redirects are as far from the seeds as what they belong to."""
+    return depth if hop in (Hop.EMBED, Hop.REDIRECT) else depth + 1
+
+
+def priority_of(row: UrlRow) -> int:
+    """Seeds first, then what completes a page, then by depth; guesses last."""
+    if row.hop == Hop.SEED or row.kind != Kind.PAGE:
+        return 0
+    if row.hop == Hop.EMBED:
+        return 1
+    near = 2 + min(row.depth, _DEEP)
+    return near if row.hop not in (Hop.SPECULATIVE, Hop.FORM) else near + _LAST_PRIORITY
+
+
+def _turn_key(turn: int) -> bytes:
+    return b"w" + turn.to_bytes(8, "big")
+
+
+def _due_key(due: int, key: bytes) -> bytes:
+    return b"d" + due.to_bytes(8, "big") + key
+
+
+def _counter_key(name: str) -> bytes:
+    return b"c" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()

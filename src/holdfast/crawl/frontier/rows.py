@@ -1,0 +1,90 @@
+"""The rows of a frontier: texts with tabs between their fields, so that anybody can read them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final, NamedTuple, Self
+
+from holdfast.crawl.messages import Hop, Kind
+
+KEY_BYTES = 16
+_BREAKS = str.maketrans("\t\n\r", "   ")
+
+
+class State:
+    """What became of a URL."""
+
+    QUEUED: Final = "queued"
+    DONE: Final = "done"  # there was a response
+    FAILED: Final = "failed"  # there was none, after the last attempt
+    REFUSED: Final = "refused"  # by robots.txt
+
+
+def key_of(seen_form: str) -> bytes:
+    """16 bytes that name a URL in the seen set."""
+    return hashlib.blake2b(seen_form.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+
+
+class UrlRow(NamedTuple):
+    """All that a crawl knows of a URL."""
+
+    url: str
+    kind: str = Kind.PAGE
+    state: str = State.QUEUED
+    depth: int = 0
+    hop: str = Hop.SEED
+    hops: int = 0
+    via: str = ""
+    found: int = 0  # seconds since the epoch
+    visit: int = 1  # the last for which it was queued
+    place: str = ""  # in the queue of its host: priority and sequence number, in hexadecimal digits
+    attempts: int = 0  # of this visit that failed
+    outcome: str = ""  # of the last fetch
+    status: int = 0
+    visited: int = 0  # when it was fetched last
+    reached: int = 0  # when there was last an answer that it exists
+    signature: str = ""  # of the content that was found there last, in hexadecimal digits
+    digest: str = ""  # the same, as records give it
+    date: str = ""  # of the capture that holds it
+    etag: str = ""
+    modified: str = ""
+    history: str = ""  # see `holdfast.crawl.schedule`
+    due: int = 0  # when it is to be visited again
+    unreadable: int = 0  # a reader died over it
+
+    def encode(self) -> bytes:
+        text = "\t".join(map(str, self))
+        if text.count("\t") != len(self) - 1 or "\n" in text or "\r" in text:
+            text = "\t".join(str(value).translate(_BREAKS) for value in self)
+        return text.encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        values: list[Any] = raw.decode("utf-8", "surrogatepass").split("\t")
+        for index in _NUMBERS:
+            values[index] = int(values[index])
+        return cls._make(values)
+
+
+_NUMBERS = tuple(
+    index for index, name in enumerate(UrlRow._fields) if isinstance(UrlRow._field_defaults.get(name), int)
+)
+
+
+class HostRow(NamedTuple):
+    """All that a crawl knows of a host."""
+
+    queued: int = 0
+    fetched: int = 0
+    failures: int = 0  # in a row
+    paused_until: float = 0.0  # seconds since the epoch
+    turn: int = 0  # its place among the hosts that wait; 0: it does not wait
+    contacted: int = 0  # when it was asked last
+
+    def encode(self) -> bytes:
+        return "\t".join(map(str, self)).encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        queued, fetched, failures, paused_until, turn, contacted = raw.decode().split("\t")
+        return cls(int(queued), int(fetched), int(failures), float(paused_until), int(turn), int(contacted))

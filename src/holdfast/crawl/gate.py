@@ -1,0 +1,138 @@
+"""The gate: no URL is asked for before its origin's robots.txt was, and none that it forbids (RFC 9309).
+
+Rules are kept in the frontier for as long as they hold. A robots.txt that cannot be had because of the server is asked
+for again a few times; then all of the origin is forbidden until the rules would be asked for again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.crawl.frontier import Frontier, host_of
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.messages import Hop, Job, Kind, Outcome, Reading
+from holdfast.crawl.robots import Robots, answer
+
+AGENT = "Holdfast"  # the name by which rules call us
+_RULES_HELD = 4096
+_REDIRECTS_MAX = 5  # as the standard says
+_PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """An origin whose robots.txt is on its way."""
+
+    origin: str
+    redirects: int = 0
+    attempts: int = 0
+    waiting: set[str] = field(default_factory=set)  # hosts to be fed when it is there
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a robots.txt has brought: hosts that need wait no longer, and sitemaps."""
+
+    hosts: set[str]
+    origin: str
+    sitemaps: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a canonical URL."""
+    return f"{url.partition(':')[0]}://{host_of(url)}"
+
+
+class Gate:
+    """One thread."""
+
+    def __init__(self, frontier: Frontier, job: CrawlJob, clock: Callable[[], float] = time.time) -> None:
+        self._frontier = frontier
+        self._obeys = job.fetch.robots
+        self._retries = job.fetch.retries
+        self._agent = agent_of(job)
+        self._delay = job.fetch.delay
+        self._clock = clock
+        self._rules: OrderedDict[str, tuple[float, Robots]] = OrderedDict()
+        self._asked: dict[str, _Asked] = {}
+
+    def allows(self, url: str) -> bool | None:
+        """None if the rules have to be asked for first."""
+        if not self._obeys:
+            return True
+        rules = self._known(origin_of(url))
+        return None if rules is None else rules.allows(url, self._agent)
+
+    def delay(self, url: str) -> float:
+        """For how long the host is to be left alone after each fetch."""
+        rules = self._known(origin_of(url)) if self._obeys else None
+        asked_for = rules.delay(self._agent) if rules is not None else None
+        return max(self._delay, asked_for or 0.0)
+
+    def knows(self, origin: str) -> bool:
+        return self._known(origin) is not None
+
+    def ask(self, url: str, host: str, job_id: int) -> Job | None:
+        """What to fetch so that the URL's rules are known; None if that is under way. `host` waits for it."""
+        origin = origin_of(url)
+        asked = self._asked.get(origin)
+        if asked is not None:
+            asked.waiting.add(host)
+            return None
+        self._asked[origin] = _Asked(origin, waiting={host})
+        return self._job(job_id, origin, f"{origin}/robots.txt")
+
+    def _job(self, job_id: int, origin: str, url: str) -> Job:
+        return Job(job_id, url, host_of(url), Kind.ROBOTS, Hop.PREREQUISITE, via=origin, delay=self._delay)
+
+    def again(self, reading: Reading, origin: str, job_id: int) -> Job | None:
+        """The next thing to fetch where an answer does not decide yet: a redirect, or a failure that may pass."""
+        asked = self._asked[origin]
+        if reading.outcome == Outcome.OK and reading.location and asked.redirects < _REDIRECTS_MAX:
+            asked.redirects += 1
+            return self._job(job_id, origin, reading.location)
+        failed = reading.outcome not in (Outcome.OK, Outcome.PRIVATE, Outcome.INVALID)
+        if (failed or reading.status in _PASSING) and asked.attempts < self._retries:
+            asked.attempts += 1
+            return self._job(job_id, origin, f"{origin}/robots.txt")
+        return None
+
+    def attempts(self, origin: str) -> int:
+        return self._asked[origin].attempts
+
+    def take(self, reading: Reading, origin: str) -> Opened:
+        """The answer that decides."""
+        asked = self._asked.pop(origin)
+        told = answer(reading.outcome, reading.status, reading.body, f"{origin}/robots.txt")
+        until = self._clock() + told.lifetime_s
+        self._frontier.set_robots(origin, until, told.rules.pack())
+        self._hold(origin, until, told.rules)
+        return Opened(asked.waiting, origin, told.rules.sitemaps, told.reason)
+
+    def _known(self, origin: str) -> Robots | None:
+        held = self._rules.get(origin)
+        if held is None:
+            stored = self._frontier.robots(origin)
+            if stored is None:
+                return None
+            held = self._hold(origin, stored[0], Robots.unpack(stored[1]))
+        else:
+            self._rules.move_to_end(origin)
+        if held[0] < self._clock():
+            return None
+        return held[1]
+
+    def _hold(self, origin: str, until: float, rules: Robots) -> tuple[float, Robots]:
+        self._rules[origin] = until, rules
+        while len(self._rules) > _RULES_HELD:
+            self._rules.popitem(last=False)
+        return until, rules
+
+
+def agent_of(job: CrawlJob) -> str:
+    """The name by which rules call us; of a whole User-Agent field they take what they need."""
+    return job.fetch.user_agent or AGENT

@@ -1,0 +1,388 @@
+"""The intake: what the readers made of what was fetched goes into the archive, then into the frontier, then to the log.
+
+One group at a time: first the records are durable, then, in one step, all that the frontier learns of them. A crash
+between the two lets the URLs of the group be fetched again; it loses nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.archive import Archive
+from holdfast.archive.adding import Added
+from holdfast.crawl.admission import Admission
+from holdfast.crawl.feeder import Feeder, Flight
+from holdfast.crawl.frontier import Found, Frontier, HostRow, State, UrlRow
+from holdfast.crawl.frontier.frontier import link_depth
+from holdfast.crawl.gate import Gate
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.log import CrawlLog
+from holdfast.crawl.messages import Hop, Job, Kind, Outcome, Reading
+from holdfast.crawl.recording import draft_of
+from holdfast.crawl.schedule import History
+from holdfast.crawl.traps import Traps
+
+_PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that another attempt may change
+_RATE_LIMITED = frozenset((429, 503))  # for these the fetcher has paused the host already
+_HOPELESS = frozenset((Outcome.PRIVATE, Outcome.INVALID, Outcome.PROTOCOL))
+_UNREACHABLE = frozenset((Outcome.DNS, Outcome.CONNECT, Outcome.TIMEOUT))
+_GONE = frozenset((404, 410))
+_NOT_MODIFIED = 304
+_PAUSE_LEAST_S = 0.25
+
+
+@dataclass(slots=True)
+class IntakeParts:
+    """What the intake works on."""
+
+    archive: Archive
+    job: CrawlJob
+    frontier: Frontier
+    gate: Gate
+    feeder: Feeder
+    admission: Admission
+    log: CrawlLog
+    traps: Traps
+    pause: Callable[[str, float, str], None]  # host, until when, why
+
+
+@dataclass(slots=True)
+class _Group:
+    """Readings whose records are on their way into the archive."""
+
+    readings: Sequence[Reading]
+    added: Future[list[Added | None]]  # of the first record of each
+
+
+class Intake:
+    """One thread calls; another adds to the archive."""
+
+    def __init__(self, parts: IntakeParts) -> None:
+        self._parts = parts
+        self._job = parts.job
+        self._frontier = parts.frontier
+        self._rows: list[dict[str, Any]] = []  # for the log
+        self._adding = ThreadPoolExecutor(1, "holdfast-intake")
+        self._group: _Group | None = None
+        self.errors: Counter[str] = Counter()
+
+    # -- one group ----------------------------------------------------------------------------------------------
+
+    def take(self, readings: Sequence[Reading]) -> list[Job]:
+        """Begins with a group, and ends with the one before it, which is durable when this returns.
+
+        While the records of the one are on their way to the disk, what the other brought is settled. Returns what is to
+        be fetched because of it.
+        """
+        before, self._group = self._group, self._begin(readings) if readings else None
+        return self._finish(before) if before is not None else []
+
+    def _begin(self, readings: Sequence[Reading]) -> _Group:
+        kept = [reading if self._is_kept(reading) else None for reading in readings]
+        return _Group(readings, self._adding.submit(self._add, kept))
+
+    def _finish(self, group: _Group) -> list[Job]:
+        jobs: list[Job] = []
+        for reading, added in zip(group.readings, group.added.result(), strict=True):
+            jobs += self._settle(reading, added)
+        self.commit()
+        return jobs
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a group was begun and not ended."""
+        return self._group is not None
+
+    def close(self) -> None:
+        self._adding.shutdown()
+
+    def commit(self) -> None:
+        for url, reason in self._parts.admission.trapped:
+            self._frontier.totals.tally.trapped += 1
+            self.event("trapped", url=url, note=reason)
+        self._parts.admission.trapped.clear()
+        if self._frontier.is_changed:
+            self._frontier.commit()
+        if self._rows:
+            self._parts.log.write(self._rows)
+            self._rows = []
+
+    def _is_kept(self, reading: Reading) -> bool:
+        """An answer that is asked for again is not kept; the last one is."""
+        if reading.part or reading.resource:
+            return True
+        flight = self._parts.feeder.flights.get(reading.job_id)
+        return flight is not None and not self._is_asked_again(reading, flight)
+
+    def _is_asked_again(self, reading: Reading, flight: Flight) -> bool:
+        if flight.job.kind == Kind.ROBOTS:
+            return False
+        if reading.outcome in _HOPELESS or (reading.outcome == Outcome.OK and reading.status not in _PASSING):
+            return False
+        row = self._frontier.row(flight.key)
+        return row is not None and row.attempts < self._job.fetch.retries
+
+    def _add(self, readings: Sequence[Reading | None]) -> list[Added | None]:
+        """Into the archive; what became of the first record of each."""
+        archive = self._parts.archive
+        drafts = [[draft_of(told) for told in reading.drafts] if reading else [] for reading in readings]
+        small = [draft for each in drafts for draft in each if draft.spooled is None]
+        added = iter(archive.add_drafts(small) if small else [])
+        outcomes: list[Added | None] = []
+        for each in drafts:
+            results = [archive.add_large(draft) if draft.spooled else next(added) for draft in each]
+            outcomes.append(results[0] if results else None)
+        return outcomes
+
+    # -- one reading --------------------------------------------------------------------------------------------
+
+    def _settle(self, reading: Reading, added: Added | None) -> list[Job]:
+        tally = self._frontier.totals.tally
+        tally.transferred_bytes += reading.transferred
+        if reading.resource:
+            return []
+        if reading.part:
+            self._settle_part(reading, added)
+            return []
+        flight = self._parts.feeder.land(reading.job_id)
+        if flight is None:
+            return []
+        if flight.job.kind == Kind.ROBOTS:
+            return self._settle_robots(reading, flight)
+        row = self._frontier.row(flight.key)
+        if row is None:
+            return []
+        self._count_host(reading, flight)
+        if self._is_asked_again(reading, flight):
+            self._postpone(reading, flight, row)
+        elif reading.outcome == Outcome.OK:
+            self._settle_answer(reading, flight.key, row, added)
+        else:
+            self._settle_failure(reading, flight.key, row)
+        return []
+
+    def _postpone(self, reading: Reading, flight: Flight, row: UrlRow) -> None:
+        for told in reading.drafts:
+            if told[-1]:
+                Path(told[-1]).unlink(missing_ok=True)
+        self._frontier.totals.tally.retries += 1
+        unreadable = int(row.unreadable or reading.outcome == Outcome.CRASHED)
+        self._frontier.postpone(flight.key, row._replace(attempts=row.attempts + 1, unreadable=unreadable))
+        if reading.status not in _RATE_LIMITED:
+            self._back_off(flight.job.host, row.attempts)
+        self._note(reading, row, result="retry", retry=row.attempts + 1)
+
+    def _back_off(self, host: str, attempts: int) -> None:
+        fetch = self._job.fetch
+        pause = min(max(fetch.delay, _PAUSE_LEAST_S) * 2**attempts, fetch.delay_max)
+        self._parts.pause(host, time.time() + pause, "it failed")
+
+    def _count_host(self, reading: Reading, flight: Flight) -> None:
+        host = flight.host
+        known = self._frontier.host(host)
+        failures = known.failures + 1 if reading.outcome in _UNREACHABLE else 0
+        fetched = known.fetched + (reading.outcome == Outcome.OK)
+        changed = known._replace(failures=failures, fetched=fetched, contacted=int(time.time()))
+        self._frontier.set_host(host, changed)
+
+    def _settle_failure(self, reading: Reading, key: bytes, row: UrlRow) -> None:
+        self._frontier.totals.tally.errors += 1
+        self.errors[reading.outcome] += 1
+        failed = row._replace(state=State.FAILED, outcome=reading.outcome, status=0, visited=int(reading.started))
+        self._frontier.settle(key, failed, due=self._due(failed))
+        self._note(reading, row, result="error")
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _settle_answer(self, reading: Reading, key: bytes, row: UrlRow, added: Added | None) -> None:
+        visited = self._visited(reading, row)
+        self._frontier.settle(key, visited, due=self._due(visited))
+        result = self._count(reading, row, added)
+        self._follow(reading, key, row)
+        self._note(reading, row, result=result, record=str(added.record) if added and added.record else "")
+
+    def _visited(self, reading: Reading, row: UrlRow) -> UrlRow:
+        """The row after an answer."""
+        visited = row._replace(
+            state=State.DONE,
+            outcome=Outcome.OK,
+            status=reading.status,
+            visited=int(reading.started),
+            attempts=0,
+        )
+        if reading.status == _NOT_MODIFIED or 200 <= reading.status < 400:
+            visited = visited._replace(reached=int(reading.started))
+        if reading.status == _NOT_MODIFIED:
+            history = History.decode(row.history).after(False, reading.started)
+            return visited._replace(history=history.encode())
+        if 200 <= reading.status < 300:
+            changed = bool(row.signature) and not reading.unchanged
+            history = History.decode(row.history).after(changed, reading.started)
+            return visited._replace(
+                signature=reading.signature.hex(),
+                digest=reading.digest,
+                date=reading.date,
+                etag=reading.etag,
+                modified=reading.modified,
+                history=history.encode(),
+            )
+        return visited
+
+    def _due(self, row: UrlRow) -> int:
+        return int(row.visited + History.decode(row.history).interval_s(self._job.revisit))
+
+    def _count(self, reading: Reading, row: UrlRow, added: Added | None) -> str:
+        """Counts an answer, and says in a word what it was."""
+        tally = self._frontier.totals.tally
+        if row.kind == Kind.PAGE:
+            tally.fetched += 1
+            tally.pages += reading.status == 200 and reading.mime in ("text/html", "application/xhtml+xml")
+        tally.truncated += bool(reading.truncated)
+        new = bool(added and added.new_content)
+        if reading.status != _NOT_MODIFIED:
+            tally.content_bytes += reading.size
+            tally.new_bytes += reading.size if new else 0
+            tally.new += new
+            tally.duplicates += bool(reading.size) and not new
+        if reading.unchanged:
+            tally.unchanged += 1
+            return "unchanged"
+        if reading.location:
+            tally.redirects += 1
+            return "redirect"
+        if reading.status in _GONE:
+            tally.gone += 1
+            return "gone"
+        if reading.status >= 500:
+            tally.errors += 1
+            self.errors[f"status {reading.status}"] += 1
+            return "error"
+        tally.changed += bool(row.signature)
+        return "new" if new else "duplicate" if reading.size else "empty"
+
+    def _follow(self, reading: Reading, key: bytes, row: UrlRow) -> None:
+        """Links, and where a redirect leads, are queued."""
+        if reading.location:
+            self._redirect(reading, row)
+        links = [self._found(link, row) for link in reading.links]
+        sitemaps = [Found(name, url, Hop.MANIFEST, 0, row.hops + 1, Kind.SITEMAP) for name, url in reading.sitemaps]
+        deepen = self._job.depth is not None
+        if deepen and links and row.kind == Kind.PAGE:
+            self._frontier.keep_links(key, links)
+        if links or sitemaps:
+            self._frontier.find([*links, *sitemaps], row.url, self._parts.admission.refusal, deepen=deepen)
+
+    def _found(self, link: tuple[bytes, str, str], row: UrlRow) -> Found:
+        name, url, hop = link
+        if row.kind == Kind.SITEMAP:
+            return Found(name, url, hop, 1)
+        if hop == Hop.REDIRECT and self._parts.admission.is_root(row.url):  # a page that refreshes to another
+            self._parts.admission.add_root(url)
+        in_a_row = hop == Hop.REDIRECT or hop == Hop.EMBED == row.hop
+        return Found(name, url, hop, link_depth(row.depth, hop), row.hops + 1 if in_a_row else 0)
+
+    def _redirect(self, reading: Reading, row: UrlRow) -> None:
+        if row.kind == Kind.SITEMAP:
+            target = self._parts.admission.found(reading.location, Hop.MANIFEST, 0, row.hops + 1)
+            target = target._replace(kind=Kind.SITEMAP)
+        else:
+            hop = Hop.EMBED if row.hop == Hop.EMBED else Hop.REDIRECT
+            target = self._parts.admission.found(reading.location, hop, row.depth, row.hops + 1)
+            if self._parts.admission.is_root(row.url):
+                self._parts.admission.add_root(target.url)
+        self._frontier.find([target], row.url, self._parts.admission.refusal, deepen=self._job.depth is not None)
+
+    # -- parts of pages that a browser loaded -------------------------------------------------------------------
+
+    def _settle_part(self, reading: Reading, added: Added | None) -> None:
+        """It need not be fetched for itself any more."""
+        if reading.outcome != Outcome.OK:
+            return
+        found = self._parts.admission.found(reading.url, Hop.EMBED, 0, 0)
+        if reading.method:  # its answer is not what the URL itself would give
+            self._note(reading, UrlRow(reading.url, hop=Hop.EMBED), result="part")
+            return
+        row = self._frontier.row(found.key)
+        if row is None:
+            self._frontier.totals.seen += 1
+            row = UrlRow(reading.url, hop=Hop.EMBED, found=int(time.time()), visit=self._frontier.totals.visit)
+        if found.key in self._parts.feeder.keys:  # the fetcher has it, too: that will settle it
+            return
+        self._settle_answer(reading, found.key, row._replace(visit=self._frontier.totals.visit), added)
+
+    # -- robots.txt ---------------------------------------------------------------------------------------------
+
+    def _settle_robots(self, reading: Reading, flight: Flight) -> list[Job]:
+        parts, origin = self._parts, flight.job.via
+        known: HostRow = self._frontier.host(flight.host)
+        self._frontier.set_host(flight.host, known._replace(contacted=int(time.time())))
+        again = parts.feeder.follow_up(flight, lambda job_id: parts.gate.again(reading, origin, job_id))
+        if again is not None:
+            if not reading.location and reading.status not in _RATE_LIMITED:
+                self._back_off(flight.job.host, parts.gate.attempts(origin))
+            return [again]
+        opened = parts.gate.take(reading, origin)
+        for host in opened.hosts:
+            parts.feeder.hungry(host)
+        self._rows.append({"event": "robots", "time": time.time(), "origin": origin, "note": opened.reason})
+        self._note(reading, UrlRow(reading.url, Kind.ROBOTS, hop=Hop.PREREQUISITE, via=origin), result="robots")
+        if self._job.sitemap and parts.admission.in_scope(f"{origin}/"):
+            self._find_sitemaps(opened.sitemaps or (f"{origin}/sitemap.xml",), origin)
+        return []
+
+    def _find_sitemaps(self, urls: Sequence[str], origin: str) -> None:
+        found = [self._parts.admission.found(url, Hop.MANIFEST, 0, 0)._replace(kind=Kind.SITEMAP) for url in urls]
+        self._frontier.find(found, f"{origin}/robots.txt", self._parts.admission.refusal)
+
+    # -- what is not fetched ------------------------------------------------------------------------------------
+
+    def refuse(self, key: bytes, row: UrlRow) -> None:
+        """robots.txt forbids it."""
+        self._frontier.totals.tally.refused += 1
+        self._frontier.settle(key, row._replace(state=State.REFUSED))
+        self._rows.append(
+            {"event": "refused", "time": time.time(), "url": row.url, "via": row.via, "note": "robots.txt forbids it"}
+        )
+
+    def abandon(self, key: bytes, row: UrlRow) -> None:
+        """Its host does not answer."""
+        self._frontier.totals.tally.errors += 1
+        self.errors["host given up"] += 1
+        self._frontier.settle(key, row._replace(state=State.FAILED, outcome=Outcome.CONNECT))
+        self._rows.append(
+            {"event": "abandoned", "time": time.time(), "url": row.url, "via": row.via, "note": "its host is given up"}
+        )
+
+    # -- the log ------------------------------------------------------------------------------------------------
+
+    def event(self, event: str, **facts: Any) -> None:
+        """Written with the next group."""
+        self._rows.append({"event": event, "time": round(time.time(), 3), **facts})
+
+    def _note(self, reading: Reading, row: UrlRow, **facts: Any) -> None:
+        told = {
+            "event": "fetch",
+            "time": round(reading.started, 3),
+            "elapsed": round(reading.elapsed, 4),
+            "url": row.url,
+            "kind": row.kind,
+            "hop": row.hop,
+            "depth": row.depth,
+            "via": row.via,
+            "outcome": reading.outcome,
+            "status": reading.status,
+            "mime": reading.mime,
+            "size": reading.size,
+            "transferred": reading.transferred,
+            "ip": reading.ip,
+            "digest": reading.digest,
+            "truncated": reading.truncated,
+            "note": reading.detail,
+        }
+        self._rows.append({name: value for name, value in told.items() if value not in ("", None)} | facts)

@@ -1,0 +1,194 @@
+"""The log of a crawl, `log.jsonl`: what was done, one JSON object to a line, in the order in which it was finished.
+
+Written in groups: a group is one write, so that a killed process leaves at most one line torn, the last; it is cut off
+when the log is opened again. Readers need no lock; they take whole lines only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from holdfast.env.files import from_os_error, translated_errors
+from holdfast.errors import HoldfastError
+
+Row = dict[str, Any]
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+_CHUNK_BYTES = 1 << 16
+_NEWLINE = 0x0A
+_HOST = re.compile(r"https?://([^/?#]+)")
+
+
+class CrawlLog:
+    """The log, open for appending. One process, one thread. What was written survives the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._failed: HoldfastError | None = None
+        with translated_errors(path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._end = _whole_bytes(self._descriptor)
+            os.ftruncate(self._descriptor, self._end)
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Appends a group. After a failure nothing of the group is there, and the log takes no more."""
+        data = "".join(f"{_encode(row)}\n" for row in rows).encode()
+        if self._failed is not None:
+            raise self._failed
+        try:
+            self._append(data)
+        except OSError as error:
+            os.ftruncate(self._descriptor, self._end)
+            self._failed = from_os_error(error, self._path)
+            raise self._failed from error
+        self._end += len(data)
+
+    def _append(self, data: bytes) -> None:
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._descriptor, data[done:] if done else data, self._end + done)
+
+    def sync(self) -> None:
+        """What was written survives a power cut, too."""
+        with translated_errors(self._path):
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _whole_bytes(descriptor: int) -> int:
+    """Up to the end of the last whole line."""
+    end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - _CHUNK_BYTES)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which rows: each that is given must hold; of several values, one."""
+
+    events: frozenset[str] = frozenset()
+    results: frozenset[str] = frozenset()
+    host: str = ""
+    text: str = ""  # somewhere in the URL
+
+    def takes(self, row: Row) -> bool:
+        return (
+            (not self.events or row.get("event") in self.events)
+            and (not self.results or row.get("result") in self.results)
+            and (not self.host or _host(row) == self.host)
+            and (not self.text or self.text in str(row.get("url", "")))
+        )
+
+
+def _host(row: Row) -> str:
+    """As it stands in the URL, with its port if there is one."""
+    match = _HOST.match(str(row.get("url", "")))
+    return str(row.get("host") or (match[1] if match else ""))
+
+
+def read_log(path: Path, chosen: LogFilter | None = None, *, last: int | None = None) -> Iterator[Row]:
+    """The rows, oldest first; with `last`, only so many at the end. None if there is no such file."""
+    start = 0 if last is None or chosen is not None else _start_of_last(path, last)
+    found = (row for row, _ in _rows(path, start) if chosen is None or chosen.takes(row))
+    return found if last is None else iter(deque(found, last))
+
+
+def follow_log(
+    path: Path, ended: Callable[[], bool], wait: Callable[[], None], chosen: LogFilter | None = None, *, last: int = 10
+) -> Iterator[Row]:
+    """The last rows, then those that come, until the crawl has ended and nothing more is there."""
+    newest: deque[Row] = deque(maxlen=last)
+    position = _start_of_last(path, last) if chosen is None else 0
+    for row, end in _rows(path, position):
+        position = end
+        if chosen is None or chosen.takes(row):
+            newest.append(row)
+    yield from newest
+    over = False
+    while not over:
+        over = ended()  # asked before the last reading: it may have written since the one before
+        for row, end in _rows(path, position):
+            position = end
+            if chosen is None or chosen.takes(row):
+                yield row
+        if not over:
+            wait()
+
+
+def _rows(path: Path, start: int) -> Iterator[tuple[Row, int]]:
+    """Rows, each with where the next begins. What is no JSON is passed over: a power cut may leave such lines."""
+    for line, end in _lines(path, start):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            yield row, end
+
+
+def _start_of_last(path: Path, count: int) -> int:
+    """Where the last so many whole lines begin."""
+    try:
+        with translated_errors(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        end = _whole_bytes(descriptor)
+        if count <= 0:
+            return end
+        while end:
+            start = max(0, end - _CHUNK_BYTES)
+            chunk = os.pread(descriptor, end - start, start)
+            ends = [place for place, byte in enumerate(chunk) if byte == _NEWLINE]
+            if len(ends) > count:
+                return start + ends[-count - 1] + 1
+            count -= len(ends)
+            end = start
+        return 0
+    finally:
+        os.close(descriptor)
+
+
+def _lines(path: Path, start: int) -> Iterator[tuple[bytes, int]]:
+    """Whole lines from an offset on; a torn one at the end is left for later."""
+    try:
+        with translated_errors(path):
+            file: BinaryIO = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(start)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            start += len(line)
+            yield line, start

@@ -1,0 +1,235 @@
+"""The processes of a crawl, seen from the conductor: jobs go in, readings come out.
+
+    conductor ──jobs──▶ fetcher ──▶ reader 1 ──readings──▶ conductor
+        ▲                  └──────▶ reader 2 ──────────────────┘
+        └── notes: who has what, who asked for a pause
+
+If one of them dies, all are started again; the conductor sends again what was under way.
+
+Readings are received by a thread of their own: while the conductor waits for the disk, the readers go on, and the next
+group is the larger for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import marshal
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from socket import socket, socketpair
+from typing import Any
+
+from holdfast.crawl.fetching.process import FetcherStart
+from holdfast.crawl.frames import RECEIVE_BYTES, Frames
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.messages import Job, Reading, pack, unpack_reading
+from holdfast.crawl.reading import ReaderStart
+
+log = logging.getLogger("holdfast.crawl")
+
+_FETCHER = "from holdfast.crawl.fetching.process import main; main()"
+_READER = "from holdfast.crawl.reading import main; main()"
+_SELECT_S = 0.2  # after which the receiver looks whether it is still wanted
+_END_TIMEOUT_S = 5.0
+_WAITING_BYTES_MAX = 64 << 20  # of readings that were received and not taken yet
+
+
+class ProcessDied(Exception):
+    """One of the processes is gone. `suspect` is the job that a reader died over, if it was one."""
+
+    def __init__(self, who: str, suspect: int | None) -> None:
+        super().__init__(f"the {who} of the crawl died")
+        self.suspect = suspect
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStart:
+    """What the processes need to know."""
+
+    job: CrawlJob
+    directory: Path  # of the crawl
+    collection: str
+    signature: str
+    allow_private: bool
+
+
+class Pipeline:
+    """One thread calls; another, which it starts, receives."""
+
+    def __init__(self, start: PipelineStart) -> None:
+        self._selector = DefaultSelector()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._frames: dict[socket, Frames] = {}
+        self._reader_numbers: dict[socket, int] = {}
+        self._at_reader: dict[int, deque[int]] = {}  # by number of reader: jobs that it has, in their order
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Reading, int]] = deque()  # with the bytes that it came in
+        self._waiting_bytes = 0
+        self._died: ProcessDied | None = None
+        self._closed = False
+        self.pauses: list[tuple[str, float, str]] = []  # host, until when, why; for the conductor to take
+        self.stats: dict[str, Any] = {}
+        count = start.job.readers or max(1, (os.cpu_count() or 1) - 1)
+        to_readers = [socketpair() for _ in range(count)]
+        self._control = self._start_fetcher(start, [ours for ours, _ in to_readers])
+        for number, (_, theirs) in enumerate(to_readers):
+            self._start_reader(start, number, theirs)
+        for pair in to_readers:
+            for each in pair:
+                each.close()
+        self._receiver = threading.Thread(target=self._receive, name="holdfast-readings", daemon=True)
+        self._receiver.start()
+
+    def _start_fetcher(self, start: PipelineStart, to_readers: list[socket]) -> socket:
+        ours, theirs = socketpair()
+        self._spawn(_FETCHER, [theirs, *to_readers])
+        theirs.close()
+        told = FetcherStart(job=start.job, directory=start.directory, allow_private=start.allow_private)
+        _send_pickled(ours, told)
+        self._watch(ours)
+        return ours
+
+    def _start_reader(self, start: PipelineStart, number: int, from_fetcher: socket) -> None:
+        ours, theirs = socketpair()
+        self._spawn(_READER, [from_fetcher, theirs])
+        theirs.close()
+        _send_pickled(ours, ReaderStart(start.job, start.collection, start.signature))
+        self._reader_numbers[ours] = number
+        self._at_reader[number] = deque()
+        self._watch(ours)
+
+    def _spawn(self, code: str, sockets: list[socket]) -> None:
+        descriptors = [each.fileno() for each in sockets]
+        self._processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", code, *map(str, descriptors)],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
+                pass_fds=descriptors,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        )
+
+    def _watch(self, source: socket) -> None:
+        self._frames[source] = Frames()
+        self._selector.register(source, EVENT_READ)
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def send(self, jobs: Iterable[Job]) -> None:
+        """The fetcher takes them at any time: it never waits for us."""
+        self._send(b"".join(pack(("job", tuple(job))) for job in jobs))
+
+    def pause(self, host: str, until: float, reason: str) -> None:
+        """Nothing is asked of the host before that time."""
+        self._send(pack(("pause", host, until, reason)))
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._control.sendall(data)
+        except OSError as error:
+            raise ProcessDied("fetcher", None) from error
+
+    # -- receiving ----------------------------------------------------------------------------------------------
+
+    def receive(self, timeout_s: float, count_max: int) -> list[Reading]:
+        """Readings that are there, after waiting for the first. Raises ProcessDied."""
+        with self._changed:
+            if not self._waiting and self._died is None:
+                self._changed.wait(timeout_s)
+            readings: list[Reading] = []
+            while self._waiting and len(readings) < count_max:
+                reading, size = self._waiting.popleft()
+                self._waiting_bytes -= size
+                readings.append(reading)
+            self._changed.notify()
+            if not readings and self._died is not None:
+                raise self._died
+            return readings
+
+    def _receive(self) -> None:
+        """In the receiving thread, until a process dies or the pipeline is closed."""
+        while True:
+            with self._changed:
+                while self._waiting_bytes > _WAITING_BYTES_MAX and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+            try:
+                for key, _ in self._selector.select(_SELECT_S):
+                    source = key.fileobj
+                    assert isinstance(source, socket)
+                    self._receive_from(source)
+            except ProcessDied as died:
+                with self._changed:
+                    self._died = died
+                    self._changed.notify()
+                return
+
+    def _receive_from(self, source: socket) -> None:
+        try:
+            data = source.recv(RECEIVE_BYTES)
+        except OSError:
+            data = b""
+        number = self._reader_numbers.get(source)
+        if not data:
+            raise ProcessDied("fetcher" if number is None else "reader", self._suspect(number))
+        received = []
+        for frame in self._frames[source].feed(data):
+            if number is None:
+                self._note(marshal.loads(frame))
+            else:
+                reading = unpack_reading(frame)
+                received.append((reading, len(frame)))
+                with suppress(ValueError):
+                    self._at_reader[number].remove(reading.job_id)
+        if received:
+            with self._changed:
+                self._waiting.extend(received)
+                self._waiting_bytes += sum(size for _, size in received)
+                self._changed.notify()
+
+    def _suspect(self, number: int | None) -> int | None:
+        waiting = self._at_reader.get(number) if number is not None else None
+        return waiting[0] if waiting else None
+
+    def _note(self, note: tuple[Any, ...]) -> None:
+        match note:
+            case ("taken", int(job_id), int(reader)):
+                self._at_reader[reader].append(job_id)
+            case ("pause", str(host), until, str(reason)):
+                self.pauses.append((host, float(until), reason))
+            case ("stats", dict(stats)):
+                self.stats = stats
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends all processes; what they had under way is lost, and still in the frontier."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._receiver.join()
+        for source in self._frames:
+            source.close()
+        self._selector.close()
+        for process in self._processes:
+            try:
+                process.wait(_END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _send_pickled(target: socket, message: object) -> None:
+    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    target.sendall(len(body).to_bytes(8, "little") + body)

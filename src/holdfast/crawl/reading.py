@@ -1,0 +1,215 @@
+"""A reader: a process that looks into what was fetched, so that neither the loop that fetches nor the conductor has to.
+
+It decodes, finds links, computes digests and signature, and drafts the records. What it gets it gets from the fetcher,
+what it makes of it goes to the conductor; it lives as long as both want to.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+from holdfast.archive.draft import Draft
+from holdfast.crawl.frames import frames_from
+from holdfast.crawl.frontier.rows import key_of
+from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.links import Document, links_of
+from holdfast.crawl.messages import Fetched, Hop, Kind, Outcome, Reading, pack, unpack_fetched
+from holdfast.crawl.recording import Payload, Recorder, mime_of, plain
+from holdfast.crawl.robots import ROBOTS_BYTES_MAX
+from holdfast.crawl.sitemaps import read_sitemap
+from holdfast.crawl.traps import Traps
+from holdfast.errors import HoldfastError, TooLarge
+from holdfast.formats.content_encoding import decoded_content
+from holdfast.formats.http import HttpHead, parse_head
+from holdfast.storage.signature import find_signature
+from holdfast.urls import canonical, parse
+
+log = logging.getLogger("holdfast.crawl")
+
+DECODED_BYTES_MAX = 32 << 20  # of a document; one that is longer is kept, but not looked into
+_TOLD_MAX = 200_000  # URLs remembered so as not to tell the conductor of them again
+_NOT_MODIFIED = 304
+_HTML = frozenset(("text/html", "application/xhtml+xml"))
+_FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/rdf+xml"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStart:
+    """What a reader is told when it begins."""
+
+    job: CrawlJob
+    collection: str
+    signature: str  # the algorithm
+
+
+class Reader:
+    """Makes a Reading of whatever was fetched; raises nothing whatever it is given."""
+
+    def __init__(self, start: ReaderStart) -> None:
+        self._recorder = Recorder(start.collection, find_signature(start.signature).digest)
+        self._traps = Traps(start.job.traps)
+        self._tells_once = start.job.depth is None  # else a URL that was told may come nearer
+        self._told: dict[bytes, None] = {}
+
+    def read(self, fetched: Fetched) -> Reading:
+        try:
+            return self._read(fetched)
+        except HoldfastError as error:
+            return _failed(fetched, Outcome.PROTOCOL, str(error))
+
+    def _read(self, fetched: Fetched) -> Reading:
+        if fetched.outcome != Outcome.OK:
+            return _failed(fetched, fetched.outcome, fetched.detail)
+        payload = self._recorder.payload(fetched)
+        if fetched.resource:
+            return self._resource(fetched, payload)
+        head = parse_head(fetched.head)
+        if head is None or head.kind != "response" or head.size != len(fetched.head):
+            return _failed(fetched, Outcome.PROTOCOL, "what came is no HTTP response")
+        reading = self._response(fetched, head, payload)
+        drafts = self._recorder.response(fetched, head, payload)
+        return reading._replace(drafts=_plain(drafts), date=drafts[0].entry.timestamp)
+
+    def _resource(self, fetched: Fetched, payload: Payload) -> Reading:
+        draft = self._recorder.resource(fetched, payload)
+        return Reading(
+            fetched.job.id,
+            fetched.job.url,
+            Outcome.OK,
+            size=fetched.size,
+            resource=fetched.resource,
+            drafts=_plain([draft]),
+        )
+
+    def _response(self, fetched: Fetched, head: HttpHead, payload: Payload) -> Reading:
+        job, fields = fetched.job, head.headers
+        not_modified = head.status == _NOT_MODIFIED
+        unchanged = not_modified or bool(job.known and payload.signature == job.known)
+        reading = Reading(
+            job.id,
+            job.url,
+            Outcome.OK,
+            fetched.detail,
+            fetched.started,
+            fetched.elapsed,
+            head.status,
+            mime_of(head),
+            fetched.size,
+            fetched.transferred,
+            fetched.ip,
+            fetched.truncated,
+            payload.signature if not not_modified else job.known,
+            payload.digest if not not_modified else job.known_digest,
+            etag=_validator(fields.get("ETag")),
+            modified=_validator(fields.get("Last-Modified")),
+            unchanged=unchanged,
+            part=fetched.part,
+            location=self._location(job.url, head),
+            method=job.method,
+        )
+        if job.no_links or (unchanged and job.kind == Kind.PAGE and not fetched.links):
+            return reading  # its links are known
+        return self._looked_into(reading, fetched, head)
+
+    def _looked_into(self, reading: Reading, fetched: Fetched, head: HttpHead) -> Reading:
+        try:
+            content = decoded_content(_body(fetched), head.headers, DECODED_BYTES_MAX)
+        except TooLarge:
+            return reading._replace(detail="not looked into: it decodes to too much")
+        kind = fetched.job.kind
+        if kind == Kind.ROBOTS:
+            return reading._replace(body=content[: ROBOTS_BYTES_MAX + 1])
+        content_type = head.headers.get("Content-Type") or ""
+        if kind == Kind.SITEMAP and 200 <= head.status < 300:
+            return self._sitemap(reading, content, content_type)
+        links: Iterable[tuple[str, str]] = fetched.links
+        if 200 <= head.status < 300:
+            links = [*fetched.links, *links_of(Document(reading.url, content, content_type, head.headers, head.status))]
+            if reading.mime in _FEEDS:
+                links += [(url, Hop.LINK) for url in read_sitemap(content, reading.url, content_type).urls]
+        return reading._replace(links=tuple(self._untold(links)))
+
+    def _sitemap(self, reading: Reading, content: bytes, content_type: str) -> Reading:
+        sitemap = read_sitemap(content, reading.url, content_type)
+        return reading._replace(
+            links=tuple(self._untold((url, Hop.MANIFEST) for url in sitemap.urls)),
+            sitemaps=tuple((key_of(self._traps.seen_form(url)), url) for url in sitemap.sitemaps),
+        )
+
+    def _untold(self, links: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, str, str]]:
+        """Those of which the conductor was not told lately."""
+        told, tells_once, seen_form = self._told, self._tells_once, self._traps.seen_form
+        for url, hop in links:
+            key = key_of(seen_form(url))
+            known = key + hop.encode()  # the scope may take the one and not the other
+            if known in told:
+                continue
+            if tells_once:
+                if len(told) >= _TOLD_MAX:
+                    del told[next(iter(told))]
+                told[known] = None
+            yield key, url, hop
+
+    def _location(self, url: str, head: HttpHead) -> str:
+        if not 300 <= head.status < 400 or not (location := head.headers.get("Location")):
+            return ""
+        target = parse(location.strip(), url)
+        return canonical(target.href) if target is not None and target.scheme in ("http", "https") else ""
+
+
+def _body(fetched: Fetched) -> bytes:
+    """As much of the body as is looked into."""
+    if not fetched.spool:
+        return fetched.body
+    with Path(fetched.spool).open("rb") as file:
+        return file.read(DECODED_BYTES_MAX)
+
+
+def _plain(drafts: list[Draft]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(plain, drafts))
+
+
+def _validator(value: str | None) -> str:
+    """A field to be sent back to the server as it is; nothing that could break out of its line."""
+    value = (value or "").strip()
+    return value if value.isprintable() and len(value) <= 1000 else ""
+
+
+def _failed(fetched: Fetched, outcome: str, detail: str) -> Reading:
+    if fetched.spool:
+        Path(fetched.spool).unlink(missing_ok=True)
+    return Reading(
+        fetched.job.id,
+        fetched.job.url,
+        outcome,
+        detail,
+        fetched.started,
+        fetched.elapsed,
+        ip=fetched.ip,
+        transferred=fetched.transferred,
+        part=fetched.part,
+        resource=fetched.resource,
+    )
+
+
+def main() -> None:
+    """The process; its arguments are two sockets: from the fetcher, and to the conductor."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started us
+    fetched, conductor = (socket(fileno=int(each)) for each in sys.argv[1:3])
+    with fetched, conductor:
+        start = next(frames_from(conductor))
+        reader = Reader(pickle.loads(start))
+        try:
+            for frame in frames_from(fetched):
+                conductor.sendall(pack(tuple(reader.read(unpack_fetched(frame)))))
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(0)

@@ -1,0 +1,33 @@
+"""The record that says of a crawl who made it, and how."""
+
+from __future__ import annotations
+
+import io
+import time
+from datetime import UTC, datetime
+from secrets import token_bytes
+
+import holdfast
+from holdfast.archive import Archive
+from holdfast.archive.draft import Draft, Drafting
+from holdfast.crawl.job import CrawlJob
+from holdfast.formats import open_records
+from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
+
+
+def describe(job: CrawlJob, visit: int, archive: Archive) -> Draft:
+    """A warcinfo record for a visit."""
+    date = datetime.fromtimestamp(time.time(), UTC).strftime("%Y%m%d%H%M%S")
+    facts = [
+        ("software", f"Holdfast {holdfast.__version__}"),
+        ("isPartOf", job.name),
+        ("description", f"visit {visit} of the crawl '{job.name}', scope {job.scope}, {len(job.seeds)} seeds"),
+        ("robots", "obey" if job.fetch.robots else "ignore"),
+    ]
+    if job.fetch.user_agent:
+        facts.append(("http-header-user-agent", job.fetch.user_agent))
+    head = WarcHead("warcinfo", date, record_id(token_bytes(ID_BYTES)))
+    raw = b"".join(warcinfo_parts(head, facts))
+    settings = archive.settings.records
+    (record,) = open_records(io.BytesIO(raw), strict=True)
+    return Drafting(settings, job.collection or settings.collection).draft(record)

@@ -1,0 +1,76 @@
+"""From bytes to characters as in a browser: the labels, aliases and tables of the WHATWG Encoding Standard.
+
+    a byte-order mark  >  the charset of the HTTP header  >  what the content says of itself  >  a guess
+
+Of plain text the guess is UTF-8 if it is that, else windows-1252. The tables are turbohtml's, loaded at first use.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import NamedTuple
+
+from holdfast.errors import UsageError
+
+UTF_8 = "UTF-8"
+_LABELS_CACHED = 256
+_CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]*))", re.IGNORECASE)
+_MARKS = ((b"\xef\xbb\xbf", UTF_8), (b"\xfe\xff", "UTF-16BE"), (b"\xff\xfe", "UTF-16LE"))
+_GUESS = "windows-1252"
+
+
+class Decoded(NamedTuple):
+    """Characters, and the name of the encoding that they were in, as the standard writes it."""
+
+    text: str
+    encoding: str
+
+
+def charset_of(content_type: str) -> str:
+    """The charset that an HTTP header names; '' if none."""
+    match = _CHARSET.search(content_type)
+    return next((group for group in match.groups() if group), "").strip().lower() if match else ""
+
+
+def decoded(content: bytes, *charsets: str) -> Decoded:
+    """The characters of any bytes. Of the charsets, the first that a browser knows counts, unless there is a mark."""
+    try:
+        import_module("turbohtml.detect")  # brings the codecs 'whatwg-...'
+    except ImportError as error:
+        raise missing_library() from error
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            return _decoded(content[len(mark) :], encoding)
+    for label in charsets:
+        if encoding := encoding_named(label):
+            return _decoded(content, encoding)
+    try:
+        return Decoded(content.decode("utf-8"), UTF_8)
+    except UnicodeDecodeError:
+        return _decoded(content, _GUESS)
+
+
+@lru_cache(_LABELS_CACHED)
+def encoding_named(label: str) -> str:
+    """The standard's name of the encoding that has this label ('latin1': 'windows-1252'); '' if none has."""
+    if not label or not label.isascii():
+        return ""
+    try:
+        from turbohtml import parse
+    except ImportError as error:
+        raise missing_library() from error
+    try:
+        return parse(b"", encoding=label).encoding or ""
+    except (LookupError, ValueError):
+        return ""
+
+
+def missing_library() -> UsageError:
+    return UsageError("cannot read a page: turbohtml is not installed; run 'pip install holdfast[text]'")
+
+
+def _decoded(content: bytes, encoding: str) -> Decoded:
+    # By the encoding's own name: as codecs, some of its labels are not known ('ks_c_5601-1987').
+    return Decoded(content.decode(f"whatwg-{encoding}", "replace"), encoding)

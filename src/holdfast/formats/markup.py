@@ -1,0 +1,44 @@
+"""HTML as browsers read it: by turbohtml, which follows the WHATWG HTML Standard and is written in C.
+
+Any bytes give a tree, in time that grows with their number: the parser nests no deeper than browsers do. It is loaded
+at first use. Scripting counts as off, so that what is meant for those without scripts (<noscript>) is there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.formats.charset import missing_library
+
+if TYPE_CHECKING:
+    from turbohtml import Document
+
+HTML_BYTES_MAX = 32 << 20  # of a page; what lies beyond is not looked at
+HTML_KINDS = frozenset(("text/html", "application/xhtml+xml"))
+_LOOKS_HTML = re.compile(
+    rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|title|meta|div|p|h1|table)\b", re.I | re.S
+)
+_SNIFFED_BYTES = 1024
+
+
+def kind_of(content_type: str) -> str:
+    """The type without its parameters: 'text/html'."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def looks_like_html(content: bytes) -> bool:
+    """Whether bytes of which no type is known begin as a page does."""
+    return _LOOKS_HTML.match(content[:_SNIFFED_BYTES]) is not None
+
+
+def parsed_page(content: bytes, charset: str = "") -> Document:
+    """The tree of a page; `charset` is what the HTTP header names, if it does."""
+    try:
+        from turbohtml import parse
+    except ImportError as error:
+        raise missing_library() from error
+    try:
+        return parse(content, encoding=charset or None, positions=False, allow_declarative_shadow_roots=False)
+    except (LookupError, ValueError):  # no charset that a browser knows
+        return parse(content, positions=False, allow_declarative_shadow_roots=False)

@@ -1,0 +1,318 @@
+"""What a command line comes to before anything is fetched: names, scopes, known crawls, mistakes (W17, H7)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import Shell
+
+from holdfast.cli.crawl_display import Pace, progress_lines
+from holdfast.cli.crawl_options import SCOPES, changed_options, with_options
+from holdfast.cli.crawl_report import tally_fields
+from holdfast.cli.crawl_words import in_time, scope_words
+from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
+from holdfast.crawl.job import CrawlJob, ScopeKind
+from holdfast.crawl.tally import Tally
+
+JOB = CrawlJob(seeds=("https://example.com/",), name="example.com")
+
+
+def planned(shell: Shell, *arguments: str, code: int = 0) -> dict[str, Any]:
+    (values,) = shell.quick("crawl", *arguments, "--dry-run", "--json", code=code).objects
+    return values
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_option_reaches_the_job(archive: Shell) -> None:
+    values = planned(
+        archive,
+        *("www.example.com", "--name", "mine", "-c", "papers", "--depth", "0", "--limit", "5", "--time", "1h30m"),
+        *("--scope", "domain", "--include", "a+", "--include", "b", "--exclude", "c", "--no-sitemap"),
+        *("--robots", "ignore", "--delay", "0", "--per-host", "2", "--workers", "3", "--user-agent", "me"),
+        *("--header", "A: b", "--header", "C: d", "--proxy", "http://p:1", "--max-bytes", "5M", "--quota", "2G"),
+        *("--resolve", "example.com=192.0.2.7", "--private", "--screenshots"),
+    )
+    job = values["job"]
+    assert values["collection"] == "papers"
+    assert values["notes"] == ["'www.example.com' is taken for 'https://www.example.com/'"]
+    assert {key: job[key] for key in ("seeds", "name", "depth", "limit", "time_s", "scope", "bytes_max")} == {
+        "seeds": ["https://www.example.com/"],
+        "name": "mine",
+        "depth": 0,
+        "limit": 5,
+        "time_s": 5400.0,
+        "scope": "domain",
+        "bytes_max": 2 << 30,
+    }
+    assert (job["include"], job["exclude"], job["sitemap"], job["workers"]) == (["a+", "b"], ["c"], False, 3)
+    fetch = job["fetch"]
+    assert (fetch["robots"], fetch["delay"], fetch["per_host"], fetch["user_agent"]) == (False, 0.0, 2, "me")
+    assert fetch["headers"] == [["A", "b"], ["C", "d"]]
+    assert (fetch["proxy"], fetch["body_bytes_max"], fetch["private"]) == ("http://p:1", 5 << 20, True)
+    assert fetch["resolve"] == [["example.com", "192.0.2.7"]]
+    assert (job["browser"]["enabled"], job["browser"]["screenshots"]) == (True, True)
+
+
+def test_without_options_all_is_by_default(archive: Shell) -> None:
+    job = planned(archive, "https://example.com/")["job"]
+    default = with_options(JOB, {})
+    assert (job["workers"], job["fetch"]["delay"], job["sitemap"]) == (default.workers, default.fetch.delay, True)
+    assert planned(archive, "https://example.com/", "--sitemap", "--robots", "obey")["job"] == job
+
+
+def test_a_dry_run_changes_nothing(archive: Shell) -> None:
+    before = sorted(archive.directory.rglob("*"))
+    text = archive.quick("crawl", "example.com", "--dry-run").text
+    assert text.startswith("crawl       'example.com' begins\n")
+    assert sorted(archive.directory.rglob("*")) == before
+
+
+def test_the_scopes_are_those_of_the_crawler() -> None:
+    assert list(SCOPES) == list(ScopeKind)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ftp://example.com/"], "seed 'ftp://example.com/' is no URL that can be fetched"),
+        (["example.com", "--name", "No"], "bad name 'No' of a crawl"),
+        (["example.com", "--include", "a("], "include 'a(' is no regular expression"),
+        (["example.com", "--header", "A"], "'A' is no header"),
+        (["example.com", "--resolve", "a"], "'a' is no address for a host"),
+        (["example.com", "--proxy", "p"], "proxy 'p' must begin with one of"),
+        (["example.com", "--time", "soon"], "'soon' is not a duration"),
+        (["example.com", "--quota", "much"], "'much' is not a number of bytes"),
+        (["example.com", "--limit", "0"], "0 is not in the range"),
+        (["example.com", "--scope", "world"], "'world' is not one of"),
+        (["example.com", "--revisit"], "there is no crawl 'example.com' to look at again"),
+        (["example.com", "--revisit", "--due"], "give one of them"),
+        (["--resume", "news"], "no crawl 'news'"),
+        (["--name", "news"], "no crawl 'news'"),
+        (["--limit", "5"], "no seeds: give a URL, a job file, '--seeds FILE' or '--resume NAME'"),
+        (["a.toml", "b.toml"], "'a.toml' and 'b.toml' are two jobs"),
+        (["status", "news"], "no crawl 'news'"),
+        (["stop", "news"], "no crawl 'news'"),
+        (["log"], "no crawl in"),
+        (["why", "http://example.com/"], "no crawl in"),
+        (["expire", "news"], "no crawl 'news'"),
+    ],
+)
+def test_mistakes(archive: Shell, arguments: list[str], message: str) -> None:
+    before = sorted(archive.directory.rglob("*"))
+    result = archive.quick("crawl", *arguments, code=2)
+    assert message in result.errors
+    assert result.output == b""
+    assert sorted(archive.directory.rglob("*")) == before
+
+
+def test_no_such_file(archive: Shell) -> None:
+    assert "no job file" in archive.quick("crawl", "/nowhere/job.toml", code=3).errors
+    assert "/nowhere/seeds" in archive.quick("crawl", "--seeds", "/nowhere/seeds", code=3).errors
+
+
+@pytest.mark.parametrize(
+    "arguments", [["crawl", "example.com"], ["crawl", "list"], ["crawl", "log"], ["crawl", "expire", "x"]]
+)
+def test_no_archive(shell: Shell, arguments: list[str]) -> None:
+    assert "no archive in" in shell.quick(*arguments, code=3).errors
+    assert list(shell.directory.iterdir()) == []
+
+
+def test_seeds_from_standard_input(archive: Shell) -> None:
+    result = archive("crawl", "--seeds", "-", "--dry-run", "--json", input=b"# mine\nexample.com # yes\n\n")
+    assert result.objects[0]["job"]["seeds"] == ["https://example.com/"]
+
+
+# -- known crawls ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [
+        (CrawlState.FINISHED, "was finished: looks again at all it knows (visit 3)"),
+        (CrawlState.STOPPED, "was stopped: goes on (visit 2)"),
+        (CrawlState.LIMIT, "had reached a limit: goes on (visit 2)"),
+        (CrawlState.FAILED, "had failed: goes on (visit 2)"),
+        (CrawlState.RUNNING, "is running in another process: goes on (visit 2)"),
+    ],
+)
+def test_what_a_known_crawl_does(archive: Shell, state: CrawlState, action: str) -> None:
+    keep_job(archive.directory, JOB)
+    write_status(archive.directory, CrawlStatus("example.com", state, 2, tally={"queued": 1234}))
+    values = planned(archive, "https://example.com/")
+    assert values["action"] == action
+    assert values["known"]["tally"] == {"queued": 1234}
+    assert "waiting     1,234 URLs" in archive.quick("crawl", "--resume", "example.com", "--dry-run").lines
+    if state is CrawlState.RUNNING:
+        assert "is running (pid " in archive.quick("crawl", "https://example.com/", code=4).errors
+
+
+def test_more_seeds_and_another_scope_for_a_known_crawl(archive: Shell) -> None:
+    keep_job(archive.directory, replace(JOB, limit=7))
+    values = planned(archive, "https://example.com/b", "--name", "example.com", "--scope", "host")
+    assert values["job"]["seeds"] == ["https://example.com/", "https://example.com/b"]
+    assert values["notes"] == [
+        "1 seed more for the crawl 'example.com'",
+        "not as before in the crawl 'example.com': scope, limit",
+    ]
+    assert values["job"]["limit"] is None
+
+
+@pytest.mark.parametrize("how", ["--resume", "--name"])
+def test_the_job_that_a_crawl_has(archive: Shell, how: str) -> None:
+    keep_job(archive.directory, replace(JOB, limit=7, depth=2))
+    write_status(archive.directory, CrawlStatus("example.com", CrawlState.FINISHED, 1))
+    values = planned(archive, how, "example.com", "--due", "--depth", "3")
+    assert (values["job"]["limit"], values["job"]["depth"]) == (7, 3)
+    assert values["action"] == "was finished: looks again at what is due (visit 2)"
+    assert values["notes"] == ["not as before in the crawl 'example.com': depth, revisit"]
+
+
+def test_revisiting_what_did_not_come_to_its_end(archive: Shell) -> None:
+    keep_job(archive.directory, JOB)
+    assert planned(archive, "--resume", "example.com", "--revisit")["notes"] == [
+        "its last visit did not come to its end: that goes on first"
+    ]
+
+
+def test_resume_takes_no_other_job(archive: Shell) -> None:
+    keep_job(archive.directory, JOB)
+    archive.file("job.toml", 'seeds = ["example.com"]')
+    for more in (["--name", "b"], [str(archive.directory / "job.toml")]):
+        assert "--resume NAME goes on" in archive.quick("crawl", "--resume", "example.com", *more, code=2).errors
+
+
+def test_changed_options() -> None:
+    assert changed_options(JOB, JOB) == []
+    other = with_options(JOB, {"scope": "host", "max_bytes": 5, "due": True})
+    assert changed_options(JOB, other) == ["scope", "max-bytes", "revisit"]
+
+
+# -- looking -----------------------------------------------------------------------------------------------------------
+
+
+def test_list_and_status(archive: Shell) -> None:
+    assert archive.quick("crawl", "list").lines == ["NAME  STATE  UPDATED  VISIT  FETCHED  RECEIVED  WAITING  ERRORS"]
+    tally = Tally(fetched=1200, pages=3, content_bytes=4096, new_bytes=1024, queued=5, seconds=60.0, errors=2).as_dict()
+    keep_job(archive.directory, JOB)
+    keep_job(archive.directory, replace(JOB, name="other"))
+    status = CrawlStatus("example.com", CrawlState.LIMIT, 1, 1.0, reason="so", tally=tally, errors={"dns": 2})
+    write_status(archive.directory, status)
+    table = archive.quick("crawl", "list").lines
+    assert [line.split()[:2] for line in table[1:]] == [["example.com", "limit"], ["other", "interrupted"]]
+    lines = archive.quick("crawl", "status").lines
+    assert lines[0] == "crawl       example.com, visit 1: limit (so)"
+    assert "fetched     1,200 in 1m (20.0 a second), 0 B received" in lines
+    assert "duplicates  0 (3.0 KiB saved)" in lines
+    assert "errors      2: 2 dns" in lines
+    assert "waiting     5" in lines
+    (values,) = archive.quick("crawl", "status", "example.com", "--json").objects
+    assert (values["rate"], values["saved_bytes"], values["reasons"]) == (20.0, 3072, {"dns": 2})
+    assert values["directory"] == str(archive.directory / "crawls" / "example.com")
+    stopped = archive.quick("crawl", "stop", "example.com", "--wait", "--json").objects
+    assert stopped == [{"name": "example.com", "asked": False, "state": "limit"}]
+
+
+def test_log_lines_for_people(archive: Shell) -> None:
+    keep_job(archive.directory, JOB)
+    path: Path = archive.directory / "crawls" / "example.com" / "log.jsonl"
+    path.write_text(
+        '{"event":"start","time":1,"visit":1,"note":""}\n'
+        '{"event":"fetch","time":1,"elapsed":0.5,"url":"https://example.com/","hop":"-","status":200,"size":2048,'
+        '"result":"new","truncated":"length"}\n'
+        '{"event":"fetch","time":2,"url":"https://example.org/","outcome":"dns","result":"error","note":"no host"}\n'
+    )
+    assert archive.quick("crawl", "log").lines == [
+        "1970-01-01T00:00:01Z  start      visit=1",
+        "1970-01-01T00:00:01Z  new          200     2.0 KiB    0.50s  -  https://example.com/  (length)",
+        "1970-01-01T00:00:02Z  error        dns         0 B    0.00s  -  https://example.org/  (no host)",
+    ]
+    assert len(archive.quick("crawl", "log", "example.com", "--result", "error").lines) == 1
+    assert len(archive.quick("crawl", "log", "--host", "example.com").lines) == 1
+    assert len(archive.quick("crawl", "log", "--event", "fetch", "--url", "example.").lines) == 2
+    assert len(archive.quick("crawl", "log", "-n", "2").lines) == 2
+    assert archive.quick("crawl", "log", "-f", "-n", "1", "--json").objects[0]["note"] == "no host"
+
+
+# -- words and numbers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.44, "0.4s"),
+        (9, "9s"),
+        (59.6, "1m"),
+        (123, "2m 3s"),
+        (3600, "1h"),
+        (4800, "1h 20m"),
+        (273600, "3d 4h"),
+    ],
+)
+def test_durations_for_people(seconds: float, text: str) -> None:
+    assert in_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        (ScopeKind.PAGE, "the seeds alone"),
+        (ScopeKind.PREFIX, "what begins with https://a.example.com/x/ or https://b.example.com:8443/"),
+        (ScopeKind.HOST, "all of a.example.com and b.example.com:8443"),
+        (ScopeKind.DOMAIN, "all hosts of example.com"),
+        (ScopeKind.ANY, "wherever links lead"),
+    ],
+)
+def test_scopes_in_words(scope: ScopeKind, words: str) -> None:
+    job = CrawlJob(seeds=("https://a.example.com/x/y?z=/", "https://b.example.com:8443/"), scope=scope)
+    assert scope_words(job) == f"{words}; and what these pages need from anywhere"
+    narrow = replace(job, depth=1, include=("a", "b", "c", "d"), exclude=("e",))
+    assert scope_words(narrow) == (
+        f"{words}, at most 1 link from a seed; also what matches a, b, c or 1 more; not what matches e; "
+        "and what these pages need from anywhere"
+    )
+
+
+def test_reasons_of_errors_are_ranked() -> None:
+    reasons = {"dns": 1, "timeout": 9, "tls": 2, "connect": 2, "status 500": 3, "dropped": 1, "protocol": 1}
+    text = tally_fields(Tally(errors=19).as_dict(), reasons)["errors"]
+    assert text == "19: 9 timeout, 3 status 500, 2 connect, 2 tls, 1 dns, 2 others"
+
+
+def test_a_summary_of_nothing() -> None:
+    assert list(tally_fields({}, {})) == ["fetched", "pages", "new", "duplicates", "errors"]
+
+
+def test_the_pace_is_that_of_the_last_seconds() -> None:
+    now = 0.0
+    pace = Pace(replace(JOB, limit=1000, time_s=500.0), lambda: now)
+    tally = Tally()
+    pace.take(tally)
+    assert pace.urls == 0.0
+    for now in range(1, 31):
+        tally.fetched += 10 if now > 15 else 1
+        tally.seconds = float(now)
+        pace.take(tally)
+    assert pace.urls == 10.0
+    assert pace.remaining_s(tally) == (1000 - tally.fetched) / 10
+    tally.seconds = 490.0
+    assert pace.remaining_s(tally) == 10.0
+    assert progress_lines("x", tally, pace)[0] == "x  8m 10s, 10s left"
+
+
+def test_a_limit_that_was_reached_counts_anew() -> None:
+    now = 0.0
+    pace = Pace(replace(JOB, limit=100, bytes_max=None), lambda: now)
+    pace.take(Tally(fetched=100))
+    now = 1.0
+    pace.take(later := Tally(fetched=110))
+    assert pace.remaining_s(later) == 9.0
+    endless = Pace(JOB, lambda: now)
+    endless.take(later)
+    assert endless.remaining_s(later) is None

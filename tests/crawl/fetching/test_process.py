@@ -1,0 +1,189 @@
+"""The child process, end to end over its sockets: jobs in, what was fetched out to readers, notes to the conductor."""
+
+from __future__ import annotations
+
+import marshal
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from holdfast.crawl.fetching.process import FetcherStart
+from holdfast.crawl.frames import frames_from
+from holdfast.crawl.job import CrawlJob, FetchSettings
+from holdfast.crawl.messages import Fetched, Job, Outcome, pack, unpack_fetched
+
+CODE = "from holdfast.crawl.fetching.process import main; main()"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet
+
+    def do_GET(self) -> None:
+        body = b"x" * (3 << 20) if self.path == "/large" else self.path.encode()
+        self.send_response(503 if self.path == "/busy" else 200)
+        if self.path == "/busy":
+            self.send_header("Retry-After", "77")
+        self.send_header("Set-Cookie", "crawl=1; Path=/")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@contextmanager
+def web() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Child:
+    """The process, and our ends of its sockets."""
+
+    def __init__(self, directory: Path, readers: int, **fetch: Any) -> None:
+        pairs = [socket.socketpair() for _ in range(1 + readers)]
+        theirs = [pair[1] for pair in pairs]
+        self.control, *self.readers = [pair[0] for pair in pairs]
+        descriptors = [each.fileno() for each in theirs]
+        self.process = subprocess.Popen([sys.executable, "-c", CODE, *map(str, descriptors)], pass_fds=descriptors)
+        for each in theirs:
+            each.close()
+        settings = FetchSettings(**({"delay": 0.0, "per_host": 4} | fetch))
+        start = pickle.dumps(FetcherStart(CrawlJob(fetch=settings), directory, allow_private=True))
+        self.send_raw(len(start).to_bytes(8, "little") + start)
+        for each in (self.control, *self.readers):
+            each.settimeout(30)
+        self.notes = map(marshal.loads, frames_from(self.control))
+
+    def send_raw(self, data: bytes) -> None:
+        self.control.sendall(data)
+
+    def send(self, *jobs: Job) -> None:
+        self.send_raw(b"".join(pack(("job", tuple(job))) for job in jobs))
+
+    def note(self, kind: str) -> tuple[Any, ...]:
+        return next(note for note in self.notes if note[0] == kind)
+
+    def close(self) -> int:
+        self.control.close()
+        for each in self.readers:
+            each.close()
+        return self.process.wait(20)
+
+
+@contextmanager
+def child(directory: Path, readers: int = 1, **fetch: Any) -> Iterator[Child]:
+    started = Child(directory, readers, **fetch)
+    try:
+        yield started
+    finally:
+        try:
+            started.close()
+        finally:
+            if started.process.poll() is None:
+                started.process.kill()
+                started.process.wait()
+
+
+def _collected(readers: list[socket.socket], count: int) -> list[Fetched]:
+    """So many of what the readers get, from all of them."""
+    got: list[Fetched] = []
+    lock = threading.Semaphore(0)
+
+    def read(reader: socket.socket) -> None:
+        try:
+            for frame in frames_from(reader):
+                got.append(unpack_fetched(frame))
+                lock.release()
+        except OSError:
+            pass
+
+    threads = [threading.Thread(target=read, args=(reader,)) for reader in readers]
+    for thread in threads:
+        thread.start()
+    for _ in range(count):
+        assert lock.acquire(timeout=30)
+    for reader in readers:
+        reader.shutdown(socket.SHUT_RD)
+    for thread in threads:
+        thread.join()
+    return got
+
+
+def test_jobs_go_in_and_what_was_fetched_comes_out(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path, readers=2) as process:
+        jobs = [Job(number, f"{site}/{number}", "site") for number in range(200)]
+        process.send(*jobs)
+        got = _collected(process.readers, 200)
+        assert sorted(fetched.job.id for fetched in got) == list(range(200))
+        assert all(fetched.outcome == Outcome.OK for fetched in got)
+        assert {fetched.body.decode() for fetched in got} == {f"/{number}" for number in range(200)}
+        taken = [process.note("taken") for _ in range(200)]
+        assert {note[1] for note in taken} == set(range(200))
+        assert {note[2] for note in taken} <= {0, 1}
+        stats = process.note("stats")[1]
+        assert {"active", "waiting", "connections"} <= set(stats)
+        assert process.close() == 0
+    assert "crawl\t1" in (tmp_path / "cookies.txt").read_text()
+
+
+def test_pauses_are_reported_and_obeyed(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path) as process:
+        process.send(Job(1, f"{site}/busy", "site"))
+        kind, host, until, reason = process.note("pause")
+        assert (kind, host, reason) == ("pause", "site", "status 503, Retry-After: 77")
+        first = unpack_fetched(next(frames_from(process.readers[0])))
+        assert abs(until - (first.started + first.elapsed + 77)) < 5
+        process.send_raw(pack(("pause", "other", until, "restart")))
+        process.send(Job(2, f"{site}/a", "site"), Job(3, f"{site}/b", "other"), Job(4, f"{site}/c", "third"))
+        second = unpack_fetched(next(frames_from(process.readers[0])))
+        assert second.job.id == 4
+        assert next(note for note in process.notes if note[0] == "stats" and note[1]["waiting"])[1]["waiting"] == 2
+
+
+def test_large_bodies_go_through_files_that_are_the_readers(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path, memory_bytes_max=1 << 20) as process:
+        (tmp_path / "spool").mkdir(exist_ok=True)
+        process.send(Job(1, f"{site}/large", "site"))
+        got = unpack_fetched(next(frames_from(process.readers[0])))
+        assert (got.body, got.size) == (b"", 3 << 20)
+        assert Path(got.spool).stat().st_size == 3 << 20
+        assert process.close() == 0
+        assert Path(got.spool).exists(), "it is the reader's"
+
+
+def test_readers_that_do_not_read_hold_fetching_up(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path) as process:
+        process.send(*(Job(number, f"{site}/large", "site") for number in range(60)))
+        stats = next(note[1] for note in process.notes if note[0] == "stats" and not note[1]["active"])
+        assert 0 < stats["waiting"] < 60
+        got = _collected(process.readers, 60)
+        assert sum(fetched.size for fetched in got) == 60 * (3 << 20)
+
+
+def test_the_conductor_s_end_and_sigterm_end_it_and_ctrl_c_does_not(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path) as process:
+        process.send(Job(1, f"{site}/1", "site"))
+        process.note("taken")
+        process.process.send_signal(signal.SIGINT)
+        process.send(Job(2, f"{site}/2", "site"))
+        assert process.note("taken")[1] == 2
+        process.process.send_signal(signal.SIGTERM)
+        assert process.process.wait(20) == 0

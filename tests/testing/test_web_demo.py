@@ -1,0 +1,68 @@
+"""The site of `make demo`, and the page that a script builds (W17, H7)."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from contextlib import closing
+
+from holdfast.testing.web import Web
+from holdfast.testing.web.demo_site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite, contents
+from holdfast.testing.web.live import live_answer
+from holdfast.urls import parse
+
+ORIGIN = "http://127.0.0.1:8080"
+
+
+def test_the_demo_site_has_duplicates_and_pictures_and_changes_as_told_h7() -> None:
+    first, second = contents(ORIGIN, 0.0), contents(ORIGIN, CHANGED_SHARE)
+    changed = {path for path in first if first[path] != second[path] and path.endswith(".html")}
+    assert len(changed) == DAYS * CHANGED_SHARE
+    assert len([path for path in second if path not in first and path.endswith(".html")]) == NEW_DAYS
+    assert first["/days/8.html"] == first["/days/8.html?print=1"]
+    assert len({content for _, content in first.values()}) < len(first) - 20
+    assert first["/pictures/sky-3.png"][1].startswith(b"\x89PNG")
+    assert {kind for kind, _ in first.values()} >= {"image/png", "image/svg+xml", "text/css", "text/javascript"}
+
+
+def test_every_link_of_the_demo_site_leads_somewhere() -> None:
+    site = contents(ORIGIN, CHANGED_SHARE)
+    for path, (kind, content) in site.items():
+        if not kind.startswith("text/html"):
+            continue
+        links = [parse(link, ORIGIN + path) for link in re.findall(r'(?:href|src)="([^"]+)"', content.decode())]
+        targets = {link.href.removeprefix(ORIGIN) for link in links if link is not None}
+        lost = {target for target in targets if target not in site and not target.startswith("/old/")}
+        assert lost <= {"/days/9999.html"}, path
+
+
+def test_the_demo_site_is_served_and_knows_what_was_seen_b4() -> None:
+    with DemoSite().serving(thread=True) as (server, url):
+        assert url == f"http://127.0.0.1:{server.port}/"
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
+
+            def get(target: str, tag: str = "") -> http.client.HTTPResponse:
+                connection.request("GET", target, headers={"If-None-Match": tag} if tag else {})
+                response = connection.getresponse()
+                response.read()
+                return response
+
+            tags = [get(f"/days/{day}.html").headers["ETag"] for day in range(DAYS)]
+            server.change(CHANGED_SHARE)
+            statuses = [get(f"/days/{day}.html", tag).status for day, tag in enumerate(tags)]
+            assert get("/old/7.html").headers["Location"] == "/days/7.html"
+            assert get("/robots.txt").status == 200
+            assert get("/nowhere").status == 404
+        assert statuses.count(200) == DAYS * CHANGED_SHARE
+        assert statuses.count(304) == DAYS - statuses.count(200)
+
+
+def test_the_live_page_names_nothing_of_what_comes_late() -> None:
+    live = Web(port=8080).live
+    source = live_answer("/").body + live_answer("/live.js").body
+    for url in live.late | live.links:
+        path = url.removeprefix("http://live.test:8080")
+        assert live_answer(path).status == 200
+        assert path.encode() not in source
+    assert all(url.removeprefix("http://live.test:8080").encode() in source for url in live.lazy)
+    assert live_answer("/").status == 200 and live.entry == "http://live.test:8080/"
