@@ -9,6 +9,8 @@ PYWB ?=
 
 # Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows.
 DEBIAN_TEST := zstd
+# What `holdfast bench crawl` serves its site with, and crawlers to compare with.
+DEBIAN_BENCH := nginx-light wget wget2
 
 BIN := .venv/bin
 
@@ -36,9 +38,10 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/project
 
-bench: .venv/.installed-bench $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store and archive beside their peers, on CORPUS=
+bench: .venv/.installed-bench $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive and crawler beside their peers, on CORPUS=
 	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
 	$(BIN)/holdfast bench archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
+	$(BIN)/holdfast bench crawl --corpus "$(CORPUS)"
 
 corpus: ## collect more than 20,000 real pages into CORPUS=
 	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS)"
@@ -46,9 +49,10 @@ corpus: ## collect more than 20,000 real pages into CORPUS=
 $(CORPUS_DEFAULT)/CORPUS.json:
 	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS_DEFAULT)"
 
-soak: .venv/.installed-test ## the long tests, and large catalogs and records measured
+soak: .venv/.installed-test ## the long tests, and large catalogs, records and frontiers measured
 	$(BIN)/pytest -m soak
 	$(BIN)/holdfast bench archive --scale 1000000 --scale 10000000 --large 1G
+	$(BIN)/holdfast bench crawl --frontier 1000000
 
 clean: ## remove what make made in this directory
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
@@ -68,5 +72,6 @@ clean: ## remove what make made in this directory
 	@touch $@
 
 .venv/.installed-bench: pyproject.toml | .venv/bin/python
+	tools/debian-packages $(DEBIAN_BENCH)
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	@touch $@

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from program import Shell
 
+from holdfast.errors import CrawlFailed
+from holdfast.testing.web.demo_site import DemoSite
+
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -26,18 +29,24 @@ def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
 def test_demo(shell: Shell) -> None:
     done = run(shell, sys.executable, "-m", "holdfast.testing.demo")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"second visit: \d+ URLs, [\d,]+ bytes: \d+ new contents, \d+ duplicates", done.stdout)
-    assert done.stdout.count("example,almanac)/log/7.html 2026") == 2
-    assert "Content-Type: text/css" in done.stdout
+    assert "visit 1: finished" in done.stdout
+    assert "visit 2: finished" in done.stdout
+    assert len(re.findall(r"days/7\.html 2026\d{10} ", done.stdout)) == 2
+    assert "@import" in done.stdout
     assert "saved by duplicates" in done.stdout
     assert ": no faults" in done.stdout
-    assert "later releases" in done.stdout
 
 
-def test_demo_of_a_real_site_is_declined(shell: Shell) -> None:
-    done = run(shell, sys.executable, "-m", "holdfast.testing.demo", "http://example.com/")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "crawling is not part of this release" in done.stderr
+def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
+    with DemoSite().serving() as (_, url):
+        done = run(shell, sys.executable, "-m", "holdfast.testing.demo", f"{url}days/7.html")
+    assert done.returncode == 0, done.stderr
+    assert "visit 1: finished" in done.stdout
+
+
+def test_demo_of_a_site_that_does_not_answer(shell: Shell) -> None:
+    done = run(shell, sys.executable, "-m", "holdfast.testing.demo", "http://127.0.0.1:1/")
+    assert done.returncode == CrawlFailed.exit_code, done.stdout
 
 
 def test_python_example_of_the_readme(shell: Shell) -> None:

@@ -24,7 +24,6 @@ from holdfast.crawl.crawls import (
     kept_job,
     log_path,
     request_stop,
-    waiting,
     write_status,
 )
 from holdfast.crawl.job import CrawlJob
@@ -105,7 +104,7 @@ def test_a_status_of_this_process(tmp_path: Path) -> None:
     found = crawl_status(tmp_path, "news")
     assert found.running
     assert (found.visit, found.started, found.pid, found.errors) == (2, 1.5, os.getpid(), {"dns": 1})
-    assert waiting(found.tally) == 5
+    assert found.tally == TALLY
     for state in (CrawlState.FINISHED, CrawlState.LIMIT, CrawlState.STOPPED, CrawlState.FAILED):
         write_status(tmp_path, CrawlStatus("news", state, 2, reason="so"))
         assert (crawl_status(tmp_path, "news").state, crawl_status(tmp_path, "news").reason) == (state, "so")

@@ -33,8 +33,8 @@ class Admission:
             self._scope.add_root(url)
             self._frontier.add_root(url)
 
-    def in_scope(self, url: str) -> bool:
-        return not self._scope.refusal(url, Hop.LINK, 0, 0)
+    def reads_sitemaps(self, origin: str) -> bool:
+        return self._job.sitemap and self._scope.touches(origin)
 
     def refusal(self, found: Found) -> str:
         """Why it is not queued; empty if it is: then it counts."""

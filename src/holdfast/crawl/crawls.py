@@ -18,7 +18,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -217,8 +216,3 @@ def request_stop(archive: Path, name: str) -> bool:
     finally:
         os.close(process)
     return True
-
-
-def waiting(tally: Mapping[str, Any]) -> int:
-    """How many URLs a crawl that does not run has left to fetch."""
-    return int(tally.get("queued", 0)) + int(tally.get("in_flight", 0))

@@ -40,6 +40,7 @@ class Opened:
     origin: str
     sitemaps: tuple[str, ...] = ()
     reason: str = ""
+    delay: float = 0.0  # that the host is owed from now on
 
 
 def origin_of(url: str) -> str:
@@ -111,7 +112,7 @@ class Gate:
         until = self._clock() + told.lifetime_s
         self._frontier.set_robots(origin, until, told.rules.pack())
         self._hold(origin, until, told.rules)
-        return Opened(asked.waiting, origin, told.rules.sitemaps, told.reason)
+        return Opened(asked.waiting, origin, told.rules.sitemaps, told.reason, self.delay(f"{origin}/"))
 
     def _known(self, origin: str) -> Robots | None:
         held = self._rules.get(origin)

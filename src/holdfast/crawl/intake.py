@@ -18,11 +18,11 @@ from holdfast.archive import Archive
 from holdfast.archive.adding import Added
 from holdfast.crawl.admission import Admission
 from holdfast.crawl.feeder import Feeder, Flight
-from holdfast.crawl.frontier import Found, Frontier, HostRow, State, UrlRow
+from holdfast.crawl.frontier import Found, Frontier, HostRow, State, UrlRow, host_of, key_of
 from holdfast.crawl.frontier.frontier import link_depth
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.log import CrawlLog
+from holdfast.crawl.log import CrawlLog, row_of_fetch
 from holdfast.crawl.messages import Hop, Job, Kind, Outcome, Reading
 from holdfast.crawl.recording import draft_of
 from holdfast.crawl.schedule import History
@@ -204,7 +204,8 @@ class Intake:
         visited = self._visited(reading, row)
         self._frontier.settle(key, visited, due=self._due(visited))
         result = self._count(reading, row, added)
-        self._follow(reading, key, row)
+        if not (reading.part and reading.location):  # the browser has followed a part's redirect itself
+            self._follow(reading, key, row)
         self._note(reading, row, result=result, record=str(added.record) if added and added.record else "")
 
     def _visited(self, reading: Reading, row: UrlRow) -> UrlRow:
@@ -269,7 +270,7 @@ class Intake:
     def _follow(self, reading: Reading, key: bytes, row: UrlRow) -> None:
         """Links, and where a redirect leads, are queued."""
         if reading.location:
-            self._redirect(reading, row)
+            self._redirect(reading, key, row)
         links = [self._found(link, row) for link in reading.links]
         sitemaps = [Found(name, url, Hop.MANIFEST, 0, row.hops + 1, Kind.SITEMAP) for name, url in reading.sitemaps]
         deepen = self._job.depth is not None
@@ -287,7 +288,7 @@ class Intake:
         in_a_row = hop == Hop.REDIRECT or hop == Hop.EMBED == row.hop
         return Found(name, url, hop, link_depth(row.depth, hop), row.hops + 1 if in_a_row else 0)
 
-    def _redirect(self, reading: Reading, row: UrlRow) -> None:
+    def _redirect(self, reading: Reading, key: bytes, row: UrlRow) -> None:
         if row.kind == Kind.SITEMAP:
             target = self._parts.admission.found(reading.location, Hop.MANIFEST, 0, row.hops + 1)
             target = target._replace(kind=Kind.SITEMAP)
@@ -296,7 +297,19 @@ class Intake:
             target = self._parts.admission.found(reading.location, hop, row.depth, row.hops + 1)
             if self._parts.admission.is_root(row.url):
                 self._parts.admission.add_root(target.url)
+            if target.key == key and target.url != row.url:  # only a session id was added: it is another page here
+                target = target._replace(key=key_of(target.url))
+            if reading.sets_cookie and self._repeat(target.key):
+                return
         self._frontier.find([target], row.url, self._parts.admission.refusal, deepen=self._job.depth is not None)
+
+    def _repeat(self, key: bytes) -> bool:
+        """A redirect leads back to what redirected to it, and a cookie was set: that may be answered otherwise now."""
+        row = self._frontier.row(key)
+        if row is None or row.state != State.DONE or not 300 <= row.status < 400 or row.repeated:
+            return False
+        self._frontier.queue_again(key, row._replace(repeated=1))
+        return True
 
     # -- parts of pages that a browser loaded -------------------------------------------------------------------
 
@@ -304,14 +317,16 @@ class Intake:
         """It need not be fetched for itself any more."""
         if reading.outcome != Outcome.OK:
             return
-        found = self._parts.admission.found(reading.url, Hop.EMBED, 0, 0)
         if reading.method:  # its answer is not what the URL itself would give
             self._note(reading, UrlRow(reading.url, hop=Hop.EMBED), result="part")
             return
+        found = self._parts.admission.found(reading.url, Hop.EMBED, 0, 0)
         row = self._frontier.row(found.key)
         if row is None:
             self._frontier.totals.seen += 1
-            row = UrlRow(reading.url, hop=Hop.EMBED, found=int(time.time()), visit=self._frontier.totals.visit)
+            page = self._parts.feeder.flights.get(reading.job_id)
+            depth, via = (page.job.depth, page.job.url) if page else (0, "")
+            row = UrlRow(reading.url, hop=Hop.EMBED, depth=depth, via=via, found=int(time.time()))
         if found.key in self._parts.feeder.keys:  # the fetcher has it, too: that will settle it
             return
         self._settle_answer(reading, found.key, row._replace(visit=self._frontier.totals.visit), added)
@@ -323,16 +338,20 @@ class Intake:
         known: HostRow = self._frontier.host(flight.host)
         self._frontier.set_host(flight.host, known._replace(contacted=int(time.time())))
         again = parts.feeder.follow_up(flight, lambda job_id: parts.gate.again(reading, origin, job_id))
+        asked = UrlRow(reading.url, Kind.ROBOTS, hop=Hop.PREREQUISITE, via=origin)
         if again is not None:
             if not reading.location and reading.status not in _RATE_LIMITED:
                 self._back_off(flight.job.host, parts.gate.attempts(origin))
+            self._note(reading, asked, result="redirect" if reading.location else "retry")
             return [again]
         opened = parts.gate.take(reading, origin)
+        if opened.delay > self._job.fetch.delay:  # it is owed after the file itself, too, which was asked for before
+            parts.pause(host_of(f"{origin}/"), time.time() + opened.delay, "Crawl-delay")
         for host in opened.hosts:
             parts.feeder.hungry(host)
         self._rows.append({"event": "robots", "time": time.time(), "origin": origin, "note": opened.reason})
-        self._note(reading, UrlRow(reading.url, Kind.ROBOTS, hop=Hop.PREREQUISITE, via=origin), result="robots")
-        if self._job.sitemap and parts.admission.in_scope(f"{origin}/"):
+        self._note(reading, asked, result="robots")
+        if parts.admission.reads_sitemaps(origin):
             self._find_sitemaps(opened.sitemaps or (f"{origin}/sitemap.xml",), origin)
         return []
 
@@ -366,23 +385,4 @@ class Intake:
         self._rows.append({"event": event, "time": round(time.time(), 3), **facts})
 
     def _note(self, reading: Reading, row: UrlRow, **facts: Any) -> None:
-        told = {
-            "event": "fetch",
-            "time": round(reading.started, 3),
-            "elapsed": round(reading.elapsed, 4),
-            "url": row.url,
-            "kind": row.kind,
-            "hop": row.hop,
-            "depth": row.depth,
-            "via": row.via,
-            "outcome": reading.outcome,
-            "status": reading.status,
-            "mime": reading.mime,
-            "size": reading.size,
-            "transferred": reading.transferred,
-            "ip": reading.ip,
-            "digest": reading.digest,
-            "truncated": reading.truncated,
-            "note": reading.detail,
-        }
-        self._rows.append({name: value for name, value in told.items() if value not in ("", None)} | facts)
+        self._rows.append(row_of_fetch(reading, row) | facts)

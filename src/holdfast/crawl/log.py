@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+from holdfast.crawl.frontier.rows import UrlRow
+from holdfast.crawl.messages import Reading
 from holdfast.env.files import from_os_error, translated_errors
 from holdfast.errors import HoldfastError
 
@@ -73,6 +75,30 @@ class CrawlLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def row_of_fetch(reading: Reading, row: UrlRow) -> Row:
+    """What the log says of a fetch; facts that are not there are left out."""
+    told = {
+        "event": "fetch",
+        "time": round(reading.started, 3),
+        "elapsed": round(reading.elapsed, 4),
+        "url": row.url,
+        "kind": row.kind,
+        "hop": row.hop,
+        "depth": row.depth,
+        "via": row.via,
+        "outcome": reading.outcome,
+        "status": reading.status,
+        "mime": reading.mime,
+        "size": reading.size,
+        "transferred": reading.transferred,
+        "ip": reading.ip,
+        "digest": reading.digest,
+        "truncated": reading.truncated,
+        "note": reading.detail,
+    }
+    return {name: value for name, value in told.items() if value not in ("", None)}
 
 
 def _whole_bytes(descriptor: int) -> int:

@@ -124,6 +124,7 @@ class Reading(NamedTuple):
     sitemaps: tuple[tuple[bytes, str], ...] = ()  # likewise; named by a sitemap index
     body: bytes = b""  # of a robots.txt
     location: str = ""  # where a redirect leads
+    sets_cookie: bool = False  # so that the same request may be answered otherwise
     method: str = ""  # as in Job
 
 

@@ -115,6 +115,7 @@ class Pipeline:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
                 pass_fds=descriptors,
+                start_new_session=True,  # Ctrl-C is for the conductor
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
         )

@@ -114,6 +114,7 @@ class Reader:
             unchanged=unchanged,
             part=fetched.part,
             location=self._location(job.url, head),
+            sets_cookie="set-cookie" in fields.first(),
             method=job.method,
         )
         if job.no_links or (unchanged and job.kind == Kind.PAGE and not fetched.links):
@@ -206,7 +207,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started us
     fetched, conductor = (socket(fileno=int(each)) for each in sys.argv[1:3])
     with fetched, conductor:
-        start = next(frames_from(conductor))
+        start = next(frames_from(conductor), None)
+        if start is None:  # the conductor is gone already
+            return
         reader = Reader(pickle.loads(start))
         try:
             for frame in frames_from(fetched):

@@ -83,6 +83,12 @@ class Scope:
                 return ""
         return "" if self._covers(url) else self._outside
 
+    def touches(self, origin: str) -> bool:
+        """Whether links to somewhere on that host may belong to the crawl: whether its sitemaps are worth reading."""
+        if self._kind == ScopeKind.ANY or any(expression.search(f"{origin}/") for expression in self._include):
+            return True
+        return self._kind != ScopeKind.PAGE and self._place(_split(origin)[0]) in self._places
+
     def _covers(self, url: str) -> bool:
         if self._kind == ScopeKind.ANY:
             return True

@@ -75,7 +75,7 @@ def visit_own_site(demo: Demo) -> None:
     demo.show("status")
     demo.show("cdx", f"{url}days/7.html")
     demo.show("cdx", f"{url}*", "--filter", "=status:301", "--limit", "3", "--fl", "timestamp,url,status,redirect")
-    demo.show("get", f"{url}style/main.css", "--headers")
+    demo.show("get", f"{url}style/main.css")
     demo.show("check", "--deep")
 
 

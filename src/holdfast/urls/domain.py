@@ -30,7 +30,12 @@ def _extracted(host: str) -> ExtractResult:
 def registered_domain(host: str) -> str:
     """`example.co.uk` for `www.example.co.uk`; the host itself if it has none: an address, `localhost`, a suffix."""
     found = _extracted(host)
-    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else host.strip().rstrip(".").lower()
+    if found.domain and found.suffix:
+        return f"{found.domain}.{found.suffix}"
+    name = host.strip().rstrip(".").lower()
+    if found.suffix or found.ipv4 or found.ipv6 or name.endswith("]"):
+        return name
+    return ".".join(name.split(".")[-2:])  # the rule of the list for what it does not know: the last label is a suffix
 
 
 def public_suffix(host: str) -> str:

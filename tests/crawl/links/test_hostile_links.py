@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from links_reading import DIR, found
 
-from holdfast.crawl.links import LINKS_MAX, REFERENCE_CHARACTERS_MAX
+from holdfast.crawl.links import LINKS_MAX, PAGE_BYTES_MAX, REFERENCE_CHARACTERS_MAX, SCRIPT_BYTES_MAX
 from holdfast.crawl.links.css import unescaped
 from holdfast.crawl.links.html import ANCHORS_MAX
 from holdfast.crawl.links.srcset import CANDIDATES_MAX, urls_of_srcset
@@ -93,8 +93,8 @@ def test_bombs_in_fields(value: str) -> None:
 
 
 def test_a_million_links() -> None:
-    content = b"".join(b"<a href=%d>" % number for number in range(1_000_000)) + b"<img src=picture>"
-    links = found(content)
+    content = b"".join(b"<a href=%d>" % number for number in range(1_000_000))
+    links = found(content[: len(content) // 3] + b"><img src=picture>" + content)
     assert len(links) == LINKS_MAX
     assert [*links.items()][:2] == [(f"{DIR}/picture", Hop.EMBED), (f"{DIR}/0", Hop.LINK)]
 
@@ -107,6 +107,13 @@ def test_the_same_link_often_is_one() -> None:
 def test_a_reference_no_server_takes_is_dropped() -> None:
     longest = "x" * REFERENCE_CHARACTERS_MAX
     assert found(f"<a href={longest}><img src={longest}y><a href={longest}z>") == {f"{DIR}/{longest}": Hop.LINK}
+
+
+def test_only_the_beginning_of_a_huge_document_is_looked_at() -> None:
+    page = b"<a href=x>".ljust(PAGE_BYTES_MAX) + b"<a href=y>"
+    assert found(page) == {f"{DIR}/x": Hop.LINK}
+    script = b"import '/x.js'".ljust(SCRIPT_BYTES_MAX) + b"import '/y.js'"
+    assert found(script, "text/javascript") == {"http://example.com/x.js": Hop.EMBED}
 
 
 def test_candidates_are_bounded() -> None:

@@ -15,11 +15,12 @@ from zlib import crc32
 
 _TAG = re.compile(rb"<([a-zA-Z][a-zA-Z0-9]*)\b([^<>]*)>")
 _ATTRIBUTE = re.compile(
-    rb"""(?<=[\s"'])(href|src|action|formaction|data|background|poster|srcset|longdesc|cite|codebase|archive|usemap)"""
+    rb"""(?<=\s)(href|src|action|formaction|data|background|poster|srcset|longdesc|cite|codebase|archive|usemap)"""
     rb"""(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]+)""",
     re.IGNORECASE,
 )
-_REFRESH = re.compile(rb"""(;\s*url\s*=\s*)([^"'>\s]+)""", re.IGNORECASE)
+_REFRESH = re.compile(rb"""(;\s*url\s*=\s*["']?)([^"'>\s]+)""", re.IGNORECASE)
+_LOCATION = re.compile(rb"""(\blocation(?:\.replace\(|(?:\.href)?\s*=)\s*["'])([^"'#]+)""")
 _STYLE_URL = re.compile(rb"""(url\(\s*["']?)(?!data:)([^"')]+)""", re.IGNORECASE)
 _IMPORT = re.compile(rb"""(@import\s+["'])([^"']+)""", re.IGNORECASE)
 _SCHEME = re.compile(rb"^\s*(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
@@ -55,6 +56,7 @@ def rewritten(page: bytes, targets: Targets) -> bytes:
         return b"<" + match.group(1) + rest + b">"
 
     text = _TAG.sub(tag, page)
+    text = _LOCATION.sub(lambda found: found.group(1) + _chosen(targets.pages, found.group(2)), text)
     text = _STYLE_URL.sub(lambda found: found.group(1) + _chosen(targets.pictures, found.group(2)), text)
     return _IMPORT.sub(lambda found: found.group(1) + _chosen(targets.styles, found.group(2)), text)
 

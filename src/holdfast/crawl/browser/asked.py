@@ -67,7 +67,7 @@ class Asked(NamedTuple):
     def job(self, page: Job, *, delay: float, cookies: bool) -> Job:
         """On behalf of the page. `delay` is owed to hosts other than the page's own."""
         host = host_of(self.url)
-        kept = [(name, value) for name, value in self.headers.items() if name not in _OURS and _TOKEN.fullmatch(name)]
+        kept = [(name, value) for name, value in self.headers.items() if _is_pages(name)]
         if cookies and "cookie" in self.headers:
             kept.append(("cookie", self.headers["cookie"]))
         return Job(
@@ -82,3 +82,8 @@ class Asked(NamedTuple):
             content=self.content,
             fields=tuple((name.title(), value) for name, value in kept),
         )
+
+
+def _is_pages(name: str) -> bool:
+    """Whether it is the page that wants a field sent; 'Sec-' are the browser's own, and we are not that browser."""
+    return name not in _OURS and not name.startswith("sec-") and _TOKEN.fullmatch(name) is not None

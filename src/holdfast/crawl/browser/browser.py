@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
-from playwright.async_api import Playwright, async_playwright
+from playwright.async_api import Error, Playwright, async_playwright
 
 from holdfast.crawl.browser.answered import is_page
 from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart
@@ -44,6 +45,7 @@ class Browser:
             self._playwright = await async_playwright().start()
         except Exception as error:  # it is a program of its own, and its failures have no common name
             raise CannotStart(f"Playwright does not start: {error}; install it anew") from error
+        _ignore_late_errors(asyncio.get_running_loop())
         for _ in range(max(self._job.browser.tabs, 1)):
             self._tabs.append(Tab(self._playwright, self._fetcher, self._job, self._manners))
         await self._tabs[0].start()
@@ -99,3 +101,15 @@ class Browser:
                 self._showing -= 1
                 self._fetching -= 1
                 self._pump()
+
+
+def _ignore_late_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Playwright fails what was asked of a browser that is gone, though nobody waits for it any more."""
+    before = loop.get_exception_handler()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), Error):
+            return
+        before(loop, context) if before is not None else loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)

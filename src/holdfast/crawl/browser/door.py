@@ -74,6 +74,7 @@ class Door:
         task = asyncio.get_running_loop().create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        task.add_done_callback(_tell_of_mistakes)
 
     async def _pass(self, session: CDPSession, event: dict[str, Any]) -> None:
         with suppress(Error):  # the request, or the browser, is gone: nobody wants an answer
@@ -97,7 +98,7 @@ class Door:
         visit.requests += 1
         if visit.requests > REQUESTS_MAX or not asked.is_fetchable:
             await _refuse(session, asked, "BlockedByClient")
-        elif not await self._manners.allow(asked.url, visit.job, visit.deliver):
+        elif not await self._manners.allow(asked.url, visit.job, visit.keep):
             log.info("robots.txt forbids '%s', which '%s' asks for", asked.url, visit.job.url)
             await _refuse(session, asked, "BlockedByClient")
         else:
@@ -123,7 +124,7 @@ class Door:
         if not future.done():
             large = fetched.size > _LARGE
             answer = await asyncio.to_thread(answer_of, fetched) if large else answer_of(fetched)
-        visit.deliver(fetched._replace(part=True))
+        visit.keep(fetched._replace(part=True))
         if not future.done():
             future.set_result((fetched, answer))
 
@@ -150,9 +151,15 @@ class Door:
         fetched = await self._fetcher.fetch(job, polite=False)
         if is_page(fetched):
             before, visit.page = visit.page, fetched._replace(job=visit.job)
-            visit.deliver(before._replace(job=_part_of(before.job), part=True))
+            visit.keep(before._replace(job=_part_of(before.job), part=True))
         else:
-            visit.deliver(fetched._replace(job=_part_of(fetched.job), part=True))
+            visit.keep(fetched._replace(job=_part_of(fetched.job), part=True))
+
+
+def _tell_of_mistakes(task: asyncio.Task[None]) -> None:
+    """One request is lost over them, not the crawl."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a request of a page failed: %r", error)
 
 
 def _part_of(page: Job) -> Job:

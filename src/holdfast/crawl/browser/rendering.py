@@ -14,7 +14,7 @@ from holdfast.crawl.browser.script import HARVEST, HEIGHT, SCROLL, TO_TOP
 from holdfast.crawl.browser.visit import Visit
 from holdfast.crawl.job import BrowserSettings
 
-LOOK_TIMEOUT_S = 15.0  # for each look at a page that is loaded, or that the time is over for
+LOOK_TIMEOUT_S = 15.0  # at most, for each look at a page that is loaded, or that the time is over for
 PICTURE_HEIGHT_MAX = 16_384  # pixels
 _STEP_S = 0.1  # between two steps down the page
 _SETTLE_S = 0.3  # without a request, at the end of a page that may grow
@@ -34,6 +34,7 @@ class Rendering:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + settings.page_timeout_s
+        self._patience = min(LOOK_TIMEOUT_S, settings.page_timeout_s)
         self._world = 0
 
     async def run(self) -> Harvest:
@@ -87,7 +88,7 @@ class Rendering:
         clip: Any = {"x": 0, "y": 0, "width": VIEW["width"], "height": tall}
         try:
             picture = await self._page.screenshot(
-                full_page=True, clip=clip, animations="disabled", timeout=LOOK_TIMEOUT_S * 1000
+                full_page=True, clip=clip, animations="disabled", timeout=self._patience * 1000
             )
         except Error as error:
             return b"", f"no screenshot: {str(error).partition(chr(10))[0]}"
@@ -96,7 +97,7 @@ class Rendering:
     async def _evaluate(self, expression: str) -> Any:
         """In a world where the page's own scripts have changed nothing."""
         try:
-            return await asyncio.wait_for(self._evaluate_once(expression), LOOK_TIMEOUT_S)
+            return await asyncio.wait_for(self._evaluate_once(expression), self._patience)
         except TimeoutError:
             raise Stuck("the page's scripts do not let it be looked at") from None
 

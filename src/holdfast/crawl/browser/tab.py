@@ -46,15 +46,17 @@ class Tab:
         harvest = Harvest()
         try:
             harvest = await self._show(visit)
-        except (Error, Stuck, CannotStart, TimeoutError) as error:
+        except Exception as error:  # a page that is there must not be lost, over whatever mistake
+            if not isinstance(error, (Error, Stuck, CannotStart, TimeoutError)):
+                log.exception("cannot show '%s'", visit.job.url)
             why = str(error).strip().partition("\n")[0] or "the browser did not answer in time"
             harvest = Harvest(note=f"kept without what a browser makes of it: {why}")
             log.warning("'%s': %s", visit.job.url, harvest.note)
             await self.close()
         links = await asyncio.to_thread(all_links, visit.job, harvest, visit.left_for)
         for resource in resources(visit.job, harvest):
-            visit.deliver(resource)
-        visit.deliver(noted(visit.page, harvest.note)._replace(links=links))
+            visit.keep(resource)
+        visit.finish(noted(visit.page, harvest.note)._replace(links=links))
 
     async def _show(self, visit: Visit) -> Harvest:
         chromium = await self.start()

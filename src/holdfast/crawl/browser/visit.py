@@ -8,6 +8,7 @@ from collections.abc import Callable
 from holdfast.crawl.messages import Fetched, Job
 
 REQUESTS_MAX = 2000  # of one page; whatever it wants beyond is refused
+PARTS_BYTES_MAX = 64 << 20  # that wait for their page
 _LOOK_S = 0.02
 
 
@@ -16,7 +17,9 @@ class Visit:
 
     def __init__(self, page: Fetched, deliver: Callable[[Fetched], None]) -> None:
         self.page = page  # replaced if the page loads itself again
-        self.deliver = deliver
+        self._deliver = deliver
+        self._parts: list[Fetched] | None = []  # until the page is done
+        self._parts_bytes = 0
         self.frame = ""  # the main one, by Chromium's name for it
         self.requests = 0
         self.reloads = 0
@@ -28,6 +31,27 @@ class Visit:
     @property
     def job(self) -> Job:
         return self.page.job
+
+    def keep(self, part: Fetched) -> None:
+        """Parts go out together, so that nobody fetches for itself what the page is about to ask for."""
+        if self._parts is None:
+            self._deliver(part)
+            return
+        self._parts.append(part)
+        self._parts_bytes += len(part.body)
+        if self._parts_bytes > PARTS_BYTES_MAX:
+            self._flush()
+            self._parts = []
+
+    def finish(self, page: Fetched) -> None:
+        """All parts are out, then the page is. What still comes goes out as it comes."""
+        self._flush()
+        self._deliver(page)
+
+    def _flush(self) -> None:
+        parts, self._parts, self._parts_bytes = self._parts or [], None, 0
+        for part in parts:
+            self._deliver(part)
 
     def begin(self) -> None:
         self._waiting += 1

@@ -216,6 +216,10 @@ class Frontier:
         self._unqueue(key, row)
         self._queue(key, row, min(priority_of(row) + 1, 255))
 
+    def queue_again(self, key: bytes, row: UrlRow) -> None:
+        """A URL that was settled is to be fetched once more."""
+        self._queue(key, row, priority_of(row))
+
     def forget(self, key: bytes, row: UrlRow) -> None:
         """As if it had never been found."""
         if row.place:
@@ -305,7 +309,7 @@ class Frontier:
                 return True
             row = UrlRow.decode(raw)
             if row.state != State.QUEUED and row.visit < totals.visit and wanted(row):
-                again = row._replace(visit=totals.visit, attempts=0)
+                again = row._replace(visit=totals.visit, attempts=0, repeated=0)
                 self._queue(key, again, priority_of(again))
         return False
 

@@ -51,6 +51,7 @@ class UrlRow(NamedTuple):
     history: str = ""  # see `holdfast.crawl.schedule`
     due: int = 0  # when it is to be visited again
     unreadable: int = 0  # a reader died over it
+    repeated: int = 0  # fetched once more in this visit, because a redirect led back to it with a cookie
 
     def encode(self) -> bytes:
         text = "\t".join(map(str, self))

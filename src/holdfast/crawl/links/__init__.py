@@ -18,13 +18,23 @@ Hops, the strongest first: REDIRECT (Location of a 3xx, refresh), EMBED (what a 
 person may follow), FORM (a GET form, sent as it comes), SPECULATIVE (what scripts may load).
 
 Guarantees: nothing here raises, whatever the bytes; time and memory grow no faster than the content, of which at most
-`HTML_BYTES_MAX` or `SCRIPT_BYTES_MAX` bytes are looked at; at most `LINKS_MAX` links are given, the strongest. The
+`PAGE_BYTES_MAX` or `SCRIPT_BYTES_MAX` bytes are looked at; at most `LINKS_MAX` links are given, the strongest. The
 document itself is not among them, unless it redirects to itself. No state is kept: any thread may call.
 """
 
 from __future__ import annotations
 
 from holdfast.crawl.links.document import Document, Link, links_of
+from holdfast.crawl.links.html import PAGE_BYTES_MAX
 from holdfast.crawl.links.references import LINKS_MAX, REFERENCE_CHARACTERS_MAX
+from holdfast.crawl.links.script import SCRIPT_BYTES_MAX
 
-__all__ = ["LINKS_MAX", "REFERENCE_CHARACTERS_MAX", "Document", "Link", "links_of"]
+__all__ = [
+    "LINKS_MAX",
+    "PAGE_BYTES_MAX",
+    "REFERENCE_CHARACTERS_MAX",
+    "SCRIPT_BYTES_MAX",
+    "Document",
+    "Link",
+    "links_of",
+]

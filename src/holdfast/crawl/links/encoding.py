@@ -43,7 +43,7 @@ def query_codec(encoding: str) -> str:
 
 
 def with_encoded_query(reference: str, codec: str) -> str:
-    """`reference` with the query written in the codec, all else as it is."""
+    """`reference` with the query written in the codec; joined, all else of it stays what it was."""
     # What the standard takes off a reference before it reads it would be escaped here, and so stay.
     before, mark, query = reference.strip(_AROUND).translate(_WITHIN).partition("?")
     if query.isascii() or "#" in before:

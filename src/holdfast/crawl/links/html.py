@@ -16,12 +16,13 @@ from holdfast.crawl.links.joining import Joining
 from holdfast.crawl.links.references import References
 from holdfast.crawl.messages import Hop
 from holdfast.formats.charset import UTF_8
-from holdfast.formats.markup import HTML_BYTES_MAX, parsed_page
+from holdfast.formats.markup import parsed_page
 
 if TYPE_CHECKING:
     from turbohtml import Document as Tree
     from turbohtml import Element
 
+PAGE_BYTES_MAX = 8 << 20  # what lies beyond is not looked at; a tree takes up to forty times the bytes of its page
 ANCHORS_MAX = 250_000  # the <a> of a page that are looked at, repeats counted; far more than give `LINKS_MAX` links
 FRAMES_MAX = 64  # pages written within a page (srcdoc) that are looked into; not into those within them
 _VISITED = [*{*ATTRIBUTES, *READERS, "base", "form", "svg"}]
@@ -38,7 +39,7 @@ class Page(NamedTuple):
 
 def read_page(content: bytes, charset: str, url: str) -> Page:
     """The references of a page at `url`; `charset` is what the HTTP header names, if it does."""
-    content = content[:HTML_BYTES_MAX]
+    content = content[:PAGE_BYTES_MAX]
     tree = parsed_page(content, charset)
     references = References()
     encoding = tree.encoding or UTF_8

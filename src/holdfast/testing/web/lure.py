@@ -43,7 +43,3 @@ def link(url: str) -> str:
 def once(job: CrawlJob) -> int:
     """The entry, and again for each time that a failure is tried again."""
     return 1 + job.fetch.retries
-
-
-def whole_host(job: CrawlJob) -> int:
-    return job.traps.host_urls_max * (1 + job.fetch.retries)
