@@ -7,8 +7,9 @@ CORPUS ?= $(CORPUS_DEFAULT)
 # An interpreter that has pywb; it does not go into the same environment, because it brings another 'brotli'.
 PYWB ?=
 
-# Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows.
-DEBIAN_TEST := zstd
+# Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows; nginx, openssl and
+# Chromium are what is fetched from, and with.
+DEBIAN_TEST := chromium nginx-light openssl zstd
 # What `holdfast bench crawl` serves its site with, and crawlers to compare with.
 DEBIAN_BENCH := nginx-light wget wget2
 

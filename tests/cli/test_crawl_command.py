@@ -82,6 +82,11 @@ def test_a_site_is_crawled_and_crawled_again(archive: Shell, site: Site) -> None
     assert said["robots.txt"] == "is obeyed"
     assert said["collection"] == "main"
 
+    (known,) = archive.quick("crawl", "why", site.url + "secret/x", "--json").objects
+    assert (known["state"], known["robots"], known["via"], known["depth"]) == ("refused", "forbidden", site.url, 1)
+    assert "unknown" in archive.quick("crawl", "why", site.url + "other").text
+    assert "live for ever" in archive.quick("crawl", "expire", site.name, "--dry-run", code=2).errors
+
     site.pages["/a"] = b"<title>Another</title>"
     again = archive("crawl", site.url, *QUICK, "--json")
     (summary,) = again.objects
@@ -113,7 +118,7 @@ def test_quietly_under_a_name_into_a_collection(archive: Shell, site: Site) -> N
 def test_nothing_could_be_fetched(archive: Shell, site: Site) -> None:
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow: /\n"
     result = archive("crawl", site.url, *QUICK, code=12)
-    assert f"holdfast: no seed of the crawl '{site.name}' could be fetched: robots.txt" in result.errors
+    assert f"holdfast: no seed of the crawl '{site.name}' could be fetched: robots.txt forbids it" in result.errors
     assert f"see 'holdfast crawl log {site.name}'" in result.errors
     assert captured(archive) == set()
 

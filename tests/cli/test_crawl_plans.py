@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from program import Shell
+from program import SOURCE, Shell
 
 from holdfast.cli.crawl_display import Pace, progress_lines
 from holdfast.cli.crawl_options import SCOPES, changed_options, with_options
@@ -126,6 +129,18 @@ def test_no_archive(shell: Shell, arguments: list[str]) -> None:
 def test_seeds_from_standard_input(archive: Shell) -> None:
     result = archive("crawl", "--seeds", "-", "--dry-run", "--json", input=b"# mine\nexample.com # yes\n\n")
     assert result.objects[0]["job"]["seeds"] == ["https://example.com/"]
+
+
+@pytest.mark.parametrize("arguments", [["crawl", "--help"], ["crawl", "log", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    heavy = ("rich", "rocksdict", "tomlkit", "pycurl", "holdfast.archive", "holdfast.crawl", "holdfast.urls")
+    program = (
+        "import sys; from holdfast.cli.main import run; code = run(); "
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(SOURCE)}, capture_output=True, check=True)
+    assert done.stderr == b"[]\n"
 
 
 # -- known crawls ------------------------------------------------------------------------------------------------------

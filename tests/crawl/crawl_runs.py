@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import holdfast
 from holdfast.catalog import CaptureQuery
@@ -25,6 +27,7 @@ from holdfast.testing.web import Served, Web
 
 SOURCE = Path(__file__).parents[2] / "src"
 NAME = "web"
+MARK = "CRAWL_OF_A_TEST"  # a variable that all processes of a crawl inherit
 LONG_S = 120.0  # after which something is wrong, on any machine
 _FETCH_FIELDS = frozenset(each.name for each in fields(FetchSettings))
 
@@ -82,29 +85,38 @@ def program(path: Path, *words: str | Path, code: int = 0) -> subprocess.Complet
     return done
 
 
+class Run(subprocess.Popen[bytes]):
+    """A process of the real program; `mark` is what it and its children bear."""
+
+    mark = ""
+
+    def ended(self, code: int = 0) -> str:
+        """What it has said until its end; it must end by itself, with that exit code, and leave nobody behind."""
+        said = self.communicate(timeout=LONG_S)[0].decode()
+        assert self.returncode == code, said
+        assert "Traceback" not in said
+        assert family(self.mark) == {}
+        return said
+
+
 @contextmanager
-def running(path: Path, *words: str | Path, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`holdfast` in a process group of its own, whose number is that of the process; what is left of it is killed."""
-    process = subprocess.Popen(
+def running(path: Path, *words: str | Path, **variables: str) -> Iterator[Run]:
+    """`holdfast` in a process group of its own; what is left of it in the end is killed."""
+    mark = uuid4().hex
+    with Run(
         command(path, *words),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=environment(**variables),
+        env=environment(**variables, **{MARK: mark}),
         start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        end(process)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Whatever it does, and whoever it has started."""
-    process.kill()
-    assert process.stdout is not None
-    process.stdout.close()  # a child that is still there may not be waited for through it
-    process.wait(LONG_S)
+    ) as run:
+        run.mark = mark
+        try:
+            yield run
+        finally:
+            run.kill()
+            kill_family(mark)
 
 
 # -- what came of it ---------------------------------------------------------------------------------------------------
@@ -146,39 +158,60 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
+def fetches(path: Path, name: str = NAME) -> int:
+    """How many the log of a crawl has, which may be running; cheap enough to be asked for again and again."""
+    try:
+        return log_path(path, name).read_bytes().count(b'"event":"fetch"')
+    except FileNotFoundError:
+        return 0
+
+
 def wait_for_fetches(path: Path, count: int, name: str = NAME) -> None:
     """Until a crawl in another process has so many in its log."""
-    wait_until(lambda: len(log_rows(path, "fetch", name)) >= count, f"{count} fetches")
+    wait_until(lambda: fetches(path, name) >= count, f"{count} fetches")
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def children_of(pid: int) -> dict[int, str]:
-    """Processes that `pid` has started and that live, with their command lines."""
+def family(run: str) -> dict[int, str]:
+    """The processes that live and were started with that mark, or by such a one, with their command lines.
+
+    Those that have ended are not among them, even if nobody has noticed their end.
+    """
+    mark = f"{MARK}={run}".encode()
     found = {}
     for each in Path("/proc").iterdir():
-        if each.name.isdigit() and _parent(each) == pid:
-            found[int(each.name)] = _line(each)
+        if each.name.isdigit() and mark in _read(each / "environ").split(b"\0") and _lives(each):
+            found[int(each.name)] = _read(each / "cmdline").replace(b"\0", b" ").decode(errors="replace")
     return found
 
 
-def alive(pids: Iterable[int]) -> set[int]:
-    """Those that have not ended."""
-    return {pid for pid in pids if _parent(Path(f"/proc/{pid}")) is not None}
+def member(run: str, word: str) -> int:
+    """The process of that family whose command line has the word."""
+    found: list[int] = []
+
+    def look() -> bool:
+        found.extend(pid for pid, line in family(run).items() if word in line)
+        return bool(found)
+
+    wait_until(look, f"a process with '{word}'")
+    return found[0]
 
 
-def _parent(process: Path) -> int | None:
-    """None if it is gone, or waits only for somebody to notice its end."""
+def kill_family(run: str) -> None:
+    """All at once, as far as there is such a thing."""
+    for pid in family(run):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _lives(process: Path) -> bool:
+    return _read(process / "stat").rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
+
+
+def _read(path: Path) -> bytes:
     try:
-        state, parent = (process / "stat").read_bytes().rpartition(b")")[2].split()[:2]
-    except OSError:
-        return None
-    return int(parent) if state not in (b"Z", b"X") else None
-
-
-def _line(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
+        return path.read_bytes()
+    except OSError:  # it has ended, or is somebody else's
+        return b""

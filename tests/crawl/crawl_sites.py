@@ -1,4 +1,4 @@
-"""Small webs whose every answer a test decides, and what a test reads out of the archive and the frontier afterwards."""
+"""Small webs whose every answer a test decides, and what a test reads out of archive and frontier afterwards."""
 
 from __future__ import annotations
 
@@ -111,8 +111,6 @@ def records_of(archive: Archive, kind: str = "", url: str = "") -> list[StoredRe
     """All records of all batches, in their order."""
     found = []
     for batch in archive.journal.names():
-        for serial, _ in archive.catalog.frames(batch):
-            del serial
         found += [archive.records.stored(record, entry) for record, entry in _entries(archive, batch)]
     return [each for each in found if kind in ("", each.entry.type) and url in ("", each.entry.url)]
 
@@ -158,9 +156,7 @@ def let_pass(path: Path, name: str, seconds: float, urls: Iterable[str] = ()) ->
             history = History.decode(row.history)
             if history.visits:
                 changed = history.changed - seconds if history.changed else 0.0
-                history = history._replace(
-                    first=history.first - seconds, last=history.last - seconds, changed=changed
-                )
+                history = history._replace(first=history.first - seconds, last=history.last - seconds, changed=changed)
                 moments["history"] = history.encode()
             frontier.settle(key, row._replace(**moments), due=max(row.due - int(seconds), 1))
         frontier.commit()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crawl_runs import beside_the_web, captured, crawled, frontier_state, job_for, log_rows, make_archive
+from crawl_pages import Answer, links, serving
+from crawl_runs import LONG_S, beside_the_web, captured, crawled, frontier_state, job_for, log_rows, make_archive
 
 import holdfast
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.job import CrawlJob, ScopeKind
+from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.messages import Hop
 from holdfast.testing.web import Served, Web, checks
 from holdfast.testing.web.survey import parsed, target
@@ -67,9 +69,7 @@ def test_thousands_of_pages_over_many_hosts(tmp_path: Path) -> None:
         check_all(path, served, job_for(served, workers=64, per_host=4), served.web.reachable())
         with holdfast.open(path, read_only=True) as archive:
             rows = {row.capture.url: row.capture.status for row in archive.search(CaptureQuery(url="*"))}
-        wrong = {
-            url: rows[url] for url in served.web.reachable() if rows[url] != str(served.web.expected_status(url))
-        }
+        wrong = {url: rows[url] for url in served.web.reachable() if rows[url] != str(served.web.expected_status(url))}
         assert wrong == {}
         assert len(rows) > LARGE
         assert sum(row.get("result") == "retry" for row in log_rows(path, "fetch")) > 0
@@ -99,6 +99,30 @@ def test_scopes(tmp_path: Path, served: Served, scope: ScopeKind, sitemap: bool)
     assert 0 < len(wanted) < len(served.web.reachable())
     job = job_for(served, scope=scope, seeds=tuple(roots), sitemap=sitemap, retries=1)
     check_all(make_archive(tmp_path / "archive"), served, job, wanted)
+
+
+def test_a_link_that_was_outside_is_inside_when_the_scope_has_grown(tmp_path: Path) -> None:
+    """W17: where a seed redirects to belongs to the crawl, also what was linked from elsewhere before that was known."""
+    known = threading.Event()
+    other = ""
+
+    def first(path: str) -> Answer:
+        if path == "/second":  # a seed
+            known.wait(LONG_S)
+            return f"{other}/"
+        if path == "/picture":
+            return "/after"  # asked for when the links of the first page were settled
+        if path == "/after":
+            known.set()
+        return links(f"{other}/page") + b'<img src="/picture">' if path == "/" else None
+
+    with serving(lambda path: links("/page")) as theirs, serving(first) as ours:
+        other = theirs.url
+        fetch = FetchSettings(delay=0.0, per_host=4)
+        seeds = (f"{ours.url}/", f"{ours.url}/second")
+        job = CrawlJob(seeds, "web", scope=ScopeKind.HOST, sitemap=False, readers=1, fetch=fetch)
+        crawled(make_archive(tmp_path / "archive"), job)
+        assert set(theirs.asked) == {"/robots.txt", "/", "/page"}
 
 
 def test_without_sitemaps_and_rules(tmp_path: Path, served: Served) -> None:
@@ -154,6 +178,36 @@ def test_depth_with_pages_that_are_slow_and_near(tmp_path: Path, seed: int) -> N
         assert wanted < served.web.reachable()
         job = job_for(served, depth=3, workers=32, readers=2, per_host=4)
         check_all(make_archive(tmp_path / "archive"), served, job, wanted)
+
+
+def test_what_a_redirect_leads_to_comes_nearer_with_it(tmp_path: Path) -> None:
+    """W17: the short way to a redirect is found when its target was fetched long ago."""
+    far = threading.Event()
+    ways: dict[str, Answer] = {
+        "/": links("/far", "/slow"),
+        "/far": links("/farther"),
+        "/farther": links("/moved"),
+        "/moved": "/target",
+        "/target": links("/last"),
+        "/last": links("/beyond"),
+        "/slow": links("/moved"),
+    }
+
+    def answer(path: str) -> Answer:
+        if path == "/slow":
+            far.wait(LONG_S)
+        if path == "/again":
+            far.set()
+        return ways.get(path, b"")
+
+    ways["/target"] = links("/last") + b'<img src="/picture">'
+    ways["/picture"] = "/again"  # asked for after the target was settled
+    path = make_archive(tmp_path / "archive")
+    with serving(answer) as pages:
+        fetch = FetchSettings(delay=0.0, per_host=4)
+        crawled(path, CrawlJob((f"{pages.url}/",), "web", depth=3, sitemap=False, fetch=fetch))
+        asked = set(pages.asked) - {"/robots.txt"}
+    assert asked == {*ways, "/again"}  # and not '/beyond'
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

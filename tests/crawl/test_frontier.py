@@ -220,7 +220,7 @@ def test_any_row_can_be_read_again(row: UrlRow) -> None:
 
 
 def test_host_rows_can_be_read_again() -> None:
-    row = HostRow(1, 2, 3, 4.5, 6, 7)
+    row = HostRow(1, 2, 3, 4.5, 6)
     assert HostRow.decode(row.encode()) == row
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.recordloader import ArcWarcRecord
 
-from holdfast.errors import UsageError
 from holdfast.formats import wet
 from holdfast.formats.wet import charset_of, has_text, text_of, wet_record
 from holdfast.model import Capture, RecordId
@@ -166,15 +164,6 @@ def test_only_the_beginning_of_a_huge_page_is_looked_at(monkeypatch: pytest.Monk
 @given(content=st.binary(max_size=300), content_type=st.sampled_from(["text/html", "text/plain; charset=utf-16", ""]))
 def test_any_bytes_give_some_text(content: bytes, content_type: str) -> None:
     text_of(content, content_type).encode("utf-8", "replace")
-
-
-@pytest.mark.parametrize("content_type", ["text/html", "text/plain"])
-def test_a_missing_library_is_named(content_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "turbohtml"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "turbohtml", None)
-    with pytest.raises(UsageError, match=r"holdfast\[text\]"):
-        text_of(b"x", content_type)
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

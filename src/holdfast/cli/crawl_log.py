@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import click
 
 from holdfast.cli.crawl_look import require_archive, time_text
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import in_bytes
+from holdfast.cli.output import in_bytes, show_stream
 
 _LOOK_S = 0.2
 _FOLLOWED = 10  # lines before those that come
@@ -49,8 +48,9 @@ def log(
     path = log_path(archive, name)
     wanted = LogFilter(frozenset(events), frozenset(results), host, text)
     chosen = None if wanted == LogFilter() else wanted
+    line = json.dumps if as_json else row_text
     if not follow:
-        _print(read_log(path, chosen, last=last), as_json=as_json)
+        show_stream(map(line, read_log(path, chosen, last=last)))
         return
     rows = follow_log(
         path,
@@ -59,12 +59,8 @@ def log(
         chosen,
         last=_FOLLOWED if last is None else last,
     )
-    _print(rows, as_json=as_json)
-
-
-def _print(rows: Iterator[dict[str, Any]], *, as_json: bool) -> None:
     for row in rows:
-        click.echo(json.dumps(row) if as_json else row_text(row))
+        click.echo(line(row))  # each leaves at once
 
 
 def row_text(row: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from holdfast.errors import CrawlFailed
 if TYPE_CHECKING:
     from holdfast.cli.crawl_plan import Plan
     from holdfast.crawl.conductor import Summary
+    from holdfast.crawl.job import CrawlJob
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -27,13 +28,22 @@ def run_crawl(archive: Path, plan: Plan, *, quiet: bool, verbose: bool, as_json:
     from holdfast.crawl.conductor import Crawl
 
     job = plan.job
+    if job.browser.enabled:
+        _warn_without_browser(job)
     with writing(archive) as (opened, interruption):
         with display(job, quiet=quiet, verbose=verbose) as progress, _asked_to_stop() as asked:
             summary = Crawl(opened, job).run(progress, lambda: interruption.pressed or asked())
         _summarize(archive, summary, quiet=quiet, as_json=as_json)
         if interruption.pressed or (summary.state == "stopped" and not quiet):
             note(f"holdfast: what waits is kept; 'holdfast crawl --resume {job.name}' goes on")
-    _fail_without_response(summary)
+    _fail_without_response(archive, summary)
+
+
+def _warn_without_browser(job: CrawlJob) -> None:
+    from holdfast.crawl.browser import available
+
+    if reason := available(job.browser):
+        note(f"warning: {reason}; pages are fetched without a browser")
 
 
 @contextmanager
@@ -76,15 +86,24 @@ def summary_values(summary: Summary) -> dict[str, Any]:
     return head | more | tally
 
 
-def _fail_without_response(summary: Summary) -> None:
+def _fail_without_response(archive: Path, summary: Summary) -> None:
     tally = summary.tally
     if tally.fetched or summary.state != "finished" or not (tally.errors or tally.refused):
         return
-    why = (
-        "robots.txt forbids it, or cannot be had"
-        if not tally.errors
-        else ", ".join(sorted(summary.errors)) or "no response"
-    )
+    why = ", ".join(sorted(summary.errors)) if tally.errors else _refusal(archive, summary.name)
     raise CrawlFailed(
         f"no seed of the crawl '{summary.name}' could be fetched: {why}; see 'holdfast crawl log {summary.name}'"
     )
+
+
+def _refusal(archive: Path, name: str) -> str:
+    """What the log says of robots.txt: that it forbids, or that it could not be had, which counts as the same."""
+    from holdfast.crawl.crawls import log_path
+    from holdfast.crawl.log import LogFilter, read_log
+
+    rows = read_log(log_path(archive, name), LogFilter(results=frozenset({"robots"})), last=1)
+    for row in rows:
+        if not 200 <= row.get("status", 0) < 300:
+            answer = f"status {row['status']}" if row.get("status") else row.get("note") or row.get("outcome")
+            return f"robots.txt cannot be had ({answer})"
+    return "robots.txt forbids it"

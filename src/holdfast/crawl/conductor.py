@@ -84,6 +84,8 @@ class Crawl:
         self._closing.callback(self._intake.close)
         self._pipeline: Pipeline | None = None
         self._deaths = 0
+        self._was_before = False  # whether processes that are gone may have asked hosts a moment ago
+        self._owed_from = 0.0  # when they can have asked last
         self._started = time.time()
         self._before_s = 0.0  # that earlier runs of this visit took
 
@@ -118,8 +120,6 @@ class Crawl:
         self._write_status(CrawlState.RUNNING)
         self._prepare()
         self._start_pipeline()
-        for host, known in self._frontier.hosts():
-            self._remember_pause(host, known.paused_until, known.contacted)
         self._send(self._asked_for_sitemaps())
         shown = written = 0.0
         while True:
@@ -186,6 +186,7 @@ class Crawl:
         """A first visit, the rest of one that was cut short, or a new one."""
         frontier = self._frontier
         totals = frontier.totals
+        self._was_before = bool(totals.visit)
         if totals.finished or not totals.visit:
             frontier.begin_visit()
         totals = frontier.totals
@@ -253,6 +254,11 @@ class Crawl:
             is_private(self._job),
         )
         self._pipeline = Pipeline(start)
+        now = time.time()
+        self._owed_from = now if self._was_before else 0.0
+        for host, known in self._frontier.hosts():
+            if known.paused_until > now:
+                self._pause(host, known.paused_until, "asked before the restart")
 
     def _stop_pipeline(self) -> None:
         pipeline, self._pipeline = self._pipeline, None
@@ -266,15 +272,21 @@ class Crawl:
             raise HoldfastError(f"{died} {self._deaths} times in a row; see above for why") from died
         log.warning("%s; starting again", died)
         self._intake.take([])  # what has come back is not sent again
+        self._note_pauses()
+        self._intake.commit()
         self._stop_pipeline()
+        self._was_before = True
         self._start_pipeline()
-        for host in {flight.host for flight in self._feeder.flights.values()}:
-            self._pause(host, time.time() + self._job.fetch.delay, "started again")
         self._send(self._feeder.send_again(died.suspect))
 
     def _send(self, jobs: list[Job]) -> None:
-        if jobs and self._pipeline is not None:
-            self._pipeline.send(jobs)
+        if not jobs or self._pipeline is None:
+            return
+        now = time.time()
+        for job in jobs:  # whose host may have been asked a moment ago, by a process that is gone
+            if self._owed_from + job.delay > now:
+                self._pause(job.host, self._owed_from + job.delay, "asked before the restart")
+        self._pipeline.send(jobs)
 
     def _pause(self, host: str, until: float, reason: str) -> None:
         if self._pipeline is not None:
@@ -283,20 +295,10 @@ class Crawl:
     def _note_pauses(self) -> None:
         """What servers asked for holds after a restart, too."""
         assert self._pipeline is not None
-        for host, until, reason in self._pipeline.pauses:
+        while self._pipeline.pauses:  # another thread adds
+            host, until, reason = self._pipeline.pauses.pop(0)
             self._frontier.set_host(host, self._frontier.host(host)._replace(paused_until=until))
             self._intake.event("pause", host=host, until=until, note=reason)
-        self._pipeline.pauses.clear()
-
-    def _remember_pause(self, host: str, until: float, contacted: int) -> None:
-        """A host that was asked a moment ago, by a process that is gone, is owed its delay."""
-        now = time.time()
-        owed = min(now, contacted + 1) + max(self._job.fetch.delay, self._gate_delay(host)) if contacted else 0.0
-        if max(until, owed) > now:
-            self._pause(host, max(until, owed), "asked before the restart")
-
-    def _gate_delay(self, host: str) -> float:
-        return max(self._gate.delay(f"{scheme}://{host}/") for scheme in ("http", "https"))
 
     # -- what is told -------------------------------------------------------------------------------------------
 

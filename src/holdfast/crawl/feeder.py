@@ -120,6 +120,7 @@ class Feeder:
             row.date,
             browse,
             bool(row.unreadable) or key in self._unreadable,
+            self._frontier.roots_added,
         )
 
     def _begin(self, job: Job, key: bytes, host: str) -> Job:

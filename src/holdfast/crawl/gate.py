@@ -74,6 +74,11 @@ class Gate:
         asked_for = rules.delay(self._agent) if rules is not None else None
         return max(self._delay, asked_for or 0.0)
 
+    def is_blind(self, url: str) -> bool:
+        """Whether a URL is forbidden only because its rules cannot be had."""
+        rules = self._known(origin_of(url))
+        return rules is not None and rules.are_unknown
+
     def knows(self, origin: str) -> bool:
         return self._known(origin) is not None
 

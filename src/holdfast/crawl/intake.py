@@ -18,7 +18,7 @@ from holdfast.archive import Archive
 from holdfast.archive.adding import Added
 from holdfast.crawl.admission import Admission
 from holdfast.crawl.feeder import Feeder, Flight
-from holdfast.crawl.frontier import Found, Frontier, HostRow, State, UrlRow, host_of, key_of
+from holdfast.crawl.frontier import Found, Frontier, State, UrlRow, host_of, key_of
 from holdfast.crawl.frontier.frontier import link_depth
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.job import CrawlJob
@@ -188,8 +188,7 @@ class Intake:
         known = self._frontier.host(host)
         failures = known.failures + 1 if reading.outcome in _UNREACHABLE else 0
         fetched = known.fetched + (reading.outcome == Outcome.OK)
-        changed = known._replace(failures=failures, fetched=fetched, contacted=int(time.time()))
-        self._frontier.set_host(host, changed)
+        self._frontier.set_host(host, known._replace(failures=failures, fetched=fetched))
 
     def _settle_failure(self, reading: Reading, key: bytes, row: UrlRow) -> None:
         self._frontier.totals.tally.errors += 1
@@ -269,9 +268,9 @@ class Intake:
 
     def _follow(self, reading: Reading, key: bytes, row: UrlRow) -> None:
         """Links, and where a redirect leads, are queued."""
-        if reading.location:
-            self._redirect(reading, key, row)
         links = [self._found(link, row) for link in reading.links]
+        if reading.location:
+            links += self._redirect(reading, key, row)
         sitemaps = [Found(name, url, Hop.MANIFEST, 0, row.hops + 1, Kind.SITEMAP) for name, url in reading.sitemaps]
         deepen = self._job.depth is not None
         if deepen and links and row.kind == Kind.PAGE:
@@ -288,7 +287,7 @@ class Intake:
         in_a_row = hop == Hop.REDIRECT or hop == Hop.EMBED == row.hop
         return Found(name, url, hop, link_depth(row.depth, hop), row.hops + 1 if in_a_row else 0)
 
-    def _redirect(self, reading: Reading, key: bytes, row: UrlRow) -> None:
+    def _redirect(self, reading: Reading, key: bytes, row: UrlRow) -> list[Found]:
         if row.kind == Kind.SITEMAP:
             target = self._parts.admission.found(reading.location, Hop.MANIFEST, 0, row.hops + 1)
             target = target._replace(kind=Kind.SITEMAP)
@@ -300,8 +299,8 @@ class Intake:
             if target.key == key and target.url != row.url:  # only a session id was added: it is another page here
                 target = target._replace(key=key_of(target.url))
             if reading.sets_cookie and self._repeat(target.key):
-                return
-        self._frontier.find([target], row.url, self._parts.admission.refusal, deepen=self._job.depth is not None)
+                return []
+        return [target]
 
     def _repeat(self, key: bytes) -> bool:
         """A redirect leads back to what redirected to it, and a cookie was set: that may be answered otherwise now."""
@@ -323,20 +322,20 @@ class Intake:
         found = self._parts.admission.found(reading.url, Hop.EMBED, 0, 0)
         row = self._frontier.row(found.key)
         if row is None:
-            self._frontier.totals.seen += 1
+            self._frontier.see(found.key)
             page = self._parts.feeder.flights.get(reading.job_id)
             depth, via = (page.job.depth, page.job.url) if page else (0, "")
             row = UrlRow(reading.url, hop=Hop.EMBED, depth=depth, via=via, found=int(time.time()))
         if found.key in self._parts.feeder.keys:  # the fetcher has it, too: that will settle it
             return
-        self._settle_answer(reading, found.key, row._replace(visit=self._frontier.totals.visit), added)
+        unchanged = bool(row.signature) and row.signature == reading.signature.hex()
+        visited = row._replace(visit=self._frontier.totals.visit)
+        self._settle_answer(reading._replace(unchanged=unchanged), found.key, visited, added)
 
     # -- robots.txt ---------------------------------------------------------------------------------------------
 
     def _settle_robots(self, reading: Reading, flight: Flight) -> list[Job]:
         parts, origin = self._parts, flight.job.via
-        known: HostRow = self._frontier.host(flight.host)
-        self._frontier.set_host(flight.host, known._replace(contacted=int(time.time())))
         again = parts.feeder.follow_up(flight, lambda job_id: parts.gate.again(reading, origin, job_id))
         asked = UrlRow(reading.url, Kind.ROBOTS, hop=Hop.PREREQUISITE, via=origin)
         if again is not None:
@@ -362,18 +361,24 @@ class Intake:
     # -- what is not fetched ------------------------------------------------------------------------------------
 
     def refuse(self, key: bytes, row: UrlRow) -> None:
-        """robots.txt forbids it."""
-        self._frontier.totals.tally.refused += 1
-        self._frontier.settle(key, row._replace(state=State.REFUSED))
-        self._rows.append(
-            {"event": "refused", "time": time.time(), "url": row.url, "via": row.via, "note": "robots.txt forbids it"}
-        )
+        """robots.txt forbids it, or cannot be had."""
+        tally = self._frontier.totals.tally
+        row, why = row._replace(state=State.REFUSED, outcome=""), "robots.txt forbids it"
+        if self._parts.gate.is_blind(row.url):
+            row, why = row._replace(outcome=Outcome.NO_RULES, visited=int(time.time())), "robots.txt cannot be had"
+            tally.errors += 1
+            self.errors[why] += 1
+        else:
+            tally.refused += 1
+        self._frontier.settle(key, row)
+        self._rows.append({"event": "refused", "time": time.time(), "url": row.url, "via": row.via, "note": why})
 
     def abandon(self, key: bytes, row: UrlRow) -> None:
         """Its host does not answer."""
         self._frontier.totals.tally.errors += 1
         self.errors["host given up"] += 1
-        self._frontier.settle(key, row._replace(state=State.FAILED, outcome=Outcome.CONNECT))
+        failed = row._replace(state=State.FAILED, outcome=Outcome.CONNECT, status=0, visited=int(time.time()))
+        self._frontier.settle(key, failed, due=self._due(failed))
         self._rows.append(
             {"event": "abandoned", "time": time.time(), "url": row.url, "via": row.via, "note": "its host is given up"}
         )

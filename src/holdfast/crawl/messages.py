@@ -45,6 +45,7 @@ class Outcome:
     DROPPED: Final = "dropped"  # the connection ended before the head was there
     PRIVATE: Final = "private"  # an address that must not be asked
     INVALID: Final = "invalid"  # a URL that cannot be fetched
+    NO_RULES: Final = "no rules"  # robots.txt cannot be had, so that nothing may be asked for
     CRASHED: Final = "crashed"  # a process of ours died over it
 
 
@@ -67,6 +68,7 @@ class Job(NamedTuple):
     known_date: str = ""  # 14 digits; of the capture that holds it
     browse: bool = False  # load it in a browser
     no_links: bool = False  # keep it, but do not look into it: a reader died over it
+    roots: int = 0  # that the scope had when it was sent: with more of them, links are told of again
     # what a page in a browser asks for
     method: str = ""  # empty: GET
     content: bytes = b""  # of the request

@@ -21,7 +21,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
@@ -71,6 +70,7 @@ class Pipeline:
         self._frames: dict[socket, Frames] = {}
         self._reader_numbers: dict[socket, int] = {}
         self._at_reader: dict[int, deque[int]] = {}  # by number of reader: jobs that it has, in their order
+        self._read_early: set[int] = set()  # jobs that came back before the note that a reader has them
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Reading, int]] = deque()  # with the bytes that it came in
         self._waiting_bytes = 0
@@ -191,13 +191,19 @@ class Pipeline:
             else:
                 reading = unpack_reading(frame)
                 received.append((reading, len(frame)))
-                with suppress(ValueError):
-                    self._at_reader[number].remove(reading.job_id)
+                if not reading.part:
+                    self._gave_back(number, reading.job_id)
         if received:
             with self._changed:
                 self._waiting.extend(received)
                 self._waiting_bytes += sum(size for _, size in received)
                 self._changed.notify()
+
+    def _gave_back(self, number: int, job_id: int) -> None:
+        try:
+            self._at_reader[number].remove(job_id)
+        except ValueError:
+            self._read_early.add(job_id)
 
     def _suspect(self, number: int | None) -> int | None:
         waiting = self._at_reader.get(number) if number is not None else None
@@ -206,7 +212,10 @@ class Pipeline:
     def _note(self, note: tuple[Any, ...]) -> None:
         match note:
             case ("taken", int(job_id), int(reader)):
-                self._at_reader[reader].append(job_id)
+                if job_id in self._read_early:
+                    self._read_early.discard(job_id)
+                else:
+                    self._at_reader[reader].append(job_id)
             case ("pause", str(host), until, str(reason)):
                 self.pauses.append((host, float(until), reason))
             case ("stats", dict(stats)):

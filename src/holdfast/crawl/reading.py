@@ -51,14 +51,34 @@ class ReaderStart:
     signature: str  # the algorithm
 
 
+class _Told:
+    """URLs of which the conductor was told lately, and how they were found. The older half is forgotten at once."""
+
+    def __init__(self, count_max: int) -> None:
+        self._half = count_max // 2
+        self._young: dict[str, str] = {}
+        self._old: dict[str, str] = {}
+
+    def is_new(self, url: str, hop: str) -> bool:
+        """Whether it is told for the first time; from now on it is not."""
+        hops = self._young.get(url) or self._old.get(url, "")
+        if hop in hops:
+            return False
+        if self._half:
+            if len(self._young) >= self._half:
+                self._old, self._young = self._young, {}
+            self._young[url] = hops + hop
+        return True
+
+
 class Reader:
     """Makes a Reading of whatever was fetched; raises nothing whatever it is given."""
 
     def __init__(self, start: ReaderStart) -> None:
         self._recorder = Recorder(start.collection, find_signature(start.signature).digest)
         self._traps = Traps(start.job.traps)
-        self._tells_once = start.job.depth is None  # else a URL that was told may come nearer
-        self._told: dict[bytes, None] = {}
+        # Where depth counts, a URL that was told may come nearer: then all are told.
+        self._told = _Told(_TOLD_MAX if start.job.depth is None else 0)
 
     def read(self, fetched: Fetched) -> Reading:
         try:
@@ -148,17 +168,11 @@ class Reader:
 
     def _untold(self, links: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, str, str]]:
         """Those of which the conductor was not told lately."""
-        told, tells_once, seen_form = self._told, self._tells_once, self._traps.seen_form
+        told, seen_form = self._told, self._traps.seen_form
         for url, hop in links:
-            key = key_of(seen_form(url))
-            known = key + hop.encode()  # the scope may take the one and not the other
-            if known in told:
+            if not told.is_new(url, hop):  # the scope may take the one hop and not the other
                 continue
-            if tells_once:
-                if len(told) >= _TOLD_MAX:
-                    del told[next(iter(told))]
-                told[known] = None
-            yield key, url, hop
+            yield key_of(seen_form(url)), url, hop
 
     def _location(self, url: str, head: HttpHead) -> str:
         if not 300 <= head.status < 400 or not (location := head.headers.get("Location")):

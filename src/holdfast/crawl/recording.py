@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any, NamedTuple
@@ -161,7 +162,7 @@ class Recorder:
         return Entry(
             kind,
             fetched.job.url,
-            _date(fetched)[:14],
+            _date(fetched),
             data,
             ip=one_line(fetched.ip),
             collection=self.collection,
@@ -208,7 +209,12 @@ def _draft(entry: Entry, payload: bytes, signature: bytes, spooled: Path | None 
 
 
 def _date(fetched: Fetched) -> str:
-    return datetime.fromtimestamp(fetched.started, UTC).strftime("%Y%m%d%H%M%S")
+    return _digits(int(fetched.started))
+
+
+@lru_cache(64)
+def _digits(moment: int) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y%m%d%H%M%S")
 
 
 def _redirect(head: HttpHead) -> str:

@@ -8,18 +8,23 @@ good; if its host could not be reached, it has `grace_s` more.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.archive import Archive
 from holdfast.archive.removal import RemovalOptions
 from holdfast.archive.selection import Selection
-from holdfast.catalog import CaptureQuery
+from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.crawl.crawls import FRONTIER, crawl_directory, kept_job
 from holdfast.crawl.frontier import Frontier, State, UrlRow
 from holdfast.crawl.job import CrawlJob, RevisitSettings
+from holdfast.crawl.messages import Outcome
 from holdfast.errors import UnknownName, UsageError
+from holdfast.model import Capture
 
+_AT_A_TIME = 1000  # pages that one removal takes
+_REASONS_MAX = 1000  # characters
 _NEARLY = 0.9  # of its lifetime, after which a page is looked at again
 
 
@@ -29,6 +34,22 @@ class Expired(NamedTuple):
     key: bytes
     row: UrlRow
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pages(Selection):
+    """All captures of these very URLs; other spellings that the catalog takes for the same are not meant."""
+
+    urls: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return False
+
+    def captures(self, catalog: Catalog) -> Iterator[Capture]:
+        for url in self.urls:
+            query = CaptureQuery(url=url, match="exact", filters=(f"=url:{url}",))
+            yield from Selection(query, self.batch, self.collection, self.any_method).captures(catalog)
 
 
 def is_expiring(row: UrlRow, settings: RevisitSettings, now: float) -> bool:
@@ -41,10 +62,13 @@ def expired(frontier: Frontier, settings: RevisitSettings, now: float) -> Iterat
     for key, row in frontier.rows():
         if not settings.lifetime_s or not row.reached or row.state == State.QUEUED or row.visited <= row.reached:
             continue
-        unreachable = row.state == State.FAILED or row.status >= 500
+        if row.state == State.REFUSED and row.outcome != Outcome.NO_RULES:  # it may still be there
+            continue
+        unasked = row.state in (State.FAILED, State.REFUSED)
+        unreachable = unasked or row.status >= 500
         allowed = settings.lifetime_s + (settings.grace_s if unreachable else 0.0)
         if now - row.reached >= allowed:
-            why = row.outcome if row.state == State.FAILED else f"status {row.status}"
+            why = row.outcome if unasked else f"status {row.status}"
             yield Expired(key, row, f"not seen for {_days(now - row.reached)} ({why})")
 
 
@@ -52,12 +76,14 @@ def remove_expired(archive: Archive, frontier: Frontier, job: CrawlJob, now: flo
     """Removes all captures of what is expired from the crawl's collection. Durable on return."""
     collection = job.collection or archive.settings.records.collection
     removed = list(expired(frontier, job.revisit, now))
-    for index, each in enumerate(removed):
-        selection = Selection(CaptureQuery(url=each.row.url), collection=collection)
-        last = index == len(removed) - 1
-        archive.remove(selection, RemovalOptions(f"crawl '{job.name}': {each.reason}", compact=last))
-        frontier.forget(each.key, each.row)
-    frontier.commit()
+    for start in range(0, len(removed), _AT_A_TIME):
+        group = removed[start : start + _AT_A_TIME]
+        pages = Pages(collection=collection, urls=tuple(each.row.url for each in group))
+        reasons = ", ".join(sorted({each.reason for each in group}))
+        archive.remove(pages, RemovalOptions(f"crawl '{job.name}': {reasons[:_REASONS_MAX]}"))
+        for each in group:
+            frontier.forget(each.key, each.row)
+        frontier.commit()
     return removed
 
 

@@ -82,6 +82,11 @@ class Robots:
     def unpack(cls, packed: bytes) -> Robots:
         return cls(*marshal.loads(packed))
 
+    @property
+    def are_unknown(self) -> bool:
+        """Whether all is forbidden only because the rules cannot be had."""
+        return self._body == _FORBIDDEN
+
     def allows(self, url: str, agent: str) -> bool:
         """Whether `agent`, a product token or a whole User-Agent field, may fetch `url`."""
         rules = self._rules.get(agent)
@@ -202,7 +207,7 @@ def answer(outcome: str, status: int, body: bytes, url: str = "") -> RobotsAnswe
     return RobotsAnswer(Robots(_FORBIDDEN, url), LIFETIME_UNREACHABLE_S, f"robots.txt unreachable: status {status}")
 
 
-_FORBIDDEN = b"User-agent: *\nDisallow: /\n"
+_FORBIDDEN = b"# nobody can tell\nUser-agent: *\nDisallow: /\n"
 
 
 def _whole_lines(body: bytes) -> bytes:

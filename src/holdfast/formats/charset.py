@@ -12,8 +12,6 @@ from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple
 
-from holdfast.errors import UsageError
-
 UTF_8 = "UTF-8"
 _LABELS_CACHED = 256
 _CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]*))", re.IGNORECASE)
@@ -36,10 +34,7 @@ def charset_of(content_type: str) -> str:
 
 def decoded(content: bytes, *charsets: str) -> Decoded:
     """The characters of any bytes. Of the charsets, the first that a browser knows counts, unless there is a mark."""
-    try:
-        import_module("turbohtml.detect")  # brings the codecs 'whatwg-...'
-    except ImportError as error:
-        raise missing_library() from error
+    import_module("turbohtml.detect")  # brings the codecs 'whatwg-...'
     for mark, encoding in _MARKS:
         if content.startswith(mark):
             return _decoded(content[len(mark) :], encoding)
@@ -57,18 +52,12 @@ def encoding_named(label: str) -> str:
     """The standard's name of the encoding that has this label ('latin1': 'windows-1252'); '' if none has."""
     if not label or not label.isascii():
         return ""
-    try:
-        from turbohtml import parse
-    except ImportError as error:
-        raise missing_library() from error
+    from turbohtml import parse
+
     try:
         return parse(b"", encoding=label).encoding or ""
     except (LookupError, ValueError):
         return ""
-
-
-def missing_library() -> UsageError:
-    return UsageError("cannot read a page: turbohtml is not installed; run 'pip install holdfast[text]'")
 
 
 def _decoded(content: bytes, encoding: str) -> Decoded:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from holdfast.formats.charset import missing_library
-
 if TYPE_CHECKING:
     from turbohtml import Document
 
@@ -34,10 +32,8 @@ def looks_like_html(content: bytes) -> bool:
 
 def parsed_page(content: bytes, charset: str = "") -> Document:
     """The tree of a page; `charset` is what the HTTP header names, if it does."""
-    try:
-        from turbohtml import parse
-    except ImportError as error:
-        raise missing_library() from error
+    from turbohtml import parse
+
     try:
         return parse(content, encoding=charset or None, positions=False, allow_declarative_shadow_roots=False)
     except (LookupError, ValueError):  # no charset that a browser knows

@@ -57,7 +57,6 @@ class Site:
     port: int = 0
     pages: dict[str, Answer] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)  # what never ends, ends then
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -105,7 +104,6 @@ def serving(pages: dict[str, Answer]) -> Iterator[Site]:
     try:
         yield site
     finally:
-        site.over.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -138,7 +136,7 @@ class Crawled:
 
 def job_of(site: Site, *seeds: str, **changes: Any) -> CrawlJob:
     """As fast as it may be; changes of `browser` and `fetch` are dictionaries."""
-    browser = {"enabled": True, "tabs": 1, "idle_s": 0.2, "scroll_s": 3.0, "page_timeout_s": 30.0}
+    browser = {"enabled": True, "tabs": 1, "idle_s": 0.2, "scroll_s": 10.0, "page_timeout_s": 30.0}
     fetch = {"delay": 0.0, "private": True, "resolve": ((OTHER, "127.0.0.1"),), "retries": 0, "per_host": 4}
     job = CrawlJob(
         seeds=tuple(site.url(seed) for seed in seeds or ("/",)),

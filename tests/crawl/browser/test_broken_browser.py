@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+import pytest
+import uvloop
 from browser_processes import browsers, fetchers, gone, kill, mains, renderers
-from browser_site import Reply, Request, crawled, job_of, needs_browser, serving
+from browser_site import Reply, Request, Site, crawled, job_of, needs_browser, serving
 
+from holdfast.crawl.browser import open_browser
 from holdfast.crawl.conductor import CrawlState
+from holdfast.crawl.fetching.fetcher import Fetcher
+from holdfast.crawl.messages import Fetched, Job
 
 pytestmark = needs_browser
 
@@ -42,6 +49,38 @@ def test_a_crash_costs_only_what_the_browser_would_have_found(tmp_path: Path) ->
         assert crawl.summary.state is CrawlState.FINISHED
     assert seen
     assert gone(seen)
+
+
+def test_a_browser_is_replaced_after_so_many_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.crawl.browser.tab.PAGES_MAX", 1)
+    used: list[list[int]] = []
+
+    async def show_all(site: Site) -> list[Fetched]:
+        job = job_of(site)
+        fetcher = Fetcher(job, tmp_path)
+        browser = await open_browser(fetcher, job, tmp_path)
+        try:
+            return [await shown(browser, Job(number, site.url(), "")) for number in range(2)]
+        finally:
+            await browser.close()
+            fetcher.close()
+            await asyncio.sleep(0)
+
+    async def shown(browser: Any, job: Job) -> Fetched:
+        page: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
+        browser.submit(job, lambda fetched: None if fetched.part else page.set_result(fetched))
+        return await page
+
+    def note(_request: Request) -> Reply:
+        used.append(mains())
+        return Reply(status=404)
+
+    with serving({"/": Reply(PAGE % b"/picture"), "/picture": note}) as site:
+        pages = uvloop.run(show_all(site))
+    assert [page.detail for page in pages] == ["", ""]
+    assert len(used) == 2
+    assert not set(used[0]) & set(used[1])
+    assert gone([*used[0], *used[1]])
 
 
 def test_a_fetcher_that_is_killed_leaves_no_browser_behind(tmp_path: Path) -> None:

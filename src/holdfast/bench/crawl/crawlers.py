@@ -15,7 +15,7 @@ from holdfast.bench.subject import Unavailable
 
 OURS = "holdfast"
 AT_ONCE = 32  # fetches at a time, for those that can
-_WGET2_THREADS = 8  # more or fewer were slower
+_WGET2_THREADS = 8  # 32 made no difference beyond the noise
 _DRIVER = Path(__file__).parents[4] / "benchmarks" / "scrapy_crawl.py"
 _NOT_FOUND = 8  # wget's exit code when a server answered with an error, such as 404
 

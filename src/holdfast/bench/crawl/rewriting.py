@@ -19,11 +19,12 @@ _ATTRIBUTE = re.compile(
     rb"""(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]+)""",
     re.IGNORECASE,
 )
-_REFRESH = re.compile(rb"""(;\s*url\s*=\s*["']?)([^"'>\s]+)""", re.IGNORECASE)
+_REFRESH = re.compile(rb"""(;\s*url\s*=\s*)(["']?)([^"'>\s]+)\2""", re.IGNORECASE)  # not all crawlers take quotes
 _LOCATION = re.compile(rb"""(\blocation(?:\.replace\(|(?:\.href)?\s*=)\s*["'])([^"'#]+)""")
 _STYLE_URL = re.compile(rb"""(url\(\s*["']?)(?!data:)([^"')]+)""", re.IGNORECASE)
 _IMPORT = re.compile(rb"""(@import\s+["'])([^"']+)""", re.IGNORECASE)
 _SCHEME = re.compile(rb"^\s*(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
+_LOOPBACK = re.compile(rb"//(?:127\.|localhost)", re.IGNORECASE)  # to some crawlers our host, whatever the port
 _PICTURE = re.compile(rb"\.(?:png|gif|jpe?g|svg|ico|webp)$", re.IGNORECASE)
 _PICTURE_TAGS = frozenset((b"img", b"input", b"source", b"video", b"audio", b"object", b"embed", b"applet", b"track"))
 _FOLLOWED = frozenset((b"href", b"src"))
@@ -50,7 +51,7 @@ def rewritten(page: bytes, targets: Targets) -> bytes:
         if name == b"base":  # all links would be relative to a place that is not here
             return b"<base>"
         if name == b"meta":
-            rest = _REFRESH.sub(lambda found: found.group(1) + _chosen(targets.pages, found.group(2)), rest)
+            rest = _REFRESH.sub(lambda found: found.group(1) + _chosen(targets.pages, found.group(3)), rest)
         else:
             rest = _ATTRIBUTE.sub(lambda found: _attribute(found, name, rest, targets), rest)
         return b"<" + match.group(1) + rest + b">"
@@ -81,7 +82,7 @@ def _target(tag: bytes, value: bytes, rest: bytes, targets: Targets) -> bytes:
     """Where a link leads from now on."""
     place, mark, fragment = value.partition(b"#")
     if tag in (b"a", b"area"):
-        if not place.strip() or _SCHEME.match(place):
+        if not place.strip() or (_SCHEME.match(place) and not _LOOPBACK.search(place)):
             return value
     elif _SCHEME.match(place) and place.strip().lower().startswith((b"data:", b"javascript:", b"about:")):
         return value

@@ -17,6 +17,7 @@ redirects and errors need no browser, and a browser that fails costs nothing but
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from holdfast.crawl.browser.without import Without
     from holdfast.crawl.fetching.fetcher import Fetcher
     from holdfast.crawl.job import CrawlJob
+
+log = logging.getLogger("holdfast.crawl")
 
 __all__ = ["available", "executable_of", "open_browser"]
 
@@ -46,5 +49,6 @@ async def open_browser(fetcher: Fetcher, job: CrawlJob, _directory: Path) -> Bro
         await browser.start()
     except CannotStart as error:
         await browser.close()
+        log.warning("pages are fetched without a browser: %s", error)
         return Without(fetcher, str(error))
     return browser

@@ -16,7 +16,8 @@ from holdfast.crawl.job import BrowserSettings
 
 LOOK_TIMEOUT_S = 15.0  # at most, for each look at a page that is loaded, or that the time is over for
 PICTURE_HEIGHT_MAX = 16_384  # pixels
-_STEP_S = 0.1  # between two steps down the page
+_WORLDS_MAX = 3
+_STEP_S = 0.05  # between two steps down the page
 _SETTLE_S = 0.3  # without a request, at the end of a page that may grow
 
 
@@ -34,6 +35,7 @@ class Rendering:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + settings.page_timeout_s
+        self._halfway = self._loop.time() + settings.page_timeout_s / 2  # the other half is for what scrolling brings
         self._patience = min(LOOK_TIMEOUT_S, settings.page_timeout_s)
         self._world = 0
 
@@ -42,11 +44,10 @@ class Rendering:
         settings, visit = self._settings, self._visit
         with suppress(Error):  # it may have gone elsewhere, which it was not allowed to; the page is still there
             await self._page.goto(visit.job.url, wait_until="commit", timeout=self._left() * 1000)
-        with suppress(Error):  # in time or not
-            await self._page.wait_for_load_state("load", timeout=self._left() * 1000)
+        await self._complete()
+        await visit.idle(settings.idle_s, self._halfway)
+        await self._scroll()
         note = ""
-        if await visit.idle(settings.idle_s, self._deadline):
-            await self._scroll()
         if not await visit.idle(settings.idle_s, self._deadline):
             note = f"the page was still loading after {settings.page_timeout_s:g} s"
         harvest = await self._look()
@@ -58,6 +59,12 @@ class Rendering:
     def _left(self) -> float:
         return max(self._deadline - self._loop.time(), 0.001)
 
+    async def _complete(self) -> None:
+        """Waits until the page says that it is, or until it is time to go on."""
+        while await self._evaluate("document.readyState") != "complete" and self._loop.time() < self._halfway:
+            await asyncio.sleep(_STEP_S)
+        self._visit.stir()
+
     # -- scrolling ----------------------------------------------------------------------------------------------
 
     async def _scroll(self) -> None:
@@ -65,10 +72,12 @@ class Rendering:
         deadline = min(self._loop.time() + self._settings.scroll_s, self._deadline)
         at_end = 0
         while self._loop.time() < deadline and at_end < 2:
-            at_end = at_end + 1 if await self._evaluate(SCROLL) else 0
+            steps = max(int((deadline - self._loop.time()) / _STEP_S / 2), 1)
+            at_end = at_end + 1 if await self._evaluate(SCROLL % steps) else 0
             if at_end:
                 await self._visit.idle(_SETTLE_S, deadline)
             else:
+                self._visit.stir()
                 await asyncio.sleep(_STEP_S)
         await self._evaluate(TO_TOP)
 
@@ -97,7 +106,12 @@ class Rendering:
     async def _evaluate(self, expression: str) -> Any:
         """In a world where the page's own scripts have changed nothing."""
         try:
-            return await asyncio.wait_for(self._evaluate_once(expression), self._patience)
+            async with asyncio.timeout(self._patience):
+                for _ in range(_WORLDS_MAX):
+                    with suppress(Error):  # the page has loaded itself again, and that world is gone
+                        return await self._evaluate_once(expression)
+                    self._world = 0
+                return await self._evaluate_once(expression)
         except TimeoutError:
             raise Stuck("the page's scripts do not let it be looked at") from None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-SCROLL = """(() => {
+SCROLL = """((steps) => {
   const page = document.scrollingElement || document.documentElement;
   if (!page) return true;
-  const end = page.scrollTop + innerHeight + 2 >= page.scrollHeight;
-  scrollTo({top: page.scrollTop + Math.max(innerHeight * 0.9, 100), behavior: 'instant'});
-  return end;
-})()"""
+  const left = page.scrollHeight - innerHeight - page.scrollTop;
+  const step = Math.max(innerHeight * 0.9, left / steps, 100);
+  scrollTo({top: page.scrollTop + step, behavior: 'instant'});
+  return left <= 2;
+})(%d)"""  # whether it was at the end; as fast as it must be to come there in so many steps
 
 TO_TOP = "scrollTo({top: 0, behavior: 'instant'})"
 

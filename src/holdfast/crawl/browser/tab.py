@@ -51,7 +51,7 @@ class Tab:
                 log.exception("cannot show '%s'", visit.job.url)
             why = str(error).strip().partition("\n")[0] or "the browser did not answer in time"
             harvest = Harvest(note=f"kept without what a browser makes of it: {why}")
-            log.warning("'%s': %s", visit.job.url, harvest.note)
+            log.info("'%s': %s", visit.job.url, harvest.note)
             await self.close()
         links = await asyncio.to_thread(all_links, visit.job, harvest, visit.left_for)
         for resource in resources(visit.job, harvest):

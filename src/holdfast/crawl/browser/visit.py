@@ -60,6 +60,10 @@ class Visit:
         self._waiting -= 1
         self._quiet_since = self._now()
 
+    def stir(self) -> None:
+        """Something was done to the page that may lead to requests."""
+        self._quiet_since = self._now()
+
     def fail(self, why: str) -> None:
         """The browser, or the page in it, is gone."""
         if not self.failed.done():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from holdfast.crawl.fetching.fetcher import Fetcher
 from holdfast.crawl.messages import Fetched, Job
-
-log = logging.getLogger("holdfast.crawl")
 
 
 class Without:
@@ -19,7 +16,6 @@ class Without:
     def __init__(self, fetcher: Fetcher, reason: str) -> None:
         self._fetcher = fetcher
         self.reason = reason
-        log.warning("pages are fetched without a browser: %s", reason)
 
     def submit(self, job: Job, deliver: Callable[[Fetched], None]) -> None:
         self._fetcher.submit(job, lambda fetched: deliver(noted(fetched, f"fetched without a browser: {self.reason}")))

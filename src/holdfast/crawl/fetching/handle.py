@@ -175,9 +175,13 @@ class Handle:
             return Outcome.PROTOCOL, "the head has no status line of HTTP"
         if not code:
             return Outcome.DROPPED, "the connection ended before the head did"
-        if code == pycurl.E_OPERATION_TIMEDOUT and not self.curl.getinfo(pycurl.CONNECT_TIME):
+        if code == pycurl.E_OPERATION_TIMEDOUT and not self._is_connected():
             return Outcome.CONNECT, problem
         return outcome_of(code), problem
+
+    def _is_connected(self) -> bool:
+        """Of a connection that is used again libcurl tells only the second of these times."""
+        return bool(self.curl.getinfo(pycurl.CONNECT_TIME) or self.curl.getinfo(pycurl.PRETRANSFER_TIME))
 
     def _secured(self, order: Order) -> Agreed:
         connection = self.curl.getinfo(pycurl.CONN_ID)

@@ -1,5 +1,6 @@
 """The frontier itself. The table's keys, by their first letter:
 
+s  key of a URL                           nothing: it was seen; small, so that millions of them fit into memory
 u  key of a URL                           all that is known of it (UrlRow)
 q  host NUL priority sequence             key of a URL that is to be fetched
 h  host                                   HostRow
@@ -64,6 +65,7 @@ class Frontier:
         self._turn = 0  # of the last host that became live
         self.fed: set[str] = set()  # hosts whose queues have grown; for those who feed the fetcher to take
         self._waiting = True  # whether there may be hosts that wait beyond that turn
+        self.roots_added = 0  # since it was opened
 
     # -- finding ------------------------------------------------------------------------------------------------
 
@@ -73,12 +75,11 @@ class Frontier:
         With `deepen`, what was found already, but farther from the seeds, comes nearer, and what it links to with it.
         """
         queued = 0
-        rows = self._ledger.get_many([b"u" + link.key for link in links])
-        for link, known in zip(links, rows, strict=True):
-            raw = known or self._ledger.changed_value(b"u" + link.key)  # the same URL, earlier in this group
-            if raw is not None:
+        seen = self._ledger.get_many([b"s" + link.key for link in links])
+        for link, known in zip(links, seen, strict=True):
+            if known is not None or self._ledger.changed_value(b"s" + link.key) is not None:
                 if deepen and link.hop != Hop.SEED:
-                    queued += self._deepen(link, UrlRow.decode(raw), admit)
+                    queued += self._deepen(link, admit)
             elif not admit(link):
                 self._enqueue(link, via)
                 queued += 1
@@ -88,8 +89,13 @@ class Frontier:
         row = UrlRow(
             link.url, link.kind, State.QUEUED, link.depth, link.hop, link.hops, via, int(time.time()), self.totals.visit
         )
-        self.totals.seen += 1
+        self.see(link.key)
         self._queue(link.key, row, priority_of(row))
+
+    def see(self, key: bytes) -> None:
+        """The URL is known from now on."""
+        self.totals.seen += 1
+        self._ledger.put(b"s" + key, b"")
 
     def _queue(self, key: bytes, row: UrlRow, priority: int) -> None:
         totals = self.totals
@@ -107,13 +113,14 @@ class Frontier:
             self._live[host].added(priority)
             self.fed.add(host)
 
-    def _deepen(self, link: Found, row: UrlRow, admit: Admit) -> int:
-        """A shorter way to a URL was found, so that all that lies behind it is nearer, too."""
+    def _deepen(self, link: Found, admit: Admit) -> int:
+        """If a shorter way to a URL was found, all that lies behind it is nearer, too."""
         queued = 0
-        waiting = [(link, row)]
+        waiting = [link]
         while waiting:
-            near, known = waiting.pop()
-            if near.depth >= known.depth:
+            near = waiting.pop()
+            known = self.row(near.key)
+            if known is None or near.depth >= known.depth:
                 continue
             nearer = known._replace(depth=near.depth)
             if known.state == State.QUEUED:
@@ -122,9 +129,8 @@ class Frontier:
                 continue
             self._ledger.put(b"u" + near.key, nearer.encode())
             for each in self._links(near.key, near.depth):
-                raw = self._ledger.get(b"u" + each.key)
-                if raw is not None:
-                    waiting.append((each, UrlRow.decode(raw)))
+                if self._ledger.get(b"s" + each.key) is not None:
+                    waiting.append(each)
                 elif not admit(each):
                     self._enqueue(each, known.url)
                     queued += 1
@@ -162,9 +168,13 @@ class Frontier:
     def take(self, host: str, count: int, passed_over: Container[bytes]) -> list[tuple[bytes, UrlRow]]:
         """The next URLs of a live host; they stay queued until they are settled. Commit first."""
         line = self._live[host]
-        keys = line.take(count, passed_over)
-        rows = self._ledger.get_many([b"u" + key for key in keys])
-        return [(key, UrlRow.decode(raw)) for key, raw in zip(keys, rows, strict=True) if raw is not None]
+        taken: dict[bytes, UrlRow] = {}
+        while len(taken) < count and (keys := line.take(count - len(taken), passed_over)):
+            for key, raw in zip(keys, self._ledger.get_many([b"u" + key for key in keys]), strict=True):
+                row = UrlRow.decode(raw) if raw is not None else None
+                if row is not None and row.state == State.QUEUED:  # else it was held twice: it had come nearer
+                    taken[key] = row
+        return list(taken.items())
 
     def give_back(self, host: str, key: bytes) -> None:
         """A URL that was taken, but cannot be fetched yet."""
@@ -224,7 +234,7 @@ class Frontier:
         """As if it had never been found."""
         if row.place:
             self._unqueue(key, row)
-        for each in (b"u" + key, b"l" + key, *([_due_key(row.due, key)] if row.due else [])):
+        for each in (b"s" + key, b"u" + key, b"l" + key, *([_due_key(row.due, key)] if row.due else [])):
             self._ledger.delete(each)
         self.totals.seen -= 1
 
@@ -283,6 +293,7 @@ class Frontier:
 
     def add_root(self, url: str) -> None:
         self._ledger.put(b"r" + url.encode(), b"")
+        self.roots_added += 1
 
     # -- visits -------------------------------------------------------------------------------------------------
 
@@ -311,7 +322,14 @@ class Frontier:
             if row.state != State.QUEUED and row.visit < totals.visit and wanted(row):
                 again = row._replace(visit=totals.visit, attempts=0, repeated=0)
                 self._queue(key, again, priority_of(again))
+                self._trust_again(host_of(row.url))
         return False
+
+    def _trust_again(self, host: str) -> None:
+        """A host that did not answer at the last visit may at this one."""
+        known = self.host(host)
+        if known.failures:
+            self.set_host(host, known._replace(failures=0))
 
     def rows(self) -> Iterator[tuple[bytes, UrlRow]]:
         """All that were committed."""

@@ -80,12 +80,11 @@ class HostRow(NamedTuple):
     failures: int = 0  # in a row
     paused_until: float = 0.0  # seconds since the epoch
     turn: int = 0  # its place among the hosts that wait; 0: it does not wait
-    contacted: int = 0  # when it was asked last
 
     def encode(self) -> bytes:
         return "\t".join(map(str, self)).encode()
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        queued, fetched, failures, paused_until, turn, contacted = raw.decode().split("\t")
-        return cls(int(queued), int(fetched), int(failures), float(paused_until), int(turn), int(contacted))
+        queued, fetched, failures, paused_until, turn = raw.decode().split("\t")
+        return cls(int(queued), int(fetched), int(failures), float(paused_until), int(turn))
