@@ -14,6 +14,7 @@ from holdfast.catalog import CaptureQuery
 from holdfast.crawl.crawls import FRONTIER, crawl_directory
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.schedule import History
+from holdfast.model import RecordId
 from holdfast.testing.web import LogEntry
 from holdfast.testing.web.exchange import Answer, Request, plain
 from holdfast.testing.web.server import Server, serving
@@ -108,18 +109,13 @@ class LittleWeb:
 
 
 def records_of(archive: Archive, kind: str = "", url: str = "") -> list[StoredRecord]:
-    """All records of all batches, in their order."""
-    found = []
-    for batch in archive.journal.names():
-        found += [archive.records.stored(record, entry) for record, entry in _entries(archive, batch)]
+    """All records, or those of a type or of a URL, in the order of the batches."""
+    found = [
+        archive.records.stored(RecordId(batch, entry.serial), entry)
+        for batch in archive.journal.names()
+        for entry in archive.records.entries_from(RecordId(batch, 0))
+    ]
     return [each for each in found if kind in ("", each.entry.type) and url in ("", each.entry.url)]
-
-
-def _entries(archive: Archive, batch: str) -> Iterator[tuple[Any, Any]]:
-    from holdfast.model import RecordId
-
-    for entry in archive.records.entries_from(RecordId(batch, 0)):
-        yield RecordId(batch, entry.serial), entry
 
 
 def captures_of(path: Path, url: str) -> list[Any]:

@@ -14,7 +14,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -64,46 +65,55 @@ class Victim:
 
     def kill_program(self) -> None:
         """A run of the real program, killed at startup."""
-        with running(self.path, "crawl", self.job_file, "--quiet") as run:
+        with running(self.path, "crawl", self.job_file, "--quiet") as run, self._killed_in_the_end(run.pid, run.mark):
             time.sleep(self.random.uniform(0, 2 * STARTUP_S))
-            self._killed(run.pid, run.mark, "program")
+        self.look()
+        self.kills["program"] += 1
 
     def kill(self, zygote: Zygote, left: int) -> None:
         """A run that is killed at startup, or after its share of what is left for so many more."""
         share = min(2 * self.waiting // left + 1, self.waiting - 1)
-        mark = uuid4().hex
-        pid = zygote.crawl(self.path, self.job_file, mark)
-        moment = "startup"
-        if share > 0 and self.random.random() < 0.8:
-            moment = "progress"
-            wanted = self._lines() + 1 + self.random.randint(0, share)
-            wait_until(lambda: self._lines() >= wanted, f"progress to {wanted} lines")
-            time.sleep(self.random.uniform(0, 0.02))
-        else:
-            time.sleep(self.random.uniform(0, STARTUP_S))
-        self._killed(pid, mark, moment)
+        moment = "progress" if share > 0 and self.random.random() < 0.8 else "startup"
+        with self._crawl(zygote):
+            if moment == "progress":
+                wanted = self._lines() + 1 + self.random.randint(0, share)
+                wait_until(lambda: self._lines() >= wanted, f"progress to {wanted} lines")
+            time.sleep(self.random.uniform(0, 0.02 if moment == "progress" else STARTUP_S))
+        self.look()
+        self.kills[moment] += 1
 
     def kill_at_end(self, zygote: Zygote) -> None:
         """A run that is killed when it has nothing more to do."""
-        mark = uuid4().hex
-        pid = zygote.crawl(self.path, self.job_file, mark)
-        wait_until(lambda: log_rows(self.path, "stop"), "the end")
-        self._killed(pid, mark, "end")
+        with self._crawl(zygote):
+            wait_until(lambda: log_rows(self.path, "stop"), "the end")
+        self.look()
+        self.kills["end"] += 1
 
     def _lines(self) -> int:
         """Of the log: of all that is done with a URL, at least one."""
         log = log_path(self.path, "web")
         return log.read_bytes().count(b"\n") if log.exists() else 0
 
-    def _killed(self, pid: int, mark: str, moment: str) -> None:
-        """The conductor alone, or all that it has started with it."""
-        with suppress(ProcessLookupError):  # it may have come to its end
-            os.kill(pid, signal.SIGKILL)
-        self.kills[moment] += 1
-        if self.random.random() < 0.5:
-            kill_family(mark)
-        wait_until(lambda: not family(mark), "all processes of the crawl end by themselves")
-        self.look()
+    @contextmanager
+    def _crawl(self, zygote: Zygote) -> Iterator[None]:
+        mark = uuid4().hex
+        with self._killed_in_the_end(zygote.crawl(self.path, self.job_file, mark), mark):
+            yield
+
+    @contextmanager
+    def _killed_in_the_end(self, pid: int, mark: str) -> Iterator[None]:
+        """The conductor alone, whose children have to see it, or all of them."""
+        try:
+            yield
+        finally:
+            with suppress(ProcessLookupError):  # it may have come to its end
+                os.kill(pid, signal.SIGKILL)
+            if self.random.random() < 0.5:
+                kill_family(mark)
+            try:
+                wait_until(lambda: not family(mark), "all processes of the crawl end by themselves")
+            finally:
+                kill_family(mark)
 
     def look(self) -> None:
         """What a run has asked for is compared with what was settled before it, and after it."""

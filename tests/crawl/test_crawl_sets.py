@@ -102,7 +102,7 @@ def test_scopes(tmp_path: Path, served: Served, scope: ScopeKind, sitemap: bool)
 
 
 def test_a_link_that_was_outside_is_inside_when_the_scope_has_grown(tmp_path: Path) -> None:
-    """W17: where a seed redirects to belongs to the crawl, also what was linked from elsewhere before that was known."""
+    """W17: where a seed redirects to belongs to the crawl, also what was linked to before that was known."""
     known = threading.Event()
     other = ""
 

@@ -19,7 +19,7 @@ from holdfast.archive import Archive
 from holdfast.crawl.admission import Admission
 from holdfast.crawl.crawls import FRONTIER, LOG, SPOOL, CrawlState, CrawlStatus, crawl_directory, keep_job, write_status
 from holdfast.crawl.feeder import Feeder
-from holdfast.crawl.frontier import Frontier, UrlRow
+from holdfast.crawl.frontier import Found, Frontier, UrlRow
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.intake import Intake, IntakeParts
 from holdfast.crawl.job import CrawlJob
@@ -75,7 +75,7 @@ class Crawl:
         self._closing.callback(crawl_log.close)
         traps = Traps(job.traps)
         self._gate = Gate(self._frontier, job)
-        self._feeder = Feeder(self._frontier, self._gate, job)
+        self._feeder = Feeder(self._frontier, self._gate, job, self._is_held)
         self._admission = Admission(job, self._frontier, traps)
         parts = IntakeParts(
             archive, job, self._frontier, self._gate, self._feeder, self._admission, crawl_log, traps, self._pause
@@ -189,8 +189,11 @@ class Crawl:
         self._was_before = bool(totals.visit)
         if totals.finished or not totals.visit:
             frontier.begin_visit()
-        totals = frontier.totals
+        totals, before = frontier.totals, totals
         totals.finished = False
+        totals.reach = reach_of(self._job)
+        totals.thorough = before.thorough if before is totals else False
+        totals.thorough |= bool(before.reach) and before.reach != totals.reach
         self._before_s = totals.tally.seconds
         if self._job.limit is not None and totals.tally.fetched - totals.allowance_from >= self._job.limit:
             totals.allowance_from = totals.tally.fetched
@@ -212,10 +215,18 @@ class Crawl:
 
     def _is_wanted(self, row: UrlRow) -> bool:
         """Whether a URL that is known is visited again."""
-        if self._job.revisit.only == "all":
+        if self._admission.explain(Found(b"", row.url, row.hop, row.depth, row.hops, row.kind)):
+            return False  # the scope is not what it was
+        if self._job.revisit.only == "all" or self._frontier.totals.thorough:
             return True
         now = time.time()
         return row.due <= now or is_expiring(row, self._job.revisit, now)
+
+    def _is_held(self, row: UrlRow) -> bool:
+        """Whether the archive still has what the server may say was not modified: it may have been removed."""
+        collection = self._job.collection or self._archive.settings.records.collection
+        capture = self._archive.catalog.closest(row.url, row.date, collection) if row.date else None
+        return capture is not None and capture.digest == row.digest and capture.type == "response"
 
     def _asked_for_sitemaps(self) -> list[Job]:
         """Where robots.txt is not obeyed, it is still asked for sitemaps."""
@@ -252,6 +263,7 @@ class Crawl:
             self._job.collection or settings.records.collection,
             settings.store.signature,
             is_private(self._job),
+            self._frontier.totals.thorough,
         )
         self._pipeline = Pipeline(start)
         now = time.time()
@@ -323,3 +335,8 @@ class Crawl:
             errors=dict(self._intake.errors),
         )
         write_status(self._archive.path, status)
+
+
+def reach_of(job: CrawlJob) -> str:
+    """All that decides which links are followed."""
+    return repr((job.scope.value, job.depth, job.include, job.exclude, job.traps, sorted(job.seeds)))

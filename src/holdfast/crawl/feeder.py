@@ -31,7 +31,9 @@ class Flight(NamedTuple):
 class Feeder:
     """One thread. `refuse` is told of what the gate forbids, `abandon` of what belongs to a host that is given up."""
 
-    def __init__(self, frontier: Frontier, gate: Gate, job: CrawlJob) -> None:
+    def __init__(self, frontier: Frontier, gate: Gate, job: CrawlJob, is_held: Callable[[UrlRow], bool]) -> None:
+        """`is_held` says whether the archive has what a server may call not modified."""
+        self._is_held = is_held
         self._frontier = frontier
         self._gate = gate
         self._job = job
@@ -103,6 +105,8 @@ class Feeder:
 
     def _job_of(self, row: UrlRow, host: str, key: bytes) -> Job:
         browse = self._job.browser.enabled and row.kind == Kind.PAGE and row.hop not in (Hop.EMBED, Hop.SPECULATIVE)
+        if (row.etag or row.modified) and (self._frontier.totals.thorough or not self._is_held(row)):
+            row = row._replace(etag="", modified="")
         return Job(
             next(self._ids),
             row.url,

@@ -59,6 +59,7 @@ class PipelineStart:
     collection: str
     signature: str
     allow_private: bool
+    thorough: bool = False  # look into unchanged pages, too
 
 
 class Pipeline:
@@ -102,7 +103,7 @@ class Pipeline:
         ours, theirs = socketpair()
         self._spawn(_READER, [from_fetcher, theirs])
         theirs.close()
-        _send_pickled(ours, ReaderStart(start.job, start.collection, start.signature))
+        _send_pickled(ours, ReaderStart(start.job, start.collection, start.signature, start.thorough))
         self._reader_numbers[ours] = number
         self._at_reader[number] = deque()
         self._watch(ours)

@@ -49,6 +49,7 @@ class ReaderStart:
     job: CrawlJob
     collection: str
     signature: str  # the algorithm
+    thorough: bool = False  # look into unchanged pages, too
 
 
 class _Told:
@@ -58,6 +59,13 @@ class _Told:
         self._half = count_max // 2
         self._young: dict[str, str] = {}
         self._old: dict[str, str] = {}
+        self._roots = 0
+
+    def forget_if_more(self, roots: int) -> None:
+        """With more roots of the scope, what lay outside may lie inside."""
+        if roots > self._roots:
+            self._roots = roots
+            self._young, self._old = {}, {}
 
     def is_new(self, url: str, hop: str) -> bool:
         """Whether it is told for the first time; from now on it is not."""
@@ -77,6 +85,7 @@ class Reader:
     def __init__(self, start: ReaderStart) -> None:
         self._recorder = Recorder(start.collection, find_signature(start.signature).digest)
         self._traps = Traps(start.job.traps)
+        self._thorough = start.thorough
         # Where depth counts, a URL that was told may come nearer: then all are told.
         self._told = _Told(_TOLD_MAX if start.job.depth is None else 0)
 
@@ -137,11 +146,13 @@ class Reader:
             sets_cookie="set-cookie" in fields.first(),
             method=job.method,
         )
-        if job.no_links or (unchanged and job.kind == Kind.PAGE and not fetched.links):
-            return reading  # its links are known
+        links_known = unchanged and job.kind == Kind.PAGE and not self._thorough
+        if job.no_links or (links_known and not fetched.links):
+            return reading
         return self._looked_into(reading, fetched, head)
 
     def _looked_into(self, reading: Reading, fetched: Fetched, head: HttpHead) -> Reading:
+        self._told.forget_if_more(fetched.job.roots)
         try:
             content = decoded_content(_body(fetched), head.headers, DECODED_BYTES_MAX)
         except TooLarge:

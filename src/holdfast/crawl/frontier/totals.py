@@ -20,6 +20,8 @@ class Totals:
     turn: int = 0  # of the last host that began to wait
     queued: int = 0
     seen: int = 0
+    reach: str = ""  # what decides where the crawl may go, in words, as it was for this visit
+    thorough: bool = False  # that is not what it was for the last: unchanged pages are looked into again
     allowance_from: int = 0  # URLs fetched when the limit of the job last began to count
     tally: Tally = field(default_factory=Tally)
 
