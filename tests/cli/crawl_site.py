@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ENDLESS = "/endless/"
+_LONG_S = 60.0
 
 
 @dataclass
@@ -18,6 +19,8 @@ class Site:
     pages: dict[str, bytes]
     asked: list[str] = field(default_factory=list)
     url: str = ""
+    slow: list[str] = field(default_factory=list)  # paths that are answered when `go_on` is set
+    go_on: threading.Event = field(default_factory=threading.Event)
 
     @property
     def name(self) -> str:
@@ -27,6 +30,8 @@ class Site:
     def answer(self, path: str) -> bytes | None:
         """Below ENDLESS, every page leads to two others."""
         self.asked.append(path)
+        if path in self.slow:
+            self.go_on.wait(_LONG_S)
         if path.startswith(ENDLESS):
             number = int(path.removeprefix(ENDLESS) or 1)
             return b"".join(b'<a href="%s%d">next</a>' % (ENDLESS.encode(), 2 * number + each) for each in (0, 1))

@@ -6,13 +6,15 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from crawl_screen import Screen
 from crawl_site import ENDLESS, Site, serving
 from program import Shell
 
@@ -45,9 +47,13 @@ def captured(shell: Shell, *arguments: str) -> set[str]:
 
 def wait_for_fetches(archive: Path, name: str, count: int) -> None:
     """Until a crawl in another process has so many in its log."""
-    deadline = time.monotonic() + LONG_S
     path = archive / "crawls" / name / "log.jsonl"
-    while sum(row["event"] == "fetch" for row in read_log(path)) < count:
+    wait_until(lambda: sum(row["event"] == "fetch" for row in read_log(path)) >= count)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while not is_so():
         assert time.monotonic() < deadline, "the crawl does not move"
         time.sleep(0.02)
 
@@ -113,6 +119,10 @@ def test_quietly_under_a_name_into_a_collection(archive: Shell, site: Site) -> N
     assert (result.output, result.errors) == (b"", "")
     assert captured(archive, "-c", "papers") == {site.url + "a"}
     assert crawl_status(archive.directory).name == "mine"
+    archive("export", "-o", "mine.warc")
+    told = (archive.directory / "mine.warc").read_text()
+    assert "visit 1 of the crawl 'mine', scope page, 1 seed\n" in told
+    assert "http-header-user-agent: Holdfast/" in told
 
 
 def test_nothing_could_be_fetched(archive: Shell, site: Site) -> None:
@@ -121,6 +131,19 @@ def test_nothing_could_be_fetched(archive: Shell, site: Site) -> None:
     assert f"holdfast: no seed of the crawl '{site.name}' could be fetched: robots.txt forbids it" in result.errors
     assert f"see 'holdfast crawl log {site.name}'" in result.errors
     assert captured(archive) == set()
+
+
+def test_what_went_wrong_is_said_in_full(archive: Shell) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        archive.file("job.toml", f'seeds = ["http://{address}/"]\nname = "x"\n[fetch]\nretries = 0\n')
+        result = archive("crawl", "job.toml", *QUICK, code=12)
+        bare = archive("crawl", address, *QUICK, "--robots", "ignore", "--name", "y", "-q", code=12)
+    assert "no seed of the crawl 'x' could be fetched: " in result.errors
+    assert "connect" in result.errors
+    assert "try 'http" not in result.errors
+    assert f"; if it has no TLS, try 'http://{address}/'; see" in bare.errors
 
 
 # -- stopping and going on ---------------------------------------------------------------------------------------------
@@ -135,7 +158,7 @@ def test_stop_and_resume(archive: Shell, site: Site) -> None:
         archive("crawl", site.url, *QUICK, "--name", "another", code=4)
         stopped = archive("crawl", "stop", site.name, "--wait")
         output, errors = process.communicate()
-    assert stopped.text == f"crawl '{site.name}' is not running: stopped (asked to)\n"
+    assert stopped.text == f"crawl '{site.name}' has ended: stopped (asked to)\n"
     assert process.returncode == 0
     assert json.loads(output)["state"] == "stopped"
     assert f"'holdfast crawl --resume {site.name}' goes on" in errors.decode()
@@ -202,6 +225,29 @@ def test_progress_is_shown_on_a_terminal_and_stays_out_of_the_data(archive: Shel
     assert json.loads(done.stdout)["state"] == "limit"
     assert "waiting " in shown
     assert " in flight; 0 errors, " in shown
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100])
+def test_ctrl_c_is_told_inside_what_is_drawn_in_place(archive: Shell, site: Site, columns: int) -> None:
+    site.slow.append(ENDLESS + "5")
+    command = archive.command("crawl", site.url + ENDLESS[1:], *QUICK)
+    screen = Screen(columns, command, archive.directory, archive.environment())
+    try:
+        screen.read_until(" in flight")
+        wait_until(lambda: site.slow[0] in site.asked)
+        screen.press(b"\x03")
+        screen.read_until("Ctrl-C again ends at once")
+        site.go_on.set()
+        assert screen.finish() == 130
+    finally:
+        site.go_on.set()
+        screen.close()
+    lines = screen.lines
+    first = lines[lines.index("collection  main") + 1]  # nothing is left between the plan and the summary
+    assert first.startswith(f"crawl       {site.name}, visit 1")
+    assert not [line for line in lines if "Ctrl-C" in line or "^C" in line or "in flight" in line]
+    assert lines[-1] == "holdfast: interrupted"
+    assert screen.written.rindex("\x1b[?25h") > screen.written.rindex("\x1b[?25l")  # the cursor is back
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +82,14 @@ def test_the_scopes_are_those_of_the_crawler() -> None:
     ("arguments", "message"),
     [
         (["ftp://example.com/"], "seed 'ftp://example.com/' is no URL that can be fetched"),
+        (["lst"], "'lst' is no URL: did you mean 'holdfast crawl list'?"),
+        (["--json", "list"], "'list' is no URL: did you mean 'holdfast crawl list'?"),
+        (["statsu", "news"], "did you mean 'holdfast crawl status'?"),
+        (["bg"], "seed 'bg' is no URL that can be fetched: write 'https://example.com/'"),
+        (["./list"], "seed './list' is no URL that can be fetched: it is a path"),
+        (["example.com", "stat"], "seed 'stat' is no URL that can be fetched"),
+        ([__file__], "is no URL that can be fetched: it is a path"),
+        (["example.com", "--header", "Host: a"], "the header 'Host' is written for each request"),
         (["example.com", "--name", "No"], "bad name 'No' of a crawl"),
         (["example.com", "--include", "a("], "include 'a(' is no regular expression"),
         (["example.com", "--header", "A"], "'A' is no header"),
@@ -126,6 +133,28 @@ def test_no_archive(shell: Shell, arguments: list[str]) -> None:
     assert list(shell.directory.iterdir()) == []
 
 
+def test_the_name_of_a_crawl_is_no_seed(archive: Shell) -> None:
+    keep_job(archive.directory, replace(JOB, name="bg"))
+    said = archive.quick("crawl", "bg", "--dry-run", code=2).errors
+    assert "'bg' is no URL: there is a crawl of that name, '--resume bg' goes on with it" in said
+
+
+def test_a_file_is_no_seed(archive: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.file("seeds.txt", "example.com\n")
+    monkeypatch.chdir(archive.directory)
+    said = archive.quick("crawl", "seeds.txt", "--dry-run", code=2).errors
+    assert "'seeds.txt' is a file: '--seeds seeds.txt' reads seeds from it" in said
+    assert "write 'https://seeds.txt/'" in said
+
+
+def test_seeds_of_another_system(archive: Shell) -> None:
+    path = archive.file("seeds.txt", "\ufeffhttps://example.com/\r\n\r\nexample.org # b\r\n".encode())
+    assert planned(archive, "--seeds", str(path))["job"]["seeds"] == ["https://example.com/", "https://example.org/"]
+    words = ("crawl", "--seeds", "-", "--dry-run", "--json")
+    (values,) = archive(*words, input="\ufeffexample.com\r\n".encode()).objects
+    assert values["job"]["seeds"] == ["https://example.com/"]
+
+
 def test_seeds_from_standard_input(archive: Shell) -> None:
     result = archive("crawl", "--seeds", "-", "--dry-run", "--json", input=b"# mine\nexample.com # yes\n\n")
     assert result.objects[0]["job"]["seeds"] == ["https://example.com/"]
@@ -158,11 +187,13 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 )
 def test_what_a_known_crawl_does(archive: Shell, state: CrawlState, action: str) -> None:
     keep_job(archive.directory, JOB)
-    write_status(archive.directory, CrawlStatus("example.com", state, 2, tally={"queued": 1234}))
+    tally = {"queued": 1234, "seen": 5678}
+    write_status(archive.directory, CrawlStatus("example.com", state, 2, tally=tally))
     values = planned(archive, "https://example.com/")
     assert values["action"] == action
-    assert values["known"]["tally"] == {"queued": 1234}
-    assert "waiting     1,234 URLs" in archive.quick("crawl", "--resume", "example.com", "--dry-run").lines
+    assert values["known"]["tally"] == tally
+    line = "known       5,678 URLs" if state is CrawlState.FINISHED else "waiting     1,234 URLs"
+    assert line in archive.quick("crawl", "--resume", "example.com", "--dry-run").lines
     if state is CrawlState.RUNNING:
         assert "is running (pid " in archive.quick("crawl", "https://example.com/", code=4).errors
 
@@ -178,6 +209,28 @@ def test_more_seeds_and_another_scope_for_a_known_crawl(archive: Shell) -> None:
     assert values["job"]["limit"] is None
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--scope", "host"], "because what they link to may be in scope now"),
+        (["--depth", "3"], "because what they link to may be in scope now"),
+        (["--exclude", "x"], "because what they link to may be in scope now"),
+        (["https://example.com/b"], "because what they link to may be in scope now"),
+        (["-c", "papers"], "because that collection has not got them"),
+        (["-c", "main"], ""),
+        (["--limit", "3"], ""),
+    ],
+)
+def test_pages_are_fetched_in_full_when_it_must_be(archive: Shell, options: list[str], why: str) -> None:
+    """H7: of an unchanged page nothing would be learnt that another scope or collection needs."""
+    keep_job(archive.directory, JOB)
+    write_status(archive.directory, CrawlStatus("example.com", CrawlState.FINISHED, 1))
+    notes = planned(archive, "--resume", "example.com", *options)["notes"]
+    assert [note for note in notes if "in full" in note] == (
+        [f"pages are fetched in full this time, {why}"] * bool(why)
+    )
+
+
 @pytest.mark.parametrize("how", ["--resume", "--name"])
 def test_the_job_that_a_crawl_has(archive: Shell, how: str) -> None:
     keep_job(archive.directory, replace(JOB, limit=7, depth=2))
@@ -185,7 +238,7 @@ def test_the_job_that_a_crawl_has(archive: Shell, how: str) -> None:
     values = planned(archive, how, "example.com", "--due", "--depth", "3")
     assert (values["job"]["limit"], values["job"]["depth"]) == (7, 3)
     assert values["action"] == "was finished: looks again at what is due (visit 2)"
-    assert values["notes"] == ["not as before in the crawl 'example.com': depth, revisit"]
+    assert values["notes"][0] == "not as before in the crawl 'example.com': depth, revisit"
 
 
 def test_revisiting_what_did_not_come_to_its_end(archive: Shell) -> None:
@@ -208,52 +261,6 @@ def test_changed_options() -> None:
     assert changed_options(JOB, other) == ["scope", "max-bytes", "revisit"]
 
 
-# -- looking -----------------------------------------------------------------------------------------------------------
-
-
-def test_list_and_status(archive: Shell) -> None:
-    assert archive.quick("crawl", "list").lines == ["NAME  STATE  UPDATED  VISIT  FETCHED  RECEIVED  WAITING  ERRORS"]
-    tally = Tally(fetched=1200, pages=3, content_bytes=4096, new_bytes=1024, queued=5, seconds=60.0, errors=2).as_dict()
-    keep_job(archive.directory, JOB)
-    keep_job(archive.directory, replace(JOB, name="other"))
-    status = CrawlStatus("example.com", CrawlState.LIMIT, 1, 1.0, reason="so", tally=tally, errors={"dns": 2})
-    write_status(archive.directory, status)
-    table = archive.quick("crawl", "list").lines
-    assert [line.split()[:2] for line in table[1:]] == [["example.com", "limit"], ["other", "interrupted"]]
-    lines = archive.quick("crawl", "status").lines
-    assert lines[0] == "crawl       example.com, visit 1: limit (so)"
-    assert "fetched     1,200 in 1m (20.0 a second), 0 B received" in lines
-    assert "duplicates  0 (3.0 KiB saved)" in lines
-    assert "errors      2: 2 dns" in lines
-    assert "waiting     5" in lines
-    (values,) = archive.quick("crawl", "status", "example.com", "--json").objects
-    assert (values["rate"], values["saved_bytes"], values["reasons"]) == (20.0, 3072, {"dns": 2})
-    assert values["directory"] == str(archive.directory / "crawls" / "example.com")
-    stopped = archive.quick("crawl", "stop", "example.com", "--wait", "--json").objects
-    assert stopped == [{"name": "example.com", "asked": False, "state": "limit"}]
-
-
-def test_log_lines_for_people(archive: Shell) -> None:
-    keep_job(archive.directory, JOB)
-    path: Path = archive.directory / "crawls" / "example.com" / "log.jsonl"
-    path.write_text(
-        '{"event":"start","time":1,"visit":1,"note":""}\n'
-        '{"event":"fetch","time":1,"elapsed":0.5,"url":"https://example.com/","hop":"-","status":200,"size":2048,'
-        '"result":"new","truncated":"length"}\n'
-        '{"event":"fetch","time":2,"url":"https://example.org/","outcome":"dns","result":"error","note":"no host"}\n'
-    )
-    assert archive.quick("crawl", "log").lines == [
-        "1970-01-01T00:00:01Z  start      visit=1",
-        "1970-01-01T00:00:01Z  new          200     2.0 KiB    0.50s  -  https://example.com/  (length)",
-        "1970-01-01T00:00:02Z  error        dns         0 B    0.00s  -  https://example.org/  (no host)",
-    ]
-    assert len(archive.quick("crawl", "log", "example.com", "--result", "error").lines) == 1
-    assert len(archive.quick("crawl", "log", "--host", "example.com").lines) == 1
-    assert len(archive.quick("crawl", "log", "--event", "fetch", "--url", "example.").lines) == 2
-    assert len(archive.quick("crawl", "log", "-n", "2").lines) == 2
-    assert archive.quick("crawl", "log", "-f", "-n", "1", "--json").objects[0]["note"] == "no host"
-
-
 # -- words and numbers -------------------------------------------------------------------------------------------------
 
 
@@ -261,6 +268,8 @@ def test_log_lines_for_people(archive: Shell) -> None:
     ("seconds", "text"),
     [
         (0, "0s"),
+        (0.05, "50ms"),
+        (0.0005, "0.5ms"),
         (0.44, "0.4s"),
         (9, "9s"),
         (59.6, "1m"),
@@ -289,7 +298,8 @@ def test_scopes_in_words(scope: ScopeKind, words: str) -> None:
     assert scope_words(job) == f"{words}; and what these pages need from anywhere"
     narrow = replace(job, depth=1, include=("a", "b", "c", "d"), exclude=("e",))
     assert scope_words(narrow) == (
-        f"{words}, at most 1 link from a seed; also what matches a, b, c or 1 more; not what matches e; "
+        f"{words}, at most 1 link from a seed; also what matches a, b, c or 1 more; never what matches e, but for "
+        "seeds; "
         "and what these pages need from anywhere"
     )
 
@@ -327,6 +337,11 @@ def test_a_limit_that_was_reached_counts_anew() -> None:
     pace.take(Tally(fetched=100))
     now = 1.0
     pace.take(later := Tally(fetched=110))
+    assert pace.remaining_s(later) == 9.0
+    pace = Pace(replace(JOB, bytes_max=100), lambda: now)
+    pace.take(Tally(transferred_bytes=120))
+    now = 2.0
+    pace.take(later := Tally(transferred_bytes=130, fetched=110))
     assert pace.remaining_s(later) == 9.0
     endless = Pace(JOB, lambda: now)
     endless.take(later)

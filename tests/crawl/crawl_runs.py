@@ -44,7 +44,7 @@ def make_archive(path: Path) -> Path:
 def job_for(served: Served, **chosen: Any) -> CrawlJob:
     """A crawl of a whole web without delays; `chosen` are fields of the job, or of its `fetch`."""
     fetch = {name: chosen.pop(name) for name in list(chosen) if name in _FETCH_FIELDS}
-    settings = replace(FetchSettings(delay=0.0, resolve=tuple(served.resolve)), **fetch)
+    settings = replace(FetchSettings(delay=0.0, outage_s=0.0, resolve=tuple(served.resolve)), **fetch)
     return replace(CrawlJob(seeds=tuple(served.seeds), name=NAME, scope=ScopeKind.ANY, fetch=settings), **chosen)
 
 

@@ -82,7 +82,13 @@ def test_a_job_is_kept(tmp_path: Path) -> None:
     assert kept_job(tmp_path, "news") == JOB
     assert log_path(tmp_path, "news") == tmp_path / "crawls" / "news" / "log.jsonl"
     (crawl_directory(tmp_path, "news") / "job.toml").write_text("depth = 1\n")
-    with pytest.raises(InvalidSetting, match="a crawl needs seeds"):
+    with pytest.raises(
+        InvalidSetting, match=r"a crawl needs seeds.*; correct the file, or delete it: the captures are"
+    ):
+        kept_job(tmp_path, "news")
+    (crawl_directory(tmp_path, "news") / "job.toml").unlink()
+    (crawl_directory(tmp_path, "news") / "job.toml").mkdir()
+    with pytest.raises(InvalidSetting, match="is a folder"):
         kept_job(tmp_path, "news")
 
 
@@ -91,11 +97,23 @@ def test_a_crawl_that_never_said_anything_was_interrupted(tmp_path: Path) -> Non
     assert crawls(tmp_path) == [CrawlStatus("news", CrawlState.INTERRUPTED)]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "odd"}', '{"visit": 1}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", '{"state": "odd"}', '{"visit": 1}', "null", "[" * 100_000),
+        *(
+            '{"state": "finished", "updated": "x"}',
+            '{"state": "limit", "tally": []}',
+            '{"state": "limit", "errors": 1}',
+        ),
+        *('{"state": "finished", "tally": {"fetched": "1"}}', '{"state": "finished", "started": NaN}'),
+    ],
+)
 def test_a_status_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     keep_job(tmp_path, JOB)
     (crawl_directory(tmp_path, "news") / STATUS).write_text(text)
-    assert crawl_status(tmp_path, "news") == CrawlStatus("news", CrawlState.INTERRUPTED)
+    found = crawl_status(tmp_path, "news")
+    assert found == CrawlStatus("news", CrawlState.INTERRUPTED, reason="status.json cannot be read")
 
 
 def test_a_status_of_this_process(tmp_path: Path) -> None:

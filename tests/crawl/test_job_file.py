@@ -15,7 +15,7 @@ from holdfast.crawl.job import BrowserSettings, CrawlJob, FetchSettings, Revisit
 from holdfast.crawl.job_file import PARTS, parse_job, read_job, read_seeds, write_job
 from holdfast.crawl.job_rules import checked, header_of, name_for, resolution_of, seed_of
 from holdfast.crawl.quantities import read_duration, read_size, write_duration, write_size
-from holdfast.errors import Denied, FormatTooNew, InvalidSetting, NotFound, UsageError
+from holdfast.errors import FormatTooNew, InvalidSetting, NotFound, UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
 SEED = 'seeds = ["https://example.com/"]\n'
@@ -192,6 +192,9 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
         (SEED + "name = '../x'", "bad name '../x' of a crawl"),
         (SEED + "[fetch]\nheaders = ['X']", "'X' is no header: write 'Name: value'"),
         (SEED + '[fetch]\nheaders = ["X: a\\r\\nY: b"]', "is no header"),
+        (SEED + "[fetch]\nheaders = ['host: b']", "the header 'host' is written for each request as it needs it"),
+        (SEED + "[fetch]\nheaders = ['Content-Length: 1']", "leave it out"),
+        ("seeds = ['news']", "seed 'news' is no URL that can be fetched: write 'https://example.com/'"),
         (SEED + "[fetch]\nresolve = ['example.com']", "'example.com' is no address for a host"),
         (SEED + "[fetch]\nresolve = ['example.com=localhost']", "is no address for a host"),
         (SEED + "[fetch]\nproxy = 'example.com:80'", "proxy 'example.com:80' must begin with one of http://"),
@@ -201,6 +204,7 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
         (SEED + "[revisit]\ninterval_min = '100d'", "interval_min must not be larger"),
         ("seeds = ['ftp://example.com/']", "seed 'ftp://example.com/' is no URL that can be fetched"),
         ("seeds = ['https://me:secret@example.com/']", "has a user name in it"),
+        ("seeds = ['me:secret@example.com']", "has a user name in it"),
         ("seeds = ['']", "seed '' is no URL that can be fetched"),
         ("seeds = 'https://example.com/'", "seeds must be a list of texts"),
         ("seeds = [", "cannot read 'job.toml'"),
@@ -218,7 +222,7 @@ def test_a_later_format_and_files_that_cannot_be_read(tmp_path: Path) -> None:
         parse_job("format = 2\nshape = 'new'", "job.toml")
     with pytest.raises(NotFound, match=re.escape("no job file")):
         read_job(tmp_path / "job.toml")
-    with pytest.raises(Denied):
+    with pytest.raises(UsageError, match="is a folder: name a job file"):
         read_job(tmp_path)
     with pytest.raises(InvalidSetting, match="cannot read"):
         parse_job(b"name = '\xff'", "job.toml")
@@ -235,11 +239,46 @@ def test_a_later_format_and_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("HTTP://Example.com:80/a/../b#c", "http://example.com/b"),
         (" https://bücher.example/ ", "https://xn--bcher-kva.example/"),
         ("[::1]:8080", "https://[::1]:8080/"),
+        ("localhost", "https://localhost/"),
+        ("wiki:8080", "https://wiki:8080/"),
+        ("192.0.2.7/a", "https://192.0.2.7/a"),
+        ("例え。jp", "https://xn--r8jz45g.jp/"),
+        ("example.com?q=a:b", "https://example.com/?q=a:b"),
+        ("http://news/", "http://news/"),
     ],
 )
 def test_seeds(written: str, url: str) -> None:
     assert seed_of(written) == url
     assert seed_of(url) == url
+
+
+@pytest.mark.parametrize(
+    ("written", "repair"),
+    [
+        ("bg", "write 'https://example.com/'; if 'bg' is a host, 'https://bg/'"),
+        ("5", "if '5' is a host"),
+        ("bg/list", "if 'bg' is a host"),
+        ("bg.", "if 'bg.' is a host"),
+        ("", "write 'https://example.com/'"),
+        ("/etc/passwd", "it is a path"),
+        ("./seeds.txt", "it is a path"),
+        ("../a.b", "it is a path"),
+        (".", "it is a path"),
+        ("~/seeds.txt", "it is a path"),
+        ("//example.com/", "it is a path"),
+        ("mailto:a@b.example", "only http and https are fetched"),
+        ("javascript:1", "only http and https are fetched"),
+        ("data:text/html,x.y", "only http and https are fetched"),
+        ("urn:isbn:1.2", "only http and https are fetched"),
+        ("https:example.com", "only http and https are fetched; write 'https://example.com/'"),
+        ("example.com/?u=http://example.org/", "write it with its scheme"),
+        ("1://example.com/", "write it with its scheme"),
+    ],
+)
+def test_what_is_no_seed(written: str, repair: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(repair)) as raised:
+        seed_of(written)
+    assert f"seed {written!r} is no URL that can be fetched" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -265,6 +304,13 @@ def test_seeds_are_taken_once() -> None:
 def test_seeds_of_a_file() -> None:
     lines = ["# mine\n", "\n", " https://a.example/ \r\n", "b.example # the other\n", "https://c.example/#top\n"]
     assert read_seeds(lines) == ["https://a.example/", "b.example", "https://c.example/#top"]
+    assert read_seeds(["\ufeffhttps://a.example/\r\n", "\ufeff# mine\r\n"]) == ["https://a.example/"]
+
+
+def test_a_file_of_another_system(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_bytes("\ufeff".encode() + SEED.replace("\n", "\r\n").encode())
+    assert read_job(path).seeds == ("https://example.com/",)
 
 
 def test_headers_and_addresses() -> None:

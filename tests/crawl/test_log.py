@@ -74,6 +74,13 @@ def test_lines_that_are_no_rows_are_passed_over(path: Path) -> None:
     assert numbers(read_log(path)) == [1, 2]
 
 
+def test_rows_of_wrong_types_are_rows(path: Path) -> None:
+    path.write_bytes(b'{"event": [], "number": 1}\n' + b"[" * 100_000 + b'\n{"event": "x", "url": 3, "number": 2}\n')
+    assert numbers(read_log(path)) == [1, 2]
+    chosen = LogFilter(events=frozenset({"x"}), text="3")
+    assert numbers(read_log(path, chosen)) == [2]
+
+
 def test_no_log_has_no_rows(path: Path) -> None:
     assert list(read_log(path)) == []
     assert list(read_log(path, last=3)) == []

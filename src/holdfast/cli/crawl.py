@@ -82,7 +82,7 @@ def crawl(
     from holdfast.cli.crawl_run import run_crawl
     from holdfast.cli.crawl_words import plan_words
 
-    plan = plan_of(archive, words, chosen)
+    plan = plan_of(archive, words, chosen, tuple(crawl.commands))
     for remark in () if quiet else plan.notes:
         note(f"note: {remark}")
     if dry_run:

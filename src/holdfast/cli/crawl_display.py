@@ -13,6 +13,7 @@ from holdfast.cli.crawl_words import in_time
 from holdfast.cli.output import counted, in_bytes, note
 
 if TYPE_CHECKING:
+    from holdfast.cli.interrupt import Interruption
     from holdfast.crawl.job import CrawlJob
     from holdfast.crawl.tally import Tally
 
@@ -21,6 +22,8 @@ Progress = Callable[["Tally"], None]
 _REDRAW_S = 0.25
 _LINE_S = 30.0
 _WINDOW_S = 10.0  # over which rates are taken
+_NOTICE = "Ctrl-C again ends at once; finishing what has begun"  # the first half fits where the whole does not
+_MARGIN = 3  # columns that stay free: a terminal shows '^C' where the cursor is, which must not go to another line
 
 
 class Pace:
@@ -31,6 +34,7 @@ class Pace:
         self._clock = clock
         self._points: deque[tuple[float, int, int]] = deque()  # time, URLs, bytes
         self._fetched_before = 0
+        self._bytes_before = 0
         self._seconds_before = 0.0
 
     def take(self, tally: Tally) -> None:
@@ -39,6 +43,8 @@ class Pace:
             self._seconds_before = tally.seconds
             # A limit that was reached counts anew from there; one that was not goes on counting.
             self._fetched_before = tally.fetched if tally.fetched >= (self._job.limit or 0) else 0
+            received = tally.transferred_bytes
+            self._bytes_before = received if received >= (self._job.bytes_max or 0) else 0
         while len(self._points) > 1 and self._points[0][0] < now - _WINDOW_S:
             self._points.popleft()
         self._points.append((now, tally.fetched, tally.transferred_bytes))
@@ -66,7 +72,7 @@ class Pace:
         if job.limit is not None and self.urls > 0:
             left.append((job.limit - (tally.fetched - self._fetched_before)) / self.urls)
         if job.bytes_max is not None and self.bytes > 0:
-            left.append((job.bytes_max - tally.transferred_bytes) / self.bytes)
+            left.append((job.bytes_max - (tally.transferred_bytes - self._bytes_before)) / self.bytes)
         if job.time_s is not None:
             left.append(job.time_s - (tally.seconds - self._seconds_before))
         return max(0.0, min(left)) if left else None
@@ -100,12 +106,12 @@ def at_most_every(interval_s: float, show: Progress) -> Progress:
 
 
 @contextmanager
-def display(job: CrawlJob, *, quiet: bool, verbose: bool) -> Iterator[Progress]:
+def display(job: CrawlJob, interruption: Interruption, *, quiet: bool, verbose: bool) -> Iterator[Progress]:
     """Takes the tally as often as it likes to come."""
     if quiet or not (verbose or sys.stderr.isatty()):
         yield lambda tally: None
     elif sys.stderr.isatty():
-        with _live(job) as show:
+        with _live(job, interruption) as show:
             yield show
     else:
         pace = Pace(job)
@@ -118,18 +124,24 @@ def display(job: CrawlJob, *, quiet: bool, verbose: bool) -> Iterator[Progress]:
 
 
 @contextmanager
-def _live(job: CrawlJob) -> Iterator[Progress]:
+def _live(job: CrawlJob, interruption: Interruption) -> Iterator[Progress]:
     from rich.console import Console, Group
+    from rich.constrain import Constrain
     from rich.live import Live
     from rich.text import Text
 
     pace = Pace(job)
+    console = Console(stderr=True)
     # Drawn by calls alone: a thread of its own would take turns with the crawl. Standard output stays as it is.
-    with Live(console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=False) as live:
+    with (
+        interruption.displayed(),
+        Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) as live,
+    ):
 
         def draw(tally: Tally) -> None:
             pace.take(tally)
-            lines = progress_lines(job.name, tally, pace)
-            live.update(Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines)), refresh=True)
+            lines = progress_lines(job.name, tally, pace) + [_NOTICE] * interruption.pressed
+            block = Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
+            live.update(Constrain(block, max(console.width - _MARGIN, 1)), refresh=True)
 
         yield at_most_every(_REDRAW_S, draw)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import click
 
 from holdfast.cli.crawl_look import require_archive, time_text
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import in_bytes, show_stream
+from holdfast.cli.output import in_bytes, show_stream, visible
+from holdfast.errors import UsageError
 
 _LOOK_S = 0.2
 _FOLLOWED = 10  # lines before those that come
@@ -41,11 +44,13 @@ def log(
 ) -> None:
     """Print the log of a crawl; without a name, of the one that did something last."""
     from holdfast.crawl.crawls import crawl_status, log_path
-    from holdfast.crawl.log import LogFilter, follow_log, read_log
+    from holdfast.crawl.log import EVENTS, RESULTS, LogFilter, follow_log, read_log
 
     require_archive(archive)
     name = crawl_status(archive, name).name
     path = log_path(archive, name)
+    _require_known("event", events, EVENTS)
+    _require_known("result", results, RESULTS)
     wanted = LogFilter(frozenset(events), frozenset(results), host, text)
     chosen = None if wanted == LogFilter() else wanted
     line = json.dumps if as_json else row_text
@@ -63,17 +68,32 @@ def log(
         click.echo(line(row))  # each leaves at once
 
 
+def _require_known(what: str, words: Iterable[str], known: Sequence[str]) -> None:
+    for word in words:
+        if word not in known:
+            raise UsageError(f"no {what} is called {word!r}; known are {', '.join(known)}")
+
+
 def row_text(row: dict[str, Any]) -> str:
-    """A row for people."""
-    when = time_text(float(row.get("time") or 0))
+    """A row for people, whatever is in it: servers choose some of it, and files are damaged."""
+    when = time_text(_number(row.get("time")))
     event = str(row.get("event", "-"))
     if event != "fetch":
         told = {name: value for name, value in row.items() if name not in ("event", "time") and value not in ("", None)}
-        return f"{when}  {event:<9}  {'  '.join(f'{name}={value}' for name, value in told.items())}".rstrip()
+        return visible(f"{when}  {event:<9}  {'  '.join(f'{name}={value}' for name, value in told.items())}".rstrip())
     answer = row.get("status") or row.get("outcome") or "-"
     parts = [
-        f"{when}  {row.get('result') or '-'!s:<9}  {answer!s:>5}  {in_bytes(int(row.get('size') or 0)):>10}",
-        f"{float(row.get('elapsed') or 0):6.2f}s  {row.get('hop', '-')}  {row.get('url', '-')}",
+        f"{when}  {row.get('result') or '-'!s:<9}  {answer!s:>5}  {in_bytes(int(_number(row.get('size')))):>10}",
+        f"{_number(row.get('elapsed')):6.2f}s  {row.get('hop', '-')}  {row.get('url', '-')}",
         *(f"({row[name]})" for name in ("truncated", "note") if row.get(name)),
     ]
-    return "  ".join(parts)
+    return visible("  ".join(parts))
+
+
+def _number(value: object) -> float:
+    """0 for what is none."""
+    try:
+        found = float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0

@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.crawl_report import rate_of, saved_bytes, tally_fields
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import in_bytes, show, show_fields, show_table
+from holdfast.cli.output import in_bytes, note, show, show_fields, show_table, visible
 
 if TYPE_CHECKING:
     from holdfast.crawl.crawls import CrawlStatus
@@ -30,7 +30,10 @@ def require_archive(archive: Path) -> None:
 
 def time_text(at: float) -> str:
     """UTC, to the second; '-' for never."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) if at else "-"
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) if at else "-"
+    except (ValueError, OverflowError, OSError):  # no such time: a damaged file
+        return "-"
 
 
 # -- list --------------------------------------------------------------------------------------------------------------
@@ -41,10 +44,13 @@ def time_text(at: float) -> str:
 @json_option
 def list_(*, archive: Path, as_json: bool) -> None:
     """Print a table of the crawls."""
-    from holdfast.crawl.crawls import crawls
+    from holdfast.crawl.crawls import DAMAGED_STATUS, crawls
 
     require_archive(archive)
     found = crawls(archive)
+    for each in found:
+        if each.reason == DAMAGED_STATUS:
+            note(f"note: how far the crawl '{each.name}' has come is not known: {each.reason}; it can go on")
     if as_json:
         for each in found:
             show(_values(each, archive), "", as_json=True)
@@ -120,5 +126,9 @@ def stop(*, archive: Path, name: str, wait: bool, as_json: bool) -> None:
     asked = request_stop(archive, name)
     while (found := crawl_status(archive, name)).running and wait and asked:
         time.sleep(_LOOK_S)
-    text = f"crawl '{name}' is asked to stop" if found.running else f"crawl '{name}' is not running: {_state(found)}"
-    show({"name": name, "asked": asked, "state": found.state.value}, text, as_json=as_json)
+    if found.running:
+        text = f"crawl '{name}' is asked to stop"
+    else:
+        text = f"crawl '{name}' {'has ended' if asked else 'is not running'}: {_state(found)}"
+    values = {"name": name, "asked": asked, "state": found.state.value, "reason": found.reason}
+    show(values, visible(text), as_json=as_json)

@@ -61,11 +61,13 @@ _OPTIONS = (
     click.option("--seeds", metavar="FILE", type=click.Path(allow_dash=True), help="More seeds, one to a line."),
     click.option("--scope", type=click.Choice(SCOPES), help="How far from a seed; by default 'prefix'."),
     click.option("--include", metavar="REGEX", multiple=True, help="Also URLs that match; may be repeated."),
-    click.option("--exclude", metavar="REGEX", multiple=True, help="Never URLs that match; may be repeated."),
+    click.option(
+        "--exclude", metavar="REGEX", multiple=True, help="Never URLs that match, but for seeds; may be repeated."
+    ),
     click.option("--depth", metavar="N", type=click.IntRange(0), help="At most so many links from a seed."),
     click.option("--limit", metavar="N", type=click.IntRange(1), help="At most so many URLs."),
     click.option("--time", metavar="TIME", callback=_read_seconds, help="At most so long: 90s, 15m, 2h, 7d."),
-    click.option("--quota", metavar="BYTES", callback=read_bytes, help="At most so much transferred in all: 10G."),
+    click.option("--quota", metavar="BYTES", callback=read_bytes, help="At most about so much transferred: 10G."),
     click.option("--sitemap/--no-sitemap", default=None, help="Whether sitemaps are read; by default they are."),
     click.option("--robots", type=click.Choice(["obey", "ignore"]), help="What robots.txt says; obeyed by default."),
     click.option("--delay", metavar="TIME", callback=_read_seconds, help="Between fetches from a host; 1s by default."),

@@ -13,7 +13,7 @@ import click
 from holdfast.cli.crawl_look import require_archive
 from holdfast.cli.interrupt import writing
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import counted, show, show_fields
+from holdfast.cli.output import counted, show, show_fields, visible
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 _FACTS = (  # for people, who get what the others say in words
     *("crawl", "url", "state", "reason", "scope", "robots", "found", "depth", "outcome", "status"),
-    *("visited", "reached", "digest", "visits", "changes", "interval", "due"),
+    *("visited", "reached", "etag", "last_modified", "digest", "visits", "changes", "interval", "due"),
 )
+_LABELS = {"last_modified": "modified"}
 
 
 @click.command("why")
@@ -39,7 +40,7 @@ def why(*, archive: Path, url: str, name: str | None, as_json: bool) -> None:
     if as_json:
         show(values, "", as_json=True)
     else:
-        show_fields({fact.replace("_", " "): text for fact in _FACTS if (text := _text(fact, values))})
+        show_fields({_LABELS.get(fact, fact): text for fact in _FACTS if (text := _text(fact, values))})
 
 
 def _text(fact: str, values: dict[str, Any]) -> str:
@@ -75,7 +76,7 @@ def expire(*, archive: Path, name: str, dry_run: bool, as_json: bool) -> None:
 
 
 def _line(page: Expired) -> str:
-    return f"{page.row.url}  {page.reason}"
+    return visible(f"{page.row.url}  {page.reason}")
 
 
 @contextmanager

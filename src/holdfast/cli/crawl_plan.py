@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from holdfast.cli.crawl_options import changed_options, with_options
+from holdfast.cli.crawl_seeds import assumed, listed, require_urls, sorted_out
 from holdfast.cli.output import counted
 from holdfast.errors import Busy, UsageError
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from holdfast.crawl.crawls import CrawlStatus
     from holdfast.crawl.job import CrawlJob
 
-_JOB_FILE = ".toml"
 _HOW = {"limit": "had reached a limit", "failed": "had failed", "running": "is running in another process"}
 
 
@@ -29,15 +27,19 @@ class Plan:
     collection: str  # the job's, or that of the archive's settings
     known: CrawlStatus | None  # of the crawl of that name, if there is one
     notes: tuple[str, ...]  # what the person may not expect
+    assumed: tuple[str, ...] = ()  # seeds that were written without a scheme
+
+    @property
+    def is_revisit(self) -> bool:
+        """Whether it begins another visit."""
+        return self.known is not None and self.known.state.value == "finished"
 
     @property
     def action(self) -> str:
         """What running it does."""
-        from holdfast.crawl.crawls import CrawlState
-
         if self.known is None:
             return "begins"
-        if self.known.state is CrawlState.FINISHED:
+        if self.is_revisit:
             what = "what is due" if self.job.revisit.only == "due" else "all it knows"
             return f"was finished: looks again at {what} (visit {self.known.visit + 1})"
         how = _HOW.get(self.known.state.value, f"was {self.known.state}")
@@ -55,8 +57,11 @@ class Plan:
             raise Busy(f"the crawl '{name}' is running (pid {self.known.pid}); 'holdfast crawl stop {name}' ends it")
 
 
-def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any]) -> Plan:
-    """Reads what the command names; changes nothing. Raises UsageError, NotFound or InvalidSetting."""
+def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any], commands: Sequence[str] = ()) -> Plan:
+    """Reads what the command names; changes nothing. Raises UsageError, NotFound or InvalidSetting.
+
+    Words that look like one of `commands` are taken for slips of the pen.
+    """
     from holdfast import config
     from holdfast.crawl import crawls
     from holdfast.crawl.job_rules import checked
@@ -65,38 +70,22 @@ def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any]) -> Plan
     settings = config.load(archive / layout.SETTINGS)
     if chosen["revisit"] and chosen["due"]:
         raise UsageError("--revisit looks at everything again, --due at a part of it: give one of them")
-    seeds, file = _sorted_out(words)
-    seeds += _listed(chosen["seeds"])
+    seeds, file = sorted_out(words)
+    require_urls(seeds, [status.name for status in crawls.crawls(archive)], commands)
+    seeds += listed(chosen["seeds"])
     job = checked(with_options(_foundation(archive, seeds, file, chosen), chosen))
     kept = crawls.kept_job(archive, job.name)
     known = crawls.crawl_status(archive, job.name) if kept else None
     if known is None and (chosen["revisit"] or chosen["due"]):
         raise UsageError(f"there is no crawl {job.name!r} to look at again; begin it without --revisit and --due")
-    notes = _assumptions(seeds)
+    bare = assumed(seeds)
+    notes = [f"'{seed}' is taken for '{url}'" for seed, url in bare.items()]
     if known is not None and kept is not None:
         job, more = _joined(kept, job)
-        notes += more
+        notes += more + (_in_full(kept, job, settings.records.collection) if known.visit else [])
         if (chosen["revisit"] or chosen["due"]) and known.state is not crawls.CrawlState.FINISHED:
             notes.append("its last visit did not come to its end: that goes on first")
-    return Plan(job, job.collection or settings.records.collection, known, tuple(notes))
-
-
-def _sorted_out(words: Sequence[str]) -> tuple[list[str], Path | None]:
-    """Seeds, and the job file if there is one among them."""
-    files = [word for word in words if word.endswith(_JOB_FILE) and "://" not in word]
-    if len(files) > 1:
-        raise UsageError(f"'{files[0]}' and '{files[1]}' are two jobs: crawl them one after the other")
-    return [word for word in words if word not in files], Path(files[0]) if files else None
-
-
-def _listed(path: str | None) -> list[str]:
-    """The seeds of a file; '-' is standard input."""
-    from holdfast.crawl.job_file import read_seeds
-
-    if path is None:
-        return []
-    with click.open_file(path, encoding="utf-8", errors="replace") as lines:
-        return read_seeds(lines)
+    return Plan(job, job.collection or settings.records.collection, known, tuple(notes), tuple(bare.values()))
 
 
 def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict[str, Any]) -> CrawlJob:
@@ -120,12 +109,6 @@ def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict
     return CrawlJob(seeds=tuple(seeds))
 
 
-def _assumptions(seeds: Sequence[str]) -> list[str]:
-    from holdfast.crawl.job_rules import has_scheme, seed_of
-
-    return [f"'{seed}' is taken for '{seed_of(seed)}'" for seed in seeds if not has_scheme(seed)]
-
-
 def _joined(kept: CrawlJob, job: CrawlJob) -> tuple[CrawlJob, list[str]]:
     """The job with the seeds that the crawl of its name had before, and what is new about it."""
     notes = []
@@ -135,3 +118,14 @@ def _joined(kept: CrawlJob, job: CrawlJob) -> tuple[CrawlJob, list[str]]:
     if changes := changed_options(kept, job):
         notes.append(f"not as before in the crawl '{job.name}': {', '.join(changes)}")
     return job, notes
+
+
+def _in_full(kept: CrawlJob, job: CrawlJob, collection: str) -> list[str]:
+    """Why pages that are known are not asked for on condition, if they are not."""
+    from holdfast.crawl.conductor import reach_of
+
+    if reach_of(kept) != reach_of(job):
+        return ["pages are fetched in full this time, because what they link to may be in scope now"]
+    if (kept.collection or collection) != (job.collection or collection):
+        return ["pages are fetched in full this time, because that collection has not got them"]
+    return []

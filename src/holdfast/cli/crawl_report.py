@@ -27,8 +27,10 @@ def tally_fields(tally: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[s
         "gone": f"{get('gone'):,}",
         "errors": f"{get('errors'):,}{_reasons(reasons)}",
         "refused": f"{get('refused'):,} by robots.txt",
+        "trapped": f"{get('trapped'):,} of a site without end, or beyond a budget",
         "truncated": f"{get('truncated'):,}",
         "retries": f"{get('retries'):,}",
+        "besides": f"{get('besides'):,} robots.txt and sitemaps",
         "waiting": f"{get('queued'):,}",
     }
     counts = {name: get("queued" if name == "waiting" else name) for name in lines}
@@ -37,7 +39,17 @@ def tally_fields(tally: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[s
 
 _NAMES = (
     *("fetched", "pages", "new", "duplicates", "unchanged", "changed", "redirects", "gone", "errors", "refused"),
-    *("truncated", "retries", "transferred_bytes", "content_bytes", "new_bytes", "seconds", "queued"),
+    *(
+        "trapped",
+        "besides",
+        "truncated",
+        "retries",
+        "transferred_bytes",
+        "content_bytes",
+        "new_bytes",
+        "seconds",
+        "queued",
+    ),
 )
 
 

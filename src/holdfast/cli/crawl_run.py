@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli.crawl_display import display
 from holdfast.cli.crawl_report import saved_bytes, tally_fields
 from holdfast.cli.interrupt import writing
-from holdfast.cli.output import note, show, show_fields
+from holdfast.cli.output import note, show, show_fields, visible
 from holdfast.errors import CrawlFailed
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.crawl.job import CrawlJob
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP)
+_UNANSWERED = ("connect", "tls", "timeout", "protocol", "dropped")
 
 
 def run_crawl(archive: Path, plan: Plan, *, quiet: bool, verbose: bool, as_json: bool) -> None:
@@ -31,12 +32,16 @@ def run_crawl(archive: Path, plan: Plan, *, quiet: bool, verbose: bool, as_json:
     if job.browser.enabled:
         _warn_without_browser(job)
     with writing(archive) as (opened, interruption):
-        with display(job, quiet=quiet, verbose=verbose) as progress, _asked_to_stop() as asked:
+        with display(job, interruption, quiet=quiet, verbose=verbose) as progress, _asked_to_stop() as asked:
             summary = Crawl(opened, job).run(progress, lambda: interruption.pressed or asked())
         _summarize(archive, summary, quiet=quiet, as_json=as_json)
-        if interruption.pressed or (summary.state == "stopped" and not quiet):
+        if interruption.pressed or (_is_cut_short(summary) and not quiet):
             note(f"holdfast: what waits is kept; 'holdfast crawl --resume {job.name}' goes on")
-    _fail_without_response(archive, summary)
+    _fail_without_response(archive, plan, summary)
+
+
+def _is_cut_short(summary: Summary) -> bool:
+    return summary.state == "stopped" or (summary.state == "limit" and summary.tally.queued > 0)
 
 
 def _warn_without_browser(job: CrawlJob) -> None:
@@ -86,24 +91,35 @@ def summary_values(summary: Summary) -> dict[str, Any]:
     return head | more | tally
 
 
-def _fail_without_response(archive: Path, summary: Summary) -> None:
+def _fail_without_response(archive: Path, plan: Plan, summary: Summary) -> None:
     tally = summary.tally
     if tally.fetched or summary.state != "finished" or not (tally.errors or tally.refused):
         return
-    why = ", ".join(sorted(summary.errors)) if tally.errors else _refusal(archive, summary.name)
+    why = _trouble(archive, summary) + _http_hint(archive, plan, summary)
     raise CrawlFailed(
-        f"no seed of the crawl '{summary.name}' could be fetched: {why}; see 'holdfast crawl log {summary.name}'"
+        f"no seed of the crawl '{summary.name}' could be fetched: {visible(why)}; "
+        f"see 'holdfast crawl log {summary.name}'"
     )
 
 
-def _refusal(archive: Path, name: str) -> str:
-    """What the log says of robots.txt: that it forbids, or that it could not be had, which counts as the same."""
+def _trouble(archive: Path, summary: Summary) -> str:
+    """What went wrong last; without an error, why robots.txt kept the crawl away."""
+    if summary.tally.errors:
+        return summary.trouble or ", ".join(sorted(summary.errors)) or "all fetches failed"
+    refused = _last(archive, summary.name, "refused")
+    return str(refused.get("note") or "robots.txt forbids it")
+
+
+def _http_hint(archive: Path, plan: Plan, summary: Summary) -> str:
+    """A site that was named without a scheme may speak HTTP only."""
+    if not plan.assumed or _last(archive, summary.name, "fetch").get("outcome") not in _UNANSWERED:
+        return ""
+    return f"; if it has no TLS, try '{plan.assumed[0].replace('https://', 'http://', 1)}'"
+
+
+def _last(archive: Path, name: str, event: str) -> dict[str, Any]:
     from holdfast.crawl.crawls import log_path
     from holdfast.crawl.log import LogFilter, read_log
 
-    rows = read_log(log_path(archive, name), LogFilter(results=frozenset({"robots"})), last=1)
-    for row in rows:
-        if not 200 <= row.get("status", 0) < 300:
-            answer = f"status {row['status']}" if row.get("status") else row.get("note") or row.get("outcome")
-            return f"robots.txt cannot be had ({answer})"
-    return "robots.txt forbids it"
+    rows = read_log(log_path(archive, name), LogFilter(events=frozenset({event})), last=1)
+    return next(rows, {})

@@ -16,7 +16,9 @@ _SHOWN = 3  # of a list
 
 
 def in_time(seconds: float) -> str:
-    """A duration for people: '0.4s', '12s', '2m 3s', '1h 20m', '3d 4h'."""
+    """A duration for people: '50ms', '0.4s', '12s', '2m 3s', '1h 20m', '3d 4h'."""
+    if 0 < seconds < 0.1:
+        return f"{seconds * 1000:.3g}ms"
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f}s"
     whole = round(seconds)
@@ -45,7 +47,8 @@ def plan_words(plan: Plan) -> dict[str, str]:
         words["browser"] = f"{counted(job.browser.tabs, 'page')} at a time"
         words["browser"] += ", with screenshots" if job.browser.screenshots else ""
     if plan.known is not None:
-        words["waiting"] = counted(int(plan.known.tally.get("queued", 0)), "URL")
+        name, count = ("known", "seen") if plan.is_revisit else ("waiting", "queued")
+        words[name] = counted(int(plan.known.tally.get(count, 0)), "URL")
     return words
 
 
@@ -67,13 +70,15 @@ def scope_words(job: CrawlJob) -> str:
     if job.depth is not None:
         where += f", at most {counted(job.depth, 'link')} from a seed"
     where += f"; also what matches {_several(job.include, 'or')}" if job.include else ""
-    where += f"; not what matches {_several(job.exclude, 'or')}" if job.exclude else ""
+    where += f"; never what matches {_several(job.exclude, 'or')}, but for seeds" if job.exclude else ""
     return f"{where}; and what these pages need from anywhere"
 
 
 def _delay_words(job: CrawlJob) -> str:
-    between = f"{in_time(job.fetch.delay)} between fetches from a host" if job.fetch.delay else "none"
-    return f"{between}; {job.fetch.per_host} at a time from one, {job.workers} in all"
+    from holdfast.crawl.quantities import write_duration
+
+    between = f"{write_duration(job.fetch.delay)} between fetches from a host" if job.fetch.delay else "none"
+    return f"{between}; {job.fetch.per_host} at a time from a host, {job.workers} in all"
 
 
 def _limit_words(job: CrawlJob) -> str:
@@ -83,7 +88,7 @@ def _limit_words(job: CrawlJob) -> str:
     if job.time_s is not None:
         limits.append(in_time(job.time_s))
     if job.bytes_max is not None:
-        limits.append(f"{in_bytes(job.bytes_max)} transferred")
+        limits.append(f"about {in_bytes(job.bytes_max)} transferred")
     return ", ".join(limits) or "none"
 
 

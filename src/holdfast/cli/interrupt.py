@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.archive import Archive
 
 _NOTICE = b"holdfast: finishing what has begun; Ctrl-C again ends at once\n"
+_SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 class Interruption:
@@ -29,6 +30,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self._pressed = False
+        self._is_displayed = False
         self._usual = signal.getsignal(signal.SIGINT)
 
     def checkpoint(self) -> None:
@@ -53,6 +55,15 @@ class Interruption:
             yield step
 
     @contextmanager
+    def displayed(self) -> Iterator[None]:
+        """A display looks at `pressed` and tells of it: a line from elsewhere would spoil what it draws in place."""
+        self._is_displayed = True
+        try:
+            yield
+        finally:
+            self._is_displayed = False
+
+    @contextmanager
     def allowed(self) -> Iterator[None]:
         """Ctrl-C works as usual here: for waiting on something outside the archive."""
         self.checkpoint()
@@ -64,10 +75,13 @@ class Interruption:
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         if self._pressed:
+            if self._is_displayed:
+                os.write(2, _SHOW_CURSOR)  # which displays hide
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         self._pressed = True
-        os.write(2, _NOTICE)
+        if not self._is_displayed:
+            os.write(2, _NOTICE)
 
     def _install(self, handler: signal._HANDLER) -> None:
         if self._usual is not signal.SIG_IGN:  # as in the background of a shell: nothing to hold back

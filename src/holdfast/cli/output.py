@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,19 @@ from typing import Any, BinaryIO
 import click
 
 _DRAFT = ".open"
+# Control characters, line separators, what turns the direction of text, and what is no character at all.
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 Advance = Callable[[int], None]  # takes the bytes done since its last call
+
+
+def visible(text: str) -> str:
+    """The text with what a terminal would obey written as escapes: servers choose URLs, names and remarks."""
+    return _HIDDEN.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def show(values: dict[str, Any], text: str, *, as_json: bool) -> None:
@@ -31,12 +44,12 @@ def show_lines(lines: Iterable[str]) -> None:
 def show_fields(values: dict[str, str]) -> None:
     """One thing, a line for each of its fields."""
     width = max(map(len, values))
-    show_lines(f"{name:<{width}}  {value}".rstrip() for name, value in values.items())
+    show_lines(f"{name:<{width}}  {visible(value)}".rstrip() for name, value in values.items())
 
 
 def show_table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> None:
     """Columns under a heading; the first `left` of them hold words, the others numbers."""
-    table = [heading, *rows]
+    table = [list(map(visible, row)) for row in (heading, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         words = [cell.ljust(width) for cell, width in zip(row[:left], widths[:left], strict=True)]
@@ -46,7 +59,7 @@ def show_table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, left: i
 
 def note(message: str) -> None:
     """A remark for people, beside the data."""
-    click.echo(message, err=True)
+    click.echo(visible(message), err=True)
 
 
 def in_bytes(count: int) -> str:

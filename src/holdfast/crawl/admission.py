@@ -6,7 +6,10 @@ from holdfast.crawl.frontier import Found, Frontier, host_of, key_of
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.messages import Hop, Kind
 from holdfast.crawl.scope import Scope
-from holdfast.crawl.traps import Traps
+from holdfast.crawl.traps import Budget, Traps
+
+_SITEMAP_HOPS_MAX = 3  # sitemaps that name sitemaps
+_SITEMAPS_MAX = 1000  # of a host
 
 
 class Admission:
@@ -54,12 +57,17 @@ class Admission:
         if found.hops > self._job.fetch.redirects_max:
             return "too many redirects in a row"
         if found.kind == Kind.SITEMAP:
-            return ""
+            return "too many sitemaps that name sitemaps" if found.hops > _SITEMAP_HOPS_MAX else ""
+        if "@" in found.url.split("/", 3)[2]:
+            return "there is a user name in it"
         return self._scope.refusal(found.url, found.hop, found.depth, found.hops)
 
     def _over_budget(self, found: Found) -> str:
         """Counters are of what was queued; a host counts once for its domain."""
-        budgets = self._traps.budgets(found.url, new_host=not self._frontier.knows_host(host_of(found.url)))
+        host = host_of(found.url)
+        budgets = [*self._traps.budgets(found.url, new_host=not self._frontier.knows_host(host))]
+        if found.kind == Kind.SITEMAP:
+            budgets.append(Budget(f"sitemaps {host}", _SITEMAPS_MAX, f"more than {_SITEMAPS_MAX:,} sitemaps"))
         for name, limit, reason in budgets:
             if found.hop != Hop.SEED and self._frontier.counted(name) >= limit:
                 return reason

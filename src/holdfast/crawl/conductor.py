@@ -9,6 +9,7 @@ can be killed at any moment and goes on where it was (H5).
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,16 +18,27 @@ from typing import Self
 
 from holdfast.archive import Archive
 from holdfast.crawl.admission import Admission
-from holdfast.crawl.crawls import FRONTIER, LOG, SPOOL, CrawlState, CrawlStatus, crawl_directory, keep_job, write_status
+from holdfast.crawl.crawls import (
+    FRONTIER,
+    LOG,
+    SPOOL,
+    CrawlState,
+    CrawlStatus,
+    crawl_directory,
+    crawl_status,
+    keep_job,
+    write_status,
+)
 from holdfast.crawl.feeder import Feeder
 from holdfast.crawl.frontier import Found, Frontier, UrlRow
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.intake import Intake, IntakeParts
 from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.limits import Limits
 from holdfast.crawl.log import CrawlLog
-from holdfast.crawl.messages import Hop, Job
+from holdfast.crawl.messages import Hop, Job, Outcome, Reading
 from holdfast.crawl.pipeline import Pipeline, PipelineStart, ProcessDied
-from holdfast.crawl.privacy import is_private
+from holdfast.crawl.privacy import private_networks
 from holdfast.crawl.retention import is_expiring, remove_expired
 from holdfast.crawl.tally import Tally
 from holdfast.crawl.traps import Traps
@@ -54,6 +66,7 @@ class Summary:
     reason: str
     tally: Tally
     errors: dict[str, int] = field(default_factory=dict)
+    trouble: str = ""  # the last error, in full
 
 
 class Crawl:
@@ -65,11 +78,10 @@ class Crawl:
         self._closing = ExitStack()
         self._directory = crawl_directory(archive.path, job.name)
         keep_job(archive.path, job)
-        spool = self._directory / SPOOL
-        spool.mkdir(exist_ok=True)
-        for left in spool.iterdir():  # by a process that was killed
-            left.unlink(missing_ok=True)
+        self._empty_spool()  # of what a process that was killed has left
+        before = crawl_status(archive.path, job.name)
         self._frontier = Frontier(self._directory / FRONTIER)
+        self._compare(before)
         self._closing.callback(self._frontier.close)
         crawl_log = CrawlLog(self._directory / LOG)
         self._closing.callback(crawl_log.close)
@@ -82,12 +94,23 @@ class Crawl:
         )
         self._intake = Intake(parts)
         self._closing.callback(self._intake.close)
+        self._limits = Limits(job, self._frontier)
         self._pipeline: Pipeline | None = None
         self._deaths = 0
         self._was_before = False  # whether processes that are gone may have asked hosts a moment ago
         self._owed_from = 0.0  # when they can have asked last
         self._started = time.time()
-        self._before_s = 0.0  # that earlier runs of this visit took
+        self._before_s = self._frontier.totals.tally.seconds  # that earlier runs of this visit took
+
+    def _compare(self, before: CrawlStatus) -> None:
+        """A frontier that knows less than it did is damaged: RocksDB goes back to where it is sound, and is silent."""
+        totals, fetched = self._frontier.totals, int(before.tally.get("fetched", 0))
+        if (before.visit, fetched) > (totals.visit, totals.tally.fetched):
+            log.warning(
+                "the frontier of the crawl '%s' is damaged, or an older one: it knows %d URLs as fetched, there were "
+                "%d. No capture is lost; what it does not know is fetched again",
+                *(self._job.name, totals.tally.fetched, fetched),
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +122,13 @@ class Crawl:
         """Ends all processes of the crawl. What was not taken in is still in the frontier."""
         self._stop_pipeline()
         self._closing.close()
+        self._empty_spool()
+
+    def _empty_spool(self) -> None:
+        spool = self._directory / SPOOL
+        spool.mkdir(exist_ok=True)
+        for left in spool.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
     # -- a run --------------------------------------------------------------------------------------------------
 
@@ -120,12 +150,15 @@ class Crawl:
         self._write_status(CrawlState.RUNNING)
         self._prepare()
         self._start_pipeline()
-        self._send(self._asked_for_sitemaps())
+        try:
+            self._send(self._asked_for_sitemaps())
+        except ProcessDied as died:
+            self._revive(died)
         shown = written = 0.0
         while True:
-            ended = self._limit_reached() or ((CrawlState.STOPPED, "asked to") if stopping() else None)
+            ended = self._limits.reached() or ((CrawlState.STOPPED, "asked to") if stopping() else None)
             if ended:
-                self._drain()
+                self._drain(on_progress)
                 return ended
             self._step()
             now = time.monotonic()
@@ -141,7 +174,7 @@ class Crawl:
     def _step(self) -> None:
         """One round."""
         try:
-            self._send(self._feeder.feed(self._allowance(), self._intake.refuse, self._intake.abandon))
+            self._send(self._feeder.feed(self._limits.allowance, self._intake.refuse, self._intake.abandon))
             self._intake.commit()
             assert self._pipeline is not None
             readings = self._pipeline.receive(0 if self._intake.is_busy else _WAIT_S, _GROUP)
@@ -152,13 +185,14 @@ class Crawl:
         except ProcessDied as died:
             self._revive(died)
 
-    def _drain(self) -> None:
+    def _drain(self, on_progress: Callable[[Tally], None]) -> None:
         """What is under way is waited for, for a while."""
         deadline = time.monotonic() + _DRAIN_S
         assert self._pipeline is not None
         try:
             while self._feeder.flights and time.monotonic() < deadline:
                 readings = self._pipeline.receive(_WAIT_S, _GROUP)
+                on_progress(self.tally())
                 if readings or self._intake.is_busy:
                     self._intake.take(readings)
                 elif not self._pipeline.stats.get("active", 1):  # what is left waits for its host
@@ -178,7 +212,9 @@ class Crawl:
         self._intake.event("stop", state=state.value, reason=reason)
         self._intake.commit()
         self._write_status(state, reason)
-        return Summary(self._job.name, totals.visit, state, reason, totals.tally, dict(self._intake.errors))
+        return Summary(
+            self._job.name, totals.visit, state, reason, totals.tally, dict(self._intake.errors), self._intake.trouble
+        )
 
     # -- before the first fetch ---------------------------------------------------------------------------------
 
@@ -189,14 +225,16 @@ class Crawl:
         self._was_before = bool(totals.visit)
         if totals.finished or not totals.visit:
             frontier.begin_visit()
+            self._before_s = 0.0
         totals, before = frontier.totals, totals
         totals.finished = False
         totals.reach = reach_of(self._job)
         totals.thorough = before.thorough if before is totals else False
         totals.thorough |= bool(before.reach) and before.reach != totals.reach
-        self._before_s = totals.tally.seconds
-        if self._job.limit is not None and totals.tally.fetched - totals.allowance_from >= self._job.limit:
-            totals.allowance_from = totals.tally.fetched
+        self._limits.renew()
+        for host, known in frontier.hosts():
+            if known.queued and not known.turn:  # it was asleep when the process ended
+                frontier.wake(host)
         self._plant()
         self._intake.event("start", visit=totals.visit, queued=totals.queued, seeds=len(self._job.seeds))
         self._intake.commit()
@@ -234,25 +272,6 @@ class Crawl:
             return []
         return [job for seed in self._job.seeds for job in self._feeder.ask_robots(canonical(seed))]
 
-    # -- limits -------------------------------------------------------------------------------------------------
-
-    def _allowance(self) -> int | None:
-        """URLs that may still be fetched."""
-        if self._job.limit is None:
-            return None
-        totals = self._frontier.totals
-        return max(0, self._job.limit - (totals.tally.fetched - totals.allowance_from))
-
-    def _limit_reached(self) -> tuple[CrawlState, str] | None:
-        job, tally = self._job, self._frontier.totals.tally
-        if self._allowance() == 0:
-            return CrawlState.LIMIT, f"{job.limit} URLs are fetched"
-        if job.time_s is not None and time.time() - self._started >= job.time_s:
-            return CrawlState.LIMIT, "the time is over"
-        if job.bytes_max is not None and tally.transferred_bytes >= job.bytes_max:
-            return CrawlState.LIMIT, "the bytes allowed are transferred"
-        return None
-
     # -- the processes ------------------------------------------------------------------------------------------
 
     def _start_pipeline(self) -> None:
@@ -262,7 +281,7 @@ class Crawl:
             self._directory,
             self._job.collection or settings.records.collection,
             settings.store.signature,
-            is_private(self._job),
+            private_networks(self._job),
             self._frontier.totals.thorough,
         )
         self._pipeline = Pipeline(start)
@@ -279,17 +298,33 @@ class Crawl:
 
     def _revive(self, died: ProcessDied) -> None:
         """All processes start again, with what was under way."""
-        self._deaths += 1
-        if self._deaths > _DEATHS_MAX:
-            raise HoldfastError(f"{died} {self._deaths} times in a row; see above for why") from died
-        log.warning("%s; starting again", died)
+        while True:
+            self._deaths += 1
+            if self._deaths > _DEATHS_MAX:
+                raise HoldfastError(f"{died} {self._deaths} times in a row; see above for why") from died
+            log.warning("%s; starting again", died)
+            try:
+                return self._start_again(died)
+            except ProcessDied as again:
+                died = again
+
+    def _start_again(self, died: ProcessDied) -> None:
         self._intake.take([])  # what has come back is not sent again
         self._note_pauses()
         self._intake.commit()
         self._stop_pipeline()
         self._was_before = True
         self._start_pipeline()
-        self._send(self._feeder.send_again(died.suspect))
+        if died.suspect is not None and self._feeder.suspect(died.suspect):
+            self._give_up(died.suspect)
+        self._send([flight.job for flight in self._feeder.flights.values()])
+
+    def _give_up(self, job_id: int) -> None:
+        """A page over which readers die, whatever is left out."""
+        job = self._feeder.flights[job_id].job
+        crashed = Reading(job_id, job.url, Outcome.CRASHED, "readers died over it", started=time.time())
+        self._intake.take([crashed])
+        self._intake.take([])
 
     def _send(self, jobs: list[Job]) -> None:
         if not jobs or self._pipeline is None:
@@ -311,6 +346,13 @@ class Crawl:
             host, until, reason = self._pipeline.pauses.pop(0)
             self._frontier.set_host(host, self._frontier.host(host)._replace(paused_until=until))
             self._intake.event("pause", host=host, until=until, note=reason)
+        now = time.time()
+        while self._pipeline.recalled:
+            host, job_ids = self._pipeline.recalled.pop(0)
+            flights = [self._feeder.flights[each] for each in job_ids if each in self._feeder.flights]
+            owed = now + max((flight.job.delay for flight in flights), default=0.0)
+            self._feeder.recall(host, job_ids, max(owed, self._frontier.host(host).paused_until))
+        self._feeder.wake(now)
 
     # -- what is told -------------------------------------------------------------------------------------------
 
@@ -318,6 +360,8 @@ class Crawl:
         """As of now."""
         totals = self._frontier.totals
         in_flight = len(self._feeder.flights)
+        if self._pipeline is not None:  # most of them wait for their hosts
+            in_flight = min(in_flight, int(self._pipeline.stats.get("active", in_flight)))
         tally = totals.tally
         tally.seconds = self._before_s + time.time() - self._started
         tally.queued, tally.seen, tally.in_flight = totals.queued, totals.seen, in_flight

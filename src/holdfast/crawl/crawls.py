@@ -15,6 +15,7 @@ it is 'interrupted', because its process is gone: process id and the time when t
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -27,7 +28,7 @@ from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.job_file import parse_job, write_job
 from holdfast.crawl.job_rules import crawl_name
 from holdfast.env.files import LocalFiles, replace_file, translated_errors
-from holdfast.errors import UnknownName
+from holdfast.errors import InvalidSetting, UnknownName
 
 CRAWLS = "crawls"
 JOB = "job.toml"
@@ -37,6 +38,7 @@ STATUS = "status.json"
 COOKIES = "cookies.txt"
 SPOOL = "spool"
 
+DAMAGED_STATUS = "status.json cannot be read"
 _DEAD = ("Z", "X")  # states of a process that has ended but is still listed
 _FILES = LocalFiles()
 
@@ -80,9 +82,17 @@ class CrawlStatus:
         try:
             values = json.loads(text)
             known = {key: values[key] for key in cls.__slots__ if key in values}
-            return cls(**known | {"name": name, "state": CrawlState(values["state"])})
-        except (ValueError, TypeError, KeyError):
-            return cls(name)
+            status = cls(**known | {"name": name, "state": CrawlState(values["state"])})
+            return status if status._is_sound() else cls(name, reason=DAMAGED_STATUS)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            return cls(name, reason=DAMAGED_STATUS)
+
+    def _is_sound(self) -> bool:
+        """Whether all values are of their kinds."""
+        counts = [self.visit, self.started, self.updated, self.pid, self.born]
+        counts += [*self.tally.values(), *self.errors.values()]
+        numbers = all(isinstance(count, int | float) and math.isfinite(count) for count in counts)
+        return numbers and isinstance(self.reason, str)
 
 
 # -- where things are --------------------------------------------------------------------------------------------------
@@ -107,8 +117,15 @@ def keep_job(archive: Path, job: CrawlJob) -> None:
 def kept_job(archive: Path, name: str) -> CrawlJob | None:
     """The job of a crawl; None if there is no such crawl. Raises InvalidSetting or FormatTooNew."""
     path = crawl_directory(archive, name) / JOB
+    if path.is_dir():
+        raise InvalidSetting(
+            f"'{path}' is a folder; remove it, and give the crawl its job again: the captures are safe"
+        )
     text = _read(path)
-    return None if text is None else parse_job(text, str(path))
+    try:
+        return None if text is None else parse_job(text, str(path))
+    except InvalidSetting as error:
+        raise InvalidSetting(f"{error}; correct the file, or delete it: the captures are safe") from None
 
 
 # -- what there is -----------------------------------------------------------------------------------------------------

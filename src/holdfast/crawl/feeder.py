@@ -6,7 +6,8 @@ fetcher's business; whether, is the gate's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -17,7 +18,8 @@ from holdfast.crawl.messages import Hop, Job, Kind
 
 _AHEAD = 4  # times what a host, or the whole crawl, may fetch at a time
 _AHEAD_MAX = 8192
-FAILURES_MAX = 10  # in a row, after which a host is given up
+_DEATHS_LOOKED_INTO = 2  # of readers over a page, which is then kept without being looked into
+_LOOKED_AT_MAX = 1000  # URLs of a host at a time, of which few may be fetched
 
 
 class Flight(NamedTuple):
@@ -42,7 +44,8 @@ class Feeder:
         self._outstanding: dict[str, int] = {}
         self.flights: dict[int, Flight] = {}
         self.keys: set[bytes] = set()  # of what is under way
-        self._unreadable: set[bytes] = set()
+        self._suspects: Counter[int] = Counter()  # jobs that a reader died over
+        self._asleep: dict[str, float] = {}  # hosts that are left alone for long, until when
         fetch = job.fetch
         self._ahead = fetch.per_host + 1 if fetch.delay else max(_AHEAD * fetch.per_host, 8)
         self._window = min(_AHEAD * job.workers, _AHEAD_MAX) if not fetch.delay else _AHEAD_MAX
@@ -52,7 +55,11 @@ class Feeder:
     ) -> list[Job]:
         """What to send to the fetcher now, at most `allowance` URLs. Commit the frontier first."""
         frontier = self._frontier
-        self._hungry.update(dict.fromkeys(frontier.enliven()))
+        for host in frontier.enliven():
+            if host in self._asleep:  # something was found there meanwhile
+                frontier.sleep(host)
+            else:
+                self._hungry[host] = None
         self._hungry.update((host, None) for host in frontier.fed)
         frontier.fed.clear()
         room = self._window - len(self.flights)
@@ -80,13 +87,34 @@ class Feeder:
         refuse: Callable[[bytes, UrlRow], None],
         abandon: Callable[[bytes, UrlRow], None],
     ) -> list[Job]:
+        known = self._frontier.host(host)
+        if known.is_down:
+            wanted = 1 - self._outstanding.get(host, 0)  # one URL shows whether it is back
         jobs: list[Job] = []
-        taken = self._frontier.take(host, wanted, self.keys)
-        given_up = self._frontier.host(host).failures >= FAILURES_MAX
+        looked_at = 0
+        while len(jobs) < wanted and looked_at < _LOOKED_AT_MAX:
+            taken = self._frontier.take(host, wanted - len(jobs), self.keys)
+            looked_at += len(taken)
+            if known.is_lost(self._job.fetch.outage_s):
+                for key, row in taken:
+                    abandon(key, row)
+            else:
+                jobs += self._jobs_of(host, taken, refuse)
+            if not taken or self._frontier.is_given_back(host):
+                return jobs
+        if looked_at >= _LOOKED_AT_MAX:  # most were refused: there may be more
+            self.hungry(host)
+        return jobs
+
+    def _jobs_of(
+        self,
+        host: str,
+        taken: list[tuple[bytes, UrlRow]],
+        refuse: Callable[[bytes, UrlRow], None],
+    ) -> list[Job]:
+        """Of URLs that may be fetched; the rest waits if robots.txt has to be asked for first."""
+        jobs: list[Job] = []
         for index, (key, row) in enumerate(taken):
-            if given_up:
-                abandon(key, row)
-                continue
             allowed = self._gate.allows(row.url)
             if allowed is None:
                 for back, _ in reversed(taken[index:]):
@@ -96,14 +124,12 @@ class Feeder:
                     jobs.append(self._begin(asked, b"", host))
                 return jobs
             if allowed:
-                jobs.append(self._begin(self._job_of(row, host, key), key, host))
+                jobs.append(self._begin(self._job_of(row, host), key, host))
             else:
                 refuse(key, row)
-        if len(taken) == wanted and len(jobs) < wanted:  # something was refused: there may be more
-            self.hungry(host)
         return jobs
 
-    def _job_of(self, row: UrlRow, host: str, key: bytes) -> Job:
+    def _job_of(self, row: UrlRow, host: str) -> Job:
         browse = self._job.browser.enabled and row.kind == Kind.PAGE and row.hop not in (Hop.EMBED, Hop.SPECULATIVE)
         if (row.etag or row.modified) and (self._frontier.totals.thorough or not self._is_held(row)):
             row = row._replace(etag="", modified="")
@@ -123,7 +149,7 @@ class Feeder:
             row.digest,
             row.date,
             browse,
-            bool(row.unreadable) or key in self._unreadable,
+            bool(row.unreadable),
             self._frontier.roots_added,
         )
 
@@ -170,16 +196,36 @@ class Feeder:
         """The host may be fed."""
         self._hungry[host] = None
 
-    def send_again(self, suspect: int | None) -> list[Job]:
-        """All that was under way when a process died, which may have been over the suspect."""
-        again = []
-        for job_id, flight in self.flights.items():
-            job = flight.job
-            if job_id == suspect:
-                job = job._replace(no_links=True)
-                self.flights[job_id] = flight._replace(job=job)
-            again.append(job)
-        return again
+    def suspect(self, job_id: int) -> bool:
+        """A reader died, perhaps over this job. Whether that happened so often that it is given up.
+
+        Once may be bad luck, as anybody can kill a process; after the second time it is not looked into.
+        """
+        self._suspects[job_id] += 1
+        flight = self.flights.get(job_id)
+        if flight is not None and self._suspects[job_id] == _DEATHS_LOOKED_INTO:
+            self.flights[job_id] = flight._replace(job=flight.job._replace(no_links=True))
+        return flight is not None and self._suspects[job_id] > _DEATHS_LOOKED_INTO
+
+    # -- hosts that are left alone for long ----------------------------------------------------------------------
+
+    def recall(self, host: str, job_ids: Sequence[int], until: float) -> None:
+        """The fetcher has given jobs back: the host is not to be asked for a while, and makes room for others."""
+        fed = {host}
+        for flight in filter(None, map(self.land, job_ids)):
+            fed.add(flight.host)
+            if flight.job.kind == Kind.ROBOTS:  # it is asked for again when the host is fed again
+                self._gate.forget(flight.job.via)
+        for each in fed:
+            self._asleep[each] = until
+            self._hungry.pop(each, None)
+            self._frontier.sleep(each)
+
+    def wake(self, now: float) -> None:
+        """Hosts whose time has come."""
+        for host in [host for host, until in self._asleep.items() if until <= now]:
+            del self._asleep[host]
+            self._frontier.wake(host)
 
     @property
     def hosts(self) -> int:
@@ -188,5 +234,5 @@ class Feeder:
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way, and nobody is hungry."""
-        return not self.flights and not self._hungry
+        """Nothing is under way, and nobody is hungry or asleep."""
+        return not self.flights and not self._hungry and not self._asleep

@@ -41,6 +41,7 @@ class Opened:
     sitemaps: tuple[str, ...] = ()
     reason: str = ""
     delay: float = 0.0  # that the host is owed from now on
+    trouble: str = ""  # why it could not be had
 
 
 def origin_of(url: str) -> str:
@@ -57,6 +58,7 @@ class Gate:
         self._retries = job.fetch.retries
         self._agent = agent_of(job)
         self._delay = job.fetch.delay
+        self._delay_max = job.fetch.crawl_delay_max_s
         self._clock = clock
         self._rules: OrderedDict[str, tuple[float, Robots]] = OrderedDict()
         self._asked: dict[str, _Asked] = {}
@@ -66,7 +68,9 @@ class Gate:
         if not self._obeys:
             return True
         rules = self._known(origin_of(url))
-        return None if rules is None else rules.allows(url, self._agent)
+        if rules is None:
+            return None
+        return rules.allows(url, self._agent) and (rules.delay(self._agent) or 0.0) <= self._delay_max
 
     def delay(self, url: str) -> float:
         """For how long the host is to be left alone after each fetch."""
@@ -78,6 +82,16 @@ class Gate:
         """Whether a URL is forbidden only because its rules cannot be had."""
         rules = self._known(origin_of(url))
         return rules is not None and rules.are_unknown
+
+    def refusal(self, url: str) -> str:
+        """Why a URL is not allowed, for people."""
+        rules = self._known(origin_of(url))
+        if rules is None or rules.are_unknown:
+            return "robots.txt cannot be had"
+        delay = rules.delay(self._agent) or 0.0
+        if delay > self._delay_max:
+            return f"robots.txt asks for {delay:,.0f} s between two fetches"
+        return "robots.txt forbids it"
 
     def knows(self, origin: str) -> bool:
         return self._known(origin) is not None
@@ -101,11 +115,15 @@ class Gate:
         if reading.outcome == Outcome.OK and reading.location and asked.redirects < _REDIRECTS_MAX:
             asked.redirects += 1
             return self._job(job_id, origin, reading.location)
-        failed = reading.outcome not in (Outcome.OK, Outcome.PRIVATE, Outcome.INVALID)
+        failed = reading.outcome not in (Outcome.OK, Outcome.PRIVATE, Outcome.INVALID) or _is_cut(reading)
         if (failed or reading.status in _PASSING) and asked.attempts < self._retries:
             asked.attempts += 1
             return self._job(job_id, origin, f"{origin}/robots.txt")
         return None
+
+    def forget(self, origin: str) -> None:
+        """Its robots.txt was asked for, and will not come."""
+        self._asked.pop(origin, None)
 
     def attempts(self, origin: str) -> int:
         return self._asked[origin].attempts
@@ -113,11 +131,19 @@ class Gate:
     def take(self, reading: Reading, origin: str) -> Opened:
         """The answer that decides."""
         asked = self._asked.pop(origin)
-        told = answer(reading.outcome, reading.status, reading.body, f"{origin}/robots.txt")
+        outcome = Outcome.DROPPED if _is_cut(reading) else reading.outcome
+        told = answer(outcome, reading.status, reading.body, f"{origin}/robots.txt")
         until = self._clock() + told.lifetime_s
-        self._frontier.set_robots(origin, until, told.rules.pack())
-        self._hold(origin, until, told.rules)
-        return Opened(asked.waiting, origin, told.rules.sitemaps, told.reason, self.delay(f"{origin}/"))
+        rules, trouble = told.rules, ""
+        if rules.are_unknown:
+            trouble = reading.detail or told.reason
+            before = self._frontier.robots(origin)
+            if before is not None:  # they may be used for as long as there are no newer ones
+                rules = Robots.unpack(before[1])
+        self._frontier.set_robots(origin, until, rules.pack())
+        self._hold(origin, until, rules)
+        trouble = trouble if rules.are_unknown else ""
+        return Opened(asked.waiting, origin, rules.sitemaps, told.reason, self.delay(f"{origin}/"), trouble)
 
     def _known(self, origin: str) -> Robots | None:
         held = self._rules.get(origin)
@@ -137,6 +163,11 @@ class Gate:
         while len(self._rules) > _RULES_HELD:
             self._rules.popitem(last=False)
         return until, rules
+
+
+def _is_cut(reading: Reading) -> bool:
+    """Whether rules may be missing at the end; what is too long is cut by the standard."""
+    return reading.truncated in ("disconnect", "time")
 
 
 def agent_of(job: CrawlJob) -> str:

@@ -17,9 +17,10 @@ from typing import Any
 from holdfast.archive import Archive
 from holdfast.archive.adding import Added
 from holdfast.crawl.admission import Admission
+from holdfast.crawl.answers import count, visited
 from holdfast.crawl.feeder import Feeder, Flight
 from holdfast.crawl.frontier import Found, Frontier, State, UrlRow, host_of, key_of
-from holdfast.crawl.frontier.frontier import link_depth
+from holdfast.crawl.frontier.order import link_depth
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.log import CrawlLog, row_of_fetch
@@ -27,13 +28,12 @@ from holdfast.crawl.messages import Hop, Job, Kind, Outcome, Reading
 from holdfast.crawl.recording import draft_of
 from holdfast.crawl.schedule import History
 from holdfast.crawl.traps import Traps
+from holdfast.errors import VolumeFull
 
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that another attempt may change
 _RATE_LIMITED = frozenset((429, 503))  # for these the fetcher has paused the host already
-_HOPELESS = frozenset((Outcome.PRIVATE, Outcome.INVALID, Outcome.PROTOCOL))
+_HOPELESS = frozenset((Outcome.PRIVATE, Outcome.INVALID, Outcome.PROTOCOL, Outcome.CRASHED))
 _UNREACHABLE = frozenset((Outcome.DNS, Outcome.CONNECT, Outcome.TIMEOUT))
-_GONE = frozenset((404, 410))
-_NOT_MODIFIED = 304
 _PAUSE_LEAST_S = 0.25
 
 
@@ -70,6 +70,7 @@ class Intake:
         self._rows: list[dict[str, Any]] = []  # for the log
         self._adding = ThreadPoolExecutor(1, "holdfast-intake")
         self._group: _Group | None = None
+        self.trouble = ""  # the last error, in full
         self.errors: Counter[str] = Counter()
 
     # -- one group ----------------------------------------------------------------------------------------------
@@ -89,6 +90,9 @@ class Intake:
 
     def _finish(self, group: _Group) -> list[Job]:
         jobs: list[Job] = []
+        for reading in group.readings:
+            if reading.outcome == Outcome.NO_SPACE:
+                raise VolumeFull(f"no space left beside the archive: {reading.detail}")
         for reading, added in zip(group.readings, group.added.result(), strict=True):
             jobs += self._settle(reading, added)
         self.commit()
@@ -123,10 +127,18 @@ class Intake:
     def _is_asked_again(self, reading: Reading, flight: Flight) -> bool:
         if flight.job.kind == Kind.ROBOTS:
             return False
-        if reading.outcome in _HOPELESS or (reading.outcome == Outcome.OK and reading.status not in _PASSING):
+        if reading.outcome in _HOPELESS:
             return False
+        allowed = self._job.fetch.retries
+        if reading.outcome == Outcome.OK and reading.status not in _PASSING:
+            allowed = min(allowed, 1) if reading.truncated == "disconnect" else 0
         row = self._frontier.row(flight.key)
-        return row is not None and row.attempts < self._job.fetch.retries
+        return row is not None and (row.attempts < allowed or self._is_outage(reading, flight.host))
+
+    def _is_outage(self, reading: Reading, host: str) -> bool:
+        """A host that has answered before does not now: it is waited for, and no attempt is counted."""
+        known = self._frontier.host(host)
+        return reading.outcome in _UNREACHABLE and known.is_down and not known.is_lost(self._job.fetch.outage_s)
 
     def _add(self, readings: Sequence[Reading | None]) -> list[Added | None]:
         """Into the archive; what became of the first record of each."""
@@ -172,11 +184,12 @@ class Intake:
             if told[-1]:
                 Path(told[-1]).unlink(missing_ok=True)
         self._frontier.totals.tally.retries += 1
-        unreadable = int(row.unreadable or reading.outcome == Outcome.CRASHED)
-        self._frontier.postpone(flight.key, row._replace(attempts=row.attempts + 1, unreadable=unreadable))
+        outage = self._is_outage(reading, flight.host)
+        attempts = row.attempts + (not outage)
+        self._frontier.postpone(flight.key, row._replace(attempts=attempts))
         if reading.status not in _RATE_LIMITED:
-            self._back_off(flight.job.host, row.attempts)
-        self._note(reading, row, result="retry", retry=row.attempts + 1)
+            self._back_off(flight.job.host, self._frontier.host(flight.host).failures // 2 if outage else row.attempts)
+        self._note(reading, row, result="retry", retry=attempts)
 
     def _back_off(self, host: str, attempts: int) -> None:
         fetch = self._job.fetch
@@ -186,13 +199,16 @@ class Intake:
     def _count_host(self, reading: Reading, flight: Flight) -> None:
         host = flight.host
         known = self._frontier.host(host)
-        failures = known.failures + 1 if reading.outcome in _UNREACHABLE else 0
         fetched = known.fetched + (reading.outcome == Outcome.OK)
-        self._frontier.set_host(host, known._replace(failures=failures, fetched=fetched))
+        failures = known.failures + 1 if reading.outcome in _UNREACHABLE else 0
+        since = (known.failing_since or int(time.time())) if failures else 0
+        changed = known._replace(failures=failures, fetched=fetched, failing_since=since)
+        self._frontier.set_host(host, changed)
 
     def _settle_failure(self, reading: Reading, key: bytes, row: UrlRow) -> None:
         self._frontier.totals.tally.errors += 1
         self.errors[reading.outcome] += 1
+        self.trouble = reading.detail or reading.outcome
         failed = row._replace(state=State.FAILED, outcome=reading.outcome, status=0, visited=int(reading.started))
         self._frontier.settle(key, failed, due=self._due(failed))
         self._note(reading, row, result="error")
@@ -200,71 +216,16 @@ class Intake:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def _settle_answer(self, reading: Reading, key: bytes, row: UrlRow, added: Added | None) -> None:
-        visited = self._visited(reading, row)
-        self._frontier.settle(key, visited, due=self._due(visited))
-        result = self._count(reading, row, added)
+        after = visited(reading, row)
+        self._frontier.settle(key, after, due=self._due(after))
+        new = bool(added and added.new_content)
+        result = count(reading, row, self._frontier.totals.tally, self.errors, new=new)
         if not (reading.part and reading.location):  # the browser has followed a part's redirect itself
             self._follow(reading, key, row)
         self._note(reading, row, result=result, record=str(added.record) if added and added.record else "")
 
-    def _visited(self, reading: Reading, row: UrlRow) -> UrlRow:
-        """The row after an answer."""
-        visited = row._replace(
-            state=State.DONE,
-            outcome=Outcome.OK,
-            status=reading.status,
-            visited=int(reading.started),
-            attempts=0,
-        )
-        if reading.status == _NOT_MODIFIED or 200 <= reading.status < 400:
-            visited = visited._replace(reached=int(reading.started))
-        if reading.status == _NOT_MODIFIED:
-            history = History.decode(row.history).after(False, reading.started)
-            return visited._replace(history=history.encode())
-        if 200 <= reading.status < 300:
-            changed = bool(row.signature) and not reading.unchanged
-            history = History.decode(row.history).after(changed, reading.started)
-            return visited._replace(
-                signature=reading.signature.hex(),
-                digest=reading.digest,
-                date=reading.date,
-                etag=reading.etag,
-                modified=reading.modified,
-                history=history.encode(),
-            )
-        return visited
-
     def _due(self, row: UrlRow) -> int:
         return int(row.visited + History.decode(row.history).interval_s(self._job.revisit))
-
-    def _count(self, reading: Reading, row: UrlRow, added: Added | None) -> str:
-        """Counts an answer, and says in a word what it was."""
-        tally = self._frontier.totals.tally
-        if row.kind == Kind.PAGE:
-            tally.fetched += 1
-            tally.pages += reading.status == 200 and reading.mime in ("text/html", "application/xhtml+xml")
-        tally.truncated += bool(reading.truncated)
-        new = bool(added and added.new_content)
-        if reading.status != _NOT_MODIFIED:
-            tally.content_bytes += reading.size
-            tally.new_bytes += reading.size if new else 0
-            tally.new += new
-            tally.duplicates += bool(reading.size) and not new
-        if reading.unchanged:
-            tally.unchanged += 1
-            return "unchanged"
-        if reading.location:
-            tally.redirects += 1
-            return "redirect"
-        if reading.status in _GONE:
-            tally.gone += 1
-            return "gone"
-        if reading.status >= 500:
-            tally.errors += 1
-            self.errors[f"status {reading.status}"] += 1
-            return "error"
-        tally.changed += bool(row.signature)
-        return "new" if new else "duplicate" if reading.size else "empty"
 
     def _follow(self, reading: Reading, key: bytes, row: UrlRow) -> None:
         """Links, and where a redirect leads, are queued."""
@@ -350,8 +311,11 @@ class Intake:
             parts.feeder.hungry(host)
         self._rows.append({"event": "robots", "time": time.time(), "origin": origin, "note": opened.reason})
         self._note(reading, asked, result="robots")
-        if parts.admission.reads_sitemaps(origin):
+        if opened.trouble:
+            self.trouble = opened.trouble
+        elif parts.admission.reads_sitemaps(origin):
             self._find_sitemaps(opened.sitemaps or (f"{origin}/sitemap.xml",), origin)
+        self._frontier.totals.tally.besides += 1
         return []
 
     def _find_sitemaps(self, urls: Sequence[str], origin: str) -> None:
@@ -363,9 +327,9 @@ class Intake:
     def refuse(self, key: bytes, row: UrlRow) -> None:
         """robots.txt forbids it, or cannot be had."""
         tally = self._frontier.totals.tally
-        row, why = row._replace(state=State.REFUSED, outcome=""), "robots.txt forbids it"
+        row, why = row._replace(state=State.REFUSED, outcome=""), self._parts.gate.refusal(row.url)
         if self._parts.gate.is_blind(row.url):
-            row, why = row._replace(outcome=Outcome.NO_RULES, visited=int(time.time())), "robots.txt cannot be had"
+            row = row._replace(outcome=Outcome.NO_RULES, visited=int(time.time()))
             tally.errors += 1
             self.errors[why] += 1
         else:

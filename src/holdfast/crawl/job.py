@@ -47,6 +47,8 @@ class FetchSettings:
     stall_timeout_s: float = 30.0  # without a byte a second on average
     fetch_timeout_s: float = 1200.0
     retries: int = 3  # of a fetch that failed for a reason that may pass
+    outage_s: float = 1800.0  # that a host which has answered is waited for when it does no longer
+    crawl_delay_max_s: float = 3600.0  # a host that asks for more than this between two fetches is left alone
     redirects_max: int = 20  # one after the other
 
 
@@ -105,7 +107,7 @@ class CrawlJob:
     exclude: tuple[str, ...] = ()  # win over everything else
     sitemap: bool = True
     workers: int = 64  # fetches at a time, all in all
-    readers: int = 0  # processes that read what was fetched; 0: one for each core but one
+    readers: int = 0  # processes that read what was fetched; 0: one for each core
     fetch: FetchSettings = field(default_factory=FetchSettings)
     traps: TrapSettings = field(default_factory=TrapSettings)
     browser: BrowserSettings = field(default_factory=BrowserSettings)

@@ -42,19 +42,21 @@ _PAIRS: dict[str, tuple[Callable[[str], tuple[str, str]], str]] = {
 
 
 def read_job(path: Path, more_seeds: Iterable[str] = ()) -> CrawlJob:
-    """The job in a file, with more seeds than it names. Raises NotFound, Denied, FormatTooNew or InvalidSetting."""
+    """The job in a file, with more seeds than it names. Raises NotFound, Denied, FormatTooNew or UsageError."""
     try:
         return parse_job(path.read_bytes(), str(path), more_seeds)
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"no job file '{path}'") from None
-    except (PermissionError, IsADirectoryError):
+    except IsADirectoryError:
+        raise UsageError(f"'{path}' is a folder: name a job file") from None
+    except PermissionError:
         raise Denied(f"not permitted to read '{path}'") from None
 
 
 def parse_job(text: bytes | str, where: str, more_seeds: Iterable[str] = ()) -> CrawlJob:
     """The job that a text describes; `where` is how messages call the text. Raises FormatTooNew or InvalidSetting."""
     try:
-        table = tomllib.loads(text if isinstance(text, str) else text.decode())
+        table = tomllib.loads(text if isinstance(text, str) else text.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"cannot read '{where}': {error}") from None
     number = table.pop("format", FORMAT)
@@ -186,5 +188,5 @@ def _written(field: str, value: Any) -> Any:
 
 def read_seeds(lines: Iterable[str]) -> list[str]:
     """One URL to a line; blank lines, and what follows a '#' at the start of a line or after a space, do not count."""
-    stripped = (line.strip() for line in lines)
+    stripped = (line.strip().removeprefix("\ufeff").lstrip() for line in lines)  # a mark that editors put at the start
     return [line.split(" #")[0].split("\t#")[0].rstrip() for line in stripped if line and not line.startswith("#")]

@@ -21,6 +21,13 @@ _HOST = re.compile(r"(?:\*\.)?[a-z0-9._-]+|\[[0-9a-f:]+\]")
 _PROXIES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _NAME_CHARS_MAX = 64
 _REVISITS = ("all", "due")
+_PATHS = ("/", "./", "../", "~", "\\")  # how the names of files begin
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")  # all that browsers take for one
+_PORT = re.compile(r"\d{1,5}")
+_OTHER_SCHEMES = frozenset(  # whose URLs could pass for a host and its port, or for a user and a host
+    {"about", "blob", "data", "file", "ftp", "http", "https", "javascript", "mailto", "sms", "tel", "urn", "ws", "wss"}
+)
+_OURS = frozenset({"content-length", "transfer-encoding", "host", "connection"})
 
 _LEAST: dict[str, int] = {  # the others: 0
     "limit": 1,
@@ -82,12 +89,35 @@ def checked(job: CrawlJob) -> CrawlJob:
 def seed_of(text: str) -> str:
     """The canonical URL of a seed. One without a scheme gets 'https://'. Raises UsageError."""
     written = text.strip()
-    url = parse(written if _SCHEME.match(written) else ASSUMED_SCHEME + written)
-    if not written or url is None or url.scheme not in ("http", "https") or not url.host:
+    if not _SCHEME.match(written):
+        if mistake := _mistake(written):
+            raise UsageError(f"seed {text!r} is no URL that can be fetched: {mistake}")
+        written = ASSUMED_SCHEME + written
+    url = parse(written)
+    if url is None or url.scheme not in ("http", "https") or not url.host:
         raise UsageError(f"seed {text!r} is no URL that can be fetched: write 'https://example.com/'")
     if url.username or url.password:
         raise UsageError(f"seed {text!r} has a user name in it; send it as a header: 'Authorization: Basic ...'")
     return url.href.partition("#")[0]
+
+
+def _mistake(written: str) -> str:
+    """What is wrong with a seed that names no scheme; empty if it begins with a host."""
+    authority = re.split(r"[/?#\\]", written, maxsplit=1)[0]
+    if written.startswith(_PATHS) or written in (".", ".."):
+        return "it is a path; write 'https://example.com/', or '--seeds FILE' for a list of seeds"
+    if "://" in written:
+        return "write it with its scheme, as 'https://example.com/'"
+    name, colon, port = authority.partition(":")
+    if colon and name.lower() in _OTHER_SCHEMES:
+        return "only http and https are fetched; write 'https://example.com/'"
+    if "@" in authority or authority.startswith("["):
+        return ""  # the rest is said by who reads it
+    if colon and _PORT.fullmatch(port) is None:
+        return "only http and https are fetched; write 'https://example.com/'"
+    if colon or name.lower() == "localhost" or _DOTS.search(name.strip(".")):
+        return ""
+    return "write 'https://example.com/'" + (f"; if '{name}' is a host, 'https://{name}/'" if name else "")
 
 
 def has_scheme(seed: str) -> bool:
@@ -162,6 +192,8 @@ def header_of(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or _TOKEN.fullmatch(name) is None or _CONTROL.search(value):
         raise UsageError(f"{text!r} is no header: write 'Name: value'")
+    if name.lower() in _OURS:
+        raise UsageError(f"the header {name!r} is written for each request as it needs it: leave it out")
     return name, value.strip()
 
 

@@ -23,6 +23,12 @@ from holdfast.errors import HoldfastError
 
 Row = dict[str, Any]
 
+EVENTS = ("fetch", "start", "stop", "robots", "refused", "trapped", "abandoned", "pause", "expired", "warning")
+RESULTS = (
+    *("new", "duplicate", "unchanged", "redirect", "gone", "empty"),
+    *("error", "retry", "robots", "part"),
+)
+
 _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 _CHUNK_BYTES = 1 << 16
 _NEWLINE = 0x0A
@@ -127,8 +133,8 @@ class LogFilter:
 
     def takes(self, row: Row) -> bool:
         return (
-            (not self.events or row.get("event") in self.events)
-            and (not self.results or row.get("result") in self.results)
+            (not self.events or str(row.get("event")) in self.events)
+            and (not self.results or str(row.get("result")) in self.results)
             and (not self.host or _host(row) == self.host)
             and (not self.text or self.text in str(row.get("url", "")))
         )
@@ -174,7 +180,7 @@ def _rows(path: Path, start: int) -> Iterator[tuple[Row, int]]:
     for line, end in _lines(path, start):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(row, dict):
             yield row, end

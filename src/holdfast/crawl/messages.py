@@ -47,6 +47,7 @@ class Outcome:
     INVALID: Final = "invalid"  # a URL that cannot be fetched
     NO_RULES: Final = "no rules"  # robots.txt cannot be had, so that nothing may be asked for
     CRASHED: Final = "crashed"  # a process of ours died over it
+    NO_SPACE: Final = "no space"  # what came could not be written here: our trouble, not the page's
 
 
 class Job(NamedTuple):

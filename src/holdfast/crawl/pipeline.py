@@ -58,7 +58,7 @@ class PipelineStart:
     directory: Path  # of the crawl
     collection: str
     signature: str
-    allow_private: bool
+    private_networks: tuple[str, ...]  # that may be asked though they are private
     thorough: bool = False  # look into unchanged pages, too
 
 
@@ -78,8 +78,9 @@ class Pipeline:
         self._died: ProcessDied | None = None
         self._closed = False
         self.pauses: list[tuple[str, float, str]] = []  # host, until when, why; for the conductor to take
+        self.recalled: list[tuple[str, list[int]]] = []  # host, and jobs that were given back
         self.stats: dict[str, Any] = {}
-        count = start.job.readers or max(1, (os.cpu_count() or 1) - 1)
+        count = start.job.readers or os.cpu_count() or 1
         to_readers = [socketpair() for _ in range(count)]
         self._control = self._start_fetcher(start, [ours for ours, _ in to_readers])
         for number, (_, theirs) in enumerate(to_readers):
@@ -94,7 +95,12 @@ class Pipeline:
         ours, theirs = socketpair()
         self._spawn(_FETCHER, [theirs, *to_readers])
         theirs.close()
-        told = FetcherStart(job=start.job, directory=start.directory, allow_private=start.allow_private)
+        told = FetcherStart(
+            job=start.job,
+            directory=start.directory,
+            allow_private=start.job.fetch.private,
+            private_networks=start.private_networks,
+        )
         _send_pickled(ours, told)
         self._watch(ours)
         return ours
@@ -114,7 +120,7 @@ class Pipeline:
             subprocess.Popen(
                 [sys.executable, "-c", code, *map(str, descriptors)],
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
+                stdout=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 start_new_session=True,  # Ctrl-C is for the conductor
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
@@ -219,6 +225,8 @@ class Pipeline:
                     self._at_reader[reader].append(job_id)
             case ("pause", str(host), until, str(reason)):
                 self.pauses.append((host, float(until), reason))
+            case ("recalled", str(host), list(job_ids)):
+                self.recalled.append((host, job_ids))
             case ("stats", dict(stats)):
                 self.stats = stats
 

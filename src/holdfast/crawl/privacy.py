@@ -1,8 +1,12 @@
-"""Whether a crawl is meant for private addresses: it is if it was told so, or if a seed has one."""
+"""Where private addresses may be asked: in the networks that seeds live in.
+
+A crawl of an intranet reaches the intranet; one of the web does not, wherever redirects and names lead.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_address, ip_network
 
 from holdfast.crawl.fetching.addresses import AddressPolicy
 from holdfast.crawl.fetching.dns import Resolver, system_lookup
@@ -10,22 +14,33 @@ from holdfast.crawl.job import CrawlJob
 from holdfast.urls import parse
 
 _SEEDS_ASKED = 100  # of a long list the first ones tell
+_LOOPBACK = "127.0.0.0/8"
+_BITS = {4: 24, 6: 64}  # of an address that name its network
 
 
-def is_private(job: CrawlJob) -> bool:
-    """Asks the system's resolver for the addresses of the seeds."""
-    if job.fetch.private:
-        return True
+def private_networks(job: CrawlJob) -> tuple[str, ...]:
+    """The networks of seeds that have nothing but private addresses. Asks the system's resolver."""
     policy = AddressPolicy(refuse=job.fetch.refuse)
     loop = asyncio.new_event_loop()
     resolver = Resolver(loop, job.fetch.resolve)
+    networks: set[str] = set()
     try:
-        return any(
-            policy.refusal(address) for seed in job.seeds[:_SEEDS_ASKED] for address in _addresses(seed, resolver)
-        )
+        for seed in job.seeds[:_SEEDS_ASKED]:
+            addresses = _addresses(seed, resolver)
+            if all(policy.refusal(address) for address in addresses):
+                networks.update(map(network_of, addresses))
     finally:
         resolver.close()
         loop.close()
+    return tuple(sorted(networks))
+
+
+def network_of(address: str) -> str:
+    """The neighbourhood of an address."""
+    parsed = ip_address(address.partition("%")[0])
+    if parsed.version == 4 and parsed.is_loopback:
+        return _LOOPBACK
+    return str(ip_network((parsed, _BITS[parsed.version]), strict=False))
 
 
 def _addresses(seed: str, resolver: Resolver) -> tuple[str, ...]:

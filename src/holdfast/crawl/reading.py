@@ -94,6 +94,9 @@ class Reader:
             return self._read(fetched)
         except HoldfastError as error:
             return _failed(fetched, Outcome.PROTOCOL, str(error))
+        except Exception as error:  # an edge: one page must not end the crawl
+            log.exception("cannot read '%s'", fetched.job.url)
+            return _failed(fetched, Outcome.CRASHED, f"{type(error).__name__}: {error}")
 
     def _read(self, fetched: Fetched) -> Reading:
         if fetched.outcome != Outcome.OK:
@@ -121,7 +124,7 @@ class Reader:
 
     def _response(self, fetched: Fetched, head: HttpHead, payload: Payload) -> Reading:
         job, fields = fetched.job, head.headers
-        not_modified = head.status == _NOT_MODIFIED
+        not_modified = head.status == _NOT_MODIFIED and bool(job.etag or job.modified)
         unchanged = not_modified or bool(job.known and payload.signature == job.known)
         reading = Reading(
             job.id,
@@ -147,15 +150,22 @@ class Reader:
             method=job.method,
         )
         links_known = unchanged and job.kind == Kind.PAGE and not self._thorough
-        if job.no_links or (links_known and not fetched.links):
+        if (job.no_links and job.kind == Kind.PAGE) or (links_known and not fetched.links):
             return reading
-        return self._looked_into(reading, fetched, head)
+        try:
+            return self._looked_into(reading, fetched, head)
+        except Exception as error:  # an edge: what cannot be looked into is kept all the same
+            log.exception("cannot look into '%s'", job.url)
+            outcome = Outcome.PROTOCOL if job.kind == Kind.ROBOTS else Outcome.OK
+            return reading._replace(outcome=outcome, detail=f"not looked into: {type(error).__name__}: {error}")
 
     def _looked_into(self, reading: Reading, fetched: Fetched, head: HttpHead) -> Reading:
         self._told.forget_if_more(fetched.job.roots)
         try:
             content = decoded_content(_body(fetched), head.headers, DECODED_BYTES_MAX)
-        except TooLarge:
+        except TooLarge as error:
+            if fetched.job.kind == Kind.ROBOTS:  # rules that cannot be read are no permission
+                return reading._replace(outcome=Outcome.PROTOCOL, detail=str(error))
             return reading._replace(detail="not looked into: it decodes to too much")
         kind = fetched.job.kind
         if kind == Kind.ROBOTS:

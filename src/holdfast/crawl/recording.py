@@ -55,7 +55,8 @@ class Recorder:
 
     def response(self, fetched: Fetched, head: HttpHead, payload: Payload) -> list[Draft]:
         """The response, and the request that it answers."""
-        if head.status == _NOT_MODIFIED and fetched.job.known_date:
+        job = fetched.job
+        if head.status == _NOT_MODIFIED and job.known_date and (job.etag or job.modified):
             answer = self._revisit(fetched)
         else:
             answer = self._response(fetched, head, payload)

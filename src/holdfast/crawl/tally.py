@@ -20,6 +20,7 @@ class Tally:
     gone: int = 0  # 404 and 410
     errors: int = 0  # no response, or a server's failure, after the last attempt
     refused: int = 0  # by robots.txt
+    besides: int = 0  # robots.txt and sitemaps, which no other count but those of bytes includes
     trapped: int = 0  # URLs that look like a site without end, or are beyond a budget
     truncated: int = 0
     retries: int = 0

@@ -48,7 +48,7 @@ class TableKind:
     def failure(self, error: Exception, path: Path) -> HoldfastError:
         """The binding raises nothing more specific than a text."""
         text = str(error)
-        if "No space left" in text:
+        if "No space left" in text or "File too large" in text or "quota exceeded" in text:
             return VolumeFull(f"no space left for {self.noun} '{path}': {text}")
         if "Permission denied" in text or "Read-only file system" in text:
             return Denied(f"not permitted to use {self.noun} '{path}': {text}")

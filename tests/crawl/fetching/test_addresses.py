@@ -25,8 +25,18 @@ REFUSED = [
     "127.9.9.9",
     "169.254.169.254",
     "172.16.0.1",
+    "192.0.0.1",
+    "192.0.0.8",
+    "192.0.0.9",
+    "192.0.0.170",
+    "192.0.0.255",
+    "192.0.2.1",
+    "192.88.99.1",
     "192.168.1.1",
     "198.18.0.1",
+    "198.19.255.255",
+    "198.51.100.1",
+    "203.0.113.1",
     "224.0.0.1",
     "240.0.0.1",
     "255.255.255.255",
@@ -37,6 +47,26 @@ REFUSED = [
     "::127.0.0.1",
     "64:ff9b::7f00:1",
     "2002:7f00:1::",
+    "64:ff9b:1::101:101",
+    "64:ff9b:1:ffff:ffff:ffff:ffff:ffff",
+    "::ffff:0:101:101",
+    "::ffff:0:7f00:1",
+    "100::1",
+    "100:0:0:1::1",
+    "2001::1",
+    "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+    "2001:2::1",
+    "2001:10::1",
+    "2001:20::1",
+    "2001:1ff::1",
+    "2001:db8::1",
+    "3fff::1",
+    "3fff:fff::1",
+    "4000::1",
+    "5f00::1",
+    "8000::1",
+    "fec0::1",
+    "feff::1",
     "fc00::1",
     "fd00:ec2::254",
     "fe80::1",
@@ -44,7 +74,23 @@ REFUSED = [
     "ff02::1",
     "nonsense",
 ]
-ALLOWED = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
+ALLOWED = [
+    "1.1.1.1",
+    "93.184.216.34",
+    "192.0.1.1",
+    "192.0.3.1",
+    "192.31.196.1",
+    "198.17.255.255",
+    "198.20.0.1",
+    "223.255.255.255",
+    "2001:200::1",
+    "2001:4860:4860::8888",
+    "2606:4700::1111",
+    "2a00:1450::1",
+    "3ffe:ffff::1",
+    "::ffff:1.1.1.1",
+    "64:ff9b::101:101",
+]
 
 
 @pytest.mark.parametrize("address", REFUSED)
@@ -64,6 +110,18 @@ def test_what_counts_as_private_can_be_said() -> None:
     assert not AddressPolicy(private=True).refusal("127.0.0.1")
     with pytest.raises(InvalidSetting, match=r"fetch\.refuse"):
         AddressPolicy(refuse=("10.0.0.0/99",))
+
+
+def test_a_crawl_that_is_at_home_in_a_network_is_not_let_into_others() -> None:
+    policy = AddressPolicy(networks=("127.0.0.0/8", "192.168.7.9/24", "fd00:1::/64"))
+    for address in ("127.0.1.1", "::ffff:127.0.0.1", "192.168.7.200", "fd00:1::7", "1.1.1.1"):
+        assert policy.refusal(address) == ""
+    for address in ("10.0.0.1", "192.168.8.1", "169.254.169.254", "fd00:2::7", "::1"):
+        assert policy.refusal(address)
+    assert not AddressPolicy(refuse=("127.0.0.0/8",), networks=("127.0.1.0/24",)).refusal("127.0.1.1")
+    assert AddressPolicy(refuse=("127.0.0.0/8",), networks=("127.0.1.0/24",)).refusal("127.0.2.1")
+    with pytest.raises(InvalidSetting, match="private networks"):
+        AddressPolicy(networks=("home",))
 
 
 @given(st.ip_addresses())
@@ -133,6 +191,22 @@ def test_private_addresses_are_refused_without_asking_them(tmp_path: Path) -> No
                     assert got.outcome == Outcome.PRIVATE
                     assert "fetch.private" in got.detail
             assert server.connections == 0
+
+    run(body())
+
+
+def test_private_networks_are_asked_and_no_others(tmp_path: Path) -> None:
+    names = {"home.example": ["127.0.0.1"], "away.example": ["127.1.0.1"]}
+
+    async def body() -> None:
+        async with serving(ok()) as server:
+            start = {"allow_private": False, "private_networks": ("127.0.0.0/24",), "lookup": lambda name: names[name]}
+            async with fetching(tmp_path, **start) as fetcher:
+                wanted = {"127.0.0.1": Outcome.OK, "home.example": Outcome.OK}
+                wanted |= {"127.1.0.1": Outcome.PRIVATE, "away.example": Outcome.PRIVATE, "[::1]": Outcome.PRIVATE}
+                for host, outcome in wanted.items():
+                    assert (await fetcher.fetch(job(server.url(host=host)))).outcome == outcome
+            assert len(server.requests) == 2
 
     run(body())
 

@@ -92,6 +92,46 @@ def test_the_file_is_one_that_others_read(tmp_path: Path) -> None:
     }
 
 
+SIGNS = [*map(chr, (*range(0x20), *range(0x7F, 0xA0))), "\u2028", "\u2029"]  # each ends a line or a field somewhere
+INJECTED = "victim.example\tFALSE\t/\tFALSE\t0\tsid\tevil"
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=ascii)
+def test_no_field_of_a_cookie_breaks_out_of_its_line(tmp_path: Path, sign: str) -> None:
+    """A server must not write cookies of other sites into the file, whoever reads it."""
+    jar = Jar()
+    inner = f"x{sign}{INJECTED}{sign}y"
+    for line in (f"a=b; Path=/{inner}", f"a={inner}", f"{inner}=b", f"a=b; Domain={inner}evil.example"):
+        jar.take(line, "www.evil.example", "/", NOW)
+    jar.take("a=b", f"www{sign}evil.example", "/", NOW)
+    jar.take("a=b", "www.evil.example", f"/{inner}/page", NOW)
+    assert len(jar) == 0
+    jar.take("good=1", "www.evil.example", "/", NOW)
+    path = tmp_path / "cookies.txt"
+    jar.save(LocalFiles(), path, NOW)
+    again = Jar()
+    again.load(path)
+    assert len(again) == 1
+
+
+def test_a_file_is_read_by_lines_and_by_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "cookies.txt"
+    mine = "mine.example\tFALSE\t/\tFALSE\t{}\t{}\t{}"
+    lines = [
+        mine.format(0, "a", "1") + "\r",  # as it is written on Windows
+        *(mine.format(0, f"b{number}", f"x{sign}{INJECTED}") for number, sign in enumerate("\x85\x0b\x0c\x1c\u2028")),
+        f"mine.example\tFALSE\t/\r{INJECTED}",
+        mine.format("\u00b2", "c", "no number"),
+        mine.format("9" * 400, "d", "2"),
+    ]
+    path.write_bytes("\n".join(lines).encode())
+    jar = Jar()
+    jar.load(path)
+    assert jar.value("victim.example", "/", secure=False, now=NOW) == ""
+    assert jar.value("mine.example", "/", secure=False, now=NOW) == "a=1; d=2"
+    jar.save(LocalFiles(), path, NOW)
+
+
 def test_there_is_an_end_to_cookies() -> None:
     jar = Jar()
     for number in range(DOMAIN_COOKIES_MAX + 50):

@@ -273,3 +273,48 @@ def test_the_cost_of_a_decision_does_not_grow_with_the_hosts() -> None:
         given_out += 1
         politeness.ended(turn, End(0.01), now + 0.01)
     assert len(politeness._heap) <= 40_000
+
+
+def test_what_waits_can_be_taken_back_and_the_rest_goes_on() -> None:
+    politeness = Politeness(Rules())
+    for number in range(4):
+        politeness.add("a", number, 10.0, NOW)
+    politeness.add("a", "urgent", 0.0, NOW, urgent=True)
+    politeness.add("b", "b", 10.0, NOW)
+    assert politeness.recall("c", lambda item: True) == []
+    assert politeness.recall("a", lambda item: item != 2) == [0, 1, 3]
+    assert politeness.waiting == 3
+    politeness.locate("a", "192.0.2.1", NOW)
+    politeness.locate("b", "192.0.2.1", NOW)
+    begun, now = [], NOW
+    while (turn := politeness.next(now)) is not None or politeness.wake() is not None:
+        if turn is None:
+            now = max(politeness.wake() or now, now)
+            continue
+        begun.append(turn.item)
+        politeness.ended(turn, End(), now)
+    assert sorted(map(str, begun)) == ["2", "b", "urgent"]
+    assert (politeness.waiting, politeness.hosts) == (0, 0)
+
+
+def test_a_host_whose_whole_queue_is_taken_back_is_forgotten_wherever_it_stood() -> None:
+    """In the heap, in an address's line, or waiting for its address."""
+    politeness = Politeness(Rules(per_address=1))
+    for host in ("first", "in line", "in heap", "not located"):
+        politeness.add(host, host, 10.0, NOW)
+        if host != "not located":
+            politeness.locate(host, "192.0.2.1", NOW)
+    turn = politeness.next(NOW)
+    assert turn is not None and politeness.next(NOW) is None
+    politeness.pause("in heap", NOW + 5, "why", NOW)
+    for host in ("in line", "in heap", "not located"):
+        if host == turn.item:
+            continue
+        assert politeness.recall(host, lambda item: True) == [host]
+    politeness.locate("not located", "192.0.2.2", NOW)
+    politeness.ended(turn, End(), NOW)
+    now = NOW
+    while (wake := politeness.wake()) is not None:
+        now = max(now, wake)
+        assert politeness.next(now) is None
+    assert (politeness.waiting, politeness.hosts) == (0, 0)

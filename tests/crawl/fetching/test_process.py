@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import marshal
 import pickle
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from holdfast.crawl.fetching.process import FetcherStart
 from holdfast.crawl.frames import frames_from
@@ -23,11 +27,18 @@ from holdfast.crawl.messages import Fetched, Job, Outcome, pack, unpack_fetched
 CODE = "from holdfast.crawl.fetching.process import main; main()"
 
 
+ASKED = threading.Semaphore(0)  # how often /slow was asked for
+GO_ON = threading.Semaphore(0)  # lets so many of those be answered
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # head and body in one packet
 
     def do_GET(self) -> None:
+        if self.path == "/slow":
+            ASKED.release()
+            GO_ON.acquire(timeout=30)
         body = b"x" * (3 << 20) if self.path == "/large" else self.path.encode()
         self.send_response(503 if self.path == "/busy" else 200)
         if self.path == "/busy":
@@ -41,9 +52,14 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, *arguments: Any) -> None:
+        """That a crawl hangs up is no news."""
+
+
 @contextmanager
 def web() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -77,6 +93,9 @@ class Child:
 
     def send(self, *jobs: Job) -> None:
         self.send_raw(b"".join(pack(("job", tuple(job))) for job in jobs))
+
+    def send_note(self, *message: Any) -> None:
+        self.send_raw(pack(message))
 
     def note(self, kind: str) -> tuple[Any, ...]:
         return next(note for note in self.notes if note[0] == kind)
@@ -187,3 +206,84 @@ def test_the_conductor_s_end_and_sigterm_end_it_and_ctrl_c_does_not(tmp_path: Pa
         assert process.note("taken")[1] == 2
         process.process.send_signal(signal.SIGTERM)
         assert process.process.wait(20) == 0
+
+
+def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """H5: what cannot be written is told as that, leaves nothing behind, and does not end the process."""
+    with web() as site, child(tmp_path, memory_bytes_max=10) as process:
+        process.send(Job(1, f"{site}/1", "site"))
+        assert process.note("taken")[1] == 1
+        resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
+        late = "/" + "x" * 99  # fails only when the file is closed
+        process.send(Job(2, f"{site}/large", "site"), Job(3, site + late, "site"), Job(4, f"{site}/4", "site"))
+        got = {fetched.job.id: fetched for fetched in _collected(process.readers, 4)}
+        assert [got[number].outcome for number in (1, 2, 3, 4)] == [
+            Outcome.OK,
+            Outcome.NO_SPACE,
+            Outcome.NO_SPACE,
+            Outcome.OK,
+        ]
+        for number in (2, 3):
+            assert f"'{tmp_path / 'spool'}'" in got[number].detail and "File too large" in got[number].detail
+            assert (got[number].body, got[number].spool) == (b"", "")
+        assert list((tmp_path / "spool").iterdir()) == []
+        process.send_note("flush")
+        process.send(Job(5, f"{site}/5", "site"))
+        assert next(note for note in process.notes if note[:2] == ("taken", 5))
+        assert process.close() == 0
+    told = capfd.readouterr().err
+    assert "Traceback" not in told
+    assert "cannot write the cookies down" in told
+
+
+def test_what_has_not_begun_is_given_back_when_it_is_recalled(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path, per_host=1) as process:
+        process.send(Job(1, f"{site}/slow", "site"), Job(2, f"{site}/2", "site"), Job(3, f"{site}/3", "site"))
+        assert ASKED.acquire(timeout=30)
+        process.send_note("recall", "site")
+        assert process.note("recalled") == ("recalled", "site", [2, 3])
+        process.send_note("recall", "nobody")
+        assert process.note("recalled") == ("recalled", "nobody", [])
+        GO_ON.release()
+        assert process.note("taken")[1] == 1
+        process.send(Job(3, f"{site}/3", "site"))
+        assert process.note("taken")[1] == 3
+        assert [fetched.job.id for fetched in _collected(process.readers, 2)] == [1, 3]
+
+
+def test_what_waits_for_a_host_that_asked_for_a_long_pause_is_given_back(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path, per_host=1) as process:
+        process.send(*(Job(number, f"{site}/busy", "site") for number in (1, 2, 3)))
+        assert process.note("pause")[1] == "site"
+        assert next(process.notes) == ("recalled", "site", [2, 3])
+        assert process.note("taken")[1] == 1
+
+
+def test_what_waits_for_a_host_that_is_paused_for_long_is_given_back(tmp_path: Path) -> None:
+    with web() as site, child(tmp_path, per_host=1) as process:
+        process.send_note("pause", "short", time.time() + 25, "why")
+        process.send_note("pause", "long", time.time() + 25, "why")
+        process.send(*(Job(number, f"{site}/{number}", host) for number, host in ((1, "short"), (2, "long"))))
+        process.send(*(Job(number, f"{site}/{number}", host) for number, host in ((3, "short"), (4, "long"))))
+        process.send_note("pause", "long", time.time() + 1000, "why")
+        assert process.note("recalled") == ("recalled", "long", [2, 4])
+        process.send(Job(5, f"{site}/5", "long"), Job(6, f"{site}/6", "long"))  # sent before that was known
+        assert process.note("pause")[1] == "long"
+        assert next(process.notes) == ("recalled", "long", [5, 6])
+        process.send_note("recall", "short")
+        assert process.note("recalled") == ("recalled", "short", [1, 3])
+
+
+def test_what_waits_for_a_host_with_a_long_delay_is_given_back(tmp_path: Path) -> None:
+    """All of it if more than one waits, with the time until when; a single one is the next one, and stays."""
+    with web() as site, child(tmp_path, per_host=1, per_address=1_000_000) as process:
+        process.send(*(Job(number, f"{site}/{number}", "site", delay=500.0) for number in (1, 2, 3, 4)))
+        process.send(*(Job(number, f"{site}/{number}", "other", delay=500.0) for number in (5, 6)))
+        _, host, until, reason = process.note("pause")
+        assert (host, reason) == ("site", "its delay")
+        assert next(process.notes) == ("recalled", "site", [2, 3, 4])
+        got = {fetched.job.id: fetched for fetched in _collected(process.readers, 2)}
+        assert set(got) == {1, 5}
+        assert abs(until - (got[1].started + got[1].elapsed + 500)) < 5
+        process.send_note("recall", "other")
+        assert process.note("recalled") == ("recalled", "other", [6])

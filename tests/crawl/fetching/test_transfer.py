@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fetching_servers import Answer, fetched_from, fetching, job, ok, run, sends, serving, settings
 
+from holdfast.crawl.fetching.body import Body, Limits
 from holdfast.crawl.messages import Outcome
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
@@ -195,6 +196,23 @@ def test_an_endless_body_goes_through_a_file_and_ends(tmp_path: Path) -> None:
         assert Path(got.spool).parent == tmp_path / "spool"
 
     run(body())
+
+
+def test_a_body_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """While it comes, or only when all has come: the system says it when it is too late for the one or the other."""
+    for number, size in enumerate((100, 1 << 20)):
+        name = tmp_path / f"{number}"
+        name.symlink_to("/dev/full")
+        body = Body(Limits(8 << 20, 10, 1000), tmp_path)
+        body.begin(name.name)
+        assert body.take(b"x" * size) == (None if size == 100 else -1)
+        body.settle()
+        assert "No space left on device" in body.failure and f"'{tmp_path}'" in body.failure
+        body.drop()
+        assert list(tmp_path.iterdir()) == []
+        body.begin("next")
+        assert body.take(b"small") is None
+        assert (body.failure, body.end()) == ("", (b"small", ""))
 
 
 def test_nobody_there(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
     Browser      takes pages, a few at a time, and gives their parts and then themselves            browser
       Tab        one Chromium, which shows one page after the other                                 tab, chromium, flags
+                 and where it keeps its files                                                       workspace
         Door     every request of that Chromium passes here, and is made by our own Fetcher         door, asked
           Manners  robots.txt, for what pages ask for                                               manners
         Visit    a page while it is loaded: what it waits for, what it has asked for                visit
@@ -13,6 +14,9 @@ what the servers sent. Each tab is a process of its own: so everything that it a
 
 A page itself is fetched first, when it is its host's turn. Only if it turns out to be a page is it shown: downloads,
 redirects and errors need no browser, and a browser that fails costs nothing but what it would have found.
+
+What is delivered. First what the page asked for (`part`), then what was made of it (`part`, and `resource` says what),
+last the page: the only one that is neither, and that ends the job. Parts that come too late come after it.
 """
 
 from __future__ import annotations
@@ -34,8 +38,10 @@ log = logging.getLogger("holdfast.crawl")
 __all__ = ["available", "executable_of", "open_browser"]
 
 
-async def open_browser(fetcher: Fetcher, job: CrawlJob, _directory: Path) -> Browser | Without:
-    """What shows pages to a crawl; where there is no browser, what fetches them without, and says so."""
+async def open_browser(fetcher: Fetcher, job: CrawlJob, directory: Path) -> Browser | Without:
+    """What shows pages to a crawl; where there is no browser, what fetches them without, and says so.
+
+    `directory` is the crawl's."""
     from holdfast.crawl.browser.without import Without
 
     reason = available(job.browser)
@@ -44,7 +50,7 @@ async def open_browser(fetcher: Fetcher, job: CrawlJob, _directory: Path) -> Bro
     from holdfast.crawl.browser.browser import Browser
     from holdfast.crawl.browser.chromium import CannotStart
 
-    browser = Browser(fetcher, job)
+    browser = Browser(fetcher, job, directory)
     try:
         await browser.start()
     except CannotStart as error:

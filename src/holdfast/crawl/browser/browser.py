@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Error, Playwright, async_playwright
@@ -16,6 +17,7 @@ from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart
 from holdfast.crawl.browser.manners import Manners
 from holdfast.crawl.browser.tab import Tab
 from holdfast.crawl.browser.visit import Visit
+from holdfast.crawl.browser.workspace import close_workspace, open_workspace, temporary_files_in
 from holdfast.crawl.fetching.fetcher import Fetcher
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.messages import Fetched, Job
@@ -27,9 +29,12 @@ _AHEAD = 8  # pages for each tab that are fetched, or wait for their host, while
 class Browser:
     """Shows pages in a few tabs. Belongs to the event loop's thread."""
 
-    def __init__(self, fetcher: Fetcher, job: CrawlJob) -> None:
+    def __init__(self, fetcher: Fetcher, job: CrawlJob, directory: Path) -> None:
+        """`directory` is the crawl's."""
         self._fetcher = fetcher
         self._job = job
+        self._directory = directory
+        self._workspace: Path | None = None
         self._manners = Manners(fetcher, job)
         self._waiting: deque[tuple[Job, Deliver]] = deque()
         self._fetching = 0  # and waiting for a tab
@@ -42,7 +47,9 @@ class Browser:
     async def start(self) -> None:
         """Starts the first tab, to see whether it starts at all. Raises CannotStart."""
         try:
-            self._playwright = await async_playwright().start()
+            self._workspace = open_workspace(self._directory)
+            with temporary_files_in(self._workspace):
+                self._playwright = await async_playwright().start()
         except Exception as error:  # it is a program of its own, and its failures have no common name
             raise CannotStart(f"Playwright does not start: {error}; install it anew") from error
         _ignore_late_errors(asyncio.get_running_loop())
@@ -61,6 +68,20 @@ class Browser:
         self._waiting.append((job, deliver))
         self._pump()
 
+    def recall(self, host: str, recalled: list[Job]) -> list[Job]:
+        """Takes note of what the fetcher has given back, and gives back what was not even asked of it."""
+        self._fetching -= sum(job.browse for job in recalled)
+        kept: deque[tuple[Job, Deliver]] = deque()
+        given: list[Job] = []
+        for job, deliver in self._waiting:
+            if job.host == host:
+                given.append(job)
+            else:
+                kept.append((job, deliver))
+        self._waiting = kept
+        asyncio.get_running_loop().call_soon(self._pump)  # not now: the fetcher is in the middle of something
+        return given
+
     async def close(self) -> None:
         """Ends all browsers; what they show is lost."""
         for task in self._work:
@@ -71,6 +92,8 @@ class Browser:
         if self._playwright is not None:
             with suppress(TimeoutError):  # it ends with us
                 await asyncio.wait_for(self._playwright.stop(), CLOSE_TIMEOUT_S)
+        if self._workspace is not None:
+            close_workspace(self._workspace)
 
     # -- a page -------------------------------------------------------------------------------------------------
 
@@ -80,7 +103,7 @@ class Browser:
             self._fetching += 1
             # an answer that nothing was modified could not be shown
             whole = job if job.no_links else job._replace(etag="", modified="")
-            self._fetcher.submit(whole, partial(self._fetched, job, deliver))
+            self._fetcher.submit(whole, partial(self._fetched, job, deliver), recallable=True)
 
     def _fetched(self, job: Job, deliver: Deliver, fetched: Fetched) -> None:
         fetched = fetched._replace(job=job)

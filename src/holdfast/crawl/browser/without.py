@@ -18,7 +18,12 @@ class Without:
         self.reason = reason
 
     def submit(self, job: Job, deliver: Callable[[Fetched], None]) -> None:
-        self._fetcher.submit(job, lambda fetched: deliver(noted(fetched, f"fetched without a browser: {self.reason}")))
+        note = f"fetched without a browser: {self.reason}"
+        self._fetcher.submit(job, lambda fetched: deliver(noted(fetched, note)), recallable=True)
+
+    def recall(self, _host: str, _recalled: list[Job]) -> list[Job]:
+        """Nothing waits here."""
+        return []
 
     async def close(self) -> None:
         """There is nothing to close."""

@@ -1,7 +1,11 @@
-"""A body as it comes in: in memory while it is small, in a file from then on, and never beyond its limit."""
+"""A body as it comes in: in memory while it is small, in a file from then on, and never beyond its limit.
+
+That the file cannot be written is no fault of the page: `failure` says so, and nothing is left behind.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -27,7 +31,7 @@ class Body:
         self.path = ""  # of the file, once there is one
         self.size = 0
         self.full = False
-        self.failure = ""  # why what comes cannot be taken
+        self.failure = ""  # why what comes cannot be kept: our own trouble, not the server's
 
     def begin(self, name: str) -> None:
         """Empties it for a response; `name` is its file's, if it needs one."""
@@ -58,11 +62,18 @@ class Body:
                 self._parts = []
         return -1 if self.full or self.failure else None
 
+    def settle(self) -> None:
+        """All has come. From now on `failure` is the last word: what was written is with the system, or is not."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()  # writes what it still holds
+            except OSError as problem:
+                self._fail(problem)
+
     def end(self) -> tuple[bytes, str]:
         """What is in memory, and the path of the file if it is there instead: the caller's from now on."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self.settle()
         parts, path = self._parts, self.path
         self._parts, self.path = [], ""
         return parts[0] if len(parts) == 1 else b"".join(parts), path
@@ -71,7 +82,8 @@ class Body:
         """Gives up what came."""
         _, path = self.end()
         if path:
-            Path(path).unlink(missing_ok=True)
+            with suppress(OSError):  # the next start empties the directory
+                Path(path).unlink(missing_ok=True)
 
     def _write(self, parts: list[bytes] | tuple[bytes, ...]) -> None:
         try:
@@ -81,4 +93,8 @@ class Body:
                 self.path = str(path)
             self._file.writelines(parts)
         except OSError as problem:
-            self.failure = f"cannot keep a large body in '{self._spool}': {problem}"
+            self._fail(problem)
+
+    def _fail(self, problem: OSError) -> None:
+        why = problem.strerror or str(problem)
+        self.failure = self.failure or f"cannot keep a large body in '{self._spool}': {why}; make room there"

@@ -2,10 +2,14 @@
 
 Kept in a file that curl, wget and browsers' tools read: Netscape's `cookies.txt`. Cookies without a date stay as well,
 for a crawl that is resumed goes on where it stopped. Bounded: `COOKIES_MAX`, and so many of one domain.
+
+A line of that file is a cookie, and a tab ends a field: so no field may hold anything that somebody takes for the end
+of a line or of a field, or a server could write cookies of others into it.
 """
 
 from __future__ import annotations
 
+import re
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +23,8 @@ DOMAIN_COOKIES_MAX = 60
 COOKIE_BYTES_MAX = 4096
 _HEADER = "# Netscape HTTP Cookie File\n"
 _HTTP_ONLY = "#HttpOnly_"
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # of C0 and C1, and what else ends a line somewhere
+_EXPIRES_MAX = 253402300799.0  # the year 9999
 
 
 class Cookie(NamedTuple):
@@ -68,11 +74,11 @@ class Jar:
     def load(self, path: Path) -> None:
         """Takes what a file holds; lines that are no cookies are passed over, and so is a file that is not there."""
         try:
-            text = path.read_text("utf-8", errors="replace")
+            text = path.read_bytes().decode("utf-8", errors="replace")
         except FileNotFoundError:
             return
-        for line in text.splitlines():
-            cookie = _of_line(line)
+        for line in text.split("\n"):  # and at nothing else that may pass for the end of a line
+            cookie = _of_line(line.removesuffix("\r"))
             if cookie is not None:
                 self._put(cookie, 0.0)
         self.changed = False
@@ -85,6 +91,8 @@ class Jar:
         self.changed = False
 
     def _put(self, cookie: Cookie, now: float) -> None:
+        if any(map(_CONTROLS.search, (cookie.domain, cookie.path, cookie.name, cookie.value))):
+            return
         of_domain = self._domains.setdefault(cookie.domain, {})
         key = (cookie.path, cookie.name)
         old = of_domain.pop(key, None)
@@ -132,7 +140,7 @@ def _parsed(line: str, host: str, path: str, now: float) -> Cookie | None:
         name, value = "", first
     attributes = {key.strip().lower(): held.strip() for key, _, held in (part.partition("=") for part in rest)}
     name, value = name.strip(), value.strip()
-    if not (name or value) or any(ord(sign) < 32 or ord(sign) == 127 for sign in name + value):
+    if not (name or value):
         return None
     domain = attributes.get("domain", "").lower().removeprefix(".")
     if domain and domain != host:
@@ -149,7 +157,7 @@ def _parsed(line: str, host: str, path: str, now: float) -> Cookie | None:
 def _expires(attributes: dict[str, str], now: float) -> float:
     age = attributes.get("max-age", "")
     if age.removeprefix("-").isdigit() and age.isascii():
-        return now + int(age[:12]) if not age.startswith("-") and int(age) else 1.0
+        return min(now + int(age[:12]), _EXPIRES_MAX) if not age.startswith("-") and age.strip("0") else 1.0
     if "expires" in attributes:
         try:
             return max(parsedate_to_datetime(attributes["expires"].replace("-", " ")).timestamp(), 1.0)
@@ -166,7 +174,8 @@ def _line(cookie: Cookie) -> str:
 
 def _of_line(line: str) -> Cookie | None:
     fields = line.removeprefix(_HTTP_ONLY).split("\t")
-    if len(fields) != 7 or line.startswith("# ") or not fields[4].isdigit():
+    if len(fields) != 7 or line.startswith("# ") or not (fields[4].isascii() and fields[4].isdigit()):
         return None
     domain, subdomains, path, secure, expires, name, value = fields
-    return Cookie(domain.removeprefix("."), subdomains == "TRUE", path, secure == "TRUE", float(expires), name, value)
+    until = min(float(expires), _EXPIRES_MAX)
+    return Cookie(domain.removeprefix("."), subdomains == "TRUE", path, secure == "TRUE", until, name, value)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +21,14 @@ from holdfast.crawl.fetching.waiting import ASKING_STATUSES
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.messages import Fetched, Job, Outcome
 from holdfast.env.files import LocalFiles
+from holdfast.errors import HoldfastError
+
+log = logging.getLogger("holdfast.crawl")
 
 Done = Callable[[Fetched], None]
 Paused = Callable[[str, float, str], None]
+Recalled = Callable[[str, list[Job]], None]
+RECALL_S = 30.0  # what would wait for longer waits elsewhere
 COOKIES_FILE = "cookies.txt"
 SPOOL_DIRECTORY = "spool"
 _CONNECTIONS_MIN = 64
@@ -36,6 +42,7 @@ class _Fetch:
     job: Job
     done: Done
     place: Place
+    recallable: bool
     addresses: tuple[str, ...] = ()  # to be tried, after the one that is
     turn: Turn | None = field(default=None)
 
@@ -43,7 +50,9 @@ class _Fetch:
 class Fetcher:
     """Takes jobs, gives what came of them. All methods belong to the event loop's thread; nothing waits.
 
-    `on_pause` is told when a server asks to be left alone: host, until when (seconds since the epoch), and why.
+    `on_pause` is told when a host is left alone for longer: host, until when (seconds since the epoch), and why. That
+    is when its server asks for it, or when its delay is so long that what waits for it is given back. `on_recall` is
+    told what is given back: it has not begun, will not be fetched, and its `done` is not called.
     """
 
     def __init__(
@@ -52,8 +61,10 @@ class Fetcher:
         directory: Path,
         *,
         allow_private: bool = False,
+        private_networks: Iterable[str] = (),
         lookup: Lookup = system_lookup,
         on_pause: Paused = lambda host, until, reason: None,
+        on_recall: Recalled = lambda host, jobs: None,
     ) -> None:
         """`directory` is the crawl's: cookies are kept there, and large bodies on their way. Needs a running loop."""
         settings = job.fetch
@@ -61,6 +72,7 @@ class Fetcher:
         self._settings = settings
         self._workers = max(job.workers, 1)
         self._on_pause = on_pause
+        self._on_recall = on_recall
         self._cookies_path = directory / COOKIES_FILE
         spool = directory / SPOOL_DIRECTORY
         spool.mkdir(parents=True, exist_ok=True)
@@ -69,7 +81,9 @@ class Fetcher:
         self._jar = Jar()
         if settings.cookies:
             self._jar.load(self._cookies_path)
-        self._policy = AddressPolicy(private=settings.private or allow_private, refuse=settings.refuse)
+        self._policy = AddressPolicy(
+            private=settings.private or allow_private, refuse=settings.refuse, networks=private_networks
+        )
         self._resolver = Resolver(self._loop, settings.resolve, lookup)
         rules = Rules(max(settings.per_host, 1), max(settings.per_address, 1), settings.delay_max, settings.adaptive)
         self._politeness = Politeness(rules)
@@ -87,10 +101,11 @@ class Fetcher:
         """Seconds since the epoch, by a clock that nobody sets."""
         return self._epoch + time.monotonic()
 
-    def submit(self, job: Job, done: Done, *, polite: bool = True) -> None:
+    def submit(self, job: Job, done: Done, *, polite: bool = True, recallable: bool = False) -> None:
         """Fetches when it is the host's turn; `done` is called once, never before this returns.
 
         Without `polite` the host's delay is not kept, its pauses and limits are: for the parts of a page in a browser.
+        What is `recallable` may be given back instead of being fetched; see `on_recall`.
         """
         place = place_of(job.url)
         if place is None:
@@ -98,10 +113,12 @@ class Fetcher:
             self._loop.call_soon(done, refused)
             return
         host = job.host or place.authority
-        fetch = _Fetch(job, done, place)
+        fetch = _Fetch(job, done, place, recallable and polite)
         if self._politeness.add(host, fetch, job.delay, self.now(), urgent=not polite):
             self._locate(host, place)
         self._schedule()
+        if recallable and not self._politeness.waits(host).active:  # else its end tells how long the host rests
+            self._recall_if_slow(host)
 
     async def fetch(self, job: Job, *, polite: bool = True) -> Fetched:
         """The same, for whoever waits. A fetch that nobody waits for any longer goes on to its end, unseen."""
@@ -119,7 +136,12 @@ class Fetcher:
     def pause(self, host: str, until: float, reason: str) -> None:
         """Nothing is asked of the host before `until`, in seconds since the epoch."""
         self._politeness.pause(host, until, reason, self.now())
+        self._recall_if_paused(host, until)
         self._schedule()
+
+    def recall(self, host: str) -> None:
+        """Gives back all that waits for the host and may be; `on_recall` is called, though it be with nothing."""
+        self._on_recall(host, self._taken_back(host))
 
     def hold(self, held: bool) -> None:
         """While held, nothing begins; what runs goes on."""
@@ -138,9 +160,12 @@ class Fetcher:
         }
 
     def save_cookies(self) -> None:
-        """Writes the cookies down, if there is anything new."""
+        """Writes the cookies down, if there is anything new. What cannot be written is tried again at the next call."""
         if self._settings.cookies and self._jar.changed:
-            self._jar.save(LocalFiles(), self._cookies_path, self.now())
+            try:
+                self._jar.save(LocalFiles(), self._cookies_path, self.now())
+            except (HoldfastError, OSError) as problem:
+                log.warning("cannot write the cookies down: %s", problem)
 
     def close(self) -> None:
         """Breaks off what runs; its `done` is not called."""
@@ -179,6 +204,21 @@ class Fetcher:
                 self._wake_at(self._politeness.wake())
                 return
             self._begin(turn)
+
+    def _recall_if_paused(self, host: str, until: float) -> None:
+        if until - self.now() > RECALL_S:
+            self.recall(host)
+
+    def _recall_if_slow(self, host: str) -> None:
+        """One fetch may wait for a host that rests for long, for it is the next one; more of them are given back."""
+        wait = self._politeness.waits(host)
+        if wait.count > 1 and wait.until - self.now() > RECALL_S and (jobs := self._taken_back(host)):
+            self._on_pause(host, wait.until, wait.reason)
+            self._on_recall(host, jobs)
+
+    def _taken_back(self, host: str) -> list[Job]:
+        fetches: list[_Fetch] = self._politeness.recall(host, lambda fetch: fetch.recallable)
+        return [fetch.job for fetch in fetches]
 
     def _wake_at(self, at: float | None) -> None:
         if self._timer is not None:
@@ -265,5 +305,8 @@ class Fetcher:
         paused = self._politeness.ended(turn, end, self.now())
         if paused is not None:
             self._on_pause(turn.host.name, *paused)
+            self._recall_if_paused(turn.host.name, paused[0])
+        else:
+            self._recall_if_slow(turn.host.name)
         self._schedule()
         fetch.done(fetched)

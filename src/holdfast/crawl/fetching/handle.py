@@ -124,6 +124,7 @@ class Handle:
         assert order is not None, "a fetch that ends was begun"
         self.order = None
         elapsed = time.monotonic() - self._clock
+        body.settle()
         head = final_head(body.lines)
         common: dict[str, Any] = {"started": self._started, "elapsed": elapsed, "request": order.message}
         common["ip"] = order.address  # through a proxy nobody knows the server's
@@ -166,7 +167,7 @@ class Handle:
         """Outcome and detail where there is nothing to keep."""
         body = self.body
         if body.failure:
-            return Outcome.CRASHED, body.failure
+            return Outcome.NO_SPACE, body.failure
         if body.head_size() > self._limits.head_bytes_max:
             return Outcome.PROTOCOL, f"a head of more than {self._limits.head_bytes_max} bytes"
         if head is not None:

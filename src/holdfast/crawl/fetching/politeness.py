@@ -11,6 +11,7 @@ One thread only.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -85,6 +86,16 @@ class End:
     contacted: bool = True  # False: the server saw nothing of it
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a host's queue waits for."""
+
+    count: int = 0
+    active: int = 0  # fetches that run
+    until: float = 0.0
+    reason: str = ""
+
+
 class Politeness:
     """Decides which fetch may begin, and when the next one may."""
 
@@ -132,6 +143,30 @@ class Politeness:
         if until > host.paused_until:
             host.paused_until, host.reason = until, reason
         self._enter(host, now)
+
+    def recall(self, host_name: str, may: Callable[[Any], bool]) -> list[Any]:
+        """Takes back what waits in the host's queue and may be; what is urgent, or has begun, stays."""
+        host = self._hosts.get(host_name)
+        if host is None:
+            return []
+        queue, host.queue = host.queue, deque()
+        taken = []
+        for item, delay in queue:
+            if may(item):
+                taken.append(item)
+            else:
+                host.queue.append((item, delay))
+        self.waiting -= len(taken)
+        return taken  # the heap and the lines put themselves right: a host without work has no turn
+
+    def waits(self, host_name: str) -> Wait:
+        """What waits for the host's next turn, and how long it does."""
+        host = self._hosts.get(host_name)
+        if host is None:
+            return Wait()
+        paused = host.paused_until >= max(host.rested_at, host.spaced_at)
+        until = max(host.rested_at, host.spaced_at, host.paused_until)
+        return Wait(len(host.queue), host.active, until, host.reason if paused else "its delay")
 
     def next(self, now: float) -> Turn | None:
         """The fetch that is to begin now; None if there is none before `wake`."""

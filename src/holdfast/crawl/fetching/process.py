@@ -1,11 +1,13 @@
 """The child process of fetching.
 
-    conductor ──('job', …), ('pause', host, until, reason), ('flush',)──▶ fetcher ──Fetched──▶ readers
-              ◀──('taken', job id, reader), ('pause', …), ('stats', {…})──
+    conductor ──('job', …), ('pause', host, until, reason), ('recall', host), ('flush',)──▶ fetcher ──Fetched──▶ readers
+              ◀──('taken', job id, reader), ('pause', …), ('recalled', host, [job id, …]), ('stats', {…})──
 
 The first frame on the control socket is a pickled FetcherStart. What was fetched goes to the reader with the least to
-read; while too much waits for the readers, nothing new is begun. When the conductor closes the control socket, or is
-gone, the process ends at once: what it had under way is lost, and the conductor still knows of it.
+read; while too much waits for the readers, nothing new is begun. Each job ends in one note: a reader has 'taken' it,
+whatever parts and resources a browser delivered for it before, or it was 'recalled', for it would have waited for long.
+When the conductor closes the control socket, or is gone, the process ends at once: what it had under way is lost, and
+the conductor still knows of it.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ _OPEN_FILES = 8192
 
 Deliver = Callable[[Fetched], None]
 Browse = Callable[[Job, Deliver], None]  # delivers the parts of a page, and last the page itself
+RecallPages = Callable[[str, list[Job]], list[Job]]  # what the fetcher gives back to what the browser gives back
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class FetcherStart:
 
     job: CrawlJob
     directory: Path  # of the crawl
-    allow_private: bool = False
+    allow_private: bool = False  # addresses of whatever kind
+    private_networks: tuple[str, ...] = ()  # those in which addresses are allowed though they are not public
 
 
 class FetchingProcess:
@@ -67,9 +71,15 @@ class FetchingProcess:
         self._rounds = 0
         self._measuring: asyncio.TimerHandle | None = None
         self._fetcher = Fetcher(
-            start.job, start.directory, allow_private=start.allow_private, on_pause=self._server_asked
+            start.job,
+            start.directory,
+            allow_private=start.allow_private,
+            private_networks=start.private_networks,
+            on_pause=self._paused,
+            on_recall=self._recalled,
         )
         self._browse: Browse | None = None
+        self._recall_pages: RecallPages = lambda host, jobs: []
         self._close_browser: Callable[[], Any] | None = None
         self._shown: Callable[[], int] = lambda: 0  # pages in the browser
         self._timer = self._loop.call_later(_STATS_EVERY_S, self._tell)
@@ -106,6 +116,7 @@ class FetchingProcess:
         opened = await browser.open_browser(self._fetcher, self._start.job, self._start.directory)
         if opened is not None:
             self._browse, self._close_browser = opened.submit, opened.close
+            self._recall_pages = opened.recall
             self._shown = lambda: opened.active
 
     async def _close(self) -> None:
@@ -147,9 +158,11 @@ class FetchingProcess:
                 if job.browse and self._browse is not None:
                     self._browse(job, self._deliver)
                 else:
-                    self._fetcher.submit(job, self._deliver)
+                    self._fetcher.submit(job, self._deliver, recallable=True)
             case ("pause", host, until, reason):
                 self._fetcher.pause(host, until, reason)
+            case ("recall", host):
+                self._fetcher.recall(host)
             case ("flush",):
                 self._fetcher.save_cookies()
 
@@ -163,7 +176,7 @@ class FetchingProcess:
         if fetched.spool:
             self._not_handed_over(index)
             self._spooled[index].append((outlet.put_bytes, fetched.spool))
-        if not fetched.part:
+        if not (fetched.part or fetched.resource):
             self._to_conductor.put(pack(("taken", fetched.job.id, index)))
         self._measure()
 
@@ -188,8 +201,12 @@ class FetchingProcess:
         self._measuring = None
         self._measure()
 
-    def _server_asked(self, host: str, until: float, reason: str) -> None:
+    def _paused(self, host: str, until: float, reason: str) -> None:
         self._to_conductor.put(pack(("pause", host, until, reason)))
+
+    def _recalled(self, host: str, jobs: list[Job]) -> None:
+        ids = [job.id for job in (*jobs, *self._recall_pages(host, jobs))]
+        self._to_conductor.put(pack(("recalled", host, ids)))
 
     def _tell(self) -> None:
         stats = self._fetcher.stats()

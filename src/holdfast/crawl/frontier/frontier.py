@@ -15,14 +15,15 @@ t                                         Totals
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.crawl.frontier.keys import counter_key, due_key, turn_key
 from holdfast.crawl.frontier.ledger import Ledger
 from holdfast.crawl.frontier.line import Line, place_key, place_of
+from holdfast.crawl.frontier.order import link_depth, priority_of
 from holdfast.crawl.frontier.rows import KEY_BYTES, HostRow, State, UrlRow
 from holdfast.crawl.frontier.totals import Totals
 from holdfast.crawl.messages import Hop, Kind
@@ -30,8 +31,6 @@ from holdfast.crawl.messages import Hop, Kind
 LIVE_HOSTS_MAX = 4096
 _HOSTS_HELD = 4 * LIVE_HOSTS_MAX  # rows of hosts in memory
 _TURN_URLS = 500  # after so many a host lets others have its place, if some wait
-_DEEP = 60  # levels of depth that are told apart
-_LAST_PRIORITY = 2 + _DEEP
 
 Admit = Callable[["Found"], str]  # why a URL is not to be fetched; empty if it is
 
@@ -180,6 +179,10 @@ class Frontier:
         """A URL that was taken, but cannot be fetched yet."""
         self._live[host].give_back(key)
 
+    def is_given_back(self, host: str) -> bool:
+        """Whether what a live host would give next was given back."""
+        return host in self._live and self._live[host].is_given_back
+
     def is_exhausted(self, host: str) -> bool:
         """Whether nothing is left to be taken from a live host."""
         return host not in self._live or self._live[host].is_empty
@@ -189,16 +192,30 @@ class Frontier:
         self._live.pop(host, None)
         known = self.host(host)
         if known.turn:
-            self._ledger.delete(_turn_key(known.turn))
+            self._ledger.delete(turn_key(known.turn))
             known = known._replace(turn=0)
         self.set_host(host, self._wait(host, known) if known.queued else known)
+
+    def sleep(self, host: str) -> None:
+        """A host that is not to be visited for a while; it does not come back before `wake`."""
+        self._live.pop(host, None)
+        known = self.host(host)
+        if known.turn:
+            self._ledger.delete(turn_key(known.turn))
+            self.set_host(host, known._replace(turn=0))
+
+    def wake(self, host: str) -> None:
+        """It waits for its turn again, if it has something queued."""
+        known = self.host(host)
+        if known.queued and not known.turn:
+            self.set_host(host, self._wait(host, known))
 
     def has_had_its_turn(self, host: str) -> bool:
         return self._waiting and host in self._live and self._live[host].taken > _TURN_URLS
 
     def _wait(self, host: str, known: HostRow) -> HostRow:
         self.totals.turn += 1
-        self._ledger.put(_turn_key(self.totals.turn), host.encode())
+        self._ledger.put(turn_key(self.totals.turn), host.encode())
         self._waiting = True
         return known._replace(turn=self.totals.turn)
 
@@ -216,9 +233,9 @@ class Frontier:
         if row.place:
             self._unqueue(key, row)
         if row.due:
-            self._ledger.delete(_due_key(row.due, key))
+            self._ledger.delete(due_key(row.due, key))
         if due:
-            self._ledger.put(_due_key(due, key), b"")
+            self._ledger.put(due_key(due, key), b"")
         self._ledger.put(b"u" + key, row._replace(place="", due=due).encode())
 
     def postpone(self, key: bytes, row: UrlRow) -> None:
@@ -234,7 +251,7 @@ class Frontier:
         """As if it had never been found."""
         if row.place:
             self._unqueue(key, row)
-        for each in (b"s" + key, b"u" + key, b"l" + key, *([_due_key(row.due, key)] if row.due else [])):
+        for each in (b"s" + key, b"u" + key, b"l" + key, *([due_key(row.due, key)] if row.due else [])):
             self._ledger.delete(each)
         self.totals.seen -= 1
 
@@ -283,10 +300,10 @@ class Frontier:
     # -- counters and roots -------------------------------------------------------------------------------------
 
     def counted(self, name: str) -> int:
-        return int(self._ledger.get(_counter_key(name)) or 0)
+        return int(self._ledger.get(counter_key(name)) or 0)
 
     def count(self, name: str) -> None:
-        self._ledger.put(_counter_key(name), b"%d" % (self.counted(name) + 1))
+        self._ledger.put(counter_key(name), b"%d" % (self.counted(name) + 1))
 
     def roots(self) -> list[str]:
         return [key[1:].decode() for key, _ in self._ledger.scan(b"r", b"s")]
@@ -356,30 +373,3 @@ class Frontier:
     def close(self) -> None:
         """What was not committed is forgotten."""
         self._ledger.close()
-
-
-def link_depth(depth: int, hop: str) -> int:
-    """Requisites and redirects are as far from the seeds as what they belong to."""
-    return depth if hop in (Hop.EMBED, Hop.REDIRECT) else depth + 1
-
-
-def priority_of(row: UrlRow) -> int:
-    """Seeds first, then what completes a page, then by depth; guesses last."""
-    if row.hop == Hop.SEED or row.kind != Kind.PAGE:
-        return 0
-    if row.hop == Hop.EMBED:
-        return 1
-    near = 2 + min(row.depth, _DEEP)
-    return near if row.hop not in (Hop.SPECULATIVE, Hop.FORM) else near + _LAST_PRIORITY
-
-
-def _turn_key(turn: int) -> bytes:
-    return b"w" + turn.to_bytes(8, "big")
-
-
-def _due_key(due: int, key: bytes) -> bytes:
-    return b"d" + due.to_bytes(8, "big") + key
-
-
-def _counter_key(name: str) -> bytes:
-    return b"c" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import Any, Final, NamedTuple, Self
 
 from holdfast.crawl.messages import Hop, Kind
 
 KEY_BYTES = 16
+_DOWN_FAILURES = 3  # in a row
+_LOST_FAILURES = 10
 _BREAKS = str.maketrans("\t\n\r", "   ")
 
 
@@ -80,11 +83,23 @@ class HostRow(NamedTuple):
     failures: int = 0  # in a row
     paused_until: float = 0.0  # seconds since the epoch
     turn: int = 0  # its place among the hosts that wait; 0: it does not wait
+    failing_since: int = 0  # when the failures in a row began
 
     def encode(self) -> bytes:
         return "\t".join(map(str, self)).encode()
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        queued, fetched, failures, paused_until, turn = raw.decode().split("\t")
-        return cls(int(queued), int(fetched), int(failures), float(paused_until), int(turn))
+        queued, fetched, failures, paused_until, turn, since = raw.decode().split("\t")
+        return cls(int(queued), int(fetched), int(failures), float(paused_until), int(turn), int(since))
+
+    @property
+    def is_down(self) -> bool:
+        """Whether a host that has answered does so no longer."""
+        return self.failures >= _DOWN_FAILURES and self.fetched > 0
+
+    def is_lost(self, outage_s: float) -> bool:
+        """Whether a host is given up: it never answered, or has not for so long."""
+        if not self.fetched:
+            return self.failures >= _LOST_FAILURES
+        return self.is_down and time.time() - self.failing_since >= outage_s

@@ -23,6 +23,7 @@ class Totals:
     reach: str = ""  # what decides where the crawl may go, in words, as it was for this visit
     thorough: bool = False  # that is not what it was for the last: unchanged pages are looked into again
     allowance_from: int = 0  # URLs fetched when the limit of the job last began to count
+    quota_from: int = 0  # bytes transferred when that of the job last began to count
     tally: Tally = field(default_factory=Tally)
 
     def encode(self) -> bytes:
