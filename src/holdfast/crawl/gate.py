@@ -18,6 +18,7 @@ from holdfast.crawl.robots import Robots, answer
 
 AGENT = "Holdfast"  # the name by which rules call us
 _RULES_HELD = 4096
+_STALE_MAX_S = 30 * 86400.0  # for so long old rules hold while there are no newer ones
 _REDIRECTS_MAX = 5  # as the standard says
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
 
@@ -138,7 +139,7 @@ class Gate:
         if rules.are_unknown:
             trouble = reading.detail or told.reason
             before = self._frontier.robots(origin)
-            if before is not None:  # they may be used for as long as there are no newer ones
+            if before is not None and before[0] > self._clock() - _STALE_MAX_S:  # RFC 9309, 2.3.1.4
                 rules = Robots.unpack(before[1])
         self._frontier.set_robots(origin, until, rules.pack())
         self._hold(origin, until, rules)
