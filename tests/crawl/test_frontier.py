@@ -14,7 +14,6 @@ from holdfast.crawl.frontier import Found, Frontier, HostRow, State, UrlRow, hos
 from holdfast.crawl.frontier import frontier as frontier_module
 from holdfast.crawl.messages import Hop, Kind
 
-
 _ROW = (st.text(), st.text(), st.text(), st.integers(0, 10**9))
 
 

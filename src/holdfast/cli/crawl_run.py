@@ -26,8 +26,10 @@ _UNANSWERED = ("connect", "tls", "timeout", "protocol", "dropped")
 
 def run_crawl(archive: Path, plan: Plan, *, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Raises CrawlFailed if nothing at all could be fetched, KeyboardInterrupt after Ctrl-C."""
+    from holdfast.crawl.collecting import collect_seldom
     from holdfast.crawl.conductor import Crawl
 
+    collect_seldom()
     job = plan.job
     if job.browser.enabled:
         _warn_without_browser(job)

@@ -148,8 +148,9 @@ class Crawl:
 
     def _run(self, on_progress: Callable[[Tally], None], stopping: Callable[[], bool]) -> tuple[CrawlState, str]:
         self._write_status(CrawlState.RUNNING)
+        self._begin_visit()
+        self._start_pipeline()  # which takes its time; we have something to do meanwhile
         self._prepare()
-        self._start_pipeline()
         try:
             self._send(self._asked_for_sitemaps())
         except ProcessDied as died:
@@ -177,7 +178,8 @@ class Crawl:
             self._send(self._feeder.feed(self._limits.allowance, self._intake.refuse, self._intake.abandon))
             self._intake.commit()
             assert self._pipeline is not None
-            readings = self._pipeline.receive(0 if self._intake.is_busy else _WAIT_S, _GROUP)
+            waits = self._feeder.waits and not self._intake.is_busy
+            readings = self._pipeline.receive(_WAIT_S if waits else 0, _GROUP)
             self._note_pauses()
             if readings or self._intake.is_busy:
                 self._send(self._intake.take(readings))
@@ -218,7 +220,7 @@ class Crawl:
 
     # -- before the first fetch ---------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def _begin_visit(self) -> None:
         """A first visit, the rest of one that was cut short, or a new one."""
         frontier = self._frontier
         totals = frontier.totals
@@ -232,6 +234,10 @@ class Crawl:
         totals.thorough = before.thorough if before is totals else False
         totals.thorough |= bool(before.reach) and before.reach != totals.reach
         self._limits.renew()
+
+    def _prepare(self) -> None:
+        """What is to be visited is queued."""
+        frontier, totals = self._frontier, self._frontier.totals
         for host, known in frontier.hosts():
             if known.queued and not known.turn:  # it was asleep when the process ended
                 frontier.wake(host)

@@ -233,6 +233,11 @@ class Feeder:
         return len(self._outstanding)
 
     @property
+    def waits(self) -> bool:
+        """Whether something is under way, or asleep."""
+        return bool(self.flights or self._asleep)
+
+    @property
     def idle(self) -> bool:
         """Nothing is under way, and nobody is hungry or asleep."""
         return not self.flights and not self._hungry and not self._asleep

@@ -37,7 +37,6 @@ log = logging.getLogger("holdfast.crawl")
 
 _FETCHER = "from holdfast.crawl.fetching.process import main; main()"
 _READER = "from holdfast.crawl.reading import main; main()"
-_SELECT_S = 0.2  # after which the receiver looks whether it is still wanted
 _END_TIMEOUT_S = 5.0
 _WAITING_BYTES_MAX = 64 << 20  # of readings that were received and not taken yet
 
@@ -88,6 +87,9 @@ class Pipeline:
         for pair in to_readers:
             for each in pair:
                 each.close()
+        self._wake, woken = socketpair()
+        self._selector.register(woken, EVENT_READ)
+        self._woken = woken
         self._receiver = threading.Thread(target=self._receive, name="holdfast-readings", daemon=True)
         self._receiver.start()
 
@@ -173,9 +175,11 @@ class Pipeline:
                 if self._closed:
                     return
             try:
-                for key, _ in self._selector.select(_SELECT_S):
+                for key, _ in self._selector.select():
                     source = key.fileobj
                     assert isinstance(source, socket)
+                    if source is self._woken:
+                        return
                     self._receive_from(source)
             except ProcessDied as died:
                 with self._changed:
@@ -237,7 +241,9 @@ class Pipeline:
         with self._changed:
             self._closed = True
             self._changed.notify()
+        self._wake.close()  # the other end of it wakes the receiver
         self._receiver.join()
+        self._woken.close()
         for source in self._frames:
             source.close()
         self._selector.close()

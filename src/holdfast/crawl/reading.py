@@ -18,6 +18,7 @@ from socket import socket
 from typing import Any
 
 from holdfast.archive.draft import Draft
+from holdfast.crawl.collecting import collect_seldom
 from holdfast.crawl.frames import frames_from
 from holdfast.crawl.frontier.rows import key_of
 from holdfast.crawl.job import CrawlJob
@@ -240,6 +241,7 @@ def _failed(fetched: Fetched, outcome: str, detail: str) -> Reading:
 def main() -> None:
     """The process; its arguments are two sockets: from the fetcher, and to the conductor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started us
+    collect_seldom()
     fetched, conductor = (socket(fileno=int(each)) for each in sys.argv[1:3])
     with fetched, conductor:
         start = next(frames_from(conductor), None)

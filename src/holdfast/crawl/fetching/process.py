@@ -28,6 +28,7 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+from holdfast.crawl.collecting import collect_seldom
 from holdfast.crawl.frames import RECEIVE_BYTES, Frames
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.messages import Fetched, Job, pack, pack_fetched
@@ -250,6 +251,7 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor
     _allow_many_files()
+    collect_seldom()
     control, *readers = [socket(fileno=int(descriptor)) for descriptor in sys.argv[1:]]
     code = 1
     try:

@@ -9,7 +9,7 @@ from holdfast.errors import DamagedFrontier
 from holdfast.storage.table import Table, TableKind
 
 KIND = TableKind("frontier", DamagedFrontier, "holdfast crawl SEED... --name ANOTHER", packed=True)
-CACHE_BYTES = 64 << 20
+CACHE_BYTES = 128 << 20
 
 
 class Ledger:
