@@ -69,6 +69,7 @@ class Interruption:
         self.checkpoint()
         self._install(self._usual)
         try:
+            self.checkpoint()  # it may have come between the two
             yield
         finally:
             self._install(self._press)

@@ -14,6 +14,7 @@ import click
 
 import holdfast
 from holdfast.cli.options import ARCHIVE_HELP, ARCHIVE_TYPE
+from holdfast.cli.output import visible
 from holdfast.config import ARCHIVE_VARIABLE
 from holdfast.errors import Denied, HoldfastError, NotFound, VolumeFull
 
@@ -99,7 +100,7 @@ def run() -> int:
         _explain(error)
         return error.exit_code
     except HoldfastError as error:
-        _say(str(error))
+        _say(visible(str(error)))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")

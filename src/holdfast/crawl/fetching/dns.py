@@ -120,5 +120,6 @@ def _ask(lookup: Lookup, name: str) -> tuple[tuple[str, ...], str]:
     try:
         found = tuple(dict.fromkeys(lookup(name)))[:_ADDRESSES_MAX]
     except (OSError, UnicodeError) as problem:
-        return (), f"cannot find '{name}': {problem}"
+        reason = getattr(problem, "strerror", None) or problem
+        return (), f"cannot find '{name}': {reason}"
     return (found, "") if found else ((), f"cannot find '{name}': it has no address")
