@@ -30,7 +30,9 @@ class Screen:
         self.process = subprocess.Popen(
             [sys.executable, "-c", _TAKE_TERMINAL, *command],
             cwd=directory,
-            env=environment | {"TERM": "xterm"},
+            # The size is the terminal's own: those who run tests in parallel set COLUMNS.
+            env={name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
+            | {"TERM": "xterm"},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

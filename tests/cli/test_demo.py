@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from program import Shell
 
 from holdfast.errors import CrawlFailed
-from holdfast.testing.web.demo_site import DemoSite
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -38,8 +40,14 @@ def test_demo(shell: Shell) -> None:
 
 
 def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
-    with DemoSite().serving() as (_, url):
-        done = run(shell, sys.executable, "-m", "holdfast.testing.demo", f"{url}days/7.html")
+    shell.file("index.html", "<html>One page, and nothing else</html>\n")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(shell.directory))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        done = run(shell, sys.executable, "-m", "holdfast.testing.demo", f"http://127.0.0.1:{server.server_port}/")
+        server.shutdown()
+        thread.join()
     assert done.returncode == 0, done.stderr
     assert "visit 1: finished" in done.stdout
 
