@@ -155,10 +155,10 @@ def test_a_program_is_charged_for_its_children(tmp_path: Path) -> None:
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
-    ended = run_tree([sys.executable, "-c", "import time; time.sleep(600)"], Manner(tmp_path, idle_s=0.5))
+    ended = run_tree([sys.executable, "-c", "import signal; signal.pause()"], Manner(tmp_path, idle_s=0.5))
     assert ended.was_idle
     with pytest.raises(ChildFailed, match="did not end within"):
-        run_tree([sys.executable, "-c", "import time; time.sleep(600)"], Manner(tmp_path, timeout_s=0.3))
+        run_tree([sys.executable, "-c", "import signal; signal.pause()"], Manner(tmp_path, timeout_s=0.3))
 
 
 def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import pty
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from program import Shell
 from holdfast.crawl.crawls import crawl_status, kept_job
 from holdfast.crawl.job import ScopeKind
 from holdfast.crawl.log import read_log
+from holdfast.testing.waiting import wait_until
 
 PAGES = {
     "/": b'<title>Home</title><a href="/a">a</a> <a href="/b">b</a> <a href="/secret/x">x</a> <a href="/gone">gone</a>',
@@ -48,14 +48,7 @@ def captured(shell: Shell, *arguments: str) -> set[str]:
 def wait_for_fetches(archive: Path, name: str, count: int) -> None:
     """Until a crawl in another process has so many in its log."""
     path = archive / "crawls" / name / "log.jsonl"
-    wait_until(lambda: sum(row["event"] == "fetch" for row in read_log(path)) >= count)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG_S
-    while not is_so():
-        assert time.monotonic() < deadline, "the crawl does not move"
-        time.sleep(0.02)
+    wait_until(lambda: sum(row["event"] == "fetch" for row in read_log(path)) >= count, f"{count} fetches")
 
 
 @contextmanager
@@ -234,7 +227,7 @@ def test_ctrl_c_is_told_inside_what_is_drawn_in_place(archive: Shell, site: Site
     screen = Screen(columns, command, archive.directory, archive.environment())
     try:
         screen.read_until(" in flight")
-        wait_until(lambda: site.slow[0] in site.asked)
+        wait_until(lambda: site.slow[0] in site.asked, "the slow page")
         screen.press(b"\x03")
         screen.read_until("Ctrl-C again ends at once")
         site.go_on.set()

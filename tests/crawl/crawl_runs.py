@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,12 +16,14 @@ from uuid import uuid4
 import holdfast
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.conductor import Crawl, Summary
-from holdfast.crawl.crawls import FRONTIER, crawl_directory, log_path
+from holdfast.crawl.crawls import crawl_directory, log_path
 from holdfast.crawl.frontier import Frontier, UrlRow
 from holdfast.crawl.frontier.totals import Totals
 from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.job_file import write_job
+from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.log import read_log
+from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import Served, Web
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -148,14 +149,6 @@ def frontier_state(path: Path, name: str = NAME) -> tuple[Totals, list[UrlRow]]:
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
-
-
-def wait_until(is_so: Callable[[], object], what: str) -> None:
-    """Looks again and again; a test that waits in vain fails."""
-    deadline = time.monotonic() + LONG_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.01)
 
 
 def fetches(path: Path, name: str = NAME) -> int:

@@ -11,8 +11,9 @@ import holdfast
 from holdfast import Archive
 from holdfast.archive.stored import StoredRecord
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.crawls import FRONTIER, crawl_directory
+from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.frontier import Frontier
+from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.schedule import History
 from holdfast.model import RecordId
 from holdfast.testing.web import LogEntry

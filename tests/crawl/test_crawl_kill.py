@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,7 +34,6 @@ from crawl_runs import (
     make_archive,
     program,
     running,
-    wait_until,
     write_job_file,
 )
 from crawl_zygote import Zygote, zygote
@@ -43,11 +41,11 @@ from crawl_zygote import Zygote, zygote
 from holdfast.crawl.crawls import log_path
 from holdfast.crawl.feeder import _AHEAD
 from holdfast.crawl.messages import Kind
+from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import LogEntry, Served, Web, checks
 
 WORKERS = 4
 WINDOW = _AHEAD * WORKERS
-STARTUP_S = 0.5  # kills at startup come within this time; that is no limit for anything
 
 
 @dataclass
@@ -66,7 +64,7 @@ class Victim:
     def kill_program(self) -> None:
         """A run of the real program, killed at startup."""
         with running(self.path, "crawl", self.job_file, "--quiet") as run, self._killed_in_the_end(run.pid, run.mark):
-            time.sleep(self.random.uniform(0, 2 * STARTUP_S))
+            self._wait_for_start(run.mark)
         self.look()
         self.kills["program"] += 1
 
@@ -74,11 +72,12 @@ class Victim:
         """A run that is killed at startup, or after its share of what is left for so many more."""
         share = min(2 * self.waiting // left + 1, self.waiting - 1)
         moment = "progress" if share > 0 and self.random.random() < 0.8 else "startup"
-        with self._crawl(zygote):
+        with self._crawl(zygote) as mark:
             if moment == "progress":
                 wanted = self._lines() + 1 + self.random.randint(0, share)
                 wait_until(lambda: self._lines() >= wanted, f"progress to {wanted} lines")
-            time.sleep(self.random.uniform(0, 0.02 if moment == "progress" else STARTUP_S))
+            else:
+                self._wait_for_start(mark)
         self.look()
         self.kills[moment] += 1
 
@@ -95,10 +94,15 @@ class Victim:
         return log.read_bytes().count(b"\n") if log.exists() else 0
 
     @contextmanager
-    def _crawl(self, zygote: Zygote) -> Iterator[None]:
+    def _crawl(self, zygote: Zygote) -> Iterator[str]:
         mark = uuid4().hex
         with self._killed_in_the_end(zygote.crawl(self.path, self.job_file, mark), mark):
-            yield
+            yield mark
+
+    def _wait_for_start(self, mark: str) -> None:
+        """Until so many processes are there, or the run says that it has begun, or has ended before that was seen."""
+        lines, count = self._lines(), self.random.randrange(4)
+        wait_until(lambda: len(family(mark)) >= count or self._lines() > lines, "the start")
 
     @contextmanager
     def _killed_in_the_end(self, pid: int, mark: str) -> Iterator[None]:

@@ -16,10 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from crawl_runs import NAME, crawled, job_for, log_rows, make_archive, member, running, wait_until, write_job_file
+from crawl_runs import NAME, crawled, job_for, log_rows, make_archive, member, running, write_job_file
 from crawl_sites import HOST, LittleWeb, linking, page
 
 from holdfast.crawl.crawls import CrawlState
+from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import LogEntry, Served, Web, checks
 from holdfast.testing.web.exchange import Answer, Request, plain
 from holdfast.urls import parse

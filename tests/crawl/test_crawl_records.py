@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from crawl_runs import NAME, captured, crawled, job_for, log_rows, make_archive, wait_until
+from crawl_runs import NAME, captured, crawled, job_for, log_rows, make_archive
 from crawl_sites import HOST, LittleWeb, captures_of, linking, page, records_of
 from warcio.archiveiterator import ArchiveIterator
 from warcio.bufferedreaders import ChunkedDataReader
@@ -26,9 +26,11 @@ from warcio.bufferedreaders import ChunkedDataReader
 import holdfast
 from holdfast import Archive, ExportOptions, Selection
 from holdfast.archive.stored import StoredRecord
-from holdfast.crawl.crawls import SPOOL, crawl_directory
+from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.fetching.request import USER_AGENT
 from holdfast.crawl.job import CrawlJob, FetchSettings
+from holdfast.crawl.layout import SPOOL
+from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import Web
 from holdfast.testing.web.exchange import Answer, Request, plain
 from holdfast.testing.web.tls import tls_available

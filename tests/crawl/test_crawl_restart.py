@@ -23,7 +23,6 @@ from crawl_runs import (
     program,
     running,
     wait_for_fetches,
-    wait_until,
     write_job_file,
 )
 
@@ -32,6 +31,7 @@ from holdfast.crawl.crawls import crawl_status
 from holdfast.crawl.job import CrawlJob, FetchSettings
 from holdfast.crawl.job_file import write_job
 from holdfast.errors import Busy
+from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import Served, Web
 
 FETCHER = "crawl.fetching.process"

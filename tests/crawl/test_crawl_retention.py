@@ -13,9 +13,10 @@ from crawl_runs import NAME, crawled, frontier_state, job_for, log_rows, make_ar
 from crawl_sites import DAY_S, LittleWeb, blocks, captures_of, let_pass, linking, page, references
 
 import holdfast
-from holdfast.crawl.crawls import FRONTIER, crawl_directory
+from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.job import CrawlJob, RevisitSettings
+from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.retention import expire, remove_expired
 from holdfast.crawl.robots import Robots
 from holdfast.errors import UsageError

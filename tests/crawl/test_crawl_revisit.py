@@ -14,9 +14,10 @@ from crawl_sites import DAY_S, LittleWeb, blocks, captures_of, let_pass, linking
 
 import holdfast
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.crawls import FRONTIER, crawl_directory
+from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.frontier import Frontier, State, UrlRow
 from holdfast.crawl.job import RevisitSettings
+from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.why import why
 from holdfast.testing.web import LogEntry, Web, checks
 from holdfast.testing.web.exchange import Answer, Request, plain

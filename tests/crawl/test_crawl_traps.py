@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from crawl_runs import NAME, captured, crawled, family, log_rows, make_archive, running, wait_until, write_job_file
+from crawl_runs import NAME, captured, crawled, family, log_rows, make_archive, running, write_job_file
 from crawl_sites import records_of
 
 import holdfast
 from holdfast.crawl.crawls import CrawlState, crawl_directory, crawl_status
 from holdfast.crawl.job import CrawlJob
+from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import SANE, LogEntry, Served, Trap, Web
 from holdfast.testing.web.traps import traps
 

@@ -18,22 +18,13 @@ from typing import Self
 
 from holdfast.archive import Archive
 from holdfast.crawl.admission import Admission
-from holdfast.crawl.crawls import (
-    FRONTIER,
-    LOG,
-    SPOOL,
-    CrawlState,
-    CrawlStatus,
-    crawl_directory,
-    crawl_status,
-    keep_job,
-    write_status,
-)
+from holdfast.crawl.crawls import CrawlState, CrawlStatus, crawl_directory, crawl_status, keep_job, write_status
 from holdfast.crawl.feeder import Feeder
 from holdfast.crawl.frontier import Found, Frontier, UrlRow
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.intake import Intake, IntakeParts
 from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.layout import FRONTIER, LOG, SPOOL
 from holdfast.crawl.limits import Limits
 from holdfast.crawl.log import CrawlLog
 from holdfast.crawl.messages import Hop, Job, Outcome, Reading
@@ -85,12 +76,11 @@ class Crawl:
         self._closing.callback(self._frontier.close)
         crawl_log = CrawlLog(self._directory / LOG)
         self._closing.callback(crawl_log.close)
-        traps = Traps(job.traps)
         self._gate = Gate(self._frontier, job)
         self._feeder = Feeder(self._frontier, self._gate, job, self._is_held)
-        self._admission = Admission(job, self._frontier, traps)
+        self._admission = Admission(job, self._frontier, Traps(job.traps))
         parts = IntakeParts(
-            archive, job, self._frontier, self._gate, self._feeder, self._admission, crawl_log, traps, self._pause
+            archive, job, self._frontier, self._gate, self._feeder, self._admission, crawl_log, self._pause
         )
         self._intake = Intake(parts)
         self._closing.callback(self._intake.close)

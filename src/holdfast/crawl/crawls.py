@@ -1,13 +1,5 @@
 """The crawls of an archive: what there is, how far each has come, whether it runs, and how it is told to stop.
 
-    <archive>/crawls/<name>/
-      job.toml       what it was asked to do              (holdfast.crawl.job_file)
-      frontier/      what it knows and what waits         (holdfast.crawl.frontier)
-      log.jsonl      what it did                          (holdfast.crawl.log)
-      status.json    how far it has come; written anew about every second
-      cookies.txt    what servers asked it to send back
-      spool/         large responses on their way
-
 Looking changes nothing and takes no lock. A crawl whose process was killed says 'running' in its status for ever; here
 it is 'interrupted', because its process is gone: process id and the time when that process began must both agree.
 """
@@ -27,16 +19,9 @@ from typing import Any, Self
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.job_file import parse_job, write_job
 from holdfast.crawl.job_rules import crawl_name
+from holdfast.crawl.layout import CRAWLS, JOB, LOG, STATUS
 from holdfast.env.files import LocalFiles, replace_file, translated_errors
 from holdfast.errors import InvalidSetting, UnknownName
-
-CRAWLS = "crawls"
-JOB = "job.toml"
-FRONTIER = "frontier"
-LOG = "log.jsonl"
-STATUS = "status.json"
-COOKIES = "cookies.txt"
-SPOOL = "spool"
 
 DAMAGED_STATUS = "status.json cannot be read"
 _DEAD = ("Z", "X")  # states of a process that has ended but is still listed

@@ -7,7 +7,6 @@ from socket import socket
 
 _LENGTH = 8
 RECEIVE_BYTES = 1 << 20
-FRAME_BYTES_MAX = 1 << 30
 
 
 class Frames:

@@ -94,9 +94,6 @@ class Gate:
             return f"robots.txt asks for {delay:,.0f} s between two fetches"
         return "robots.txt forbids it"
 
-    def knows(self, origin: str) -> bool:
-        return self._known(origin) is not None
-
     def ask(self, url: str, host: str, job_id: int) -> Job | None:
         """What to fetch so that the URL's rules are known; None if that is under way. `host` waits for it."""
         origin = origin_of(url)

@@ -27,7 +27,6 @@ from holdfast.crawl.log import CrawlLog, row_of_fetch
 from holdfast.crawl.messages import Hop, Job, Kind, Outcome, Reading
 from holdfast.crawl.recording import draft_of
 from holdfast.crawl.schedule import History
-from holdfast.crawl.traps import Traps
 from holdfast.errors import VolumeFull
 
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that another attempt may change
@@ -48,7 +47,6 @@ class IntakeParts:
     feeder: Feeder
     admission: Admission
     log: CrawlLog
-    traps: Traps
     pause: Callable[[str, float, str], None]  # host, until when, why
 
 

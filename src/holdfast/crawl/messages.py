@@ -137,17 +137,9 @@ def pack(message: tuple[Any, ...]) -> bytes:
     return len(body).to_bytes(8, "little") + body
 
 
-def pack_job(job: Job) -> bytes:
-    return pack(tuple(job))
-
-
 def pack_fetched(fetched: Fetched) -> bytes:
     job, *rest = fetched
     return pack((tuple(job), *rest))
-
-
-def unpack_job(body: bytes | memoryview) -> Job:
-    return Job._make(marshal.loads(body))
 
 
 def unpack_fetched(body: bytes | memoryview) -> Fetched:

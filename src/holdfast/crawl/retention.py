@@ -16,9 +16,10 @@ from holdfast.archive import Archive
 from holdfast.archive.removal import RemovalOptions
 from holdfast.archive.selection import Selection
 from holdfast.catalog import CaptureQuery, Catalog
-from holdfast.crawl.crawls import FRONTIER, crawl_directory, kept_job
+from holdfast.crawl.crawls import crawl_directory, kept_job
 from holdfast.crawl.frontier import Frontier, State, UrlRow
 from holdfast.crawl.job import CrawlJob, RevisitSettings
+from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.messages import Outcome
 from holdfast.errors import UnknownName, UsageError
 from holdfast.model import Capture

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.crawl.admission import Admission
-from holdfast.crawl.crawls import FRONTIER, crawl_directory, crawl_status, kept_job
+from holdfast.crawl.crawls import crawl_directory, crawl_status, kept_job
 from holdfast.crawl.frontier import Frontier, UrlRow
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.messages import Hop
 from holdfast.crawl.schedule import History
 from holdfast.crawl.traps import Traps

@@ -12,7 +12,7 @@ my-archive/
   intent                     contents that an unfinished addition was about to store
   removal                    records that an unfinished removal was about to take away
   refused                    fingerprints of records that are not to come back
-  crawls/<name>/             jobs, frontiers and logs (see `holdfast.crawl.crawls`)
+  crawls/<name>/             jobs, frontiers and logs (see `holdfast.crawl.layout`)
   volumes/<name>/
     VOLUME                   uid, organization, depth, signature
     000001.seg               organization log: append-only segments; 000001-2.seg is its second compacted form

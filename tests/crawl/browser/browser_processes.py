@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 
@@ -58,9 +58,14 @@ def kill(pids: list[int]) -> None:
 
 def gone(pids: list[int], patience_s: float = 20.0) -> bool:
     """Whether all of them end in reasonable time; those that only wait to be counted have ended."""
-    deadline = time.monotonic() + patience_s
-    while any(command_of(pid) for pid in pids):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    with ExitStack() as closing:
+        return all(_ended(pid, patience_s, closing) for pid in pids)
+
+
+def _ended(pid: int, patience_s: float, closing: ExitStack) -> bool:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    closing.callback(os.close, descriptor)
+    return bool(select.select([descriptor], [], [], patience_s)[0])

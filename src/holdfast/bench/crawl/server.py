@@ -87,11 +87,6 @@ def find_nginx() -> str:
     return found
 
 
-def nginx_version() -> str:
-    done = subprocess.run([find_nginx(), "-v"], capture_output=True, text=True, check=False)
-    return done.stderr.strip().rpartition("/")[2]
-
-
 @contextmanager
 def serving(root: Path, scratch: Path) -> Iterator[Server]:
     """Serves the directory until the block is left. `scratch` is an empty directory for what nginx writes."""

@@ -19,6 +19,7 @@ from holdfast.crawl.fetching.response import retry_after_of, set_cookies_of
 from holdfast.crawl.fetching.transfer import Transfers
 from holdfast.crawl.fetching.waiting import ASKING_STATUSES
 from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.layout import COOKIES, SPOOL
 from holdfast.crawl.messages import Fetched, Job, Outcome
 from holdfast.env.files import LocalFiles
 from holdfast.errors import HoldfastError
@@ -29,8 +30,6 @@ Done = Callable[[Fetched], None]
 Paused = Callable[[str, float, str], None]
 Recalled = Callable[[str, list[Job]], None]
 RECALL_S = 30.0  # what would wait for longer waits elsewhere
-COOKIES_FILE = "cookies.txt"
-SPOOL_DIRECTORY = "spool"
 _CONNECTIONS_MIN = 64
 _CONNECTIONS_MAX = 1024
 
@@ -73,8 +72,8 @@ class Fetcher:
         self._workers = max(job.workers, 1)
         self._on_pause = on_pause
         self._on_recall = on_recall
-        self._cookies_path = directory / COOKIES_FILE
-        spool = directory / SPOOL_DIRECTORY
+        self._cookies_path = directory / COOKIES
+        spool = directory / SPOOL
         spool.mkdir(parents=True, exist_ok=True)
         for left in spool.iterdir():  # by a process that was killed: nobody knows of it any longer
             left.unlink()

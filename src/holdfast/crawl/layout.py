@@ -1,0 +1,20 @@
+"""Where everything of a crawl is.
+
+<archive>/crawls/<name>/
+  job.toml       what it was asked to do              (holdfast.crawl.job_file)
+  frontier/      what it knows and what waits         (holdfast.crawl.frontier)
+  log.jsonl      what it did                          (holdfast.crawl.log)
+  status.json    how far it has come; written anew about every second
+  cookies.txt    what servers asked it to send back
+  spool/         large responses on their way
+"""
+
+from __future__ import annotations
+
+CRAWLS = "crawls"
+JOB = "job.toml"
+FRONTIER = "frontier"
+LOG = "log.jsonl"
+STATUS = "status.json"
+COOKIES = "cookies.txt"
+SPOOL = "spool"
