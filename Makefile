@@ -2,10 +2,12 @@
 
 PYTHON ?= python3
 URL ?=
+PORT ?= 8080
 CORPUS_DEFAULT := $(HOME)/.cache/holdfast/corpus
 CORPUS ?= $(CORPUS_DEFAULT)
 # An interpreter that has pywb; it does not go into the same environment, because it brings another 'brotli'.
-PYWB ?=
+PYWB_DEFAULT := .venv-pywb/bin/python
+PYWB ?= $(PYWB_DEFAULT)
 
 # Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows; nginx, openssl and
 # Chromium are what is fetched from, and with.
@@ -27,11 +29,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-demo: .venv/.installed ## show what Holdfast does, on URL= if given
-	@$(BIN)/python -m holdfast.testing.demo $(URL)
+demo: .venv/.installed ## crawl a small site, or URL=, and open the archive at http://127.0.0.1:8080, or PORT=
+	@$(BIN)/python -m holdfast.testing.demo --port $(PORT) $(URL)
 
-test: check ## check, then the whole test suite
-	$(BIN)/pytest -n 2
+test: check $(filter $(PYWB_DEFAULT),$(PYWB)) ## check, then the whole test suite
+	HOLDFAST_PYWB="$(PYWB)" $(BIN)/pytest -n 2
 
 check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/ruff format --check .
@@ -39,7 +41,7 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/project
 
-bench: .venv/.installed-bench $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive and crawler beside their peers, on CORPUS=
+bench: .venv/.installed-bench $(filter $(PYWB_DEFAULT),$(PYWB)) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive and crawler beside their peers, on CORPUS=
 	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
 	$(BIN)/holdfast bench archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 	$(BIN)/holdfast bench crawl --corpus "$(CORPUS)"
@@ -56,7 +58,7 @@ soak: .venv/.installed-test ## the long tests, and large catalogs, records and f
 	$(BIN)/holdfast bench crawl --frontier 1000000
 
 clean: ## remove what make made in this directory
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-pywb .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp per set of extras; a change of pyproject.toml installs again.
@@ -76,3 +78,7 @@ clean: ## remove what make made in this directory
 	tools/debian-packages $(DEBIAN_BENCH)
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	@touch $@
+
+$(PYWB_DEFAULT):
+	$(PYTHON) -m venv .venv-pywb
+	.venv-pywb/bin/pip install --quiet 'pywb>=2.8,<3' || (rm -rf .venv-pywb; exit 1)

@@ -9,7 +9,8 @@
     ├── NotFound                  exit 3    what was asked for is not here
     │   ├── ArchiveNotFound                 the directory holds no archive
     │   ├── ContentNotFound                 no block answers to the contentkey
-    │   └── CaptureNotFound                 no capture of the URL, or no record under the id
+    │   ├── CaptureNotFound                 no capture of the URL, or no record under the id
+    │   └── UnknownCollection               no collection of that name in the archive
     ├── Busy                      exit 4    another process is writing; try again later
     ├── Damaged                   exit 5    stored bytes are not what was written
     │   ├── DamagedBlock                    a block's header or data fails its checksum
@@ -21,7 +22,10 @@
     ├── VolumeFull                exit 7    no space left for new contents
     ├── Denied                    exit 8    the operating system or a volume's state forbids it
     │   ├── VolumeReadOnly                  the volume takes no new contents
-    │   └── BatchSealed                     the batch takes no new records
+    │   ├── BatchSealed                     the batch takes no new records
+    │   ├── Blocked                         an access rule of the archive forbids to show it
+    │   ├── Unauthorized                    a request without a token that it needs
+    │   └── Throttled                       too many wrong tokens from one address; try again later
     ├── VolumeDown                exit 9    a volume cannot be opened or has failed
     ├── TooLarge                  exit 10   a content beyond `content_bytes_max`
     ├── MalformedInput            exit 11   a file to be imported is damaged or breaks the rules of its format
@@ -86,6 +90,10 @@ class CaptureNotFound(NotFound):
     """No capture of the URL at that time, or no record under the id."""
 
 
+class UnknownCollection(NotFound):
+    """No collection of that name in the archive."""
+
+
 class Busy(HoldfastError):
     """Another process holds the writer's lock."""
 
@@ -147,6 +155,25 @@ class VolumeReadOnly(Denied):
 
 class BatchSealed(Denied):
     """The batch takes no new records."""
+
+
+class Blocked(Denied):
+    """An access rule of the archive forbids to show the capture."""
+
+    http_status = 451
+
+
+class Unauthorized(Denied):
+    """A request to the server needs a token and has none, or a wrong one."""
+
+    http_status = 401
+
+
+class Throttled(Denied):
+    """Too many wrong tokens from one address; the right one is not looked at either until a while has passed."""
+
+    http_status = 429
+    retryable = True
 
 
 class VolumeDown(HoldfastError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import urlopen
 
 from program import Shell
 
@@ -28,15 +31,45 @@ def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
     return shell.run(command, capture_output=True, text=True)
 
 
+def demo(shell: Shell, *arguments: str) -> tuple[str, str]:
+    """Runs the demo until it serves, looks at its first page, and ends it by Ctrl-C; returns what it printed, and that."""
+    command = [sys.executable, "-m", "holdfast.testing.demo", "--port", "0", *arguments]
+    with subprocess.Popen(
+        command,
+        cwd=shell.directory,
+        env=shell.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        printed, page = "", ""
+        for line in process.stdout:
+            printed += line
+            if found := re.match(r"pages +(http://127\.0\.0\.1:\d+/)$", line):
+                page = found[1]
+            if line.startswith("replay "):
+                break
+        with urlopen(page) as home:
+            shown = home.read().decode()
+        os.killpg(process.pid, signal.SIGINT)
+        printed += process.stdout.read()
+        assert process.wait() == 0, printed
+    assert "stopped" in printed
+    assert "Traceback" not in printed
+    return printed, shown
+
+
 def test_demo(shell: Shell) -> None:
-    done = run(shell, sys.executable, "-m", "holdfast.testing.demo")
-    assert done.returncode == 0, done.stderr
-    assert "visit 1: finished" in done.stdout
-    assert "visit 2: finished" in done.stdout
-    assert len(re.findall(r"days/7\.html 2026\d{10} ", done.stdout)) == 2
-    assert "@import" in done.stdout
-    assert "saved by duplicates" in done.stdout
-    assert ": no faults" in done.stdout
+    printed, home = demo(shell)
+    assert "visit 1: finished" in printed
+    assert "visit 2: finished" in printed
+    assert len(re.findall(r"days/7\.html 2026\d{10} ", printed)) == 2
+    assert "@import" in printed
+    assert "saved by duplicates" in printed
+    assert ": no faults" in printed
+    assert "<h1" in home
 
 
 def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
@@ -45,11 +78,12 @@ def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        done = run(shell, sys.executable, "-m", "holdfast.testing.demo", f"http://127.0.0.1:{server.server_port}/")
-        server.shutdown()
-        thread.join()
-    assert done.returncode == 0, done.stderr
-    assert "visit 1: finished" in done.stdout
+        try:
+            printed, _ = demo(shell, f"http://127.0.0.1:{server.server_port}/")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert "visit 1: finished" in printed
 
 
 def test_demo_of_a_site_that_does_not_answer(shell: Shell) -> None:

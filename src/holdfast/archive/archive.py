@@ -27,6 +27,7 @@ from holdfast.archive.input import Input, inputs_of
 from holdfast.archive.intent import IntentLog
 from holdfast.archive.records import Records
 from holdfast.archive.recovery import catch_up, settle
+from holdfast.archive.references import ReferencedFiles
 from holdfast.archive.refusals import Refusals
 from holdfast.archive.reindex import open_catalog, reindex
 from holdfast.archive.removal import Removal, RemovalOptions, Remover
@@ -129,7 +130,8 @@ class Archive:
     @property
     def records(self) -> Records:
         """Records by id, and by URL and time."""
-        return Records(self.journal, self.catalog, self.contents)
+        files = ReferencedFiles([self.path / each for each in self.settings.records.warc_paths])
+        return Records(self.journal, self.catalog, self.contents, files)
 
     # -- volumes ------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry, one_line
+from holdfast.batches.entry import FILE_HEAD, REFERENCE, REMOVED, SOURCE, Entry, one_line
 from holdfast.config import RecordSettings
 from holdfast.formats.blocks import BytesBlock
 from holdfast.formats.compose import digest_of, digest_text
@@ -29,7 +29,7 @@ from holdfast.formats.tianwang import unzipped
 from holdfast.model import Capture, RecordId
 from holdfast.urls import post_key, url_key
 
-CAPTURED = frozenset({"response", "revisit", "resource", "metadata", "conversion"})  # types that the catalog lists
+CAPTURED = frozenset({"response", "revisit", "resource", "metadata", "conversion", REFERENCE})  # that the catalog lists
 REVISIT_MIME = "warc/revisit"
 _FIELDS_TYPE = "application/warc-fields"
 _NO_DATE = "19700101000000"
@@ -86,17 +86,23 @@ def signatures_of(entry: Entry) -> list[bytes]:
 
 def urlkey_of(entry: Entry) -> str:
     """The key under which the catalog lists an entry."""
-    url = entry.url
-    if entry.extra != "-" and '"method"' in entry.extra:
-        facts = json.loads(entry.extra)
-        body = facts.get("requestBody", "")
-        url = f"{url}{'&' if '?' in url else '?'}__wb_method={facts['method']}{'&' if body else ''}{body}"
-    return url_key(url)
+    return url_key(keyed_url(entry.url, entry.extra))
+
+
+def keyed_url(url: str, extra: str) -> str:
+    """The URL of a capture with the method and body of its request, where that was no GET."""
+    if extra == "-" or '"method"' not in extra:
+        return url
+    facts = json.loads(extra)
+    body = facts.get("requestBody", "")
+    return f"{url}{'&' if '?' in url else '?'}__wb_method={facts['method']}{'&' if body else ''}{body}"
 
 
 def capture_of(entry: Entry, batch: str, urlkey: str = "") -> Capture:
     """The row of the catalog for an entry of the batch, whose key may be known already."""
-    length, offset = entry.length, entry.offset
+    length, offset, kind = entry.length, entry.offset, entry.type
+    if kind == REFERENCE:  # what it refers to, as far as it is known
+        kind = "revisit" if entry.mime == REVISIT_MIME else "response"
     if entry.filename == "-":
         length, offset = sum(map(int, entry.layout.split("+"))), 0
     return Capture(
@@ -109,7 +115,7 @@ def capture_of(entry: Entry, batch: str, urlkey: str = "") -> Capture:
         length,
         offset,
         entry.filename,
-        entry.type,
+        kind,
         entry.size,
         entry.contents,
         RecordId(batch, entry.serial),
@@ -254,6 +260,11 @@ class _LargeDraft:
         self.sha1.update(run)
 
 
+def payload_runs(record: Record) -> Iterator[bytes]:
+    """The payload of a record without the framing of chunks, in runs of bounded size."""
+    return (run for is_payload, run in _runs(record, _LargeDraft()) if is_payload and run)
+
+
 def _runs(record: Record, result: _LargeDraft) -> Iterator[tuple[bool, bytes]]:
     """The block in runs of literal and payload."""
     first = record.block.read(1 << 20)
@@ -309,7 +320,7 @@ def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
         mime = _mime(fields.get("content-type"))
     if record.type == "revisit":
         mime = REVISIT_MIME
-        refers_to = _refers_to(record)
+        refers_to = refers_to_of(record)
     digest = fields.get("warc-payload-digest", "-")
     if digest != "-" and not _DIGEST.fullmatch(digest):
         digest = "-"
@@ -320,7 +331,7 @@ def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
 def _type_of(kind: str) -> str:
     """The type of a record that came from outside; never one of those that the journal has for itself."""
     kind = one_line(kind)
-    return f"foreign-{kind}" if kind in (FILE_HEAD, REMOVED, SOURCE) else kind
+    return f"foreign-{kind}" if kind in (FILE_HEAD, REFERENCE, REMOVED, SOURCE) else kind
 
 
 @lru_cache(maxsize=1024)
@@ -330,7 +341,8 @@ def _mime(value: str | None) -> str:
     return one_line(value.partition(";")[0].strip().partition(" ")[0])
 
 
-def _refers_to(record: Record) -> str:
+def refers_to_of(record: Record) -> str:
+    """What a revisit says that it repeats: timestamp, a space, URL."""
     url = one_line(record.headers.get("WARC-Refers-To-Target-URI") or "-")
     date = record.headers.get("WARC-Refers-To-Date")
     refers_to = f"{(warc_timestamp(date) if date else '') or '-'} {url}"

@@ -15,7 +15,7 @@ from holdfast.archive.draft import is_captured
 from holdfast.archive.selection import Selection, companions
 from holdfast.archive.stored import StoredRecord
 from holdfast.archive.targets import ExportReport, Tally, output, regular
-from holdfast.batches.entry import REMOVED, Entry
+from holdfast.batches.entry import REFERENCE, REMOVED, Entry
 from holdfast.errors import TooLarge, UsageError
 from holdfast.formats.cdxj import cdxj_line
 from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, record_parts, warcinfo_parts
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _COMPRESSIONS: dict[str, Compression] = {"warc": "none", "warc.gz": "gzip", "warc.zst": "zstd", "wet": "none"}
 _HTML = ("text/html", "application/xhtml+xml")
 _INFO = (("software", "Holdfast"),)
+CONVERTED_AT_ONCE = 8 << 20  # records of other formats beyond this are not gathered in memory
 
 
 class Written(NamedTuple):
@@ -86,7 +87,7 @@ def write_groups(records: Iterable[StoredRecord], writer: RecordWriter, tally: T
     """Writes the records in their order; those that are no WARC are made so unless they are wanted exactly."""
     spread = Spread()
     try:
-        for group in assemble(records if exact else filter(_is_writable, records), writer.contents):
+        for group in assemble(records if exact else filter(is_writable, records), writer.contents):
             if not exact:
                 for each in group:
                     if not each.is_large and not is_warc(each.stored.entry):
@@ -105,7 +106,8 @@ def export_records(
     progress: Callable[[int], None] | None,
 ) -> ExportReport:
     tally = Tally(progress)
-    records = _selected(archive, selection, tally, with_originals=options.format == "wacz")
+    selected = _selected(archive, selection, tally, with_originals=options.format == "wacz")
+    records = _without_references(selected, tally)
     if options.format == "wacz":
         _write_wacz(archive, records, target, tally)
     elif options.format == "tianwang":
@@ -116,6 +118,18 @@ def export_records(
     else:
         _write_warc(archive, records, target, options, tally)
     return tally.report()
+
+
+def _without_references(records: Iterator[StoredRecord], tally: Tally) -> Iterator[StoredRecord]:
+    """Records by reference lie in files elsewhere, which can be copied as they are."""
+    count = 0
+    for stored in records:
+        if stored.entry.type == REFERENCE:
+            count += 1
+        else:
+            yield stored
+    if count:
+        tally.notes.append(f"{count} records by reference were left out: they lie in files of their own")
 
 
 def _selected(archive: Archive, selection: Selection, tally: Tally, *, with_originals: bool) -> Iterator[StoredRecord]:
@@ -147,7 +161,9 @@ def _selected(archive: Archive, selection: Selection, tally: Tally, *, with_orig
     missing = originals.difference(selection.record_ids(archive.catalog, archive.journal))
     if with_originals:
         for each in sorted(missing):
-            yield archive.records.read(each)
+            found = archive.records.entry(each)
+            if found is not None and found.type != REMOVED:
+                yield archive.records.stored(each, found)
     elif missing:
         tally.notes.append(f"{len(missing)} originals of revisits were not selected: their payloads are not exported")
 
@@ -171,11 +187,11 @@ def _write_warc(
     compressor = RecordCompressor(compression)
     with output(target, tally) as sink:
         writer = WarcWriter(sink, compressor=compressor)
-        writer.write(_warcinfo(archive, target.name if isinstance(target, Path) else ""))
+        writer.write(warcinfo(archive, target.name if isinstance(target, Path) else ""))
         write_groups(records, RecordWriter(writer, compressor, archive.contents), tally)
 
 
-def _warcinfo(archive: Archive, filename: str) -> list[bytes]:
+def warcinfo(archive: Archive, filename: str) -> list[bytes]:
     now = datetime.fromtimestamp(archive.env.clock(), UTC).strftime("%Y%m%d%H%M%S")
     head = WarcHead("warcinfo", now, record_id(archive.env.random_bytes(ID_BYTES)), filename=filename)
     return warcinfo_parts(head, _INFO)
@@ -185,7 +201,7 @@ def is_warc(entry: Entry) -> bool:
     return entry.format.startswith("warc/")
 
 
-def _is_writable(stored: StoredRecord) -> bool:
+def is_writable(stored: StoredRecord) -> bool:
     """The first record of an ARC file tells of that file only."""
     return is_warc(stored.entry) or stored.entry.type == "response"
 
@@ -198,6 +214,15 @@ def converted(stored: StoredRecord, parts: list[bytes]) -> list[bytes]:
     if stored.is_zipped:
         block = unzipped(block)
     return record_parts(_head(stored), [block])
+
+
+def warc_parts(stored: StoredRecord) -> Iterator[bytes]:
+    """A record as WARC, whatever it came as, in parts of bounded size."""
+    if is_warc(stored.entry):
+        return stored.raw()
+    if stored.payload_size > CONVERTED_AT_ONCE:
+        return _converted_large(stored)
+    return iter(converted(stored, list(stored.raw())))
 
 
 def _converted_large(stored: StoredRecord) -> Iterator[bytes]:
@@ -243,7 +268,7 @@ def _write_wacz(archive: Archive, records: Iterator[StoredRecord], target: Path 
         with wacz.warc("data.warc.gz") as sink:
             compressor = RecordCompressor("gzip")
             writer = WarcWriter(sink, compressor=compressor)
-            writer.write(_warcinfo(archive, "data.warc.gz"))
+            writer.write(warcinfo(archive, "data.warc.gz"))
             write_groups(
                 records, RecordWriter(writer, compressor, archive.contents, "data.warc.gz", written=note), tally
             )

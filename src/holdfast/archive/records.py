@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from holdfast.archive.references import ReferencedFiles
 from holdfast.archive.stored import StoredRecord
-from holdfast.batches.entry import REMOVED, Entry
+from holdfast.batches.entry import REFERENCE, REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.errors import CaptureNotFound, DamagedBatch
-from holdfast.model import Capture, RecordId
+from holdfast.model import SERIAL_MAX, Capture, RecordId
 from holdfast.storage.contents import Contents
 
 _PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
@@ -21,7 +22,11 @@ _ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
 class Records:
     """Any thread may call any method."""
 
-    def __init__(self, journal: Journal, catalog: Catalog, contents: Contents) -> None:
+    def __init__(
+        self, journal: Journal, catalog: Catalog, contents: Contents, files: ReferencedFiles | None = None
+    ) -> None:
+        """`files` are those into which records by reference point."""
+        self._files = files or ReferencedFiles(())
         self._journal = journal
         self._catalog = catalog
         self._contents = contents
@@ -54,11 +59,13 @@ class Records:
         return self.read(capture.record)
 
     def read(self, record: RecordId) -> StoredRecord:
-        """The record of an id. Raises CaptureNotFound, or DamagedBatch."""
+        """The record of an id; one by reference from its file. Raises CaptureNotFound, or DamagedBatch."""
         entry = self.entry(record, is_expected=True)
         if entry is None or entry.type == REMOVED:
             state = "was removed" if entry is not None else "does not exist"
             raise CaptureNotFound(f"record {record} {state}")
+        if entry.type == REFERENCE:
+            return self._files.read(self.stored(record, entry))
         return self.stored(record, entry)
 
     def stored(self, record: RecordId, entry: Entry) -> StoredRecord:
@@ -87,11 +94,7 @@ class Records:
         if packed is None:
             return None
         place = FramePlace.unpack(packed)
-        entries = self._journal.read(record.batch, place)
-        index = record.serial - place.first_serial
-        if index < len(entries) and entries[index].serial == record.serial:
-            return entries[index]
-        return next((entry for entry in entries if entry.serial == record.serial), None)
+        return self._journal.read_one(record.batch, place, record.serial)
 
     def entries_from(self, first: RecordId) -> Iterator[Entry]:
         """The entries of a batch from a serial number on."""
@@ -102,6 +105,18 @@ class Records:
                 for entry in self._journal.read(first.batch, FramePlace.unpack(place)):
                     if entry.serial >= first.serial:
                         yield entry
+
+    def newest(self, batch: str) -> Iterator[tuple[RecordId, Entry]]:
+        """The records of a batch, those that came last first, without those that were removed."""
+        before = SERIAL_MAX
+        while (packed := self._catalog.frame_of(RecordId(batch, before))) is not None:
+            place = FramePlace.unpack(packed)
+            for entry in reversed(self._journal.read(batch, place)):
+                if entry.type != REMOVED:
+                    yield RecordId(batch, entry.serial), entry
+            if place.first_serial == 0:
+                return
+            before = place.first_serial - 1
 
     def _resolve(self, stored: StoredRecord) -> StoredRecord | None:
         """The record that a revisit repeats."""

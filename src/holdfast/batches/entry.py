@@ -36,6 +36,7 @@ from holdfast.formats.dates import MONTHS, mail_date
 VERSION = "2.0"
 REMOVED = "removed"  # type of what is left of a record that was taken away: its serial number
 SOURCE = "source"  # type of the list of records that a file consisted of
+REFERENCE = "reference"  # type of a record that lies in a file elsewhere: its data is a line of CDXJ
 FILE_HEAD = "batch"  # type of the first entry of every file
 _MONTH_DIGITS = {name: f"{number:02d}" for number, name in enumerate(MONTHS, 1)}
 
@@ -113,6 +114,21 @@ def parse_entries(raw: bytes) -> list[Entry]:
         entry, at = parse_entry(raw, at)
         entries.append(entry)
     return entries
+
+
+def entry_of(raw: bytes, index: int) -> Entry | None:
+    """The entry of that number in a frame, the others only passed over; None if there are fewer. Raises DamagedBatch."""
+    at = 0
+    try:
+        for _ in range(index):
+            head_end = raw.index(b"\n\n", at)
+            length = raw.rindex(b"\nlength: ", at, head_end) + 9  # the last line of every head
+            at = head_end + 3 + int(raw[length:head_end])
+    except ValueError:
+        if at >= len(raw):
+            return None
+        raise DamagedBatch(f"an entry at {at} of a frame of {len(raw)} bytes makes no sense") from None
+    return parse_entry(raw, at)[0] if at < len(raw) else None
 
 
 def parse_entry(raw: bytes, at: int) -> tuple[Entry, int]:

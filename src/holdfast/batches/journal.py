@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_sealed, open_newest
-from holdfast.batches.entry import Entry, parse_entries
+from holdfast.batches.entry import Entry, entry_of, parse_entries
 from holdfast.batches.frame import FramePlace, decompress
 from holdfast.batches.walk import Passed, Walked, walk
 from holdfast.config import RecordSettings
@@ -17,6 +18,7 @@ from holdfast.errors import DamagedBatch, Denied, UnknownName
 from holdfast.model import SERIAL_MAX
 from holdfast.storage import layout
 
+T = TypeVar("T")
 _FRAMES_KEPT = 64
 _FILES_KEPT = 64
 
@@ -65,17 +67,31 @@ class Journal:
             if entries is not None:
                 self._frames.move_to_end(key)
                 return entries
-        raw = self._file(batch, place.number, place.generation).read(place.offset, place.length)
-        try:
-            entries = parse_entries(decompress(raw))
-        except DamagedBatch as error:
-            name = self.directory(batch) / layout.records_name(place.number, place.generation)
-            raise DamagedBatch(f"cannot read '{name}' at {place.offset}: {error}; run 'holdfast check'") from None
+        entries = self._parsed(batch, place, parse_entries)
         with self._lock:
             self._frames[key] = entries
             while len(self._frames) > _FRAMES_KEPT:
                 self._frames.popitem(last=False)
         return entries
+
+    def read_one(self, batch: str, place: FramePlace, serial: int) -> Entry | None:
+        """One entry of a frame, or None; a frame that is not kept is not parsed as a whole. Raises as `read`."""
+        with self._lock:
+            entries = self._frames.get((batch, place.number, place.generation, place.offset))
+        if entries is None:
+            entry = self._parsed(batch, place, lambda raw: entry_of(raw, serial - place.first_serial))
+            if entry is not None and entry.serial == serial:
+                return entry
+            entries = self.read(batch, place)
+        return next((entry for entry in entries if entry.serial == serial), None)
+
+    def _parsed(self, batch: str, place: FramePlace, parse: Callable[[bytes], T]) -> T:
+        raw = self._file(batch, place.number, place.generation).read(place.offset, place.length)
+        try:
+            return parse(decompress(raw))
+        except DamagedBatch as error:
+            name = self.directory(batch) / layout.records_name(place.number, place.generation)
+            raise DamagedBatch(f"cannot read '{name}' at {place.offset}: {error}; run 'holdfast check'") from None
 
     def _file(self, batch: str, number: int, generation: int) -> File:
         key = (batch, number, generation)

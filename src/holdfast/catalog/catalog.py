@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +29,12 @@ from holdfast.catalog.keys import (
     frame_key,
     total_key,
 )
+from holdfast.catalog.neighbours import Neighbours, Seeker
+from holdfast.catalog.outline import Outline
 from holdfast.catalog.query import CaptureQuery, exact_range
 from holdfast.catalog.revisits import RevisitResolver
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.search import Answer, Search, nearest_capture
+from holdfast.catalog.search import Answer, Permits, Search, nearest_capture
 from holdfast.catalog.times import digits, earliest
 from holdfast.catalog.verify import verify_rows
 from holdfast.env import REAL, Environment
@@ -177,19 +180,19 @@ class Catalog:
 
     # Questions
 
-    def search(self, query: CaptureQuery) -> Answer:
-        """The rows that the query asks for, as of the first step."""
+    def search(self, query: CaptureQuery, permits: Permits | None = None) -> Answer:
+        """The rows that the query asks for, as of the first step; what is not permitted might as well not be there."""
         self._refresh_if_due()
-        return Search(self._rows, query, self._resolver.resolve).answer()
+        return Search(self._rows, query, self._resolver.resolve, permits).answer()
 
-    def num_pages(self, query: CaptureQuery) -> int:
+    def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int:
         self._refresh_if_due()
-        return Search(self._rows, query, self._resolver.resolve).num_pages()
+        return Search(self._rows, query, self._resolver.resolve, permits).num_pages()
 
-    def lookup(self, url: str, collection: str | None = None) -> list[Capture]:
-        """All captures of a URL, by time."""
+    def lookup(self, url: str, collection: str | None = None, most: int = sys.maxsize) -> list[Capture]:
+        """All captures of a URL, by time. Of more than `most` some are given, and more than that."""
         self._refresh_if_due()
-        return self._rows.all_of(collection, exact_range(url_key(url)))
+        return self._rows.all_of(collection, exact_range(url_key(url)), most + 1 if most < sys.maxsize else most)
 
     def newest(self, url: str, collection: str | None = None) -> Capture | None:
         self._refresh_if_due()
@@ -201,13 +204,25 @@ class Catalog:
         moment = earliest(digits(timestamp, "closest"))
         return nearest_capture(self._rows, url_key(url), moment, collection)
 
-    def by_other_methods(self, query: CaptureQuery) -> Iterator[Capture]:
+    def neighbours(
+        self, capture: Capture, collection: str | None = None, wants: Callable[[Capture], bool] = bool
+    ) -> Neighbours:
+        """The captures of the same URL around one, of those that are wanted."""
+        self._refresh_if_due()
+        return Seeker(self._rows, collection, wants).around(capture)
+
+    def by_other_methods(self, query: CaptureQuery, permits: Permits | None = None) -> Iterator[Capture]:
         """Captures of the query's URL by POST and the like, whose keys have method and body somewhere in them."""
         key = url_key(query.url)
         begin = query.url.partition("#")[0].partition("?")[0] + "?"
-        for row in self.search(replace(query, url=begin, match="prefix")):
+        for row in self.search(replace(query, url=begin, match="prefix"), permits):
             if '"method"' in row.capture.extra and url_key(row.capture.url) == key:
                 yield row.capture
+
+    def outline(self, permits: Permits | None = None) -> Outline:
+        """Hosts and paths; only of captures that `permits` lets through."""
+        self._refresh_if_due()
+        return Outline(self._rows, permits)
 
     def resolve(self, capture: Capture) -> Capture | None:
         """The capture with the payload: itself unless it is a revisit; None if there is none."""

@@ -65,7 +65,7 @@ def _number(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise MalformedQuery(f"bad number {text!r} for {name!r}") from None
+        raise MalformedQuery(f"bad number {text[:40]!r} for {name!r}") from None
 
 
 def flag(name: str, text: str) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from holdfast.catalog.collapse import parse_collapse
 from holdfast.catalog.fields import Row, canonical_field, nearest
-from holdfast.catalog.filters import parse_filter
+from holdfast.catalog.filters import FILTERS_MAX, parse_filter
 from holdfast.catalog.keys import after, encoded, place_of
 from holdfast.catalog.times import digits, earliest, latest
 from holdfast.errors import MalformedQuery
@@ -25,6 +25,7 @@ from holdfast.urls import url_key
 MATCHES = ("exact", "prefix", "host", "domain", "range", "all")
 SORTS = ("default", "reverse", "closest")
 PAGE_SIZE = 10
+COLLAPSES_MAX = 8
 _NUMBER_MAX = 10**12
 _LAST = b"\xff" * 16  # beyond every key: hardly anything in UTF-8
 
@@ -80,6 +81,9 @@ class CaptureQuery:
             raise MalformedQuery(f"unknown sort {self.sort!r}{nearest(self.sort, SORTS)}")
         if self.collection is not None:
             batch_name(self.collection)
+        for what, given, most in (("filters", self.filters, FILTERS_MAX), ("collapses", self.collapse, COLLAPSES_MAX)):
+            if len(given) > most:
+                raise MalformedQuery(f"{len(given)} {what} in one query: at most {most} are taken")
         for name in self.fields:
             canonical_field(name)
         for text in self.filters:
@@ -95,6 +99,10 @@ class CaptureQuery:
             value = getattr(self, name)
             if value is not None and not least <= value <= _NUMBER_MAX:
                 raise MalformedQuery(f"bad {name} {value}: it must be between {least} and {_NUMBER_MAX}")
+        if self.limit is not None and abs(self.limit) > _NUMBER_MAX:
+            raise MalformedQuery(f"bad limit: it must be between {-_NUMBER_MAX} and {_NUMBER_MAX}")
+        if (self.page or 0) * self.page_size > _NUMBER_MAX:
+            raise MalformedQuery(f"page {self.page} of size {self.page_size} is beyond {_NUMBER_MAX} blocks")
 
     def _check_order(self) -> None:
         if (self.sort == "closest") != bool(self.closest):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -53,19 +54,23 @@ class CaptureRows:
         for place, name, row in self._merged(CAPTURE, collection, bounds, reverse=reverse):
             yield unpack_row(name, place, row)
 
+    def found(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Iterator[Found]:
+        """As `scan`, not yet unpacked: for those who need no more than places."""
+        return self._merged(CAPTURE, collection, bounds)
+
     def splits(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Iterator[bytes]:
         """Places of the captures that begin a block, ascending."""
         for place, _, _ in self._merged(SPLIT, collection, bounds):
             yield place
 
-    def all_of(self, collection: str | None, bounds: tuple[bytes, bytes]) -> list[Capture]:
-        """As `scan`, at once: for few."""
+    def all_of(self, collection: str | None, bounds: tuple[bytes, bytes], most: int = sys.maxsize) -> list[Capture]:
+        """As `scan`, at once: for few, or at most so many of each collection."""
         found: list[Capture] = []
         names = (collection,) if collection is not None else self.collections()
         for name in names:
             prefix = self._area(name)
             skip = len(prefix)
-            pairs = self._table.range(prefix + bounds[0], prefix + bounds[1])
+            pairs = self._table.range(prefix + bounds[0], prefix + bounds[1], most)
             found += [unpack_row(name, key[skip:], row) for key, row in pairs]
         if len(names) > 1:
             found.sort(key=lambda capture: (encoded(capture.timestamp), encoded(str(capture.record))))
@@ -84,6 +89,16 @@ class CaptureRows:
     def first_of(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Capture | None:
         with closing(self.scan(collection, bounds)) as captures:  # type: ignore[type-var]
             return next(captures, None)
+
+    def leading(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Capture | None:
+        """As `first_of`, without a generator: for where it counts."""
+        best: Found | None = None
+        for name in (collection,) if collection is not None else self.collections():
+            prefix = self._area(name)
+            pairs = self._table.range(prefix + bounds[0], prefix + bounds[1], 1)
+            if pairs and (best is None or pairs[0][0][len(prefix) :] < best[0]):
+                best = pairs[0][0][len(prefix) :], name, pairs[0][1]
+        return unpack_row(best[1], best[0], best[2]) if best else None
 
     def at(self, collection: str, place: bytes) -> Capture | None:
         row = self._table.get(self._area(collection) + place)

@@ -20,6 +20,7 @@ from holdfast.catalog.times import digits, earliest, seconds
 from holdfast.model import Capture
 
 Resolve = Callable[[Capture], Capture | None]
+Permits = Callable[[Capture], bool]  # whether a capture may be seen at all
 _NEXT = b"\0"  # added to a place: the least one after it
 
 
@@ -51,8 +52,12 @@ class Answer(Iterator[Row]):
 class Search:
     """One query on its way through the catalog."""
 
-    def __init__(self, rows: CaptureRows, query: CaptureQuery, resolve: Resolve) -> None:
+    def __init__(
+        self, rows: CaptureRows, query: CaptureQuery, resolve: Resolve, permits: Permits | None = None
+    ) -> None:
+        """What is not permitted is passed over before anything else, as if it were not there."""
         self._rows = rows
+        self._permits = permits
         self._query = query
         self._resolve = resolve
         self._ranges = query.ranges()
@@ -119,6 +124,8 @@ class Search:
             if low >= high:
                 continue
             captures = self._rows.scan(self._query.collection, (low, high), reverse=reverse)
+            if self._permits is not None:  # before the times: a server's also sees to it that a scan does not take long
+                captures = filter(self._permits, captures)
             if self._times is not None:
                 first, last = self._times
                 captures = (capture for capture in captures if first <= capture.timestamp <= last)
@@ -128,7 +135,7 @@ class Search:
         if capture.type != "revisit":
             return Row(capture)
         original = self._resolve(capture)
-        if original is None:
+        if original is None or (self._permits is not None and not self._permits(original)):
             return Row(capture)
         return Row(capture._replace(mime=original.mime, status=original.status), original)
 
@@ -178,7 +185,7 @@ class Search:
     def num_pages(self) -> int:
         """Into how many pages the answer is parted; a page may be empty by its filters."""
         splits = sum(1 for _ in self._splits())
-        if splits == 0 and next(self._scanned(None, None, reverse=False), None) is None:
+        if (splits == 0 or self._permits is not None) and next(self._scanned(None, None, reverse=False), None) is None:
             return 0
         return splits // self._query.page_size + 1
 
@@ -210,7 +217,10 @@ def nearest_capture(rows: CaptureRows, key: str, timestamp: str, collection: str
     """Of one URL, the capture nearest to a time of 14 digits; the earlier of two equally near."""
     start, end = exact_range(key)
     middle = start + encoded(timestamp)
-    past, future = rows.last_of(collection, (start, middle)), rows.first_of(collection, (middle, end))
+    future = rows.first_of(collection, (middle, end))
+    if future is not None and future.timestamp == timestamp:  # as most ask who follow links
+        return future
+    past = rows.last_of(collection, (start, middle))
     if past is None or future is None:
         return future or past
     moment = seconds(timestamp)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.bench_output import Meter, Publication, exit_for, known_names, publish
+from holdfast.cli.bench_replay import replay_
 from holdfast.cli.options import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-
     from holdfast.bench.archive.run import ArchivePlan
     from holdfast.bench.crawl.run import CrawlPlan
     from holdfast.bench.run import Plan
@@ -21,15 +19,6 @@ if TYPE_CHECKING:
 CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
 CAPTURES_DEFAULT = 1_000_000
 _CORPUS_BYTES_MAX = 1 << 40  # `bench archive` and `bench crawl` read page by page
-
-
-class _Publication(NamedTuple):
-    """A report in all its forms."""
-
-    name: str
-    values: dict[str, Any]
-    show: Callable[[Console], None]
-    draw: Callable[[Path], None] | None  # None: nothing to be drawn
 
 
 @click.group()
@@ -61,11 +50,11 @@ def storage(**options: Any) -> None:
     from holdfast.bench.run import run, scratch
 
     plan = _plan(options)
-    with scratch(options["work_dir"]) as directory, _Meter() as meter:
+    with scratch(options["work_dir"]) as directory, Meter() as meter:
         outcome = run(plan, directory, meter.show)
         publication = _storage_publication(plan, outcome, directory)
-    _publish(publication, as_json=options["as_json"], output=options["output"])
-    _exit(outcome.missing)
+    publish(publication, as_json=options["as_json"], output=options["output"])
+    exit_for(outcome.missing)
 
 
 @bench.command("archive")
@@ -104,11 +93,11 @@ def archive_(**options: Any) -> None:
     from holdfast.bench.run import scratch
 
     plan = _archive_plan(options)
-    with scratch(options["work_dir"]) as directory, _Meter() as meter:
+    with scratch(options["work_dir"]) as directory, Meter() as meter:
         outcome = run_archive(plan, directory, meter.show)
         publication = _archive_publication(plan, outcome, directory)
-    _publish(publication, as_json=options["as_json"], output=options["output"])
-    _exit(outcome.missing)
+    publish(publication, as_json=options["as_json"], output=options["output"])
+    exit_for(outcome.missing)
 
 
 @bench.command("crawl")
@@ -134,16 +123,11 @@ def crawl_(**options: Any) -> None:
     from holdfast.bench.run import scratch
 
     plan = _crawl_plan(options)
-    with scratch(options["work_dir"]) as directory, _Meter() as meter:
+    with scratch(options["work_dir"]) as directory, Meter() as meter:
         outcome = run_crawls(plan, directory, meter.show)
         publication = _crawl_publication(plan, outcome, directory)
-    _publish(publication, as_json=options["as_json"], output=options["output"])
-    _exit(outcome.missing)
-
-
-def _exit(missing: Any) -> None:
-    if any(each.subject.startswith("holdfast") for each in missing):
-        raise click.exceptions.Exit(1)
+    publish(publication, as_json=options["as_json"], output=options["output"])
+    exit_for(outcome.missing)
 
 
 def _plan(options: dict[str, Any]) -> Plan:
@@ -152,8 +136,8 @@ def _plan(options: dict[str, Any]) -> Plan:
     from holdfast.bench.subjects import SUBJECTS
     from holdfast.bench.workload import CALLERS, Workload
 
-    subjects = _known("subject", options["only"], tuple(SUBJECTS))
-    workloads = _known("workload", options["workload"], tuple(each.value for each in Workload))
+    subjects = known_names("subject", options["only"], tuple(SUBJECTS))
+    workloads = known_names("workload", options["workload"], tuple(each.value for each in Workload))
     corpus = None
     if options["corpus"] is not None or not options["scale"]:
         directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
@@ -176,8 +160,8 @@ def _archive_plan(options: dict[str, Any]) -> ArchivePlan:
     from holdfast.bench.archive.workload import SUBJECTS, ArchiveWorkload
     from holdfast.bench.corpus import Limits, choose
 
-    subjects = _known("subject", options["only"], tuple(SUBJECTS))
-    workloads = _known("workload", options["workload"], tuple(each.value for each in ArchiveWorkload))
+    subjects = known_names("subject", options["only"], tuple(SUBJECTS))
+    workloads = known_names("workload", options["workload"], tuple(each.value for each in ArchiveWorkload))
     corpus = None
     alone = options["scale"] or options["large"] or options["captures"]
     if options["corpus"] is not None or not alone:
@@ -206,7 +190,7 @@ def _crawl_plan(options: dict[str, Any]) -> CrawlPlan:
     from holdfast.bench.crawl.run import CrawlPlan
 
     names = tuple(name.strip() for name in options["crawlers"].split(",") if name.strip())
-    crawlers = _known("crawler", names, tuple(CRAWLERS))
+    crawlers = known_names("crawler", names, tuple(CRAWLERS))
     corpus = None
     if options["corpus"] is not None or not options["frontier"]:
         directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
@@ -215,21 +199,7 @@ def _crawl_plan(options: dict[str, Any]) -> CrawlPlan:
     return CrawlPlan(corpus=corpus, crawlers=crawlers, repeats=options["repeat"], frontier=frontier)
 
 
-def _known(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """The names that were given, in the order of the known ones; all if none was given."""
-    from difflib import get_close_matches
-
-    from holdfast.errors import UnknownName
-
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            raise UnknownName(f"no {kind} {name!r}: {hint}")
-    return tuple(name for name in known if not names or name in names)
-
-
-def _storage_publication(plan: Plan, outcome: Any, directory: Path) -> _Publication:
+def _storage_publication(plan: Plan, outcome: Any, directory: Path) -> Publication:
     from functools import partial
 
     from holdfast.bench import chart, report
@@ -239,10 +209,10 @@ def _storage_publication(plan: Plan, outcome: Any, directory: Path) -> _Publicat
     packages = {package for name in plan.subjects for package in facts(name).packages}
     found = report.Report(plan, outcome, machine_facts(directory), package_versions(packages))
     draw = partial(chart.draw, found) if outcome.measurements else None
-    return _Publication("storage", report.as_json(found), partial(report.print_report, found), draw)
+    return Publication("storage", report.as_json(found), partial(report.print_report, found), draw)
 
 
-def _archive_publication(plan: ArchivePlan, outcome: Any, directory: Path) -> _Publication:
+def _archive_publication(plan: ArchivePlan, outcome: Any, directory: Path) -> Publication:
     from functools import partial
 
     from holdfast.bench.archive import chart, report
@@ -252,10 +222,10 @@ def _archive_publication(plan: ArchivePlan, outcome: Any, directory: Path) -> _P
     packages = {package for name in plan.subjects for package in facts(name).packages}
     found = report.ArchiveReport(plan, outcome, machine_facts(directory), package_versions(packages))
     draw = partial(chart.draw, found) if outcome.figures else None
-    return _Publication("archive", report.as_json(found), partial(report.print_report, found), draw)
+    return Publication("archive", report.as_json(found), partial(report.print_report, found), draw)
 
 
-def _crawl_publication(plan: CrawlPlan, outcome: Any, directory: Path) -> _Publication:
+def _crawl_publication(plan: CrawlPlan, outcome: Any, directory: Path) -> Publication:
     from functools import partial
 
     from holdfast.bench.crawl import chart, report
@@ -266,56 +236,7 @@ def _crawl_publication(plan: CrawlPlan, outcome: Any, directory: Path) -> _Publi
     versions |= program_versions(plan.crawlers)
     found = report.CrawlReport(plan, outcome, machine_facts(directory), versions)
     draw = partial(chart.draw, found) if outcome.figures else None
-    return _Publication("crawl", report.as_json(found), partial(report.print_report, found), draw)
+    return Publication("crawl", report.as_json(found), partial(report.print_report, found), draw)
 
 
-def _publish(publication: _Publication, *, as_json: bool, output: Path | None) -> None:
-    import json
-
-    from rich.console import Console
-
-    text = json.dumps(publication.values, indent=2)
-    if as_json:
-        click.echo(text)
-    else:
-        console = Console()
-        publication.show(console if console.is_terminal else Console(width=190))
-    if output is not None:
-        _write(publication, text, output)
-
-
-def _write(publication: _Publication, text: str, output: Path) -> None:
-    from holdfast.errors import UsageError
-
-    output.mkdir(parents=True, exist_ok=True)
-    name = publication.name
-    (output / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    if publication.draw is None:
-        return
-    try:
-        publication.draw(output / f"{name}.png")
-    except ImportError as failure:
-        raise UsageError(f"no chart: {failure}; install 'holdfast[bench]'. {name}.json is written") from failure
-
-
-class _Meter:
-    """Progress on standard error: a bar on a terminal, a line for each step elsewhere."""
-
-    def __enter__(self) -> _Meter:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._console = Console(stderr=True)
-        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-        self._progress = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
-        self._task = self._progress.add_task("")
-        self._progress.start()
-        return self
-
-    def show(self, done: int, total: int, text: str) -> None:
-        self._progress.update(self._task, completed=done, total=total, description=text)
-        if not self._console.is_terminal:
-            click.echo(f"[{done}/{total}] {text}", err=True)
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+bench.add_command(replay_)

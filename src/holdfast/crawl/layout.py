@@ -7,6 +7,7 @@
   status.json    how far it has come; written anew about every second
   cookies.txt    what servers asked it to send back
   spool/         large responses on their way
+  output.txt     what its process said, if a server started it    (holdfast.replay.crawling)
 """
 
 from __future__ import annotations
@@ -18,3 +19,4 @@ LOG = "log.jsonl"
 STATUS = "status.json"
 COOKIES = "cookies.txt"
 SPOOL = "spool"
+OUTPUT = "output.txt"

@@ -40,7 +40,9 @@ def cdxj_line(capture: Capture) -> str:
         parts.append(f'"status": {quoted(capture.status)}')
     if capture.digest != _UNKNOWN:
         parts.append(f'"digest": {quoted(capture.digest)}')
-    parts.append(f'"length": "{capture.length}", "offset": "{capture.offset}", "filename": {quoted(capture.filename)}')
+    parts.append(f'"length": "{capture.length}", "offset": "{capture.offset}"')
+    if capture.filename != _UNKNOWN:
+        parts.append(f'"filename": {quoted(capture.filename)}')
     if capture.extra != _UNKNOWN:
         extra = json.loads(capture.extra)
         parts.extend(f'"{name}": {quoted(str(extra[name]))}' for name in EXTRA if name in extra)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -118,13 +119,13 @@ class Table:
                     step()
             cursor.status()
 
-    def range(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-        """As `scan`, all at once: for ranges known to be short."""
+    def range(self, start: bytes, end: bytes, most: int = sys.maxsize) -> list[tuple[bytes, bytes]]:
+        """As `scan`, all at once: for ranges known to be short, or the `most` first of one."""
         try:
             cursor = self._db.iter()
             cursor.seek(start)
-            found = []
-            while cursor.valid() and (key := cursor.key()) < end:
+            found: list[tuple[bytes, bytes]] = []
+            while cursor.valid() and (key := cursor.key()) < end and len(found) < most:
                 found.append((key, cursor.value()))
                 cursor.next()
             cursor.status()

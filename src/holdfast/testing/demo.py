@@ -1,22 +1,24 @@
-"""`make demo`: a small web site is crawled twice, and everything of it is kept once.
+"""`make demo`: a small web site is crawled twice, everything of it is kept once, and the archive opens in the browser.
 
-The site is the project's own, served on loopback for the length of the demonstration; the archive is in a temporary
-directory. All commands are the real ones, and print what they print. With a URL, that site is crawled instead, politely
-and not far, and once.
+The site is the project's own, served on loopback until it was visited; the archive is in a temporary directory, and is
+shown until Ctrl-C. All commands are the real ones, and print what they print. With a URL, that site is crawled instead,
+politely and not far, and once.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.testing.web.demo_site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite
 
 LIMIT = 100  # URLs of a site that is not ours
+PORT = 8080
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C has stopped
 
 
@@ -40,24 +42,36 @@ class Demo:
     def show(self, *arguments: str) -> None:
         self._show(*arguments, "-a", self._archive)
 
+    def serve(self, port: int) -> None:
+        """The archive in the browser, until Ctrl-C, which is how this is meant to end."""
+        arguments = ["serve", "-a", self._archive, "-p", str(port)]
+        print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
+        code, _ = _run(arguments)
+        if code:
+            raise Stopped(code)
+
     def _show(self, *arguments: str) -> None:
         print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
-        if code := _exit_code([sys.executable, "-m", "holdfast", *arguments]):
+        code, interrupted = _run(arguments)
+        if interrupted:
+            raise KeyboardInterrupt
+        if code:
             raise Stopped(code)
 
 
-def _exit_code(command: list[str]) -> int:
-    """Runs it to its end: Ctrl-C reaches it, too, and it may have something to put in order first."""
+def _run(arguments: Sequence[str]) -> tuple[int, bool]:
+    """Runs a command to its end: Ctrl-C reaches it, too, and it may have something to put in order first.
+
+    Returns its exit code, and whether Ctrl-C was pressed.
+    """
     interrupted = False
-    with subprocess.Popen(command, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen([sys.executable, "-m", "holdfast", *arguments], stderr=subprocess.STDOUT) as process:
         while process.returncode is None:
             try:
                 process.wait()
             except KeyboardInterrupt:
                 interrupted = True
-    if interrupted:
-        raise KeyboardInterrupt
-    return process.returncode
+    return process.returncode, interrupted
 
 
 def visit_own_site(demo: Demo) -> None:
@@ -101,9 +115,13 @@ def temporary_archive() -> Iterator[Path]:
 
 def main(arguments: list[str]) -> int:
     """Returns the exit code."""
+    asked = _parse(arguments)
     try:
         with temporary_archive() as path:
-            visit(Demo(path), arguments[0]) if arguments else visit_own_site(Demo(path))
+            demo = Demo(path)
+            visit(demo, asked.url) if asked.url else visit_own_site(demo)
+            say("The archive is ready: open the first of these addresses in a browser. Ctrl-C ends it.")
+            demo.serve(asked.port)
     except Stopped as stopped:
         return stopped.code
     except KeyboardInterrupt:
@@ -111,6 +129,13 @@ def main(arguments: list[str]) -> int:
         return INTERRUPTED
     say("The archive was temporary and is gone again; README.md shows how to make one that stays.")
     return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.demo", description=__doc__)
+    parser.add_argument("url", nargs="?", help="a site to be crawled instead of the project's own")
+    parser.add_argument("--port", type=int, default=PORT, help="of the web pages; 0: any free one")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

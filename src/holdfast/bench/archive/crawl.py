@@ -78,7 +78,7 @@ def build(corpus: Corpus, directory: Path) -> Crawls:
 
 def page_url(corpus: Corpus, number: int) -> str:
     """The URL of a page: spread over many hosts, the corpus's own names as paths."""
-    path = corpus.paths[_document_of(number, len(corpus.paths))].relative_to(corpus.directory)
+    path = corpus.paths[document_of(number, len(corpus.paths))].relative_to(corpus.directory)
     again = f"?copy={number}" if _is_duplicate(number) else ""
     return f"http://www.site{number % _SITES:03d}.example/{quote(str(path), errors='replace')}{again}"
 
@@ -113,7 +113,7 @@ def _write_file(path: Path, corpus: Corpus, date: datetime, numbers: range) -> t
         info = WarcHead("warcinfo", _iso(date), record_id(ids.randbytes(ID_BYTES)), filename=path.name)
         writer.append(gzip_member(warcinfo_parts(info, [("software", "bench-crawler/1.0")])))
         for number in numbers:
-            document = corpus.paths[_document_of(number, len(corpus.paths))].read_bytes()
+            document = corpus.paths[document_of(number, len(corpus.paths))].read_bytes()
             content_bytes += len(document)
             for parts in _page(page_url(corpus, number), document, date + timedelta(seconds=number), ids):
                 writer.append(gzip_member(parts))
@@ -165,7 +165,7 @@ def _is_duplicate(number: int) -> bool:
     return number % DUPLICATE_EVERY == DUPLICATE_EVERY - 1
 
 
-def _document_of(number: int, distinct: int) -> int:
+def document_of(number: int, distinct: int) -> int:
     """Which document a page shows: duplicates show one from anywhere in the corpus."""
     if _is_duplicate(number):
         return random.Random(SEED + number).randrange(distinct)

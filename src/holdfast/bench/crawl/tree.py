@@ -112,7 +112,7 @@ class _Seen:
             fields = _stat(pid)
             if fields:
                 self.cpu_s[pid] = _cpu_s(fields)
-                total += _memory(pid)
+                total += memory_of(pid)
         self.peak_bytes = max(self.peak_bytes, total)
         if sum(self.cpu_s.values()) > before:
             self.busy_at = time.perf_counter()
@@ -194,7 +194,8 @@ def _cpu_s(fields: Sequence[str]) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def _memory(pid: int) -> int:
+def memory_of(pid: int) -> int:
+    """Its proportional set size, or what is resident where that is not told; 0 if it is gone."""
     for name, label in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
         try:
             lines = (_PROC / str(pid) / name).read_text().splitlines()

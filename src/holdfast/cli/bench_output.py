@@ -1,0 +1,95 @@
+"""What the commands of `holdfast bench` have in common: known names, progress, a report in all its forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+
+class Publication(NamedTuple):
+    """A report in all its forms."""
+
+    name: str
+    values: dict[str, Any]
+    show: Callable[[Console], None]
+    draw: Callable[[Path], None] | None  # None: nothing to be drawn
+
+
+def known_names(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that were given, in the order of the known ones; all if none was given."""
+    from difflib import get_close_matches
+
+    from holdfast.errors import UnknownName
+
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise UnknownName(f"no {kind} {name!r}: {hint}")
+    return tuple(name for name in known if not names or name in names)
+
+
+def exit_for(missing: Any) -> None:
+    """With 1 if Holdfast itself has no figure."""
+    if any(each.subject.startswith("holdfast") for each in missing):
+        raise click.exceptions.Exit(1)
+
+
+def publish(publication: Publication, *, as_json: bool, output: Path | None) -> None:
+    """Prints the report, and writes its files if there is a directory for them."""
+    import json
+
+    from rich.console import Console
+
+    text = json.dumps(publication.values, indent=2)
+    if as_json:
+        click.echo(text)
+    else:
+        console = Console()
+        publication.show(console if console.is_terminal else Console(width=190))
+    if output is not None:
+        _write(publication, text, output)
+
+
+def _write(publication: Publication, text: str, output: Path) -> None:
+    from holdfast.errors import UsageError
+
+    output.mkdir(parents=True, exist_ok=True)
+    name = publication.name
+    (output / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    if publication.draw is None:
+        return
+    try:
+        publication.draw(output / f"{name}.png")
+    except ImportError as failure:
+        raise UsageError(f"no chart: {failure}; install 'holdfast[bench]'. {name}.json is written") from failure
+
+
+class Meter:
+    """Progress on standard error: a bar on a terminal, a line for each step elsewhere."""
+
+    def __enter__(self) -> Meter:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._console = Console(stderr=True)
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        self._progress = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
+        self._task = self._progress.add_task("")
+        self._progress.start()
+        return self
+
+    def show(self, done: int, total: int, text: str) -> None:
+        self._progress.update(self._task, completed=done, total=total, description=text)
+        if not self._console.is_terminal:
+            click.echo(f"[{done}/{total}] {text}", err=True)
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()

@@ -1,0 +1,84 @@
+// Markup, styles and lists of pictures that scripts put into the page: their addresses lead into the archive.
+
+const ATTRIBUTES = {  // by element, what an attribute's address is asked for as
+  a: { href: "mp_" }, area: { href: "mp_" }, base: { href: "mp_" }, link: { href: "cs_" }, script: { src: "js_" },
+  img: { src: "im_", srcset: "*", lowsrc: "im_" }, source: { src: "im_", srcset: "*" }, track: { src: "im_" },
+  video: { src: "im_", poster: "im_" }, audio: { src: "im_" }, input: { src: "im_", formaction: "mp_" },
+  button: { formaction: "mp_" }, form: { action: "mp_" }, iframe: { src: "if_", srcdoc: "markup" },
+  frame: { src: "fr_" }, embed: { src: "oe_" }, object: { data: "oe_", codebase: "oe_" }, body: { background: "im_" },
+  table: { background: "im_" }, td: { background: "im_" }, image: { href: "im_", "xlink:href": "im_" },
+  use: { href: "im_", "xlink:href": "im_" }, feimage: { href: "im_", "xlink:href": "im_" },
+};
+const DROPPED = new Set(["integrity", "ping", "attributionsrc"]);
+const NAMES = ["src", "srcset", "href", "xlink:href", "action", "formaction", "data", "poster", "background", "style"];
+
+function markupOf(win, scene, addresses) {
+  const { to } = addresses;
+  const tag = /<([a-z][^\s/>]*)((?:\s|\/)(?:"[^"]*"|'[^']*'|[^'">])*)>/gi;
+  const attribute = /([\s/])([a-z][a-z:-]*)(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]+)/gi;
+  const address = /url\(\s*(?:"([^"]*)"|'([^']*)'|([^\s"'()]+))\s*\)|(@import\s+)(?:"([^"]*)"|'([^']*)')/gi;
+
+  function css(text) {
+    const source = String(text);
+    if (!/url\(|@import/i.test(source)) return source;
+    return source.replace(address, (all, double, single, bare, rule, named, other) => {
+      const old = double ?? single ?? bare ?? named ?? other;
+      const now = to(old, rule ? "cs_" : "im_");
+      if (now === old) return all;
+      return rule ? `${rule}"${now}"` : `url("${now.replace(/"/g, "%22")}")`;
+    });
+  }
+
+  function srcset(text) {
+    return String(text).replace(/([^\s,]\S*[^\s,]|[^\s,])(\s+[^,]+)?/g, (all, url, size) => to(url, "im_") + (size || ""));
+  }
+
+  // The value that an element's attribute has to have; null if it must not be set.
+  function value(element, name, given) {
+    const text = String(given);
+    if (DROPPED.has(name)) return null;
+    if (name === "style") return css(text);
+    const kind = (ATTRIBUTES[element] || {})[name];
+    if (!kind) return text;
+    if (kind === "*") return srcset(text);
+    if (kind === "markup") return framed(text);
+    return to(text, kind);
+  }
+
+  function html(text) {
+    const source = String(text);
+    if (!source.includes("<")) return source;
+    const styled = source.replace(/(<style\b[^>]*>)([^]*?)(<\/style|$)/gi, (_, head, body, tail) => head + css(body) + tail);
+    return styled.replace(tag, (all, name, rest) => {
+      const element = name.toLowerCase();
+      return `<${name}${rest.replace(attribute, (whole, gap, key, sign, quoted) => {
+        const quote = /^["']/.test(quoted) ? quoted[0] : "";
+        const old = quote ? quoted.slice(1, -1) : quoted;
+        const now = element === "iframe" && key.toLowerCase() === "srcdoc"
+          ? escaped(framed(unescaped(old)), quote) : value(element, key.toLowerCase(), old);
+        if (now === null) return gap;
+        return now === old ? whole : gap + key + sign + (quote || '"') + now.replaceAll(quote || '"', "&quot;") + (quote || '"');
+      })}>`;
+    });
+  }
+
+  const unescaped = (text) => text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&quot;", '"')
+    .replaceAll("&#39;", "'").replaceAll("&amp;", "&");
+  const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("'", "&#39;");
+
+  // A document of its own, which needs the runtime too.
+  function framed(text) {
+    const source = String(text);
+    if (source.includes("/_hf/runtime.js")) return source;
+    return runtimeTag(scene) + html(source);
+  }
+
+  return { css, srcset, value, html, framed };
+}
+
+function runtimeTag(scene) {
+  const safe = (text) => String(text).replace(/[&"<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+  const given = Object.entries({ prefix: scene.prefix, timestamp: scene.timestamp, url: scene.url, controls: scene.controls });
+  const data = given.map(([name, text]) => ` data-${name}="${safe(text)}"`).join("");
+  return `<script src="${scene.home}/_hf/runtime.js?${scene.version}"${data}></script>`;
+}

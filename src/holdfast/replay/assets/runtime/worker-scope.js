@@ -1,0 +1,17 @@
+// The same for a worker: it has no document, but asks and imports as pages do.
+
+(function begin() {
+  if (self.__hf_location) return;
+  const found = /^(\/[a-z0-9][a-z0-9._-]*\/)(\d{0,14})[a-z_]*\/(.*)$/s.exec(self.location.pathname + self.location.search);
+  const told = self.__hf_scene || {};
+  const scene = found
+    ? { prefix: found[1], timestamp: found[2], url: found[3], home: self.location.origin, version: VERSION }
+    : { ...told, version: VERSION };
+  if (!scene.home) return;
+  const addresses = addressesOf(self, scene);
+  placeIn(self, scene, addresses);
+  networkOf(self, scene, addresses);
+  workersOf(self, scene, addresses);
+  keepApart(self, () => self.__hf_location.origin);
+  Object.defineProperty(self, "origin", { get: () => self.__hf_location.origin, configurable: true });
+})();

@@ -1,0 +1,206 @@
+"""The CDX server: captures by URL and time over HTTP, in the habits of pywb, OutbackCDX and the Internet Archive (I10).
+
+    the captures of one URL, as most ask for them      looked up and answered at once
+    other questions about one URL                      the same, if they come by few captures
+    everything else                                    looked for in a thread, sent while it is found
+
+What an access rule excludes is not there. What was asked wrong is answered with 400 and one line that says what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast.catalog import CaptureQuery
+from holdfast.catalog.search import Permits
+from holdfast.errors import Denied, HoldfastError, MalformedQuery, UsageError
+from holdfast.model import Capture
+from holdfast.replay.asked import small_body
+from holdfast.replay.cdx_dialects import CdxRequest, Dialect, Params, output_of, parse_params, parse_request
+from holdfast.replay.cdx_forms import content_type, lines_of, quick_lines
+from holdfast.replay.scanning import Budget, Spent, Watch, in_thread, pieces_of, streamed
+from holdfast.replay.site import Site
+from holdfast.replay.target import DEFAULT, Target
+
+_AT_ONCE = 200  # captures that are looked at on the event loop: about a millisecond
+_HELD_CAPTURES_MAX = 100_000  # that a look may come by if it holds them all
+_DIGITS_MAX = 9
+_USUAL = frozenset((("matchType", "exact"), ("matchType", ""), ("sort", "closest"), ("closest", ""), ("output", "")))
+_BARE = CaptureQuery(url="*")  # for forms: no fields, no counters
+_FORM = "application/x-www-form-urlencoded"
+_UNSNIFFED = {"x-content-type-options": "nosniff"}
+
+
+def routes(site: Site) -> list[Route]:
+    async def archive_form(request: Request) -> Response:
+        site.tokens.require_read(request)
+        return await _answered(site, request, DEFAULT, Dialect.ARCHIVE)
+
+    return [Route("/cdx/search/cdx", archive_form, methods=["GET", "HEAD", "POST"])]
+
+
+async def cdx(site: Site, request: Request, target: Target) -> Response:
+    """`/<coll>/cdx`, or a collection that is asked for a URL as OutbackCDX is."""
+    dialect = Dialect.OUTBACK if target.kind == "collection" else Dialect.PYWB
+    return await _answered(site, request, target.collection, dialect)
+
+
+async def _answered(site: Site, request: Request, name: str, dialect: Dialect) -> Response:
+    params: Params = ()
+    try:
+        params = await _params(request)
+        prefix = f"{site.controls_origin}/{name}/"
+        collection = site.collection(name)
+        quick = _quick(site, params, collection, dialect)
+        if quick is not None:
+            captures, asked = quick
+            return _whole(quick_lines(captures, asked, prefix), asked)
+        asked = parse_request(params, collection, dialect, limit_max=site.settings.cdx_limit)
+        if asked.shows_num_pages:
+            return await _num_pages(site, asked)
+        return await _searched(site, asked, prefix)
+    except Denied:
+        raise
+    except HoldfastError as error:
+        is_json = ("output", "json") in params or b"output=json" in request.scope["query_string"]
+        return _failure(error, is_json=is_json)
+
+
+async def _params(request: Request) -> Params:
+    """Of the address, and of a posted form, which may be longer."""
+    text = request.scope["query_string"].decode("latin-1")
+    if request.method not in ("POST", "PUT", "PATCH"):
+        return parse_params(text)
+    kind = request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+    if request.method != "POST" or kind != _FORM:
+        raise UsageError(f"a query is asked by GET, or by POST as {_FORM!r}")
+    body = await small_body(request.scope, request.receive)
+    return [*parse_params(text), *parse_params(body.decode("latin-1"))]
+
+
+# -- at once --------------------------------------------------------------------------------------------------------
+
+
+class _Plain(NamedTuple):
+    """A question about one URL that needs no query: for all captures, the first of them, or the nearest to a time."""
+
+    url: str
+    output: str
+    limit: int
+    closest: str
+
+
+def _plain(params: Params) -> _Plain | None:
+    url = output = closest = ""
+    limit = _AT_ONCE
+    for name, text in params:
+        if name == "url" and not url:
+            url = text
+        elif name == "output" and not output:
+            output = text
+        elif name == "limit" and text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX:
+            limit = int(text)
+        elif name == "closest" and not closest:
+            closest = text
+        elif name != "gzip" and (name, text) not in _USUAL:
+            return None
+    if not url or url[0] == "*" or url[-1] == "*" or (closest and limit != 1):
+        return None
+    return _Plain(url, output, limit, closest)
+
+
+def _quick(
+    site: Site, params: Params, collection: str | None, dialect: Dialect
+) -> tuple[list[Capture], CdxRequest] | None:
+    """The answer to a plain question, if it is short."""
+    plain = _plain(params)
+    if plain is None or not site.access.is_open:
+        return None
+    catalog = site.archive.catalog
+    if plain.closest:
+        nearest = catalog.closest(plain.url, plain.closest, collection)
+        captures = [nearest] if nearest is not None else []
+    else:
+        captures = catalog.lookup(plain.url, collection, most=_AT_ONCE)
+        if len(captures) > _AT_ONCE:
+            return None
+    return captures[: plain.limit], CdxRequest(_BARE, output_of(plain.output, dialect), dialect)
+
+
+def _whole(lines: Iterator[str], asked: CdxRequest) -> Response:
+    some = [*lines, ""]
+    body = "\n".join(some).encode("utf-8", "surrogateescape")
+    return Response(body, headers={"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
+
+
+# -- by query -------------------------------------------------------------------------------------------------------
+
+
+async def _searched(site: Site, asked: CdxRequest, prefix: str) -> Response:
+    permits = None if site.access.is_open else site.access.permits
+    query = asked.query
+
+    def lines(watched: Permits) -> Iterator[str]:
+        return lines_of(asked, site.archive.catalog.search(query, watched), prefix, site.settings.cdx_limit)
+
+    if query.plain().match == "exact" and not query.resolve_revisits and query.page is None:
+        try:
+            return _whole(lines(Budget(_AT_ONCE, permits)), asked)
+        except Spent:
+            pass
+    watch = _watch(site, asked, permits)
+    if query.page and await in_thread(_is_beyond, site, query, watch):
+        return _beyond(asked)
+    pieces = await in_thread(_pieces, lines, watch)
+    return await streamed(pieces, watch, {"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
+
+
+def _pieces(lines: Callable[[Permits], Iterator[str]], watch: Watch) -> Iterator[bytes]:
+    return pieces_of(lines(watch))
+
+
+def _watch(site: Site, asked: CdxRequest, permits: Permits | None) -> Watch:
+    held = _HELD_CAPTURES_MAX if asked.holds_rows else None
+    return Watch(permits, site.settings.query_seconds_max, held)
+
+
+# -- pages ----------------------------------------------------------------------------------------------------------
+
+
+async def _num_pages(site: Site, asked: CdxRequest) -> Response:
+    watch = _watch(site, asked, None if site.access.is_open else site.access.permits)
+    catalog = site.archive.catalog
+    pages = await in_thread(catalog.num_pages, asked.query, watch)
+    if asked.dialect is not Dialect.PYWB:
+        return Response(f"{pages}\n", headers={"content-type": "text/plain; charset=utf-8", **_UNSNIFFED})
+    blocks = await in_thread(catalog.num_pages, replace(asked.query, page_size=1), watch)
+    told = {"pages": pages, "pageSize": asked.query.page_size, "blocks": blocks}
+    return Response(json.dumps(told) + "\n", headers={"content-type": "application/json", **_UNSNIFFED})
+
+
+def _is_beyond(site: Site, query: CaptureQuery, watch: Watch) -> bool:
+    assert query.page is not None
+    return query.page >= max(1, site.archive.catalog.num_pages(query, watch))
+
+
+def _beyond(asked: CdxRequest) -> Response:
+    """Clients ask for page after page until this."""
+    if asked.dialect is Dialect.PYWB:
+        raise MalformedQuery(f"page {asked.query.page} is beyond the last: ask for their number with 'showNumPages'")
+    return Response(b"", headers={"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
+
+
+def _failure(error: HoldfastError, *, is_json: bool) -> Response:
+    if is_json:
+        body, kind = json.dumps({"error": str(error)}), "application/json"
+    else:
+        body, kind = " ".join(str(error).splitlines()), "text/plain; charset=utf-8"
+    encoded = f"{body}\n".encode("utf-8", "replace")
+    return Response(encoded, error.http_status, headers={"content-type": kind, **_UNSNIFFED})

@@ -1,0 +1,140 @@
+"""From a URL and a time to the capture that is shown for it.
+
+The nearest in time is taken, with four turns: what only tells of a page (metadata) is not the page; a redirect from a
+URL to itself, as from http to https, would lead in a circle, so that the nearest that leads on is taken; what an
+access rule excludes is passed over, what one blocks is refused; and where there is nothing, URLs that differ by
+parameters against caches alone count as the same (`busters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from holdfast.catalog import CaptureQuery
+from holdfast.errors import Blocked, CaptureNotFound
+from holdfast.model import Capture
+from holdfast.replay.access import Verdict
+from holdfast.replay.busters import Busters
+from holdfast.replay.site import Site
+from holdfast.urls import post_key, url_key
+
+SHOWN = frozenset(("response", "revisit", "resource", "reference"))  # types of records that are a page
+_NOT_SHOWN = ("!=type:metadata", "!=type:conversion", "!=type:request")
+_LOOK_AT = 50  # captures of a URL, to find one that does not lead in a circle
+
+
+class Finder:
+    """Any thread may call it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._catalog = site.archive.catalog
+        self._busters = Busters(site.settings.busters)
+
+    def find(self, collection: str | None, url: str, timestamp: str = "") -> Capture:
+        """The capture of the URL nearest to the time; without one the newest. Raises CaptureNotFound, Blocked."""
+        capture = self._nearest(collection, url, timestamp)
+        if capture is None:
+            capture = self._by_busters(collection, url, timestamp)
+        if capture is None:
+            raise CaptureNotFound(f"'{url}' is not archived{f' in collection {collection!r}' if collection else ''}")
+        if not self._site.access.is_open and self._site.access.verdict(capture) is Verdict.BLOCK:
+            raise Blocked(f"'{url}' is blocked by a rule of this archive")
+        return capture
+
+    def find_posted(
+        self, collection: str | None, url: str, timestamp: str, method: str, body: tuple[bytes, str]
+    ) -> Capture:
+        """The same for a request with a body, which is part of the key; else of any body by that method."""
+        keyed = post_key(url, method, *body)
+        try:
+            return self.find(collection, keyed, timestamp)
+        except CaptureNotFound:
+            query = CaptureQuery(url=url, match="exact", collection=collection)
+            posted = self._catalog.by_other_methods(query, self._site.access.permits)
+            found = [each for each in posted if f'"{method}"' in each.extra]
+            if not found:
+                raise
+            return self.find(collection, post_url(found[-1]), timestamp)
+
+    def _nearest(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
+        if not self._site.access.is_open:
+            return self._search(collection, url, timestamp)
+        if timestamp:
+            capture = self._catalog.closest(url, timestamp, collection)
+        else:
+            capture = self._catalog.newest(url, collection)
+        if capture is None or (capture.type in SHOWN and not capture.status.startswith("3")):
+            return capture
+        if capture.type not in SHOWN:
+            return self._search(collection, url, timestamp)
+        return self._no_circle(capture, collection, url, timestamp)
+
+    def _search(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
+        capture = next(self._by_nearness(collection, url, timestamp, 1), None)
+        if capture is not None and capture.status.startswith("3"):
+            return self._no_circle(capture, collection, url, timestamp)
+        return capture
+
+    def _by_nearness(self, collection: str | None, url: str, timestamp: str, limit: int) -> Iterator[Capture]:
+        query = CaptureQuery(url=url, match="exact", filters=_NOT_SHOWN, collection=collection, limit=limit)
+        if timestamp:
+            query = replace(query, sort="closest", closest=timestamp)
+        else:
+            query = replace(query, sort="reverse")
+        return (row.capture for row in self._catalog.search(query, permits=self._site.access.permits))
+
+    def _no_circle(self, capture: Capture, collection: str | None, url: str, timestamp: str) -> Capture:
+        """The redirect, or the nearest capture that leads on.
+
+        A redirect of another form of the URL (http, www) is not what was asked for: it may have led here by way of
+        other URLs. It is followed only where there is no answer of the same day.
+        """
+        if _is_same(capture.url, url) and not self._leads_to_itself(capture):
+            return capture
+        other_form = None
+        for other in self._by_nearness(collection, url, timestamp, _LOOK_AT):
+            if other.status.startswith("3"):
+                if self._leads_to_itself(other):
+                    continue
+                if not _is_same(other.url, url):
+                    other_form = other_form or other
+                    continue
+            return other_form if other_form and other_form.timestamp[:8] != other.timestamp[:8] else other
+        return other_form or capture
+
+    def _leads_to_itself(self, capture: Capture) -> bool:
+        head = self._site.archive.records.of(capture).http_head
+        location = head.headers.get("location") if head is not None else None
+        if not location:
+            return False
+        from ada_url import join_url
+
+        try:
+            return url_key(join_url(capture.url, location)) == capture.urlkey
+        except ValueError:
+            return False
+
+    def _by_busters(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
+        """The nearest capture of a URL that differs by parameters against caches only."""
+        permits = self._site.access.permits
+        for begin in self._busters.beginnings(url):
+            query = CaptureQuery(url=begin, match="prefix", collection=collection, limit=Busters.LOOK_AT)
+            rows = self._catalog.search(query, permits=permits)
+            same = self._busters.same(url, (row.capture for row in rows), timestamp)
+            if same is not None:
+                return same
+        return None
+
+
+def _is_same(url: str, other: str) -> bool:
+    """Whether it is the same form of a URL, and not only the same key."""
+    return url.rstrip("/") == other.rstrip("/")
+
+
+def post_url(capture: Capture) -> str:
+    """The URL with method and body under which the catalog keeps a capture by another method than GET."""
+    from holdfast.archive.draft import keyed_url
+
+    return keyed_url(capture.url, capture.extra)

@@ -1,0 +1,61 @@
+"""What kind of thing a capture is for the browser that asks for it, which decides how it is rewritten.
+
+The address says what the page wanted (`js_`, `cs_`), the browser says what it will do with it (`Sec-Fetch-Dest`), the
+archived server said what it was (`Content-Type`). Pages lie about their types, so the first two weigh more.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+CSS_TYPES = frozenset(("text/css",))
+SCRIPT_TYPES = frozenset(
+    ("text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript", "text/jscript")
+    + ("application/ecmascript", "text/x-javascript")
+)
+HLS_TYPES = frozenset(("application/vnd.apple.mpegurl", "application/x-mpegurl", "audio/mpegurl", "audio/x-mpegurl"))
+DASH_TYPES = frozenset(("application/dash+xml",))
+DOCUMENTS = frozenset(("document", "iframe", "frame", "embed", "object"))
+SCRIPTS = frozenset(("script", "worker", "sharedworker", "serviceworker", "audioworklet", "paintworklet"))
+WORKERS = frozenset(("worker", "sharedworker"))
+
+
+class Kind(StrEnum):
+    HTML = "html"
+    CSS = "css"
+    SCRIPT = "script"
+    WORKER = "worker"  # a script that runs by itself
+    HLS = "hls"
+    DASH = "dash"
+    PLAIN = "plain"  # left as it is
+
+
+def kind_of(mime: str, modifier: str, dest: str, url: str) -> Kind:
+    """`dest` is '' where the browser did not say."""
+    if dest in SCRIPTS or (modifier == "js_" and dest in ("", "empty")):
+        return _script(mime, dest)
+    if dest == "style" or (modifier == "cs_" and dest in ("", "empty")):
+        return Kind.CSS if mime not in HTML_TYPES or dest == "style" else Kind.HTML
+    if mime in HTML_TYPES:
+        return Kind.HTML if modifier != "im_" else Kind.PLAIN
+    if mime in CSS_TYPES:
+        return Kind.CSS
+    if mime in SCRIPT_TYPES:
+        return Kind.SCRIPT
+    return _manifest(mime, url)
+
+
+def _script(mime: str, dest: str) -> Kind:
+    if mime.endswith("json") or mime in CSS_TYPES:  # module imports of data
+        return Kind.PLAIN if mime not in CSS_TYPES else Kind.CSS
+    return Kind.WORKER if dest in WORKERS else Kind.SCRIPT
+
+
+def _manifest(mime: str, url: str) -> Kind:
+    path = url.partition("?")[0].lower()
+    if mime in HLS_TYPES or (path.endswith(".m3u8") and not mime.startswith(("text/html", "video/"))):
+        return Kind.HLS
+    if mime in DASH_TYPES or (path.endswith(".mpd") and mime in ("", "text/xml", "application/xml")):
+        return Kind.DASH
+    return Kind.PLAIN

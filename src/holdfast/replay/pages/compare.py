@@ -1,0 +1,147 @@
+"""The comparison of two captures, for people.
+
+    /compare                                    a form
+    /compare?url=                               which two of its captures?
+    /compare?url=&a=TIME&b=TIME&view=VIEW       text, links, headers, or side (both pages beside each other)
+
+Times may be partial; the captures nearest to them are taken. Archived pages are shown in frames of the other origin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast.catalog.times import digits
+from holdfast.errors import CaptureNotFound, UsageError
+from holdfast.replay.comparison import Comparison, Side, compare
+from holdfast.replay.comparison.links import ROLES
+from holdfast.replay.pages.display import path_to, visible
+from holdfast.replay.pages.history import Mark, Seen, history
+from holdfast.replay.pages.rendering import render
+from holdfast.replay.pages.replay_page import entrance
+from holdfast.replay.pages.searching import address_in
+from holdfast.replay.site import Site
+from holdfast.replay.target import ALL
+
+VIEWS = {"text": "Text", "links": "Links", "headers": "Headers", "side": "Side by side"}
+CHOICES_MAX = 200  # captures among which one chooses; the newest
+LINKS_SHOWN = 1000
+_URL_MAX = 16 << 10
+_TURNS = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
+_FRAMED = ("text/", "image/", "application/xhtml", "application/pdf", "application/json", "video/", "audio/")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the address of the page says."""
+
+    url: str
+    a: str
+    b: str
+    collection: str
+    view: str
+
+    def link(self, **changes: str) -> str:
+        values = {"url": self.url, "a": self.a, "b": self.b, "collection": self.collection, "view": self.view} | changes
+        usual = {"collection": ALL, "view": "text"}
+        told = {name: value for name, value in values.items() if value and value != usual.get(name)}
+        return f"/compare?{urlencode(told, errors='surrogateescape')}"
+
+
+def routes(site: Site) -> list[Route]:
+    async def page(request: Request) -> Response:
+        site.tokens.require_read(request)
+        wanted = wanted_of(site, request)
+        if not (wanted.url and wanted.a and wanted.b):
+            return await _choice(site, request, wanted)
+        views = () if wanted.view == "side" else (wanted.view,)
+        try:
+            collection = site.collection(wanted.collection)
+            found = await run_in_threadpool(
+                lambda: compare(site, wanted.url, wanted.a, wanted.b, collection, views=views)
+            )
+        except CaptureNotFound:
+            return await _choice(site, request, wanted)
+        return render(site, request, "compare.html", **_values(site, wanted, found))
+
+    return [Route("/compare", page)]
+
+
+def wanted_of(site: Site, request: Request) -> Wanted:
+    """Raises UsageError, MalformedQuery or UnknownCollection."""
+    given = {name: request.query_params.get(name, "").strip() for name in ("url", "a", "b", "collection", "view")}
+    if len(given["url"]) > _URL_MAX:
+        raise UsageError("the URL is too long")
+    for name in ("a", "b"):
+        if given[name]:
+            given[name] = digits(given[name], name)
+    if given["view"] not in ("", *VIEWS):
+        raise UsageError(f"unknown view {given['view'][:40]!r}: one of {', '.join(VIEWS)}")
+    collection = given["collection"] or ALL
+    site.collection(collection)
+    url = address_in(given["url"]) or given["url"]
+    return Wanted(url, given["a"], given["b"], collection, given["view"] or "text")
+
+
+async def _choice(site: Site, request: Request, wanted: Wanted) -> Response:
+    """The form, and the captures of the URL to choose from if there is one."""
+    found = await run_in_threadpool(_choices, site, wanted) if wanted.url else []
+    status = 404 if wanted.url and not found else 200
+    values = {"wanted": wanted, "choices": found[::-1], "most": CHOICES_MAX, "views": VIEWS}
+    return render(site, request, "compare_choice.html", status=status, **values | _usual(found))
+
+
+def _choices(site: Site, wanted: Wanted) -> list[Seen]:
+    """The last captures in order of time, each with what became of the page since the one before it."""
+    return list(deque(history(site, site.collection(wanted.collection), wanted.url), CHOICES_MAX))
+
+
+def _usual(found: list[Seen]) -> dict[str, str]:
+    """Which two are chosen unless somebody chooses: the last that changed, and the one before it."""
+    times = [seen.capture.timestamp for seen in found]
+    changed = [place for place, seen in enumerate(found) if place and seen.mark is Mark.CHANGED]
+    place = changed[-1] if changed else len(times) - 1
+    return {"a": times[max(0, place - 1)] if times else "", "b": times[place] if times else ""}
+
+
+def _values(site: Site, wanted: Wanted, found: Comparison) -> dict[str, Any]:
+    sides = (("a", "Earlier", wanted.a, found.a), ("b", "Later", wanted.b, found.b))
+    if found.a.capture.timestamp > found.b.capture.timestamp:
+        sides = (("a", "Left", wanted.a, found.a), ("b", "Right", wanted.b, found.b))
+    return {
+        "wanted": wanted,
+        "found": found,
+        "sides": sides,
+        "frames": _frames(site, wanted, found) if wanted.view == "side" else {},
+        "views": VIEWS,
+        "roles": ROLES,
+        "links_shown": LINKS_SHOWN,
+        "plain": plain,
+    }
+
+
+def plain(text: str) -> str:
+    """A line of text in which nothing turns the direction of writing: what would is shown as an escape."""
+    return _TURNS.sub(lambda match: visible(match[0]), text)
+
+
+def _frames(site: Site, wanted: Wanted, found: Comparison) -> dict[str, str]:
+    """Where the frame of each side begins; none for what a browser would not show."""
+    return {
+        name: entrance(site, path_to(wanted.collection, side.capture.timestamp, wanted.url, "if_"))
+        for name, side in (("a", found.a), ("b", found.b))
+        if _is_framed(side)
+    }
+
+
+def _is_framed(side: Side) -> bool:
+    return not side.problem and (not side.kind or side.kind.startswith(_FRAMED))

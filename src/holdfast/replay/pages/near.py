@@ -1,0 +1,70 @@
+"""What stands before and after a capture of the same URL: for the banner, and for its script under /api/near."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from holdfast.catalog import CaptureQuery
+from holdfast.model import Capture
+from holdfast.replay.pages.display import in_words, path_to
+from holdfast.replay.pages.history import Mark, captures, marked
+from holdfast.replay.site import Site
+
+COUNTED_MAX = 1000  # captures of one URL; beyond that the banner says 'more than'
+
+
+class Near(NamedTuple):
+    """A capture among those of its URL."""
+
+    collection: str  # as addresses name it
+    url: str
+    capture: Capture
+    mark: Mark
+    previous: str  # timestamps; empty: there is none
+    next: str
+    captures: int  # of the URL, up to COUNTED_MAX + 1
+    position: int | None  # from 1; None: there are too many to count
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the banner's script."""
+        return {
+            "url": self.url,
+            "timestamp": self.capture.timestamp,
+            "words": in_words(self.capture.timestamp),
+            "mark": self.mark.value,
+            "mark_words": self.mark.words,
+            "previous": self._step(self.previous),
+            "next": self._step(self.next),
+            "captures": self.captures,
+            "position": self.position,
+            "calendar": path_to(self.collection, f"{self.capture.timestamp[:4]}*", self.url),
+            "path": path_to(self.collection, self.capture.timestamp, self.url),
+            "framed": path_to(self.collection, self.capture.timestamp, self.url, "mp_"),
+        }
+
+    def _step(self, timestamp: str) -> dict[str, str] | None:
+        if not timestamp:
+            return None
+        path = path_to(self.collection, timestamp, self.url)
+        return {"timestamp": timestamp, "words": in_words(timestamp), "path": path}
+
+
+def near(site: Site, collection: str, url: str, capture: Capture) -> Near:
+    """What is around a capture. `collection` is the name in addresses."""
+    query = CaptureQuery(url=url, match="exact", collection=site.collection(collection))
+    now = capture.timestamp
+    earlier = [each for each in _around(site, query, to=now, sort="reverse") if each.timestamp != now]
+    later = next((each.timestamp for each in _around(site, query, from_=now) if each.timestamp != now), "")
+    before = next((each for each in earlier if each.digest != "-" and each.status.startswith("2")), None)
+    times = [each.timestamp for each in islice(captures(site, query), COUNTED_MAX + 1)]
+    position = times.index(now) + 1 if len(times) <= COUNTED_MAX and now in times else None
+    mark = marked(capture, before.digest if before else "")
+    return Near(collection, url, capture, mark, earlier[0].timestamp if earlier else "", later, len(times), position)
+
+
+def _around(site: Site, query: CaptureQuery, **bounds: str) -> Iterator[Capture]:
+    """A few captures from a time on, in one direction."""
+    return islice(captures(site, replace(query, **bounds)), 16)  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""What is archived around an address that is not: in other collections, spelled otherwise, and nearby."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from holdfast.catalog import CaptureQuery
+from holdfast.model import Capture
+from holdfast.replay.pages.history import captures
+from holdfast.replay.pages.listing import Listed, read_page
+from holdfast.replay.site import Site
+from holdfast.replay.target import ALL, Target
+from holdfast.urls import parse, url_key
+
+NEIGHBOURS_MAX = 8
+LOOK_MAX = 2000  # captures in one directory: this is done while others wait
+
+
+class Elsewhere(NamedTuple):
+    """A collection that has the address."""
+
+    collection: str
+    capture: Capture  # the nearest in time
+
+
+class Surroundings(NamedTuple):
+    """Everything that may help on."""
+
+    elsewhere: list[Elsewhere]
+    spelled: list[Capture]  # the same page under another address
+    neighbours: list[Listed]
+    directory: str  # of the neighbours, with a star; empty if there are none
+
+
+def surroundings(site: Site, target: Target) -> Surroundings:
+    """A few look-ups, each bounded."""
+    spelled = [capture for url in _spellings(target.url) if (capture := _newest(site, target, url))]
+    for directory in _directories(target.url):
+        page = read_page(site, target.collection, directory, most=NEIGHBOURS_MAX, look=LOOK_MAX)
+        if page.listed:
+            return Surroundings(_elsewhere(site, target), spelled, page.listed, directory)
+    return Surroundings(_elsewhere(site, target), spelled, [], "")
+
+
+def _elsewhere(site: Site, target: Target) -> list[Elsewhere]:
+    if target.collection == ALL:
+        return []
+    here = site.collection(target.collection)
+    found = []
+    for name in site.collections():
+        query = CaptureQuery(url=target.url, match="exact", collection=name, sort="reverse")
+        if target.timestamp:
+            query = replace(query, sort="closest", closest=target.timestamp)
+        capture = next(captures(site, query), None) if name != here else None
+        if capture is not None:
+            found.append(Elsewhere(name, capture))
+    return found
+
+
+def _newest(site: Site, target: Target, url: str) -> Capture | None:
+    query = CaptureQuery(url=url, match="exact", collection=site.collection(target.collection), sort="reverse")
+    return next(captures(site, query), None)
+
+
+def _spellings(url: str) -> list[str]:
+    """Addresses that people mean by this one: with and without a query, `index.html`, a last part, `m.` before it.
+
+    Scheme, `www.` and a last slash are no part of the catalog's keys, so they need no suggestion.
+    """
+    bare, _, query = url.partition("?")
+    others = [bare] if query else []
+    if bare.endswith(("/index.html", "/index.htm", "/index.php")):
+        others.append(bare.rpartition("/")[0] + "/")
+    else:
+        others += [bare.rstrip("/") + end for end in ("/index.html", ".html")]
+    scheme, _, rest = bare.partition("://")
+    others.append(f"{scheme}://{rest[2:]}" if rest.startswith("m.") else f"{scheme}://m.{rest}")
+    key = url_key(url)
+    return [other for other in others if url_key(other) != key]
+
+
+def _directories(url: str) -> list[str]:
+    """What the address is in, from near to far: its folder, the folder above, the whole host, the domain."""
+    parsed = parse(url)
+    if parsed is None or not parsed.host:
+        return []
+    origin = f"{parsed.scheme}://{parsed.host}{f':{parsed.port}' if parsed.port else ''}"
+    parts = parsed.path.split("/")[1:-1]
+    folders = ["/".join(parts[:end]) for end in range(len(parts), max(0, len(parts) - 3), -1)]
+    return [*(f"{origin}/{folder}/*" for folder in folders if folder), f"{origin}/*", f"*.{parsed.host}"]

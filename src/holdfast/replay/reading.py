@@ -1,0 +1,104 @@
+"""A capture as a response again: status, headers and payload, whatever kind of record it came in.
+
+A revisit has the headers of its own and the payload of its original. A resource, which never was a response, becomes one.
+Chunks are joined already; encodings of the content stay until somebody asks for the plain bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from holdfast.archive.records import Records
+from holdfast.archive.stored import StoredRecord
+from holdfast.errors import CaptureNotFound
+from holdfast.formats.content_encoding import decoded_content
+from holdfast.formats.record import Headers
+from holdfast.model import Capture
+
+_NO_STATUS = 200
+_NOT_MODIFIED = 304
+PART_BYTES = 256 << 10  # sent at a time
+
+
+@dataclass(slots=True)
+class Archived:
+    """A response out of the archive."""
+
+    capture: Capture
+    status: int
+    headers: Headers
+    record: StoredRecord  # that has the payload
+
+    @property
+    def mime(self) -> str:
+        """The media type that the server named, without parameters; '' if it named none."""
+        return (self.headers.get("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def charset(self) -> str | None:
+        """The charset that the server named."""
+        for parameter in (self.headers.get("content-type") or "").split(";")[1:]:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset":
+                return value.strip().strip("\"'") or None
+        return None
+
+    @property
+    def encoding(self) -> str:
+        """The encodings of the content, in lower case; '' if it is plain."""
+        named = self.headers.get("content-encoding")
+        return "" if named is None else ",".join(self.headers.get_all("content-encoding")).lower().strip()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload as it is kept."""
+        return self.record.entry.size
+
+    def payload(self) -> bytes:
+        return self.record.payload()
+
+    def stream(self) -> Iterator[bytes]:
+        """The payload in parts of bounded size."""
+        return self.record.stream()
+
+    def stream_range(self, begin: int, end: int) -> Iterator[bytes]:
+        """The bytes of the payload from one offset and before another, in parts of bounded size."""
+        at = 0
+        for piece in self.record.stream():
+            part = memoryview(piece)[max(0, begin - at) : max(0, end - at)]
+            at += len(piece)
+            for start in range(0, len(part), PART_BYTES):
+                yield bytes(part[start : start + PART_BYTES])
+            if at >= end:
+                return
+
+    def plain(self, bytes_max: int) -> bytes:
+        """The payload without its encodings. Raises TooLarge."""
+        payload = self.record.payload()
+        return decoded_content(payload, self.headers, bytes_max) if self.encoding else payload
+
+
+def read(records: Records, capture: Capture) -> Archived:
+    """Raises CaptureNotFound if the payload of a revisit is not in the archive."""
+    record = records.of(capture)
+    if record.entry.type != "revisit":
+        return _response(capture, record, record)
+    if record.entry.contents != "-":
+        return _response(capture, record, record)
+    original = record.resolve(record)
+    if original is None:
+        raise CaptureNotFound(
+            f"the capture of '{capture.url}' at {capture.timestamp} repeats one that is not in this archive"
+        )
+    return _response(capture, record, original)
+
+
+def _response(capture: Capture, record: StoredRecord, payload: StoredRecord) -> Archived:
+    head = record.http_head if record.entry.type in ("response", "revisit") else None
+    if head is not None and head.status == _NOT_MODIFIED and payload is not record:
+        head = payload.http_head  # the server's answer told only that nothing had changed
+    if head is None:
+        mime = capture.mime if capture.mime != "-" else "application/octet-stream"
+        return Archived(capture, _NO_STATUS, Headers([("Content-Type", mime)]), payload)
+    return Archived(capture, head.status or _NO_STATUS, head.headers, payload)

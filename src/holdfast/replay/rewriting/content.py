@@ -1,0 +1,64 @@
+"""The content of a capture rewritten, each kind by its own rules."""
+
+from __future__ import annotations
+
+from holdfast.replay import assets
+from holdfast.replay.kinds import Kind
+from holdfast.replay.reading import Archived
+from holdfast.replay.rewriting.addresses import Scene
+from holdfast.replay.rewriting.css import rewrite_css
+from holdfast.replay.rewriting.html import rewrite_html
+from holdfast.replay.rewriting.javascript import rewrite_script
+from holdfast.replay.rewriting.manifests import rewrite_dash, rewrite_hls
+from holdfast.replay.rewriting.modules import is_module
+
+
+def rewritten(plain: bytes, archived: Archived, scene: Scene, kind: Kind, controls_origin: str) -> tuple[bytes, str]:
+    """The new content, and what to call it. `plain` is the payload without its encodings."""
+    named = archived.headers.get("content-type") or ""
+    match kind:
+        case Kind.HTML:
+            return _page(plain, archived, scene, controls_origin)
+        case Kind.CSS:
+            return rewrite_css(plain, scene), named or "text/css"
+        case Kind.SCRIPT:
+            return _script(plain, scene), _script_type(named)
+        case Kind.WORKER:
+            prelude = assets.worker_prelude(module=is_module(plain))
+            return prelude + _script(plain, scene), _script_type(named)
+        case Kind.HLS:
+            return rewrite_hls(plain, scene), named or "application/vnd.apple.mpegurl"
+        case Kind.DASH:
+            return rewrite_dash(plain, scene), named or "application/dash+xml"
+        case Kind.PLAIN:
+            return plain, named
+
+
+def _page(plain: bytes, archived: Archived, scene: Scene, controls_origin: str) -> tuple[bytes, str]:
+    tag = assets.runtime_tag(scene.prefix, scene.timestamp, scene.url, controls_origin)
+    mime = archived.mime or "text/html"
+    page = rewrite_html([plain], scene, archived.charset, tag, is_xml=mime == "application/xhtml+xml")
+    body = b"".join(page.pieces)
+    return body, f"{mime}; charset={page.charset}" if page.charset else mime
+
+
+def _script(plain: bytes, scene: Scene) -> bytes:
+    """Data that was asked for as a script is data still."""
+    if plain.lstrip()[:1] in (b"{", b"[") and _is_json(plain):
+        return plain
+    return rewrite_script(plain, scene)
+
+
+def _is_json(plain: bytes) -> bool:
+    import json
+
+    try:
+        json.loads(plain)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _script_type(named: str) -> str:
+    """Browsers run modules only under a type of JavaScript; archived servers were not always so strict."""
+    return named if "javascript" in named or "ecmascript" in named or "wasm" in named else "text/javascript"

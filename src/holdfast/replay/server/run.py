@@ -1,0 +1,74 @@
+"""A server from beginning to end, for whoever started it: ports, counters, tokens, workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.config import ServeSettings
+from holdfast.replay.server.channel import WorkerStart
+from holdfast.replay.server.counters import Counters
+from holdfast.replay.server.listening import Listening, listen, shown_host
+from holdfast.replay.server.supervisor import Supervisor
+from holdfast.replay.site import Origins
+
+_TOKEN_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What others need to know of a server that is ready."""
+
+    origins: Origins
+    workers: int
+    token: str  # for writing, made for this run; empty: none was
+
+
+def run_server(
+    root: Path, settings: ServeSettings, announce: Callable[[Serving], None], *, write: bool = False
+) -> None:
+    """Serves the archive in `root` until a signal says stop; `announce` is called when it is ready.
+
+    `write` permits writing: with the tokens of the settings, or if there are none with one made for this run. For the
+    main thread. Raises Busy if a port is taken, and what opening an archive may raise.
+    """
+    workers = settings.workers or os.cpu_count() or 1
+    token = secrets.token_urlsafe(_TOKEN_BYTES) if write and not settings.write_token_file else ""
+    listening = listen(settings, workers)
+    try:
+        counters = Counters.make(workers)
+        try:
+            origins = _origins(settings, listening)
+            start = _start(root, settings, origins, counters, token)
+            Supervisor(start, listening, counters).run(lambda: announce(Serving(origins, workers, token)))
+        finally:
+            counters.close()
+    finally:
+        listening.close()
+
+
+def _start(root: Path, settings: ServeSettings, origins: Origins, counters: Counters, token: str) -> WorkerStart:
+    """For all workers; each gets its row and its sockets later."""
+    return WorkerStart(
+        root=root.resolve(),
+        settings=settings,
+        origins=origins,
+        write_tokens=(token,) if token else (),
+        row=0,
+        counters=counters.descriptor,
+        controls=(),
+        replay=(),
+        log_level=logging.getLogger("holdfast").getEffectiveLevel(),
+    )
+
+
+def _origins(settings: ServeSettings, listening: Listening) -> Origins:
+    host = shown_host(settings.host)
+    return Origins(
+        settings.controls_url.rstrip("/") or f"http://{host}:{listening.controls.number}",
+        settings.replay_url.rstrip("/") or f"http://{host}:{listening.replay.number}",
+    )

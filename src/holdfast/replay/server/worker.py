@@ -1,0 +1,104 @@
+"""A worker: one process, one event loop, both applications on their sockets, the archive open for reading."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import uvloop
+
+from holdfast.errors import HoldfastError
+from holdfast.replay.app import controls_app, replay_app
+from holdfast.replay.server.access_log import AccessLog
+from holdfast.replay.server.channel import FAILED, READY, REOPEN, STOP, WorkerStart, receive_message, send_message
+from holdfast.replay.server.counters import Counters
+from holdfast.replay.server.hosts import Hosts
+from holdfast.replay.server.service import listen_with, stop
+from holdfast.replay.server.shift import Shift
+from holdfast.replay.site import Site, open_site
+from holdfast.replay.tokens import Tokens
+
+log = logging.getLogger("holdfast.replay")
+
+_COLLECT_AFTER = 50_000  # new objects: requests make few cycles, and looking for them often costs throughput
+
+
+def main() -> None:
+    """The process's entry point. The only argument is the descriptor of the channel to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    channel = socket(fileno=int(sys.argv[1]))
+    try:
+        start: WorkerStart = receive_message(channel)
+    except EOFError:
+        os._exit(1)
+    _show_log(start.log_level)
+    uvloop.run(_work(start, channel))
+    os._exit(0)  # threads that are still looking through the catalog have nobody to answer
+
+
+async def _work(start: WorkerStart, channel: socket) -> None:
+    counters = Counters(start.counters, start.row)
+    try:
+        access_log = open_access_log(start.root, start.settings.access_log, counters)
+        tokens = Tokens.of(start.root, start.settings, start.write_tokens)
+        site = open_site(start.root, start.settings, start.origins, counters, tokens)
+        hosts = Hosts.of(start.settings, start.origins.controls, start.origins.replay)
+        shift = Shift(start.settings, hosts, counters, access_log)
+        servers = await _serve(site, shift, start)
+    except (HoldfastError, OSError) as error:
+        send_message(channel, error, letter=FAILED)
+        return
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 20, 20)
+    timekeeper = asyncio.create_task(shift.keep_time())
+    channel.sendall(READY)
+    await _obey(channel, access_log)
+    await stop(shift, servers)
+    timekeeper.cancel()
+    access_log.close()
+    site.archive.close()
+
+
+async def _serve(site: Site, shift: Shift, start: WorkerStart) -> list[asyncio.Server]:
+    controls = await listen_with(controls_app(site), shift, [socket(fileno=number) for number in start.controls])
+    replay = await listen_with(replay_app(site), shift, [socket(fileno=number) for number in start.replay])
+    return [*controls, *replay]
+
+
+async def _obey(channel: socket, access_log: AccessLog) -> None:
+    """Until the parent says that it is over, or is gone."""
+    loop = asyncio.get_running_loop()
+    channel.setblocking(False)
+    while True:
+        letters = await loop.sock_recv(channel, 16)
+        if not letters:
+            os._exit(1)
+        if REOPEN in letters:
+            try:
+                access_log.reopen()
+            except OSError as error:
+                log.warning("cannot open the access log anew: %s", error)
+        if STOP in letters:
+            return
+
+
+def open_access_log(root: Path, name: str, counters: Counters) -> AccessLog:
+    """By the setting: a file, `-` for standard error, or none."""
+    return AccessLog(root / name if name and name != "-" else None, counters, to_errors=name == "-")
+
+
+def _show_log(level: int) -> None:
+    handler: logging.Handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("holdfast: %(message)s"))
+    ours: Any = logging.getLogger("holdfast")
+    ours.addHandler(handler)
+    ours.setLevel(level)
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)

@@ -1,0 +1,76 @@
+"""What all handlers of one worker share: the open archive, the settings, and where the two origins are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.archive import Archive
+from holdfast.config import ServeSettings
+from holdfast.errors import UnknownCollection
+from holdfast.replay.access import Access
+from holdfast.replay.links import LinkCache
+from holdfast.replay.replies import ReplyCache
+from holdfast.replay.server.counters import Counters
+from holdfast.replay.target import ALL, DEFAULT
+from holdfast.replay.tokens import Tokens
+
+
+@dataclass(slots=True)
+class Site:
+    """One in each worker. Handlers run on its event loop; the archive may be read from any thread."""
+
+    archive: Archive  # open for reading
+    settings: ServeSettings
+    access: Access
+    tokens: Tokens
+    controls_origin: str  # 'http://127.0.0.1:8080'
+    replay_origin: str
+    counters: Counters
+    replies: ReplyCache = field(init=False)
+    links: LinkCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.replies = ReplyCache(self.settings.cache_bytes)
+        self.links = LinkCache()
+
+    @property
+    def default_collection(self) -> str:
+        return self.archive.settings.records.collection
+
+    def collection(self, name: str) -> str | None:
+        """The collection that an address names; None: all of them. Raises UnknownCollection."""
+        if name == ALL:
+            return None
+        if name == DEFAULT:
+            return self.default_collection
+        if not self.has_collection(name):
+            raise UnknownCollection(f"no collection {name!r}: known are {', '.join(self.collections())}")
+        return name
+
+    def has_collection(self, name: str) -> bool:
+        known = (ALL, DEFAULT, self.default_collection)
+        return name in known or name in self.archive.catalog.collections()
+
+    def collections(self) -> tuple[str, ...]:
+        """Those with captures, and the default one."""
+        return tuple(sorted({self.default_collection, *self.archive.catalog.collections()}))
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where the two origins are, as browsers name them."""
+
+    controls: str  # 'http://127.0.0.1:8080'
+    replay: str
+
+
+def open_site(path: Path, settings: ServeSettings, origins: Origins, counters: Counters, tokens: Tokens) -> Site:
+    """Opens the archive for reading, and follows its access rules. Raises what opening an archive may."""
+    archive = Archive(path, read_only=True)
+    try:
+        access = Access.following(path)
+        return Site(archive, settings, access, tokens, origins.controls, origins.replay, counters)
+    except BaseException:
+        archive.close()
+        raise

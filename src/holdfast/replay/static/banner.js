@@ -1,0 +1,105 @@
+// Keeps the banner true while one goes about in the archived page. The page in the frame is a stranger: only messages of
+// its origin and window count, and whatever they say is checked by the server or shown as text.
+
+const banner = document.getElementById("banner");
+const frame = document.getElementById("page");
+const part = (id) => document.getElementById(id);
+const TIME = /^\d{14}$/;
+
+let shown = { url: part("address").value, timestamp: banner.dataset.timestamp };
+let asked = 0;
+
+addEventListener("message", (event) => {
+  if (event.origin !== banner.dataset.replay || event.source !== frame.contentWindow) return;
+  const told = event.data;
+  if (!told || typeof told !== "object") return;
+  if (told.holdfast === "at") arrive(told);
+  if (told.holdfast === "parts") compareParts(told);
+});
+
+function arrive({ url, timestamp, title }) {
+  if (typeof url !== "string" || !/^https?:/i.test(url) || url.length > 16384 || !TIME.test(timestamp)) return;
+  if (typeof title === "string" && title.trim()) document.title = `${title.trim().slice(0, 200)} · Holdfast`;
+  if (url === shown.url && timestamp === shown.timestamp) return;
+  shown = { url, timestamp };
+  part("coherence").hidden = true;  // until the new page tells of its parts
+  look(url, timestamp);
+}
+
+async function look(url, timestamp) {
+  const number = ++asked;
+  const query = new URLSearchParams({ url, timestamp, collection: banner.dataset.collection });
+  const answer = await fetch(`/api/near?${query}`, { headers: { Accept: "application/json" } });
+  if (!answer.ok || number !== asked) return;
+  const near = await answer.json();
+  if (number !== asked) return;
+  part("address").value = near.url;
+  part("time").value = near.timestamp;
+  const time = document.createElement("time");
+  time.dateTime = iso(near.timestamp);
+  time.textContent = near.words;
+  part("date").replaceChildren(time);
+  part("mark").textContent = near.mark_words;
+  part("position").textContent = near.position ? `, ${near.position} of ${near.captures}` : "";
+  part("calendar").href = near.calendar;
+  part("alone").href = banner.dataset.replay + near.framed;
+  lead("previous", near.previous, "Previous: ");
+  lead("next", near.next, "Next: ");
+  history.replaceState(null, "", near.path);
+}
+
+function lead(id, step, words) {
+  const link = part(id);
+  if (step) {
+    link.href = step.path;
+    link.title = words + step.words;
+    link.removeAttribute("aria-disabled");
+  } else {
+    link.removeAttribute("href");
+    link.removeAttribute("title");
+    link.setAttribute("aria-disabled", "true");
+  }
+}
+
+// The times of a page and its parts, which may be far from each other, and what of it is missing.
+function compareParts({ earliest, latest, missing }) {
+  const times = [shown.timestamp, earliest, latest].filter((each) => TIME.test(each)).sort();
+  const [first, last] = [times[0], times.at(-1)];
+  const seconds = (Date.parse(iso(last)) - Date.parse(iso(first))) / 1000;
+  const isFar = seconds > Number(banner.dataset.warnSeconds);
+  const told = [];
+  if (seconds > 0) told.push(`${isFar ? "Not of one time: p" : "P"}arts captured between ${day(first)} and ${day(last)} (${span(seconds)}).`);
+  if (missing > 0) told.push(missing === 1 ? "One part is not archived." : `${Number(missing)} parts are not archived.`);
+  const note = part("coherence");
+  note.textContent = told.join(" ");
+  note.hidden = !told.length;
+  note.classList.toggle("warn", isFar);
+}
+
+function iso(digits) {
+  return digits.replace(/^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)$/, "$1-$2-$3T$4:$5:$6Z");
+}
+
+function day(digits) {
+  const options = { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" };
+  return new Intl.DateTimeFormat("en-GB", options).format(new Date(iso(digits)));
+}
+
+function span(seconds) {
+  for (const [size, name] of [[31536000, "year"], [2592000, "month"], [86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]]) {
+    const number = Math.floor(seconds / size);
+    if (number) return `${number} ${name}${number === 1 ? "" : "s"}`;
+  }
+  return "no time";
+}
+
+// Hiding, and back again: the focus goes along.
+part("hide").hidden = false;
+part("hide").addEventListener("click", () => toggle(true));
+part("show").addEventListener("click", () => toggle(false));
+
+function toggle(hides) {
+  banner.hidden = hides;
+  part("show").hidden = !hides;
+  part(hides ? "show" : "hide").focus();
+}

@@ -1,0 +1,30 @@
+"""Whatever way a page is left, the next one is of the archive (W17)."""
+
+from __future__ import annotations
+
+import pytest
+from hostile_pages import CDN, NEWS
+from replay_browser import Tab, needs_browser
+
+pytestmark = needs_browser
+
+ARRIVED = f"{CDN}/arrived"
+WAYS = {way: ARRIVED for way in "link upward blank assign set href top alias refresh script".split()} | {
+    "asking": f"{CDN}/found?q=a+b",
+    "posting": f"{NEWS}/search",
+    "replace": "http://cdn.example/arrived",
+    "path": f"{NEWS}/frame",
+    "form": f"{ARRIVED}?",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_w17_the_next_page_is_archived_too(tab: Tab, way: str) -> None:
+    frame = tab.open(f"{NEWS}/leaving")
+    frame.evaluate(f"void setTimeout(() => ways.{way}())")
+    assert tab.at(WAYS[way]).evaluate("document.title") in ("arrived", "found", "results", "frame")
+
+
+def test_w17_a_page_that_refreshes_itself_goes_on_in_the_archive(tab: Tab) -> None:
+    tab.page.goto(f"{tab.stage.served.controls}/main/20240102030405/{NEWS}/meta")
+    assert tab.at(ARRIVED).evaluate("document.title") == "arrived"

@@ -1,0 +1,1 @@
+"""Here so that the directories below find the modules beside it: `serving`."""

@@ -1,0 +1,88 @@
+"""Both origins of an archive, served in this process on free ports by the real server code."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from holdfast.config import ServeSettings
+from holdfast.replay.app import controls_app, replay_app
+from holdfast.replay.server.counters import Counters
+from holdfast.replay.site import Origins, Site, open_site
+from holdfast.replay.tokens import Tokens
+from holdfast.testing.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the archive is."""
+
+    controls: str  # 'http://127.0.0.1:40001'
+    replay: str
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, redirects not followed."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+def ask(address: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
+    """One request. `Accept_Encoding='gzip'` is the header of that name, with a dash."""
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    target = address.partition(parts.netloc)[2] or "/"
+    try:
+        connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        response = connection.getresponse()
+        return Answer(response.status, response.headers, response.read())
+    finally:
+        connection.close()
+
+
+@contextmanager
+def serving(path: Path, settings: ServeSettings | None = None, tokens: Tokens | None = None) -> Iterator[Served]:
+    """The archive in that directory, until the block ends. It may be written to meanwhile."""
+    import uvicorn
+
+    settings = settings or ServeSettings()
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    origins = Origins(*(f"http://127.0.0.1:{each.getsockname()[1]}" for each in sockets))
+    site = open_site(path, settings, origins, Counters.make(), tokens or Tokens())
+    configured = [
+        uvicorn.Config(app, lifespan="off", log_config=None, server_header=False, date_header=False)
+        for app in (controls_app(site), replay_app(site))
+    ]
+    servers = [uvicorn.Server(each) for each in configured]
+
+    async def run() -> None:
+        pairs = zip(servers, sockets, strict=True)
+        await asyncio.gather(*(server.serve(sockets=[each]) for server, each in pairs))
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), name="served archive")
+    thread.start()
+    try:
+        wait_until(lambda: all(server.started for server in servers), "the servers to start")
+        yield Served(origins.controls, origins.replay, site)
+    finally:
+        for server in servers:
+            server.should_exit = True
+        thread.join()
+        site.archive.close()
+        for each in sockets:
+            each.close()
