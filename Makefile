@@ -11,9 +11,9 @@ PYWB ?= $(PYWB_DEFAULT)
 
 # Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows; nginx, openssl and
 # Chromium are what is fetched from, and with.
-DEBIAN_TEST := chromium nginx-light openssl zstd
-# What `holdfast bench crawl` serves its site with, and crawlers to compare with.
-DEBIAN_BENCH := nginx-light wget wget2
+DEBIAN_TEST := chromium nginx-light openssl wrk zstd
+# What `holdfast bench crawl` serves its site with, and crawlers to compare with; wrk asks in `holdfast bench replay`.
+DEBIAN_BENCH := nginx-light wget wget2 wrk
 
 BIN := .venv/bin
 
@@ -41,10 +41,11 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/project
 
-bench: .venv/.installed-bench $(filter $(PYWB_DEFAULT),$(PYWB)) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive and crawler beside their peers, on CORPUS=
+bench: .venv/.installed-bench $(filter $(PYWB_DEFAULT),$(PYWB)) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler and replay beside their peers, on CORPUS=
 	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
 	$(BIN)/holdfast bench archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 	$(BIN)/holdfast bench crawl --corpus "$(CORPUS)"
+	$(BIN)/holdfast bench replay --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 
 corpus: ## collect more than 20,000 real pages into CORPUS=
 	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS)"
@@ -52,10 +53,11 @@ corpus: ## collect more than 20,000 real pages into CORPUS=
 $(CORPUS_DEFAULT)/CORPUS.json:
 	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS_DEFAULT)"
 
-soak: .venv/.installed-test ## the long tests, and large catalogs, records and frontiers measured
+soak: .venv/.installed-test $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## the long tests; large catalogs, records and frontiers, and a long life of the server measured
 	$(BIN)/pytest -m soak
 	$(BIN)/holdfast bench archive --scale 1000000 --scale 10000000 --large 1G
 	$(BIN)/holdfast bench crawl --frontier 1000000
+	$(BIN)/holdfast bench replay --corpus "$(CORPUS)" --requests 200000
 
 clean: ## remove what make made in this directory
 	rm -rf .venv .venv-pywb .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
@@ -82,3 +84,4 @@ clean: ## remove what make made in this directory
 $(PYWB_DEFAULT):
 	$(PYTHON) -m venv .venv-pywb
 	.venv-pywb/bin/pip install --quiet 'pywb>=2.8,<3' || (rm -rf .venv-pywb; exit 1)
+	-.venv-pywb/bin/pip install --quiet 'uwsgi>=2.0.28,<3'  # is compiled; without it, one form of pywb has no figure

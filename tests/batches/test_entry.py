@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.batches.entry import Entry, digits, encode, one_line, parse_entries, runs
+from holdfast.batches.entry import Entry, digits, encode, entry_of, one_line, parse_entries, runs
 from holdfast.errors import DamagedBatch, UsageError
 from holdfast.formats.dates import mail_date
 
@@ -86,7 +86,9 @@ def test_golden_bytes() -> None:
 @given(st.lists(ENTRIES, max_size=5))
 def test_entries_come_back(entries: list[Entry]) -> None:
     kept = [entry if entry.filename != "-" else entry._replace(offset=0, length=0) for entry in entries]
-    assert parse_entries(b"".join(map(encode, kept))) == kept
+    raw = b"".join(map(encode, kept))
+    assert parse_entries(raw) == kept
+    assert [entry_of(raw, index) for index in range(len(kept) + 2)] == [*kept, None, None]
 
 
 @given(st.binary(max_size=300))
@@ -94,6 +96,8 @@ def test_garbage_is_told_apart(raw: bytes) -> None:
     if raw:
         with pytest.raises(DamagedBatch):
             parse_entries(raw)
+        with pytest.raises(DamagedBatch):
+            entry_of(raw, 1)
 
 
 @pytest.mark.parametrize("cut", range(1, len(GOLDEN)))

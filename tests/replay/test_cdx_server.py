@@ -239,6 +239,7 @@ def test_a_query_that_takes_too_long_is_refused_however_little_it_finds(path: Pa
     with serving(path, ServeSettings(query_seconds_max=0.0)) as there:
         got = ask(f"{there.controls}/main/cdx?url=*&filter=~url:.*never.*")
         assert (got.status, "takes longer than 0 s" in got.text) == (413, True)
+        assert there.site.counters.total("queries_cut") == 1
         assert ask(f"{there.controls}/main/cdx?url={A}/").status == 200
 
 

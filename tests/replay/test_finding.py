@@ -45,7 +45,7 @@ def test_the_nearest_in_time_is_shown_and_without_a_time_the_newest(tmp_path: Pa
         assert found(site, URL, "202107") == "20220101000000"
         assert found(site, URL, "1999") == "20200101000000"
         assert found(site, URL) == "20240101000000"
-        with pytest.raises(CaptureNotFound, match="'http://b.example/' is not archived"):
+        with pytest.raises(CaptureNotFound, match=r"'http://b\.example/' is not archived"):
             found(site, "http://b.example/")
 
 

@@ -15,26 +15,29 @@ from holdfast.archive.exchange import Exchange, page
 
 A = "http://a.example"
 TIME = "20240102030405"
+POLICY = "Content-Security-Policy"
+FORM = "application/x-www-form-urlencoded"
+POST = f"POST /form HTTP/1.1\r\nHost: a.example\r\nContent-Type: {FORM}\r\n\r\nq=1".encode()
 LARGE = bytes(range(256)) * (3 << 12)  # 3 MiB
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     zipped = gzip.compress(b"body { background: url(//cdn.example/b.png) }")
+    first = "<html><head><title>t</title></head><body><a href='http://b.example/x'>x</a><img src=/i.png>"
+    html_type, odd = "Content-Type: text/html", "Set-Cookie: a=b; Domain=a.example; Path=/x"
     captures = [
-        html(f"{A}/", TIME, "<html><head><title>t</title></head><body><a href='http://b.example/x'>x</a><img src=/i.png>"),
+        html(f"{A}/", TIME, first),
         html(f"{A}/", "20250102030405", "<html>later"),
         page(f"{A}/i.png", b"\x89PNG", "image/png", TIME),
         answer(f"{A}/s.css", TIME, "200 OK", ["Content-Type: text/css", "Content-Encoding: gzip"], zipped),
         page(f"{A}/d.json", b'{"u": "http://b.example/"}', "application/json", TIME),
         page(f"{A}/film.mp4", LARGE, "video/mp4", TIME),
         answer(f"{A}/old", TIME, "301 Moved", ["Location: http://b.example/new?x=1"]),
-        answer(f"{A}/gone", TIME, "404 Not Found", ["Content-Type: text/html"], b"<p>not here"),
-        answer(f"{A}/odd", TIME, "200 OK", ["Content-Type: text/html", "Set-Cookie: a=b; Domain=a.example; Path=/x"]
-               + ["Content-Security-Policy: default-src 'none'", "X-Powered-By: luck"], b"<p>odd"),
-        Exchange(f"{A}/form", b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", b"sent", TIME,
-                 b"POST /form HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\nq=1"),
-    ]  # fmt: skip
+        answer(f"{A}/gone", TIME, "404 Not Found", [html_type], b"<p>not here"),
+        answer(f"{A}/odd", TIME, "200 OK", [html_type, odd, f"{POLICY}: default-src 'none'", "X-Powered-By: luck"]),
+        Exchange(f"{A}/form", b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", b"sent", TIME, POST),
+    ]
     path = kept(tmp_path_factory.mktemp("replay") / "archive", captures)
     kept(path, [html("http://news.example/", TIME)], "news")
     with serving(path) as there:
@@ -65,6 +68,8 @@ def test_raw_bytes_are_those_of_the_capture_on_both_origins_and_run_nowhere(serv
 def test_a_document_is_asked_for_at_its_exact_time_first_and_its_parts_are_not(served: Served) -> None:
     page_ = ask(f"{served.replay}/main/2024mp_/{A}/", Sec_Fetch_Dest="iframe")
     assert (page_.status, page_.headers["location"]) == (302, f"/main/{TIME}mp_/{A}/")
+    bare = ask(f"{served.replay}/main/{TIME}mp_/{A}", Sec_Fetch_Dest="iframe")
+    assert (bare.status, bare.headers["location"]) == (302, f"/main/{TIME}mp_/{A}/")
     part = ask(f"{served.replay}/main/2023im_/{A}/i.png", Sec_Fetch_Dest="image")
     assert (part.status, part.body) == (200, b"\x89PNG")
     assert part.headers["memento-datetime"] == "Tue, 02 Jan 2024 03:04:05 GMT"
@@ -125,10 +130,9 @@ def test_headers_of_the_server_do_nothing_here(served: Served) -> None:
 
 
 def test_what_was_posted_is_found_by_its_body(served: Served) -> None:
-    form = "application/x-www-form-urlencoded"
-    got = ask(f"{served.replay}/main/{TIME}mp_/{A}/form", "POST", b"q=1", Content_Type=form)
+    got = ask(f"{served.replay}/main/{TIME}mp_/{A}/form", "POST", b"q=1", Content_Type=FORM)
     assert (got.status, got.body) == (200, b"sent")
-    assert ask(f"{served.replay}/main/{TIME}mp_/{A}/", "POST", b"q=1", Content_Type=form).status == 404
+    assert ask(f"{served.replay}/main/{TIME}mp_/{A}/", "POST", b"q=1", Content_Type=FORM).status == 404
 
 
 def test_an_unchanged_page_is_not_sent_again(served: Served) -> None:

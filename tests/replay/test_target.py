@@ -12,10 +12,13 @@ from holdfast.replay.target import Target, archived_url, parse_target
 @pytest.mark.parametrize(
     ("raw", "target"),
     [
-        ("/main/20240102030405/http://a.example/x?y=1&z=%20", ("replay", "20240102030405", "", "http://a.example/x?y=1&z=%20")),
+        ("/main/20240102/http://a.example/x?y=1&z=%20", ("replay", "20240102", "", "http://a.example/x?y=1&z=%20")),
         ("/main/2024mp_/http://a.example/", ("replay", "2024", "mp_", "http://a.example/")),
         ("/main/mp_/http://a.example/", ("replay", "", "mp_", "http://a.example/")),
-        ("/main/20240102030405id_/https://a.example/?u=http://b.example/?c", ("replay", "20240102030405", "id_", "https://a.example/?u=http://b.example/?c")),
+        (
+            "/main/2024id_/https://a.example/?u=http://b.example/?c",
+            ("replay", "2024", "id_", "https://a.example/?u=http://b.example/?c"),
+        ),
         ("/web/2024if_/a.example/p", ("replay", "2024", "if_", "http://a.example/p")),
         ("/main/*/http://a.example/*", ("calendar", "", "", "http://a.example/*")),
         ("/main/2024*/a.example", ("calendar", "2024", "", "http://a.example")),
@@ -32,7 +35,7 @@ from holdfast.replay.target import Target, archived_url, parse_target
         ("/main/2024mp_/http%3A%2F%2Fa.example%2Fx%3Fy", ("replay", "2024", "mp_", "http://a.example/x?y")),
         ("/main/2024mp_/data:text/plain,x", ("replay", "2024", "mp_", "data:text/plain,x")),
     ],
-)  # fmt: skip
+)
 def test_an_address_is_understood(raw: str, target: tuple[str, str, str, str]) -> None:
     found = parse_target(raw.encode())
     assert found is not None

@@ -117,7 +117,7 @@ def parse_entries(raw: bytes) -> list[Entry]:
 
 
 def entry_of(raw: bytes, index: int) -> Entry | None:
-    """The entry of that number in a frame, the others only passed over; None if there are fewer. Raises DamagedBatch."""
+    """The entry of that number in a frame, the others passed over; None if there are fewer. Raises DamagedBatch."""
     at = 0
     try:
         for _ in range(index):

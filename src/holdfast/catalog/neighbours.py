@@ -44,7 +44,7 @@ class Seeker:
         return Neighbours(first or previous or capture, previous, following, last or following or capture)
 
     def first(self, bounds: tuple[bytes, bytes]) -> Capture | None:
-        found = self._rows.leading(self._collection, bounds)
+        found = self._rows.first_of(self._collection, bounds)
         return found if found is None or self._wants(found) else self._search(bounds, reverse=False)
 
     def last(self, bounds: tuple[bytes, bytes]) -> Capture | None:

@@ -36,7 +36,7 @@ from holdfast.urls import parse, url_key
 COUNTED_MAX = 1000  # captures of an entry that are counted
 REFUSED_MAX = 2000  # captures in a row that may be refused before an entry is given up
 LOOKED_MAX = 200_000  # captures that one listing looks at
-SKIPPED_MAX = 20_000  # hosts that do not contain what is looked for
+SKIPPED_MAX = 10_000  # hosts that do not contain what is looked for, or captures of another type
 TYPED_MAX = 5000  # captures of which the types are counted
 
 Entry = TypeVar("Entry")
@@ -117,7 +117,7 @@ class Outline:
             start, place = _leap(capture.urlkey)
             if (key := _host_of_key(capture.urlkey)) is None:
                 continue
-            if wanted not in host_name(capture):
+            if wanted and wanted not in _name_of_key(key):
                 skipped += 1
             elif (found := look.permitted(capture, (start, place))) is not None:
                 entries.append(HostEntry(key, host_name(found), look.extent((start, place)), found))
@@ -239,7 +239,11 @@ def host_name(capture: Capture) -> str:
     url = parse(capture.url)
     if url is not None and url.scheme in ("http", "https") and url.host:
         return _WWW.sub("", url.host) + (f":{url.port}" if url.port else "")
-    name, colon, port = capture.urlkey.partition(")")[0].partition(":")
+    return _name_of_key(capture.urlkey.partition(")")[0])
+
+
+def _name_of_key(key: str) -> str:
+    name, colon, port = key.partition(":")
     return ".".join(reversed(name.split(","))) + colon + port
 
 

@@ -52,9 +52,13 @@ class RevisitResolver:
 
     def _before(self, revisit: Capture) -> Capture | None:
         """The last capture of the URL before the revisit that has a payload of its own."""
-        found = self._rows.all_of(None, exact_range(revisit.urlkey, "", revisit.timestamp))
-        fitting = [each for each in reversed(found) if each.type != REVISIT and each.size]
-        return _preferred(fitting, revisit.collection)
+        other: Capture | None = None
+        found = self._rows.scan(None, exact_range(revisit.urlkey, "", revisit.timestamp), reverse=True)
+        for each in islice((each for each in found if each.type != REVISIT and each.size), _LOOK_AT):
+            if each.collection == revisit.collection:
+                return each
+            other = other or each
+        return other
 
     def _same_url(self, revisit: Capture) -> Capture | None:
         if revisit.digest == "-":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 
 from holdfast.catalog.keys import (
     CAPTURE,
@@ -87,11 +86,7 @@ class CaptureRows:
         return unpack_row(best[1], best[0], best[2]) if best else None
 
     def first_of(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Capture | None:
-        with closing(self.scan(collection, bounds)) as captures:  # type: ignore[type-var]
-            return next(captures, None)
-
-    def leading(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Capture | None:
-        """As `first_of`, without a generator: for where it counts."""
+        """The capture with the least place."""
         best: Found | None = None
         for name in (collection,) if collection is not None else self.collections():
             prefix = self._area(name)

@@ -18,6 +18,6 @@ link and every part of a page comes from the archive too, pages for people, and 
                  replaying    the answer, with its Memento headers
 
 Guarantees. Archived scripts run on an origin of their own, and reach neither the pages with controls nor the live web:
-rewriting, a runtime in the page, a service worker, and the browser's own policies each see to it. Nothing here writes to
-the archive but `writing`, and that with a token only. What an access rule excludes is not shown anywhere.
+rewriting, a runtime in the page, a service worker, and the browser's own policies each see to it. Nothing here writes
+to the archive but `writing`, and that with a token only. What an access rule excludes is not shown anywhere.
 """

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.errors import CaptureNotFound, HoldfastError, UsageError
+from holdfast.errors import CaptureNotFound, HoldfastError, NotFound, UsageError
 from holdfast.replay import api, assets, cdx_server, downloads, memento, operations
 from holdfast.replay.asked import Asked, asked
 from holdfast.replay.kinds import HTML_TYPES
@@ -39,7 +39,7 @@ class App:
 
     def __init__(self, site: Site, routes: list[Any], *, on_controls: bool) -> None:
         self._site = site
-        self._router = Router(routes=routes, redirect_slashes=False)
+        self._router = Router(routes=routes, redirect_slashes=False, default=_nothing)
         self._replayer = Replayer(site, on_controls=on_controls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -225,6 +225,10 @@ async def _flow(flow: Flow, facts: Asked, send: Send) -> None:
         async for piece in iterate_in_threadpool(flow.pieces):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotFound(f"nothing is at {scope['path'][:200]!r}")
 
 
 async def _decline(scope: Scope, receive: Receive, send: Send) -> None:

@@ -76,7 +76,7 @@ async def small_body(scope: Scope, receive: Receive) -> bytes:
     return b"".join(parts)
 
 
-def body_range(text: str, size: int) -> tuple[int, int] | None | bool:
+def body_range(text: str, size: int) -> tuple[int, int] | bool | None:
     """Begin and end of the one range asked for; None: all of it; False: there is no such range."""
     unit, _, spec = text.partition("=")
     first, dash, last = spec.strip().partition("-")

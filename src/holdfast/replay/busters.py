@@ -1,7 +1,7 @@
 """Parameters that only defeat caches: `?v=3&_=1699999999` is, for a reader, `?v=3`.
 
-Names come from the setting `serve.busters`; a value that looks like a clock or like chance counts as one, too, where the
-whole query is nothing else. Both URLs are compared without such parameters.
+Names come from the setting `serve.busters`; a value that looks like a clock or like chance counts as one, too, where
+the whole query is nothing else. Both URLs are compared without such parameters.
 """
 
 from __future__ import annotations

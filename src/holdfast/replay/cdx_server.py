@@ -1,7 +1,7 @@
 """The CDX server: captures by URL and time over HTTP, in the habits of pywb, OutbackCDX and the Internet Archive (I10).
 
     the captures of one URL, as most ask for them      looked up and answered at once
-    other questions about one URL                      the same, if they come by few captures
+    other questions that come by few captures          the same, by a query
     everything else                                    looked for in a thread, sent while it is found
 
 What an access rule excludes is not there. What was asked wrong is answered with 400 and one line that says what.
@@ -25,7 +25,7 @@ from holdfast.model import Capture
 from holdfast.replay.asked import small_body
 from holdfast.replay.cdx_dialects import CdxRequest, Dialect, Params, output_of, parse_params, parse_request
 from holdfast.replay.cdx_forms import content_type, lines_of, quick_lines
-from holdfast.replay.scanning import Budget, Spent, Watch, in_thread, pieces_of, streamed
+from holdfast.replay.scanning import Budget, Spent, Watch, pieces_of, streamed
 from holdfast.replay.site import Site
 from holdfast.replay.target import DEFAULT, Target
 
@@ -150,15 +150,15 @@ async def _searched(site: Site, asked: CdxRequest, prefix: str) -> Response:
     def lines(watched: Permits) -> Iterator[str]:
         return lines_of(asked, site.archive.catalog.search(query, watched), prefix, site.settings.cdx_limit)
 
-    if query.plain().match == "exact" and not query.resolve_revisits and query.page is None:
+    if not query.resolve_revisits and query.page is None:
         try:
             return _whole(lines(Budget(_AT_ONCE, permits)), asked)
         except Spent:
             pass
     watch = _watch(site, asked, permits)
-    if query.page and await in_thread(_is_beyond, site, query, watch):
+    if query.page and await watch.run(_is_beyond, site, query, watch):
         return _beyond(asked)
-    pieces = await in_thread(_pieces, lines, watch)
+    pieces = await watch.run(_pieces, lines, watch)
     return await streamed(pieces, watch, {"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
 
 
@@ -168,7 +168,8 @@ def _pieces(lines: Callable[[Permits], Iterator[str]], watch: Watch) -> Iterator
 
 def _watch(site: Site, asked: CdxRequest, permits: Permits | None) -> Watch:
     held = _HELD_CAPTURES_MAX if asked.holds_rows else None
-    return Watch(permits, site.settings.query_seconds_max, held)
+    seconds_max = site.settings.query_seconds_max
+    return Watch(permits, seconds_max, captures_max=held, cut=lambda: site.counters.add("queries_cut"))
 
 
 # -- pages ----------------------------------------------------------------------------------------------------------
@@ -177,10 +178,10 @@ def _watch(site: Site, asked: CdxRequest, permits: Permits | None) -> Watch:
 async def _num_pages(site: Site, asked: CdxRequest) -> Response:
     watch = _watch(site, asked, None if site.access.is_open else site.access.permits)
     catalog = site.archive.catalog
-    pages = await in_thread(catalog.num_pages, asked.query, watch)
+    pages = await watch.run(catalog.num_pages, asked.query, watch)
     if asked.dialect is not Dialect.PYWB:
         return Response(f"{pages}\n", headers={"content-type": "text/plain; charset=utf-8", **_UNSNIFFED})
-    blocks = await in_thread(catalog.num_pages, replace(asked.query, page_size=1), watch)
+    blocks = await watch.run(catalog.num_pages, replace(asked.query, page_size=1), watch)
     told = {"pages": pages, "pageSize": asked.query.page_size, "blocks": blocks}
     return Response(json.dumps(told) + "\n", headers={"content-type": "application/json", **_UNSNIFFED})
 

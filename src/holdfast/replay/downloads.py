@@ -92,8 +92,8 @@ async def _subset(site: Site, target: Target, *, is_head: bool) -> Response:
     params = [pair for pair in parse_params(target.url) if pair[0] != "output"]
     limit_max = site.settings.download_records_max + 1
     asked = parse_request(params, site.collection(target.collection), Dialect.PYWB, limit_max=limit_max)
-    watch = Watch(None, site.settings.query_seconds_max)
-    chosen = await in_thread(_chosen, site, asked.query, watch)
+    watch = Watch(None, site.settings.query_seconds_max, cut=lambda: site.counters.add("queries_cut"))
+    chosen = await watch.run(_chosen, site, asked.query, watch)
     if not chosen:
         raise CaptureNotFound("the query finds no capture that may be downloaded")
     headers = _headers("application/warc", f"{target.collection}.warc.gz")

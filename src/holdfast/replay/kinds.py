@@ -11,8 +11,10 @@ from enum import StrEnum
 HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
 CSS_TYPES = frozenset(("text/css",))
 SCRIPT_TYPES = frozenset(
-    ("text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript", "text/jscript")
-    + ("application/ecmascript", "text/x-javascript")
+    (
+        *("text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript"),
+        *("text/jscript", "application/ecmascript", "text/x-javascript"),
+    )
 )
 HLS_TYPES = frozenset(("application/vnd.apple.mpegurl", "application/x-mpegurl", "audio/mpegurl", "audio/x-mpegurl"))
 DASH_TYPES = frozenset(("application/dash+xml",))

@@ -11,7 +11,7 @@ from __future__ import annotations
 _OWN = "'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval' data: blob:"
 _CLOSED = (
     "connect-src 'self' data: blob:; object-src 'self'; frame-src 'self' data: blob:; form-action 'self'; "
-    "worker-src 'self' blob: data:; manifest-src 'self'; base-uri 'self'; webrtc 'block'"
+    "worker-src 'self' blob: data:; manifest-src 'self'; base-uri 'self'"
 )
 _PASSIVE = ("img-src", "media-src", "font-src", "style-src", "script-src")
 

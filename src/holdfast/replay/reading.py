@@ -1,6 +1,6 @@
 """A capture as a response again: status, headers and payload, whatever kind of record it came in.
 
-A revisit has the headers of its own and the payload of its original. A resource, which never was a response, becomes one.
+A revisit has its own headers and the payload of its original. A resource, which never was a response, becomes one.
 Chunks are joined already; encodings of the content stay until somebody asks for the plain bytes.
 """
 

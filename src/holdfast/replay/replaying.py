@@ -26,9 +26,11 @@ from holdfast.replay.rewriting.content import rewritten
 from holdfast.replay.rewriting.headers import archived_headers
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target
+from holdfast.urls import canonical
 
 STREAMED = 1 << 20  # larger payloads are not gathered in memory
 _THREADED = 256 << 10  # to rewrite more than this takes long enough to let others go on
+_SLASHES_BEFORE_PATH = 2  # of a URL; without a third one, browsers would join what is relative to it wrongly
 _NO_BODY = frozenset((204, 205, 304))
 Header = tuple[bytes, bytes]
 
@@ -83,12 +85,14 @@ class Replayer:
 
     def _is_approximate(self, target: Target, asked: Asked, capture: Capture) -> bool:
         """Whether a document has to be asked for again at the time of its capture."""
-        if capture.timestamp == target.timestamp or target.modifier not in ("mp_", "if_", "fr_"):
+        is_exact = capture.timestamp == target.timestamp and target.url.count("/") > _SLASHES_BEFORE_PATH
+        if is_exact or target.modifier not in ("mp_", "if_", "fr_"):
             return False
         return asked.method in ("GET", "HEAD") and capture.mime in HTML_TYPES and asked.dest in (*DOCUMENTS, "")
 
     def _to_exact(self, target: Target, capture: Capture) -> Reply:
-        address = f"{target.prefix}{capture.timestamp}{target.modifier}/{target.url}"
+        url = target.url if target.url.count("/") > _SLASHES_BEFORE_PATH else canonical(target.url) or target.url
+        address = f"{target.prefix}{capture.timestamp}{target.modifier}/{url}"
         location = (b"location", address.encode("utf-8", "surrogateescape"))
         return Reply(302, [location, *memento.headers(self._site, capture, target)], b"")
 

@@ -51,8 +51,17 @@ class Budget:
 class Watch:
     """Permits as it is told, until the time is over or `stop` was called. For looks in a thread."""
 
-    def __init__(self, permits: Permits | None, seconds_max: float, captures_max: int | None = None) -> None:
+    def __init__(
+        self,
+        permits: Permits | None,
+        seconds_max: float,
+        captures_max: int | None = None,
+        *,
+        cut: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`cut` is called, on the event loop, if a look was ended because it asked too much."""
         self._permits = permits
+        self._cut = cut
         self._seconds_max = seconds_max
         self._captures_max = captures_max
         self._ends_s = time.monotonic() + seconds_max
@@ -83,6 +92,14 @@ class Watch:
         """Nobody wants to know any more."""
         self._stopped = True
 
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """What the function returns, which looks with this watch, in a thread. Raises TooLarge."""
+        try:
+            return await in_thread(function, *arguments)
+        except TooLarge:
+            self._cut()
+            raise
+
 
 async def in_thread(function: Callable[..., T], *arguments: object) -> T:
     """One of a few threads kept for long looks, so that they cannot take those of all other requests.
@@ -107,7 +124,7 @@ def pieces_of(lines: Iterator[str]) -> Iterator[bytes]:
 async def streamed(pieces: Iterator[bytes], watch: Watch, headers: dict[str, str]) -> StreamingResponse:
     """An answer that is made while it is sent. Raises what its first piece does; after it, a failure breaks it off."""
     try:
-        first = await in_thread(next, pieces, b"")
+        first = await watch.run(next, pieces, b"")
     except BaseException:
         watch.stop()
         raise
@@ -119,6 +136,6 @@ async def _rest(first: bytes, pieces: Iterator[bytes], watch: Watch) -> AsyncIte
         piece = first
         while piece:
             yield piece
-            piece = await in_thread(next, pieces, b"")
+            piece = await watch.run(next, pieces, b"")
     finally:
         watch.stop()

@@ -17,11 +17,15 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from starlette.types import Scope
+
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
 DEFAULT, ALL = "web", "all"
 RESERVED = frozenset(
-    ("", "_hf", "api", "cdx", "compare", "crawls", "explore", "favicon.ico", "health", "metrics", "openapi.json")
-    + ("robots.txt", "search", "static", "status")
+    (
+        *("", "_hf", "api", "cdx", "compare", "crawls", "explore", "favicon.ico", "health", "metrics", "openapi.json"),
+        *("robots.txt", "search", "static", "status"),
+    )
 )
 FORMS = frozenset(("link", "json", "cdxj"))
 
@@ -50,11 +54,10 @@ class Target(NamedTuple):
         return f"/{self.collection}/"
 
 
-def raw_target(scope: dict[str, object]) -> bytes:
+def raw_target(scope: Scope) -> bytes:
     """Path and query of an ASGI request, as they were sent."""
-    path, query = scope["raw_path"], scope["query_string"]
-    assert isinstance(path, bytes)
-    assert isinstance(query, bytes)
+    path: bytes = scope["raw_path"]
+    query: bytes = scope["query_string"]
     return path + b"?" + query if query else path
 
 

@@ -24,7 +24,7 @@ from holdfast.formats.cdxj import cdxj_line
 from holdfast.model import Capture
 from holdfast.replay.finding import SHOWN
 from holdfast.replay.links import http_date, moment, uri
-from holdfast.replay.scanning import Watch, in_thread
+from holdfast.replay.scanning import Watch
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target
 
@@ -66,7 +66,9 @@ async def timemap(site: Site, request: Request, target: Target) -> Response:
     collection = site.collection(target.collection)
     page = None if target.page else _at_once(site, collection, target.url)
     if page is None:
-        page = await in_thread(_paged, site, collection, target)
+        permits = None if site.access.is_open else site.access.permits
+        watch = Watch(permits, site.settings.query_seconds_max, cut=lambda: site.counters.add("queries_cut"))
+        page = await watch.run(_paged, site, collection, target, watch)
     if not page.mementos:
         error = CaptureNotFound(f"'{target.url}' is not archived")
         return PlainTextResponse(f"{error}\n", error.http_status)
@@ -89,9 +91,7 @@ def _at_once(site: Site, collection: str | None, url: str) -> Page | None:
     return Page(mementos, mementos[0].timestamp, mementos[-1].timestamp)
 
 
-def _paged(site: Site, collection: str | None, target: Target) -> Page:
-    permits = None if site.access.is_open else site.access.permits
-    watch = Watch(permits, site.settings.query_seconds_max)
+def _paged(site: Site, collection: str | None, target: Target, watch: Watch) -> Page:
     most = site.settings.timemap_mementos_max
 
     def found(limit: int, begin: str = "") -> list[Capture]:

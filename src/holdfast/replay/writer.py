@@ -1,7 +1,7 @@
 """The writer: one thread of a worker that opens the archive for writing when there is something to write.
 
 One process writes to an archive at a time. The writer adds all that waits at once (one sync for many), and closes the
-archive after half a second without work, or after two seconds with, so that other workers, and crawls, get their turn.
+archive after a tenth of a second without work, or half a second with: so other workers, and crawls, get their turn.
 Whoever waits for the archive longer than `WAIT_S` is told who writes: Busy.
 """
 
@@ -22,11 +22,12 @@ from holdfast.archive.adding import Added
 from holdfast.archive.draft import Draft
 from holdfast.errors import Busy
 
-IDLE_S = 0.5  # without work, before the archive is closed
-TURN_S = 2.0  # with work, before others get a turn
+IDLE_S = 0.1  # without work, before the archive is closed
+TURN_S = 0.5  # with work, before others get a turn
 WAIT_S = 5.0  # for the archive, if another process writes
 WAITING_MAX = 256  # pieces of work in one worker
-_PAUSE_S = 0.05
+_PAUSE_S = 0.03  # between two turns: longer than others take to look again
+_LOOK_EVERY_S = 0.01
 _DRAFTS_MAX = 512  # that are added at once
 
 
@@ -37,6 +38,7 @@ class _Work:
     done: Future[Any]
     drafts: Sequence[Draft] = ()
     call: Callable[[Archive], Any] | None = None
+    then: Callable[[], None] | None = None  # before whoever waits is told; the same of several is called once
 
 
 class Writer:
@@ -48,13 +50,13 @@ class Writer:
         self._waiting: deque[_Work] = deque()
         self._thread: threading.Thread | None = None
 
-    def add(self, drafts: Sequence[Draft]) -> Future[list[Added]]:
-        """What became of the records, in their order, when they are durable."""
-        return self._submit(_Work(Future(), drafts=drafts))
+    def add(self, drafts: Sequence[Draft], then: Callable[[], None] | None = None) -> Future[list[Added]]:
+        """What became of the records, in their order, when they are durable and `then` was called."""
+        return self._submit(_Work(Future(), drafts=drafts, then=then))
 
-    def do(self, call: Callable[[Archive], Any]) -> Future[Any]:
+    def do(self, call: Callable[[Archive], Any], then: Callable[[], None] | None = None) -> Future[Any]:
         """What `call` returns for the archive, open for writing."""
-        return self._submit(_Work(Future(), call=call))
+        return self._submit(_Work(Future(), call=call, then=then))
 
     def settle(self, timeout_s: float = 30.0) -> None:
         """Waits until all is done and the archive closed."""
@@ -94,7 +96,7 @@ class Writer:
             except Busy:
                 if time.monotonic() >= deadline:
                     raise
-                time.sleep(_PAUSE_S)
+                time.sleep(_LOOK_EVERY_S)
 
     def _take_turn(self, archive: Archive) -> None:
         ends = time.monotonic() + TURN_S
@@ -122,6 +124,8 @@ class Writer:
             return
         try:
             added = iter(archive.add_drafts([draft for each in work for draft in each.drafts]))
+            for then in {each.then for each in work if each.then is not None}:
+                then()
         except Exception:  # an edge: each of them hears of its own
             for each in work:
                 _finish(each, partial(Archive.add_drafts, drafts=each.drafts), archive)
@@ -140,9 +144,13 @@ class Writer:
 def _finish(work: _Work, call: Callable[[Archive], Any] | None, archive: Archive) -> None:
     assert call is not None
     try:
-        work.done.set_result(call(archive))
+        result = call(archive)
+        if work.then is not None:
+            work.then()
     except Exception as error:  # an edge: it belongs to whoever asked, and others' work goes on
         work.done.set_exception(error)
+    else:
+        work.done.set_result(result)
 
 
 @cache

@@ -13,18 +13,16 @@ import hashlib
 import re
 import tempfile
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
 from holdfast.archive import Archive
-from holdfast.archive.adding import Added
+from holdfast.archive.adding import Added, Outcome
 from holdfast.archive.draft import Draft, Drafting
 from holdfast.archive.exchange import Exchange, drafts_of, page
 from holdfast.archive.importing import ImportOptions, ImportReport
@@ -47,11 +45,11 @@ def writer_of(site: Site) -> Writer:
     return writer_at(site.archive.path)
 
 
-async def _written(site: Site, future: Future[Any]) -> Any:
-    result = await asyncio.wrap_future(future)
-    site.counters.add("writes")
-    await run_in_threadpool(site.archive.catalog.refresh)  # who asks this worker next sees it
-    return result
+async def _added(site: Site, drafts: list[Draft]) -> list[Added]:
+    """Whoever asks this worker next sees what was added."""
+    added: list[Added] = await asyncio.wrap_future(writer_of(site).add(drafts, site.archive.catalog.refresh))
+    site.counters.add("writes", sum(each.outcome is Outcome.ADDED for each in added))
+    return added
 
 
 # -- what is sent -------------------------------------------------------------------------------------------------
@@ -114,7 +112,7 @@ def _moment(text: str) -> str:
 async def put(site: Site, exchange: Exchange, collection: str) -> tuple[Added, Draft]:
     """Adds one capture. Durable on return."""
     drafts = await run_in_threadpool(_drafts, site, exchange, collection)
-    (added,) = await _written(site, writer_of(site).add(drafts))
+    (added,) = await _added(site, drafts)
     return added, drafts[0]
 
 
@@ -132,8 +130,7 @@ def _drafts(site: Site, exchange: Exchange, collection: str) -> list[Draft]:
 async def put_lines(site: Site, body: bytes, collection: str) -> list[Added]:
     """Adds records by reference. Raises MalformedInput with the number of a bad line; then nothing is changed."""
     drafts = await run_in_threadpool(reference_drafts, body.split(b"\n"), collection)
-    added: list[Added] = await _written(site, writer_of(site).add(drafts)) if drafts else []
-    return added
+    return await _added(site, drafts) if drafts else []
 
 
 async def put_warc(site: Site, request: Request, name: str, collection: str) -> ImportReport:
@@ -149,9 +146,11 @@ async def put_warc(site: Site, request: Request, name: str, collection: str) -> 
         def call(archive: Archive) -> ImportReport:
             return next(iter(archive.import_files([source], ImportOptions(collection=collection))))
 
-        report: ImportReport = await _written(site, writer_of(site).do(call))
+        done = writer_of(site).do(call, site.archive.catalog.refresh)
+        report: ImportReport = await asyncio.wrap_future(done)
         if report.error is not None:
             raise report.error
+        site.counters.add("writes", report.added)
         return report
 
 

@@ -186,7 +186,11 @@ def hosts_in_log(log: Path) -> set[str]:
     hosts: set[str] = set()
     for event in read["events"]:
         given = event.get("params") or {}
-        if kinds.get(event["type"]) in ("URL_REQUEST_START_JOB", "HTTP_STREAM_JOB_CONTROLLER", "HOST_RESOLVER_MANAGER_REQUEST"):
+        if kinds.get(event["type"]) in (
+            "URL_REQUEST_START_JOB",
+            "HTTP_STREAM_JOB_CONTROLLER",
+            "HOST_RESOLVER_MANAGER_REQUEST",
+        ):
             named = str(given.get("url") or given.get("host") or "")
             found = re.match(r"(?:(?:https?|wss?)://)?([^/]+)", named)
             if found:

@@ -9,7 +9,7 @@ from replay_browser import Tab, needs_browser
 pytestmark = needs_browser
 
 ARRIVED = f"{CDN}/arrived"
-WAYS = {way: ARRIVED for way in "link upward blank assign set href top alias refresh script".split()} | {
+WAYS = dict.fromkeys(["link", "upward", "blank", "assign", "set", "href", "top", "alias", "refresh", "script"], ARRIVED) | {
     "asking": f"{CDN}/found?q=a+b",
     "posting": f"{NEWS}/search",
     "replace": "http://cdn.example/arrived",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hostile_pages import CDN, LATER, NEWS, TIME
 from replay_browser import Stage, Tab, needs_browser, until
 
@@ -41,7 +40,10 @@ def test_w17_markup_is_replayed_with_all_its_parts(tab: Tab) -> None:
 def test_w17_what_scripts_ask_for_is_of_the_archive(tab: Tab) -> None:
     tab.stage.asked.clear()
     frame = tab.open(f"{NEWS}/scripts")
-    until(frame, "['fetch', 'xhr', 'events', 'imported', 'image', 'blankFrame', 'message', 'posted'].every((n) => n in seen)")
+    until(
+        frame,
+        "['fetch', 'xhr', 'events', 'imported', 'image', 'blankFrame', 'message', 'posted'].every((n) => n in seen)",
+    )
     until(frame, "seen.socket.length === 3 && seen.classic && seen.fetchRooted && seen.fetchRelative")
     seen = frame.evaluate("seen")
     assert seen["fetch"] == [f"{CDN}/data.json", "cdn"]

@@ -77,9 +77,18 @@ def ways_out() -> list[Exchange]:
 
 
 def connecting_page(port: int) -> Exchange:
-    """One that asks a STUN server, in a window that no script of ours can have got ready."""
-    call = f"const p = new RTCPeerConnection({{iceServers: [{{urls: `stun:127.0.0.1:{port}`}}]}}); p.createDataChannel(`x`);"
-    offer = "p.createOffer().then((o) => p.setLocalDescription(o))"
-    made = f"URL.createObjectURL(new Blob(['<script>{call} {offer}<\\/script>'], {{type: 'text/html'}}))"
-    text = f"<!doctype html><html><body><script>{_FRAME} f.src = {made}; {_END}</script></body></html>"
+    """One that asks a STUN server, in a frame of another origin, which no script of ours can get ready."""
+    text = (
+        f"<!doctype html><html><body><script>{_FRAME} f.src = {in_data(stun_call(port))}; {_END}</script></body></html>"
+    )
     return page("http://connecting.example/", text.encode(), timestamp=TIME)
+
+
+def stun_call(port: int) -> str:
+    call = f"const p = new RTCPeerConnection({{iceServers: [{{urls: `stun:127.0.0.1:{port}`}}]}}); p.createDataChannel(`x`);"
+    return f"{call} p.createOffer().then((o) => p.setLocalDescription(o))"
+
+
+def in_data(script: str) -> str:
+    """An expression for the address of a page that is data and runs this script; it may have no quotes but backticks."""
+    return f"'data:text/html,' + encodeURIComponent('<script>{script}</' + 'script>')"

@@ -30,5 +30,5 @@ def pywb_python() -> Path | None:
     named = os.environ.get(PYWB_VARIABLE)
     for each in (Path(named) if named else None, _ROOT / ".venv-pywb" / "bin" / "python"):
         if each is not None and each.exists():
-            return each
+            return each.absolute()  # not resolved: that would be the interpreter that the environment is made of
     return None

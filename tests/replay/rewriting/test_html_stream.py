@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting_scene import HEAD, SCENE, at, parts, streamed
 
@@ -99,6 +99,7 @@ LINKED = st.lists(
 ).map("".join)
 
 
+@settings(deadline=None)
 @given(MARKUP)
 def test_a_page_without_absolute_references_changes_in_its_head_only(markup: str) -> None:
     page = markup.encode()
@@ -107,6 +108,7 @@ def test_a_page_without_absolute_references_changes_in_its_head_only(markup: str
     assert done.replace(b"|", b"") == page
 
 
+@settings(deadline=None)
 @given(LINKED, st.lists(st.integers(0, 400), max_size=8), st.sampled_from([4, 50, 1000]))
 def test_however_a_page_is_cut_it_is_rewritten_the_same(markup: str, cuts: list[int], rest_min: int) -> None:
     page = markup.encode()
@@ -121,6 +123,7 @@ def test_however_a_page_is_cut_it_is_rewritten_the_same(markup: str, cuts: list[
     assert b"".join((*done, sent)) == streamed([page])
 
 
+@settings(deadline=None)
 @given(st.binary(), st.one_of(st.none(), st.text(max_size=8), st.sampled_from(["utf-16", "gbk", "iso-2022-jp"])))
 def test_any_bytes_pass(content: bytes, charset: str | None) -> None:
     streamed([content], charset=charset)

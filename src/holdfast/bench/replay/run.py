@@ -21,7 +21,6 @@ from holdfast.bench.run import Missing, Progress
 from holdfast.bench.subject import Unavailable
 
 SOAK_PARTS = 10
-_SOAK_LIMIT_S = 3_600.0  # for one part
 _WARM_UP_S = 1.0
 _CONTROLS = (ReplayWorkload.CDX, ReplayWorkload.TIMEMAP)  # what the origin without archived pages answers
 
@@ -74,6 +73,7 @@ class _Run:
         self._outcome = ReplayOutcome()
         self._pages: list[Page] = []
         self._found: dict[tuple[str, ReplayWorkload], list[ReplayFigure]] = defaultdict(list)
+        self._asked: dict[Path, int] = defaultdict(int)
         self._done = 0
         rounds = (plan.repeats + 1) * len(plan.workloads) * len(plan.servers)
         self._total = 2 + SOAK_PARTS if plan.requests else 1 + len(plan.servers) + rounds
@@ -167,8 +167,14 @@ class _Run:
             lines = paths_of(workload, self._pages, server.server.collection)
             paths.write_text("\n".join(lines) + "\n", encoding="utf-8")
         before = server.cpu_s()
-        answered = ask(origin, paths, load)
+        answered = self._go_on(origin, paths, load)
         return replace(answered, cpu_s=server.cpu_s() - before)
+
+    def _go_on(self, origin: str, paths: Path, load: Load) -> Answered:
+        """Asks from where it was left off: to begin anew would find answers that are still kept."""
+        answered = ask(origin, paths, replace(load, first=self._asked[paths]))
+        self._asked[paths] += answered.requests
+        return answered
 
     # -- a long life --------------------------------------------------------------------------------------------
 
@@ -186,9 +192,10 @@ class _Run:
         paths.write_text("\n".join(lines) + "\n", encoding="utf-8")
         origin = server.server.origin_for(server.place, is_replay=True)
         part = max(1, self._plan.requests // SOAK_PARTS)
-        asked, memory, start = 0, [], time.perf_counter()
-        for number in range(SOAK_PARTS):
-            self._tell(f"requests {number * part:,} to {(number + 1) * part:,}")
-            asked += ask(origin, paths, Load(_SOAK_LIMIT_S, requests_max=part)).requests
+        memory, start = [], time.perf_counter()
+        for number in range(1, SOAK_PARTS + 1):
+            self._tell(f"requests up to {number * part:,}")
+            while self._asked[paths] < number * part:
+                self._go_on(origin, paths, Load(self._plan.seconds))
             memory.append(server.memory_bytes())
-        return Soak(asked, time.perf_counter() - start, tuple(memory))
+        return Soak(self._asked[paths], time.perf_counter() - start, tuple(memory))

@@ -27,11 +27,11 @@ _AT_WORK = 3.0  # of them, about, are waiting for an answer and do not think
 _GRACE_S = 60.0
 _TIMEOUT_S = 10  # for one answer
 _SCRIPT = """\
-local requests, at, left = {}, 0, 0
+local requests, at = {}, 0
 
 function init(arguments)
   local thinking_ms = tonumber(arguments[2])
-  left = tonumber(arguments[3])
+  at = tonumber(arguments[3])
   math.randomseed(tonumber(arguments[4]))
   for path in io.lines(arguments[1]) do
     requests[#requests + 1] = wrk.format("GET", path)
@@ -45,8 +45,6 @@ end
 
 function request()
   at = at % #requests + 1
-  left = left - 1
-  if left == 0 then wrk.thread:stop() end
   return requests[at]
 end
 
@@ -66,7 +64,7 @@ class Load:
 
     seconds: float
     per_s: float = 0.0  # 0: as fast as it answers
-    requests_max: int = 0  # 0: as many as fit into the seconds
+    first: int = 0  # the number of the path to begin with; after the last comes the first again
 
     @property
     def connections(self) -> int:
@@ -94,7 +92,7 @@ def ask(origin: str, paths: Path, load: Load) -> Answered:
     command = [
         find_wrk(), "-t", "1", "-c", str(load.connections), "-d", f"{seconds}s", "--timeout", f"{_TIMEOUT_S}s",
         "-s", str(script), origin,
-        "--", str(paths), f"{load.thinking_ms:.3f}", str(load.requests_max), str(SEED),
+        "--", str(paths), f"{load.thinking_ms:.3f}", str(load.first), str(SEED),
     ]
     # fmt: on
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + _GRACE_S)

@@ -21,7 +21,6 @@ from holdfast.replay.scanning import Watch, in_thread
 from holdfast.replay.site import Site
 
 LIMIT, LIMIT_MAX = 100, 10_000
-_HELD_CAPTURES_MAX = 100_000  # that a look may come by if it holds them all
 _BYTES = {**HEADERS, "Content-Disposition": "attachment"}
 
 
@@ -72,7 +71,8 @@ async def search(site: Site, request: Request) -> Response:
     collection = site.collection(request.query_params.get("collection") or site.default_collection)
     query = parse_query(params, collection)
     query = replace(query, limit=LIMIT if query.limit is None else query.limit)
-    watch = Watch(site.access.permits, site.settings.query_seconds_max, _HELD_CAPTURES_MAX)
+    permits = None if site.access.is_open else site.access.permits
+    watch = Watch(permits, site.settings.query_seconds_max, cut=lambda: site.counters.add("queries_cut"))
     try:
         return answer(await in_thread(_found, site, query, watch))
     finally:

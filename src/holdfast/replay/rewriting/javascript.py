@@ -49,7 +49,8 @@ def rewrite_script(text: bytes, scene: Scene, *, module: bool | None = None) -> 
     """The script with its addresses and its view of the place changed. `module`: None if it is not known."""
     if not any(word in text for word in _WORDS) or not _NEEDED.search(text):
         return text
-    parts, at = [], 0
+    parts: list[bytes] = []
+    at = 0
     for start, end, instead in sorted(_edits(Script(text), scene, is_classic=module is False)):
         if start >= at:
             parts += (text[at:start], instead)
