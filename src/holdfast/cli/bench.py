@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.bench_output import Meter, Publication, exit_for, known_names, publish
+from holdfast.cli.bench_output import (
+    CORPUS_BYTES_MAX,
+    CORPUS_DEFAULT,
+    Meter,
+    Publication,
+    exit_for,
+    known_names,
+    publish,
+)
 from holdfast.cli.bench_replay import replay_
 from holdfast.cli.options import read_bytes
 
@@ -16,9 +24,7 @@ if TYPE_CHECKING:
     from holdfast.bench.crawl.run import CrawlPlan
     from holdfast.bench.run import Plan
 
-CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
 CAPTURES_DEFAULT = 1_000_000
-_CORPUS_BYTES_MAX = 1 << 40  # `bench archive` and `bench crawl` read page by page
 
 
 @click.group()
@@ -166,7 +172,7 @@ def _archive_plan(options: dict[str, Any]) -> ArchivePlan:
     alone = options["scale"] or options["large"] or options["captures"]
     if options["corpus"] is not None or not alone:
         directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
-        limits = Limits(documents_max=distinct_for(options["pages"]), total_bytes_max=_CORPUS_BYTES_MAX)
+        limits = Limits(documents_max=distinct_for(options["pages"]), total_bytes_max=CORPUS_BYTES_MAX)
         corpus = choose(directory, limits)
     captures = options["captures"]
     if captures is None:
@@ -194,7 +200,7 @@ def _crawl_plan(options: dict[str, Any]) -> CrawlPlan:
     corpus = None
     if options["corpus"] is not None or not options["frontier"]:
         directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
-        corpus = choose(directory, Limits(documents_max=options["pages"], total_bytes_max=_CORPUS_BYTES_MAX))
+        corpus = choose(directory, Limits(documents_max=options["pages"], total_bytes_max=CORPUS_BYTES_MAX))
     frontier = tuple(sorted({SMALL, *options["frontier"]})) if options["frontier"] else ()
     return CrawlPlan(corpus=corpus, crawlers=crawlers, repeats=options["repeat"], frontier=frontier)
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
+CORPUS_BYTES_MAX = 1 << 40  # all but `bench storage` read page by page
+
 
 class Publication(NamedTuple):
     """A report in all its forms."""

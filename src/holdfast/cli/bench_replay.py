@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.bench_output import Meter, Publication, exit_for, known_names, publish
+from holdfast.cli.bench_output import (
+    CORPUS_BYTES_MAX,
+    CORPUS_DEFAULT,
+    Meter,
+    Publication,
+    exit_for,
+    known_names,
+    publish,
+)
 
 if TYPE_CHECKING:
     from holdfast.bench.replay.run import ReplayPlan
-
-_CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
-_CORPUS_BYTES_MAX = 1 << 40  # pages are read one by one
 
 
 @click.command("replay")
@@ -62,9 +67,9 @@ def _plan(options: dict[str, Any]) -> ReplayPlan:
 
     servers = known_names("server", options["only"], tuple(SERVERS))
     workloads = known_names("workload", options["workload"], tuple(each.value for each in ReplayWorkload))
-    limits = Limits(documents_max=distinct_for(options["pages"]), total_bytes_max=_CORPUS_BYTES_MAX)
+    limits = Limits(documents_max=distinct_for(options["pages"]), total_bytes_max=CORPUS_BYTES_MAX)
     return ReplayPlan(
-        corpus=choose(options["corpus"] or _CORPUS_DEFAULT.expanduser(), limits),
+        corpus=choose(options["corpus"] or CORPUS_DEFAULT.expanduser(), limits),
         servers=servers,
         workloads=tuple(ReplayWorkload(name) for name in workloads),
         repeats=options["repeat"],

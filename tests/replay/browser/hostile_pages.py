@@ -35,7 +35,8 @@ MARKUP = f"""{_HEAD % "markup"}
 <div id=inline>x</div><div id=linked>x</div><div id=imported style="font-family: Archived">x</div>
 <svg><image id=svg href="{CDN}/p/svg.png" /></svg>
 <iframe id=framed src="{NEWS}/frame"></iframe>
-<iframe id=documented srcdoc="<img id=i src='{CDN}/p/srcdoc.png'><script>parent.seen.srcdoc = location.href</script>"></iframe>
+<iframe id=documented srcdoc="<img id=i src='{CDN}/p/srcdoc.png'>
+<script>parent.seen.srcdoc = location.href</script>"></iframe>
 <object data="{NEWS}/frame"></object><video poster="{CDN}/p/poster.png"></video>
 </body></html>"""
 
@@ -43,11 +44,13 @@ SCRIPTS = f"""{_HEAD % "scripts"}</head><body><div id=box></div><div id=styled>x
 <script>
 const note = (name) => (value) => {{ seen[name] = value }};
 const failed = (name) => (error) => {{ seen[name] = "failed: " + error }};
-seen.place = [location.href, document.URL, location.origin, self.origin, document.domain, top === window, parent === window];
+seen.place = [location.href, document.URL, location.origin, self.origin, document.domain, top === window,
+  parent === window];
 const host = ["https:", "", "cdn.example"].join("/");
 fetch(host + "/data.json").then((r) => r.json().then((j) => [r.url, j.name])).then(note("fetch"), failed("fetch"));
 fetch("/data.json").then((r) => r.json()).then((j) => note("fetchRooted")(j.name), failed("fetchRooted"));
-fetch(new Request("data.json")).then((r) => r.json()).then((j) => note("fetchRelative")(j.name), failed("fetchRelative"));
+fetch(new Request("data.json")).then((r) => r.json())
+  .then((j) => note("fetchRelative")(j.name), failed("fetchRelative"));
 fetch("/search", {{ method: "POST", body: "q=1", headers: {{ "Content-Type": "application/x-www-form-urlencoded" }} }})
   .then((r) => r.text()).then(note("posted"), failed("posted"));
 const xhr = new XMLHttpRequest();
@@ -69,14 +72,18 @@ attributed.setAttribute("src", "//cdn.example/p/attributed.png"); box.append(att
 styled.style.backgroundImage = `url(${{host}}/p/styled.png)`;
 const sheet = document.createElement("style"); document.head.append(sheet);
 sheet.sheet.insertRule(`#ruled {{ background: url("${{host}}/p/ruled.png") }}`, 0);
-const text = document.createElement("style"); text.textContent = `@import "${{host}}/imported.css";`; document.head.append(text);
+const text = document.createElement("style");
+text.textContent = `@import "${{host}}/imported.css";`; document.head.append(text);
 seen.link = [link.href, link.host, link.pathname, link.hash, link.getAttribute("href")];
 const frame = document.createElement("iframe"); document.body.append(frame);
-frame.contentWindow.fetch(host + "/data.json").then((r) => r.json()).then((j) => note("blankFrame")(j.name), failed("blankFrame"));
+frame.contentWindow.fetch(host + "/data.json").then((r) => r.json())
+  .then((j) => note("blankFrame")(j.name), failed("blankFrame"));
 frame.contentDocument.write(`<img id=i src="${{host}}/p/blank.png">`); frame.contentDocument.close();
 localStorage.key1 = "a"; localStorage.setItem("key2", "b"); document.cookie = "taste=good; domain=news.example; path=/";
-seen.kept = [localStorage.length, localStorage.getItem("key1"), Object.keys(localStorage).sort().join(), document.cookie];
-history.pushState({{}}, "", "/pushed?a=1"); seen.pushed = location.href; history.replaceState(null, "", "{NEWS}/scripts");
+seen.kept = [localStorage.length, localStorage.getItem("key1"), Object.keys(localStorage).sort().join(),
+  document.cookie];
+history.pushState({{}}, "", "/pushed?a=1"); seen.pushed = location.href;
+history.replaceState(null, "", "{NEWS}/scripts");
 navigator.serviceWorker.register("/sw.js").then(note("serviceWorker"), (error) => note("serviceWorker")(error.name));
 addEventListener("message", (event) => note("message")([event.origin, event.data]));
 postMessage("hello", "{NEWS}"); postMessage("not for us", "https://other.example");
@@ -86,7 +93,8 @@ WORKERS = f"""{_HEAD % "workers"}</head><body><script>
 const note = (name) => (event) => {{ seen[name] = event.data }};
 new Worker("/workers/classic.js").onmessage = note("classic");
 new Worker("/workers/module.js", {{ type: "module" }}).onmessage = note("module");
-const code = `importScripts("https://cdn.example/imported.js"); fetch("https://cdn.example/data.json").then((r) => r.json())
+const code = `importScripts("https://cdn.example/imported.js");
+  fetch("https://cdn.example/data.json").then((r) => r.json())
   .then((j) => postMessage([imported, j.name]))`;
 const address = URL.createObjectURL(new Blob([code]));
 new Worker(address).onmessage = note("blob"); URL.revokeObjectURL(address);
@@ -95,7 +103,7 @@ const shared = new SharedWorker("/workers/shared.js"); shared.port.onmessage = n
 
 CLASSIC_WORKER = f"""importScripts("{CDN}/imported.js", "/workers/own.js");
 const xhr = new XMLHttpRequest(); xhr.open("GET", "{CDN}/data.json", false); xhr.send();
-let socket = ""; try {{ new WebSocket("wss://socket.live.example/").onerror = () => done("dead") }} catch (e) {{ socket = e.name }}
+new WebSocket("wss://socket.live.example/").onerror = () => done("dead");
 function done(socket) {{ fetch("/data.json").then((r) => r.json()).then((j) =>
   postMessage([imported, own, JSON.parse(xhr.responseText).name, j.name, location.href, socket])) }}"""
 
@@ -115,9 +123,11 @@ const ways = {{
   link: () => link.click(), upward: () => upward.click(), blank: () => blank.click(), asking: () => asking.submit(),
   posting: () => posting.requestSubmit(), assign: () => location.assign(away), set: () => {{ location = away }},
   href: () => {{ window.location.href = away }}, top: () => {{ top.location = away }},
-  alias: () => {{ const w = window; w["loca" + "tion"] = away }}, replace: () => document.location.replace("//cdn.example/arrived"),
+  alias: () => {{ const w = window; w["loca" + "tion"] = away }},
+  replace: () => document.location.replace("//cdn.example/arrived"),
   path: () => {{ location.pathname = "/frame" }},
-  refresh: () => {{ const m = document.createElement("meta"); m.httpEquiv = "refresh"; m.content = "0; url=" + away; document.head.append(m) }},
+  refresh: () => {{ const m = document.createElement("meta"); m.httpEquiv = "refresh";
+    m.content = "0; url=" + away; document.head.append(m) }},
   script: () => {{ const a = document.createElement("a"); a.href = away; document.body.append(a); a.click() }},
   form: () => {{ const f = document.createElement("form"); f.action = away; document.body.append(f); f.submit() }},
 }};
@@ -133,11 +143,13 @@ def archived_pages() -> list[Exchange]:
         f"{NEWS}/scripts": SCRIPTS,
         f"{NEWS}/workers": WORKERS,
         f"{NEWS}/leaving": LEAVING,
-        f"{NEWS}/frame": f"{_HEAD % 'frame'}<script>seen.at = [location.href, parent !== window, top === parent]</script>",
+        f"{NEWS}/frame": f"{_HEAD % 'frame'}"
+        "<script>seen.at = [location.href, parent !== window, top === parent]</script>",
         f"{NEWS}/meta": f'{_HEAD % "meta"}<meta http-equiv=refresh content="0; URL={CDN}/arrived">',
         f"{CDN}/arrived": f"{_HEAD % 'arrived'}</head>arrived",
         f"{CDN}/found?q=a+b": f"{_HEAD % 'found'}</head>found",
-        f"{NEWS}/parts": f"{_HEAD % 'parts'}</head><img src={CDN}/p/absolute.png><img src=/late.png><img src=/gone.png>",
+        f"{NEWS}/parts": f"{_HEAD % 'parts'}</head>"
+        f"<img src={CDN}/p/absolute.png><img src=/late.png><img src=/gone.png>",
     }
     scripts = {
         f"{CDN}/classic.js": "seen.classic = document.currentScript.src",

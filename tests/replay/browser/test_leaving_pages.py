@@ -9,7 +9,8 @@ from replay_browser import Tab, needs_browser
 pytestmark = needs_browser
 
 ARRIVED = f"{CDN}/arrived"
-WAYS = dict.fromkeys(["link", "upward", "blank", "assign", "set", "href", "top", "alias", "refresh", "script"], ARRIVED) | {
+PLAIN = ("link", "upward", "blank", "assign", "set", "href", "top", "alias", "refresh", "script")
+WAYS = dict.fromkeys(PLAIN, ARRIVED) | {
     "asking": f"{CDN}/found?q=a+b",
     "posting": f"{NEWS}/search",
     "replace": "http://cdn.example/arrived",

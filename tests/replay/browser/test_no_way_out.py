@@ -98,7 +98,8 @@ def test_h8_an_archived_page_cannot_look_into_the_controls(calm: Tab, name: str)
 def test_h8_an_archived_page_cannot_ask_the_controls(calm: Tab, mode: str) -> None:
     asked = f"{calm.stage.served.controls}/api/"
     assert refused(calm, f"fetch('{asked}').then((r) => r.status)") == "404"  # of the archive, which has no such page
-    native = f"fetch(`{asked}`, {{mode: `{mode}`}}).then((r) => r.type, (e) => e.name).then((t) => parent.postMessage(t, `*`))"
+    native = f"fetch(`{asked}`, {{mode: `{mode}`}}).then((r) => r.type, (e) => e.name)"
+    native += ".then((told) => parent.postMessage(told, `*`))"
     elsewhere = f"""new Promise((done) => {{
       addEventListener("message", (event) => done(event.data));
       const frame = document.createElement("iframe");

@@ -94,7 +94,7 @@ def test_w17_workers_run_in_the_archive(tab: Tab) -> None:
 def test_n9_the_banner_hears_of_what_times_the_parts_are(stage: Stage) -> None:
     with stage.context() as tab:
         tab.page.add_init_script(
-            "if (window === top) { window.told = []; addEventListener('message', (e) => told.push([e.origin, e.data])) }"
+            "window.told = []; if (window === top) addEventListener('message', (e) => told.push([e.origin, e.data]))"
         )
         tab.open(f"{NEWS}/parts")
         tab.page.wait_for_function("told.some(([, m]) => m.holdfast === 'parts' && m.count === 2 && m.missing === 1)")

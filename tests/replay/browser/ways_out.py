@@ -1,6 +1,6 @@
-"""Pages that want to leave: each asks for something at a host of its own below `live.example`, behind our back if it can.
+"""Pages that want to leave: each asks for something at a host of its own below `live.example`, in whatever way.
 
-`INNER` is a window that the page makes for itself, in which no script of ours has run before the page's own.
+`inner` is a window that the page makes for itself, in which no script of ours has run before the page's own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ WAYS_OUT = {
     'try{importScripts("http://%s/x.js")}catch(e){};fetch("http://%s/y")\')</script>',
     "preconnect": '<link rel=preconnect href="http://%s/"><link rel=dns-prefetch href="http://%s/">'
     '<link rel=prefetch href="http://%s/x"><link rel=prerender href="http://%s/y">',
-    "speculation": '<script type=speculationrules>{"prefetch": [{"urls": ["http://%s/x"], "eagerness": "immediate"}]}</script>',
+    "speculation": "<script type=speculationrules>"
+    '{"prefetch": [{"urls": ["http://%s/x"], "eagerness": "immediate"}]}</script>',
     "speculation-made": "<script>const s = document.createElement('script'); s.type = 'speculationrules'; "
     's.textContent = \'{"prefetch": [{"urls": ["http://%s/x"], "eagerness": "immediate"}], '
     '"prerender": [{"urls": ["http://%s/y"], "eagerness": "immediate"}]}\'; document.head.append(s)</script>',
@@ -42,21 +43,24 @@ WAYS_OUT = {
     "post": "<script>const f = document.createElement('form'); f.action = 'http://%s/'; f.method = 'post'; "
     "document.body.append(f); f.submit()</script>",
     "named-frame": "<iframe name=inner></iframe><script>frames.inner['loca' + 'tion'] = 'http://%s/'</script>",
-    "worker-gone": f"<script>{_INNER} (async () => {{ try {{ await (await inner.navigator.serviceWorker.getRegistration('/'))"
-    ".unregister() } catch {} const i = inner.document.createElement('img'); i.src = 'http://%s/y.png' })()</script>",
+    "worker-gone": f"<script>{_INNER} const c = inner.navigator.serviceWorker; (async () => {{ "
+    "try { await (await c.getRegistration('/')).unregister() } catch {} "
+    "const i = inner.document.createElement('img'); i.src = 'http://%s/y.png' })()</script>",
     "elements": '<svg><image href="http://%s/x.png"/><use href="http://%s/y.svg#a"/></svg><object data="http://%s/o"></object>'
     '<embed src="http://%s/e"><video src="http://%s/v" poster="http://%s/p"></video><audio src="http://%s/a"></audio>'
     '<link rel=manifest href="http://%s/m"><link rel=icon href="http://%s/i"><input type=image src="http://%s/n">'
     '<table background="http://%s/t"><tr><td></table><applet code="http://%s/c"></applet>',
     "window": "<script>window.open('http://%s/'); const a = document.createElement('a'); a.href = 'http://%s/'; "
     "a.target = '_blank'; a.click()</script>",
-    "ping": "<a id=p href='#x' ping='http://%s/'>x</a><script>p.click(); p.setAttribute('ping', 'http://%s/2'); p.click()</script>",
+    "ping": "<a id=p href='#x' ping='http://%s/'>x</a>"
+    "<script>p.click(); p.setAttribute('ping', 'http://%s/2'); p.click()</script>",
     "stylesheet": "<script>const s = new CSSStyleSheet(); s.replaceSync('body { background: red }'); "
     "document.adoptedStyleSheets = [s]; s.cssRules[0].style.backgroundImage = 'url(http://%s/x.png)'; "
     "document.body.style.cssText = 'border-image: url(http://%s/y.png) 1'</script>",
     "shadow": "<div id=d></div><script>d.attachShadow({mode: 'open'}).innerHTML = "
     "'<style>@import \"http://%s/x.css\"</style><im' + 'g src=http://%s/y.png>'</script>",
-    "transformed": "<script>const read = (t) => new DOMParser().parseFromString(t, 'text/xml'); const p = new XSLTProcessor(); "
+    "transformed": "<script>const read = (t) => new DOMParser().parseFromString(t, 'text/xml'); "
+    "const p = new XSLTProcessor(); "
     'p.importStylesheet(read(\'<xsl:stylesheet xmlns:xsl="http://www.w3.org/1999/XSL/Transform" version="1.0">'
     '<xsl:template match="/"><img src="http://%s/x.png"/></xsl:template></xsl:stylesheet>\')); '
     "document.body.append(p.transformToFragment(read('<a/>'), document))</script>",
@@ -85,10 +89,10 @@ def connecting_page(port: int) -> Exchange:
 
 
 def stun_call(port: int) -> str:
-    call = f"const p = new RTCPeerConnection({{iceServers: [{{urls: `stun:127.0.0.1:{port}`}}]}}); p.createDataChannel(`x`);"
-    return f"{call} p.createOffer().then((o) => p.setLocalDescription(o))"
+    call = f"const p = new RTCPeerConnection({{iceServers: [{{urls: `stun:127.0.0.1:{port}`}}]}});"
+    return f"{call} p.createDataChannel(`x`); p.createOffer().then((o) => p.setLocalDescription(o))"
 
 
 def in_data(script: str) -> str:
-    """An expression for the address of a page that is data and runs this script; it may have no quotes but backticks."""
+    """An expression for the address of a page that is data and runs this script, which quotes by backticks only."""
     return f"'data:text/html,' + encodeURIComponent('<script>{script}</' + 'script>')"

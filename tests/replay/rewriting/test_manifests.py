@@ -16,7 +16,8 @@ def test_w17_hls_addresses_lead_into_the_archive() -> None:
         b'#EXT-X-KEY:METHOD=AES-128,URI="https://keys.example/k?a=1",IV=0x1\r\n'
         b'#EXT-X-MAP:URI="/init.mp4"\r\n'
         b'#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="URI=x",URI="//cdn.example/audio.m3u8"\r\n'
-        b"#EXTINF:4.0,\r\nhttps://cdn.example/1.ts\r\n#EXTINF:4.0,\r\nseg/2.ts\r\n#EXTINF:4.0,\r\n/3.ts  \r\n#EXT-X-ENDLIST\r\n"
+        b"#EXTINF:4.0,\r\nhttps://cdn.example/1.ts\r\n#EXTINF:4.0,\r\nseg/2.ts\r\n"
+        b"#EXTINF:4.0,\r\n/3.ts  \r\n#EXT-X-ENDLIST\r\n"
     )
     assert rewrite_hls(source, SCENE).decode() == (
         "#EXTM3U\r\n#EXT-X-VERSION:7\r\n"

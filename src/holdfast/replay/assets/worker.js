@@ -1,4 +1,4 @@
-// The service worker of the replay origin: every request of an archived page that reaches it is answered from the archive.
+// The service worker of the replay origin: what archived pages ask for is answered from the archive.
 //
 //   /main/20240102030405im_/https://a.example/x.png   asked for as it is
 //   https://a.example/x.png, /x.png                   asked for at the time, and on the site, of the page that wants it
@@ -34,7 +34,8 @@ function sceneAt(address) {
   if (!address || !address.startsWith(self.location.origin + "/")) return null;
   const found = REPLAYED.exec(address.slice(self.location.origin.length));
   if (!found) return null;
-  return { prefix: found[1], timestamp: found[2].replace(/[a-z_]+$/i, ""), url: found[3].replace(/^(https?:\/)(?!\/)/i, "$1/") };
+  const url = found[3].replace(/^(https?:\/)(?!\/)/i, "$1/");
+  return { prefix: found[1], timestamp: found[2].replace(/[a-z_]+$/i, ""), url };
 }
 
 // The page that asks; one without an address of its own stands for the one that made it.
@@ -56,7 +57,8 @@ function placed(scene, url, modifier) {
 }
 
 function refusal(why) {
-  return new Response(`${why}\n`, { status: 504, headers: { "Content-Type": "text/plain", "Content-Security-Policy": "sandbox" } });
+  const headers = { "Content-Type": "text/plain", "Content-Security-Policy": "sandbox" };
+  return new Response(`${why}\n`, { status: 504, headers });
 }
 
 async function bodyOf(request) {
@@ -74,9 +76,10 @@ async function open(event, url, isPlaced) {
   recent = sceneAt(url.href);
   const headers = new Headers(request.headers);
   headers.set("X-Holdfast-Worker", request.destination || "document");
+  const cache = request.cache === "only-if-cached" ? "default" : request.cache;
   return fetch(url.href, {
     method: request.method, headers, body: await bodyOf(request), redirect: "manual", mode: "same-origin",
-    credentials: "include", cache: request.cache === "only-if-cached" ? "default" : request.cache, referrer: request.referrer,
+    credentials: "include", cache, referrer: request.referrer,
   });
 }
 

@@ -45,9 +45,12 @@ function keepApart(win, origin) {
   const databases = win.IDBFactory && win.IDBFactory.prototype;
   for (const method of ["open", "deleteDatabase"])
     wrap(databases, method, (native) => function (name, ...rest) { return native.call(this, named(name), ...rest); });
-  redefine(win.IDBDatabase && win.IDBDatabase.prototype, "name", (get) => ({ get() { return get.call(this).replace(named(""), ""); } }));
+  redefine(win.IDBDatabase && win.IDBDatabase.prototype, "name", (get) => ({
+    get() { return get.call(this).replace(named(""), ""); },
+  }));
+  const caches = win.CacheStorage && win.CacheStorage.prototype;
   for (const method of ["open", "delete", "has"])
-    wrap(win.CacheStorage && win.CacheStorage.prototype, method, (native) => function (name) { return native.call(this, named(name)); });
+    wrap(caches, method, (native) => function (name) { return native.call(this, named(name)); });
   construct(win, "BroadcastChannel", ([name]) => [named(name)]);
 }
 

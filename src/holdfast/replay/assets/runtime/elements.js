@@ -45,10 +45,12 @@ function elementsOf(win, scene, addresses, markup) {
   // Properties that mirror attributes.
   const mirrored = {
     HTMLAnchorElement: ["href", "ping"], HTMLAreaElement: ["href", "ping"], HTMLBaseElement: ["href"],
-    HTMLLinkElement: ["href", "integrity"], HTMLScriptElement: ["src", "integrity"], HTMLImageElement: ["src", "srcset", "lowsrc"],
-    HTMLSourceElement: ["src", "srcset"], HTMLTrackElement: ["src"], HTMLMediaElement: ["src"], HTMLVideoElement: ["poster"],
+    HTMLLinkElement: ["href", "integrity"], HTMLScriptElement: ["src", "integrity"],
+    HTMLImageElement: ["src", "srcset", "lowsrc"], HTMLSourceElement: ["src", "srcset"], HTMLTrackElement: ["src"],
+    HTMLMediaElement: ["src"], HTMLVideoElement: ["poster"],
     HTMLInputElement: ["src", "formAction"], HTMLButtonElement: ["formAction"], HTMLFormElement: ["action"],
-    HTMLIFrameElement: ["src", "srcdoc"], HTMLFrameElement: ["src"], HTMLEmbedElement: ["src"], HTMLObjectElement: ["data"],
+    HTMLIFrameElement: ["src", "srcdoc"], HTMLFrameElement: ["src"], HTMLEmbedElement: ["src"],
+    HTMLObjectElement: ["data"],
     HTMLBodyElement: ["background"], HTMLTableElement: ["background"],
   };
   for (const [kind, names] of Object.entries(mirrored))
@@ -57,7 +59,8 @@ function elementsOf(win, scene, addresses, markup) {
         get() { return shown(get.call(this)); },
         set(given) {
           const tag = kind === "HTMLMediaElement" ? "video" : this.localName;
-          const now = tag === "link" && name === "href" ? to(given, linkKind(this)) : markup.value(tag, name.toLowerCase(), given);
+          const isLink = tag === "link" && name === "href";
+          const now = isLink ? to(given, linkKind(this)) : markup.value(tag, name.toLowerCase(), given);
           if (now !== null) set.call(this, now);
         },
       }));

@@ -8,20 +8,29 @@ function insertionOf(win, scene, addresses, markup, elements) {
       redefine(kind && kind.prototype, name, (get, set) => ({
         set(text) { set.call(this, this.localName === "style" ? css(text) : html(text)); },
       }));
-  for (const name of ["setHTMLUnsafe"])
-    for (const kind of [win.Element, win.ShadowRoot])
-      wrap(kind && kind.prototype, name, (set) => function (text, ...rest) { return set.call(this, html(text), ...rest); });
-  wrap(win.Element.prototype, "insertAdjacentHTML", (insert) => function (where, text) { return insert.call(this, where, html(text)); });
-  wrap(win.Range.prototype, "createContextualFragment", (make) => function (text) { return make.call(this, html(text)); });
+  for (const kind of [win.Element, win.ShadowRoot])
+    wrap(kind && kind.prototype, "setHTMLUnsafe", (set) => function (text, ...rest) {
+      return set.call(this, html(text), ...rest);
+    });
+  wrap(win.Element.prototype, "insertAdjacentHTML", (insert) => function (where, text) {
+    return insert.call(this, where, html(text));
+  });
+  wrap(win.Range.prototype, "createContextualFragment", (make) => function (text) {
+    return make.call(this, html(text));
+  });
   wrap(win.DOMParser.prototype, "parseFromString", (parse) => function (text, type) {
     return parse.call(this, type === "text/html" ? html(text) : text, type);
   });
   for (const name of ["write", "writeln"])
-    wrap(win.Document.prototype, name, (write) => function (...texts) { return write.call(this, html(texts.join(""))); });
+    wrap(win.Document.prototype, name, (write) => function (...texts) {
+      return write.call(this, html(texts.join("")));
+    });
 
   const sheet = win.CSSStyleSheet.prototype;
   wrap(sheet, "insertRule", (insert) => function (rule, ...rest) { return insert.call(this, css(rule), ...rest); });
-  wrap(sheet, "addRule", (add) => function (where, rule, ...rest) { return add.call(this, where, css(rule ?? ""), ...rest); });
+  wrap(sheet, "addRule", (add) => function (where, rule, ...rest) {
+    return add.call(this, where, css(rule ?? ""), ...rest);
+  });
   for (const name of ["replace", "replaceSync"])
     wrap(sheet, name, (replace) => function (text) { return replace.call(this, css(text)); });
   wrap(win.CSSGroupingRule && win.CSSGroupingRule.prototype, "insertRule", (insert) => function (rule, ...rest) {
@@ -31,14 +40,16 @@ function insertionOf(win, scene, addresses, markup, elements) {
     return set.call(this, name, css(value ?? ""), ...rest);
   });
   redefine(win.CSSStyleDeclaration.prototype, "cssText", (get, set) => ({ set(text) { set.call(this, css(text)); } }));
-  construct(win, "FontFace", ([family, source, ...rest]) => [family, typeof source === "string" ? css(source) : source, ...rest]);
+  const ofText = (source) => (typeof source === "string" ? css(source) : source);
+  construct(win, "FontFace", ([family, source, ...rest]) => [family, ofText(source), ...rest]);
   styleSheetText(win, css);
   watch(win, markup, elements);
 }
 
 // A style element's text, given as text.
 function styleSheetText(win, css) {
-  const inStyle = (node) => node && (node.localName === "style" || (node.parentNode && node.parentNode.localName === "style"));
+  const isStyle = (node) => Boolean(node) && node.localName === "style";
+  const inStyle = (node) => isStyle(node) || isStyle(node.parentNode);
   redefine(win.Node.prototype, "textContent", (get, set) => ({
     set(text) { set.call(this, inStyle(this) && text !== null ? css(text) : text); },
   }));
@@ -54,7 +65,8 @@ function styleSheetText(win, css) {
       return put.call(this, node, ...rest);
     });
   wrap(win.Element.prototype, "append", (append) => function (...nodes) {
-    return append.apply(this, this.localName === "style" ? nodes.map((node) => (typeof node === "string" ? css(node) : node)) : nodes);
+    const given = isStyle(this) ? nodes.map((node) => (typeof node === "string" ? css(node) : node)) : nodes;
+    return append.apply(this, given);
   });
 }
 

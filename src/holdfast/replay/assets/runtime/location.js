@@ -80,7 +80,7 @@ function placeIn(win, scene, addresses) {
     set top(_) {},
   };
 
-  const define = (name, given) => Object.defineProperty(win, name, { configurable: false, enumerable: false, ...given });
+  const define = (name, given) => Object.defineProperty(win, name, { configurable: false, ...given });
   define("__hf_location", { get: () => location, set: (url) => (location.href = url) });
   define("__hf_top", { get: () => highest, set() {} });
   define("__hf_of", { value: of });

@@ -30,7 +30,8 @@ function markupOf(win, scene, addresses) {
   }
 
   function srcset(text) {
-    return String(text).replace(/([^\s,]\S*[^\s,]|[^\s,])(\s+[^,]+)?/g, (all, url, size) => to(url, "im_") + (size || ""));
+    const candidate = /([^\s,]\S*[^\s,]|[^\s,])(\s+[^,]+)?/g;
+    return String(text).replace(candidate, (all, url, size) => to(url, "im_") + (size || ""));
   }
 
   // The value that an element's attribute has to have; null if it must not be set.
@@ -48,16 +49,19 @@ function markupOf(win, scene, addresses) {
   function html(text) {
     const source = String(text);
     if (!source.includes("<")) return source;
-    const styled = source.replace(/(<style\b[^>]*>)([^]*?)(<\/style|$)/gi, (_, head, body, tail) => head + css(body) + tail);
+    const style = /(<style\b[^>]*>)([^]*?)(<\/style|$)/gi;
+    const styled = source.replace(style, (_, head, body, tail) => head + css(body) + tail);
     return styled.replace(tag, (all, name, rest) => {
       const element = name.toLowerCase();
       return `<${name}${rest.replace(attribute, (whole, gap, key, sign, quoted) => {
-        const quote = /^["']/.test(quoted) ? quoted[0] : "";
-        const old = quote ? quoted.slice(1, -1) : quoted;
+        const isQuoted = /^["']/.test(quoted);
+        const quote = isQuoted ? quoted[0] : '"';
+        const old = isQuoted ? quoted.slice(1, -1) : quoted;
         const now = element === "iframe" && key.toLowerCase() === "srcdoc"
-          ? escaped(framed(unescaped(old)), quote) : value(element, key.toLowerCase(), old);
+          ? escaped(framed(unescaped(old))) : value(element, key.toLowerCase(), old);
         if (now === null) return gap;
-        return now === old ? whole : gap + key + sign + (quote || '"') + now.replaceAll(quote || '"', "&quot;") + (quote || '"');
+        if (now === old) return whole;
+        return gap + key + sign + quote + now.replaceAll(quote, `&#${quote.charCodeAt(0)};`) + quote;
       })}>`;
     });
   }
@@ -78,7 +82,8 @@ function markupOf(win, scene, addresses) {
 
 function runtimeTag(scene) {
   const safe = (text) => String(text).replace(/[&"<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
-  const given = Object.entries({ prefix: scene.prefix, timestamp: scene.timestamp, url: scene.url, controls: scene.controls });
-  const data = given.map(([name, text]) => ` data-${name}="${safe(text)}"`).join("");
+  const { prefix, timestamp, url, controls } = scene;
+  const told = Object.entries({ prefix, timestamp, url, controls });
+  const data = told.map(([name, text]) => ` data-${name}="${safe(text)}"`).join("");
   return `<script src="${scene.home}/_hf/runtime.js?${scene.version}"${data}></script>`;
 }

@@ -1,4 +1,4 @@
-// Messages between windows name archived origins; the banner above hears where the page is and of what times its parts are.
+// Messages between windows name archived origins; the banner hears where the page is and how old its parts are.
 
 function messagesOf(win, scene, addresses, place) {
   const native = win.postMessage;
@@ -41,7 +41,7 @@ function messagesOf(win, scene, addresses, place) {
 
 function reports(win, scene, place, banner) {
   const tell = (message) => {
-    if (banner !== win && scene.controls) banner.postMessage({ holdfast: message.holdfast, ...message }, scene.controls);
+    if (banner !== win && scene.controls) banner.postMessage(message, scene.controls);
   };
   const at = () => tell({ holdfast: "at", url: place.now(), timestamp: scene.timestamp, title: win.document.title });
   place.moved = at;

@@ -2,13 +2,12 @@
 
 function navigationOf(win, scene, addresses, place) {
   const { to, whole, archived } = addresses;
-  const document = win.document;
-  const getAttribute = win.HTMLElement.prototype.getAttribute;
   const isWeb = (address) => /^https?:/i.test(address);
 
   for (const name of ["pushState", "replaceState"])
     wrap(win.History.prototype, name, (change) => function (state, title, url) {
-      const result = url === undefined || url === null ? change.call(this, state, title) : change.call(this, state, title, here(url));
+      const rest = url === undefined || url === null ? [] : [here(url)];
+      const result = change.call(this, state, title, ...rest);
       place.moved && place.moved();
       return result;
     });
@@ -47,7 +46,8 @@ function navigationOf(win, scene, addresses, place) {
     retarget(form);
     const action = form.getAttribute("action");
     if (action !== null) form.setAttribute("action", action);
-    if (submitter && submitter.hasAttribute("formaction")) submitter.setAttribute("formaction", submitter.getAttribute("formaction"));
+    const own = submitter && submitter.getAttribute("formaction");
+    if (own !== null && own !== undefined) submitter.setAttribute("formaction", own);
   }
   win.addEventListener("submit", (event) => prepare(event.target, event.submitter), true);
   wrap(win.HTMLFormElement.prototype, "submit", (submit) => function () {
@@ -64,5 +64,4 @@ function navigationOf(win, scene, addresses, place) {
   });
   win.addEventListener("popstate", () => place.moved && place.moved());
   win.addEventListener("hashchange", () => place.moved && place.moved());
-  return { document, getAttribute };
 }
