@@ -23,7 +23,6 @@ class Asked(NamedTuple):
     encodings: str  # that the client understands
     range: str
     etag: str  # that the client has
-    via_worker: bool  # our service worker asks, and will see to what the page asks for in turn
     referrer: str
     content_type: str
     host: str
@@ -52,7 +51,6 @@ def asked(scope: Scope) -> Asked:
         text(b"accept-encoding").lower(),
         text(b"range"),
         text(b"if-none-match"),
-        b"x-holdfast-worker" in fields,
         text(b"referer"),
         text(b"content-type"),
         text(b"host"),

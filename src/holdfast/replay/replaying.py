@@ -18,7 +18,7 @@ from holdfast.replay import assets, memento
 from holdfast.replay.asked import Asked, body_range, small_body
 from holdfast.replay.finding import Finder
 from holdfast.replay.kinds import DOCUMENTS, HTML_TYPES, Kind, kind_of
-from holdfast.replay.policy import archived_policy, inert_policy
+from holdfast.replay.policy import ARCHIVED, INERT
 from holdfast.replay.reading import Archived, read
 from holdfast.replay.replies import Reply
 from holdfast.replay.rewriting.addresses import Scene
@@ -60,9 +60,9 @@ class Replayer:
         kind = self._kind(target, asked, capture)
         etag = f'"{capture.record}-{target.modifier or "mp_"}{kind}{assets.VERSION}"'
         links = memento.headers(self._site, capture, target)
-        if asked.etag and etag in asked.etag and not asked.via_worker:
+        if asked.etag and etag in asked.etag:
             return Reply(304, [(b"etag", etag.encode()), *links], b"")
-        key = (capture.record, target.prefix, target.modifier, kind, asked.via_worker, asked.encodings, asked.range)
+        key = (capture.record, target.prefix, target.modifier, kind, asked.encodings, asked.range)
         reply = self._site.replies.get(key)
         if reply is None:
             made = await self._make(target, asked, capture, kind)
@@ -163,8 +163,5 @@ class Replayer:
 
     def _headers(self, archived: Archived, scene: Scene, asked: Asked, *, keeps_encoding: bool) -> list[Header]:
         headers = archived_headers(archived.headers, scene, keeps_encoding=keeps_encoding)
-        if self._on_controls or scene.modifier == "id_":  # not rewritten: nothing in it may run
-            headers += inert_policy()
-        else:
-            headers += archived_policy(via_worker=asked.via_worker)
-        return [*headers, (b"vary", b"x-holdfast-worker, accept-encoding"), (b"cache-control", b"no-cache")]
+        headers += INERT if self._on_controls or scene.modifier == "id_" else ARCHIVED
+        return [*headers, (b"vary", b"accept-encoding"), (b"cache-control", b"no-cache")]

@@ -29,6 +29,7 @@ missing = available(BrowserSettings())
 needs_browser = pytest.mark.skipif(bool(missing), reason=missing or "there is a browser")
 
 PATIENCE_MS = 30_000
+LOOK_MS = 50
 _QUIET = (
     "--no-sandbox",
     "--disable-background-networking",
@@ -120,12 +121,22 @@ class Tab:
     def framed(self, is_it: Callable[[Frame], bool]) -> Frame:
         """The archived page in the banner's frame, once it is the one that is waited for."""
         self.page.wait_for_selector("iframe", state="attached")
-        for _ in range(PATIENCE_MS // 50):
+
+        def is_there() -> bool:
             children = self.page.main_frame.child_frames
-            if children and is_it(children[0]):
-                children[0].wait_for_load_state("load")
-                return children[0]
-            self.page.wait_for_timeout(50)
+            return bool(children) and is_it(children[0])
+
+        self.until(is_there)
+        frame = self.page.main_frame.child_frames[0]
+        frame.wait_for_load_state("load")
+        return frame
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Looks again and again, while the browser goes on; also where the page's policy forbids to wait inside it."""
+        for _ in range(PATIENCE_MS // LOOK_MS):
+            if is_so():
+                return
+            self.page.wait_for_timeout(LOOK_MS)
         raise AssertionError(f"in vain: {[frame.url for frame in self.page.frames]}")
 
     def at(self, url: str) -> Frame:

@@ -97,7 +97,8 @@ def test_n9_the_banner_hears_of_what_times_the_parts_are(stage: Stage) -> None:
             "window.told = []; if (window === top) addEventListener('message', (e) => told.push([e.origin, e.data]))"
         )
         tab.open(f"{NEWS}/parts")
-        tab.page.wait_for_function("told.some(([, m]) => m.holdfast === 'parts' && m.count === 2 && m.missing === 1)")
+        heard = "told.some(([, m]) => m.holdfast === 'parts' && m.count === 2 && m.missing === 1)"
+        tab.until(lambda: tab.page.evaluate(heard))
         told = tab.page.evaluate("told")
     assert {origin for origin, _ in told} == {stage.served.replay}
     parts = [message for _, message in told if message["holdfast"] == "parts"][-1]
