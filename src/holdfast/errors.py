@@ -90,6 +90,10 @@ class CaptureNotFound(NotFound):
     """No capture of the URL at that time, or no record under the id."""
 
 
+class FileNotAtHand(CaptureNotFound):
+    """The capture is known, but the file that holds its record by reference is away or is another one."""
+
+
 class UnknownCollection(NotFound):
     """No collection of that name in the archive."""
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.batches.entry import Entry, digits, encode, entry_of, one_line, parse_entries, runs
+from holdfast.batches.entry import Entry, OpenFrame, digits, encode, one_line, parse_entries, runs
 from holdfast.errors import DamagedBatch, UsageError
 from holdfast.formats.dates import mail_date
 
@@ -88,7 +88,9 @@ def test_entries_come_back(entries: list[Entry]) -> None:
     kept = [entry if entry.filename != "-" else entry._replace(offset=0, length=0) for entry in entries]
     raw = b"".join(map(encode, kept))
     assert parse_entries(raw) == kept
-    assert [entry_of(raw, index) for index in range(len(kept) + 2)] == [*kept, None, None]
+    assert [OpenFrame(raw).entry(index) for index in range(len(kept) + 2)] == [*kept, None, None]
+    frame = OpenFrame(raw)
+    assert [frame.entry(index) for index in reversed(range(len(kept) + 2))] == [None, None, *reversed(kept)]
 
 
 @given(st.binary(max_size=300))
@@ -97,7 +99,7 @@ def test_garbage_is_told_apart(raw: bytes) -> None:
         with pytest.raises(DamagedBatch):
             parse_entries(raw)
         with pytest.raises(DamagedBatch):
-            entry_of(raw, 1)
+            OpenFrame(raw).entry(1)
 
 
 @pytest.mark.parametrize("cut", range(1, len(GOLDEN)))

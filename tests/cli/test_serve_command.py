@@ -66,6 +66,21 @@ def test_json_has_the_addresses_and_a_token_if_writing_is_permitted(archive: She
         assert "token" not in json.loads(line_of(process))
 
 
+def test_it_warns_if_others_can_read_without_a_token_and_frames_have_the_name_that_was_asked_by(archive: Shell) -> None:
+    with started(archive, "--json", "--host", "0.0.0.0") as process:
+        told = json.loads(line_of(process))
+        ports = [urlsplit(told[name]).port for name in ("pages", "replay")]
+        connection = HTTPConnection("127.0.0.1", ports[0], timeout=60)
+        connection.request("GET", "/", headers={"Accept": "text/html"})
+        policy = connection.getresponse().headers["content-security-policy"]
+        connection.close()
+        assert f"frame-src http://127.0.0.1:{ports[1]}" in policy
+        code, _, errors = stop(process)
+        assert code == 0
+        assert "warning: whoever reaches this machine can read the archive" in errors
+        assert "serve.read_token_file" in errors
+
+
 def test_a_taken_port_is_refused(archive: Shell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]

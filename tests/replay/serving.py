@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import uvloop
+
 from holdfast.config import ServeSettings
 from holdfast.replay.app import controls_app, replay_app
+from holdfast.replay.server.access_log import AccessLog
 from holdfast.replay.server.counters import Counters
+from holdfast.replay.server.hosts import Hosts
+from holdfast.replay.server.service import listen_with, stop
+from holdfast.replay.server.shift import Shift
 from holdfast.replay.site import Origins, Site, open_site
 from holdfast.replay.tokens import Tokens
-from holdfast.testing.waiting import wait_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +63,32 @@ def ask(address: str, method: str = "GET", body: bytes | None = None, **headers:
 @contextmanager
 def serving(path: Path, settings: ServeSettings | None = None, tokens: Tokens | None = None) -> Iterator[Served]:
     """The archive in that directory, until the block ends. It may be written to meanwhile."""
-    import uvicorn
-
     settings = settings or ServeSettings()
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     origins = Origins(*(f"http://127.0.0.1:{each.getsockname()[1]}" for each in sockets))
     site = open_site(path, settings, origins, Counters.make(), tokens or Tokens())
-    configured = [
-        uvicorn.Config(app, lifespan="off", log_config=None, server_header=False, date_header=False)
-        for app in (controls_app(site), replay_app(site))
-    ]
-    servers = [uvicorn.Server(each) for each in configured]
+    loop = uvloop.new_event_loop()
+    ended, ready = asyncio.Event(), threading.Event()
 
-    async def run() -> None:
-        pairs = zip(servers, sockets, strict=True)
-        await asyncio.gather(*(server.serve(sockets=[each]) for server, each in pairs))
+    async def serve() -> None:
+        shift = Shift(settings, Hosts.of(settings), site.counters, AccessLog(None, site.counters))
+        apps = (controls_app(site), replay_app(site))
+        servers = [await listen_with(app, shift, [each]) for app, each in zip(apps, sockets, strict=True)]
+        timekeeper = asyncio.create_task(shift.keep_time())
+        ready.set()
+        await ended.wait()
+        await stop(shift, [server for each in servers for server in each])
+        timekeeper.cancel()
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()), name="served archive")
+    thread = threading.Thread(target=loop.run_until_complete, args=[serve()], name="served archive")
     thread.start()
     try:
-        wait_until(lambda: all(server.started for server in servers), "the servers to start")
+        ready.wait()
         yield Served(origins.controls, origins.replay, site)
     finally:
-        for server in servers:
-            server.should_exit = True
+        loop.call_soon_threadsafe(ended.set)
         thread.join()
+        loop.close()
         site.archive.close()
         for each in sockets:
             each.close()

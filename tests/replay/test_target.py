@@ -34,6 +34,21 @@ from holdfast.replay.target import Target, archived_url, parse_target
         ("/main/20240102030405/a.example:8080/x", ("replay", "20240102030405", "", "http://a.example:8080/x")),
         ("/main/2024mp_/http%3A%2F%2Fa.example%2Fx%3Fy", ("replay", "2024", "mp_", "http://a.example/x?y")),
         ("/main/2024mp_/data:text/plain,x", ("replay", "2024", "mp_", "data:text/plain,x")),
+        ("/main/2024mp_/data:text/plain,x%23y", ("replay", "2024", "mp_", "data:text/plain,x%23y")),
+        ("/main/2024id_/a.example%23part", ("replay", "2024", "id_", "http://a.example")),
+        ("/main/2024id_/http://a.example:80%23part", ("replay", "2024", "id_", "http://a.example:80")),
+        ("/main/2024/http%3A%2F%2Fa.example%2Fx%23part", ("replay", "2024", "", "http://a.example/x")),
+        ("/main/2024/http://a.example/c%23", ("replay", "2024", "", "http://a.example/c%23")),
+        ("/main/2024tf_/http://a.example/", ("replay", "2024", "", "http://a.example/")),
+        ("/main/index?url=a.example", ("cdx", "", "", "url=a.example")),
+        ("/main/index/x", ("timegate", "", "", "http://index/x")),
+        ("/web/timemap/json?url=a.example", ("cdx", "", "", "url=a.example")),
+        ("/main/delete", ("delete", "", "", "")),
+        ("/main/2024xx_/a.example", ("odd", "", "xx_", "")),
+        ("/main/2024mp/http://a.example/", ("odd", "", "mp", "")),
+        ("/main/wkrf_/http://a.example/", ("odd", "", "wkrf_", "")),
+        ("/main/202401020304050607/http://a.example/", ("odd", "202401020304050607", "", "")),
+        ("/wayback/2024/http://a.example/", ("replay", "2024", "", "http://a.example/")),
     ],
 )
 def test_an_address_is_understood(raw: str, target: tuple[str, str, str, str]) -> None:
@@ -48,6 +63,8 @@ def test_an_address_is_understood(raw: str, target: tuple[str, str, str, str]) -
         ("/main/timemap/link/http://a.example/", "link", 0, "http://a.example/"),
         ("/main/timemap/json/20240102030405/http://a.example/", "json", 20240102030405, "http://a.example/"),
         ("/all/timemap/cdxj/a.example", "cdxj", 0, "http://a.example"),
+        ("/main/timemap/http://a.example/?x", "link", 0, "http://a.example/?x"),
+        ("/main/timemap/a.example", "link", 0, "http://a.example"),
     ],
 )
 def test_a_timemap_has_a_form_and_a_page(raw: str, form: str, page: int, url: str) -> None:
@@ -57,7 +74,17 @@ def test_a_timemap_has_a_form_and_a_page(raw: str, form: str, page: int, url: st
 
 
 @pytest.mark.parametrize(
-    "raw", ["/", "/static/x.css", "/api/captures", "/Main/2024/x", "/../x/y", "/main/timemap/xml/x", "//a.example/"]
+    "raw",
+    [
+        "/",
+        "/static/x.css",
+        "/api/captures",
+        "/Main/2024/x",
+        "/../x/y",
+        "/main/timemap/xml/x",
+        "//a.example/",
+        "/wayback/available?url=x",
+    ],
 )
 def test_what_is_no_collection_is_left_to_others(raw: str) -> None:
     assert parse_target(raw.encode()) is None

@@ -80,6 +80,20 @@ def test_a_whole_response_keeps_its_status_and_headers(served: Served) -> None:
     assert (raw.status, raw.body, raw.headers["x-archive-orig-x-own"]) == (404, b"gone", "yes")
 
 
+def test_the_address_of_a_page_is_one_whatever_its_url_holds(served: Served) -> None:
+    url = "http://example.com/a b/ü?q=<x>"
+    target = f"/api/captures?url={quote(url, safe='')}&timestamp=20200102030405"
+    put_ = ask(f"{served.controls}{target}", "PUT", b"x", Authorization=BEARER, Content_Type="text/html")
+    page = json.loads(put_.body)["page"]
+    assert page == put_.headers["location"]
+    assert page.isascii()
+    assert not set(page) & set(' <>"')
+    assert ask(page, Accept="text/html").status == 200
+    listed = json.loads(ask(f"{served.controls}/api/captures?url=example.com/*").body)["captures"][0]
+    assert listed["page"] == page
+    assert ask(listed["raw"]).body == b"x"
+
+
 def test_a_capture_goes_to_the_collection_that_is_named(served: Served) -> None:
     assert put(served, b"news", "&timestamp=20200102030405&collection=news").status == 201
     assert ask(f"{served.replay}/news/20200102030405id_/{URL}").body == b"news"

@@ -25,7 +25,7 @@ from typing import BinaryIO, cast
 from holdfast.archive.draft import Draft, capture_of, payload_runs, refers_to_of
 from holdfast.archive.stored import StoredRecord
 from holdfast.batches.entry import REFERENCE, Entry, one_line
-from holdfast.errors import CaptureNotFound, MalformedInput
+from holdfast.errors import FileNotAtHand, MalformedInput
 from holdfast.formats import open_records
 from holdfast.formats.cdx import CDX9, CDX11, CdxLayout
 from holdfast.formats.cdxj import EXTRA, cdxj_line, is_header, parse_cdxj
@@ -47,10 +47,10 @@ Opened = Callable[[], AbstractContextManager[Record]]
 # -- lines --------------------------------------------------------------------------------------------------------
 
 
-def reference_drafts(lines: Iterable[bytes], collection: str) -> list[Draft]:
+def reference_drafts(lines: Iterable[bytes], collection: str, *, skip_bad: bool = False) -> list[Draft]:
     """A record for each line of CDX (9, 10 or 11 fields) or CDXJ; headers and empty lines do not count.
 
-    Raises MalformedInput with the number of the first line that makes no sense.
+    Raises MalformedInput with the number of the first line that makes no sense, unless such are to be skipped.
     """
     drafts: list[Draft] = []
     layout: CdxLayout | None = None
@@ -61,10 +61,10 @@ def reference_drafts(lines: Iterable[bytes], collection: str) -> list[Draft]:
                 layout = header
             elif line and not is_header(line):
                 drafts.append(Draft(_entry(_fields(line, layout), collection)))
-        except UnicodeDecodeError:
-            raise MalformedInput(f"line {number} is no UTF-8") from None
-        except MalformedInput as error:
-            raise MalformedInput(f"line {number}: {error}") from None
+        except (UnicodeDecodeError, MalformedInput) as error:
+            if not skip_bad:
+                said = " is no UTF-8" if isinstance(error, UnicodeDecodeError) else f": {error}"
+                raise MalformedInput(f"line {number}{said}") from None
     return drafts
 
 
@@ -145,7 +145,7 @@ class ReferencedFiles:
         self._directories = directories
 
     def read(self, reference: StoredRecord) -> ReferencedRecord:
-        """The record that a reference names. Raises CaptureNotFound if its file is missing or holds another there."""
+        """The record that a reference names. Raises FileNotAtHand if its file is missing or holds another there."""
         entry = reference.entry
         path = self._path(entry)
 
@@ -155,9 +155,7 @@ class ReferencedFiles:
         try:
             entry, payload = _loaded(entry, opened)
         except (MalformedInput, OSError) as error:
-            raise CaptureNotFound(
-                f"cannot read record {reference.id} from '{path}' at {entry.offset}: {error}"
-            ) from None
+            raise FileNotAtHand(f"cannot read record {reference.id} from '{path}' at {entry.offset}: {error}") from None
         return ReferencedRecord(reference.id, entry, reference.contents, reference.resolve, opened, payload)
 
     def _path(self, entry: Entry) -> Path:
@@ -169,7 +167,7 @@ class ReferencedFiles:
                 path = (root / tail).resolve()
                 if path.is_relative_to(root) and path.is_file():
                     return path
-        raise CaptureNotFound(
+        raise FileNotAtHand(
             f"the record of '{entry.url}' at {entry.timestamp} lies in '{entry.filename}', "
             "which is in none of the directories 'records.warc_paths': name the one that has it"
         )

@@ -116,19 +116,40 @@ def parse_entries(raw: bytes) -> list[Entry]:
     return entries
 
 
-def entry_of(raw: bytes, index: int) -> Entry | None:
-    """The entry of that number in a frame, the others passed over; None if there are fewer. Raises DamagedBatch."""
-    at = 0
-    try:
-        for _ in range(index):
-            head_end = raw.index(b"\n\n", at)
-            length = raw.rindex(b"\nlength: ", at, head_end) + 9  # the last line of every head
-            at = head_end + 3 + int(raw[length:head_end])
-    except ValueError:
-        if at >= len(raw):
+class OpenFrame:
+    """The content of a frame, of which single entries are read: where they begin is noted as far as it was looked for.
+
+    Any thread may call; those who look at the same time find the same.
+    """
+
+    __slots__ = ("_starts", "content")
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self._starts = [0]
+
+    def entry(self, index: int) -> Entry | None:
+        """The entry of that number, the others passed over; None if there are fewer. Raises DamagedBatch."""
+        starts = self._starts
+        if index >= len(starts):
+            starts = self._look_up_to(index)
+        if index >= len(starts) or starts[index] >= len(self.content):
             return None
-        raise DamagedBatch(f"an entry at {at} of a frame of {len(raw)} bytes makes no sense") from None
-    return parse_entry(raw, at)[0] if at < len(raw) else None
+        return parse_entry(self.content, starts[index])[0]
+
+    def _look_up_to(self, index: int) -> list[int]:
+        raw, starts = self.content, list(self._starts)
+        at = starts[-1]
+        try:
+            while len(starts) <= index and at < len(raw):
+                head_end = raw.index(b"\n\n", at)
+                length = raw.rindex(b"\nlength: ", at, head_end) + 9  # the last line of every head
+                at = head_end + 3 + int(raw[length:head_end])
+                starts.append(at)
+        except ValueError:
+            raise DamagedBatch(f"an entry at {at} of a frame of {len(raw)} bytes makes no sense") from None
+        self._starts = starts
+        return starts
 
 
 def parse_entry(raw: bytes, at: int) -> tuple[Entry, int]:

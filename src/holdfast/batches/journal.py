@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_sealed, open_newest
-from holdfast.batches.entry import Entry, entry_of, parse_entries
+from holdfast.batches.entry import Entry, OpenFrame, parse_entries
 from holdfast.batches.frame import FramePlace, decompress
 from holdfast.batches.walk import Passed, Walked, walk
 from holdfast.config import RecordSettings
@@ -18,8 +18,8 @@ from holdfast.errors import DamagedBatch, Denied, UnknownName
 from holdfast.model import SERIAL_MAX
 from holdfast.storage import layout
 
-T = TypeVar("T")
 _FRAMES_KEPT = 64
+_OPENED_BYTES_MAX = 32 << 20  # of frames of which single entries are read
 _FILES_KEPT = 64
 
 
@@ -32,8 +32,10 @@ class Journal:
         self._settings = settings
         self._writable = writable
         self._batches: dict[str, Batch] = {}
-        self._lock = threading.Lock()  # guards the two caches
+        self._lock = threading.Lock()  # guards the caches
         self._frames: OrderedDict[tuple[str, int, int, int], list[Entry]] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, int, int, int], OpenFrame] = OrderedDict()
+        self._opened_bytes = 0
         self._files: OrderedDict[tuple[str, int, int], File] = OrderedDict()
 
     # -- what there is ------------------------------------------------------------------------------------------
@@ -67,7 +69,8 @@ class Journal:
             if entries is not None:
                 self._frames.move_to_end(key)
                 return entries
-        entries = self._parsed(batch, place, parse_entries)
+        with self._named(batch, place):
+            entries = parse_entries(self._content(batch, place))
         with self._lock:
             self._frames[key] = entries
             while len(self._frames) > _FRAMES_KEPT:
@@ -75,20 +78,38 @@ class Journal:
         return entries
 
     def read_one(self, batch: str, place: FramePlace, serial: int) -> Entry | None:
-        """One entry of a frame, or None; a frame that is not kept is not parsed as a whole. Raises as `read`."""
-        with self._lock:
-            entries = self._frames.get((batch, place.number, place.generation, place.offset))
-        if entries is None:
-            entry = self._parsed(batch, place, lambda raw: entry_of(raw, serial - place.first_serial))
-            if entry is not None and entry.serial == serial:
-                return entry
-            entries = self.read(batch, place)
-        return next((entry for entry in entries if entry.serial == serial), None)
+        """One entry of a frame, or None; the others are not parsed. Raises as `read`."""
+        key = (batch, place.number, place.generation, place.offset)
+        with self._named(batch, place):
+            with self._lock:
+                frame = self._opened.get(key)
+            if frame is None:
+                frame = OpenFrame(self._content(batch, place))
+                self._keep(key, frame)
+            entry = frame.entry(serial - place.first_serial)
+        if entry is not None and entry.serial == serial:
+            return entry
+        return next((entry for entry in self.read(batch, place) if entry.serial == serial), None)
 
-    def _parsed(self, batch: str, place: FramePlace, parse: Callable[[bytes], T]) -> T:
-        raw = self._file(batch, place.number, place.generation).read(place.offset, place.length)
+    def _keep(self, key: tuple[str, int, int, int], frame: OpenFrame) -> None:
+        """Pages and what they consist of lie side by side: who asks for one of them will ask for others."""
+        with self._lock:
+            if key in self._opened:
+                return
+            self._opened[key] = frame
+            self._opened_bytes += len(frame.content)
+            while self._opened_bytes > _OPENED_BYTES_MAX and len(self._opened) > 1:
+                _, old = self._opened.popitem(last=False)
+                self._opened_bytes -= len(old.content)
+
+    def _content(self, batch: str, place: FramePlace) -> bytes:
+        return decompress(self._file(batch, place.number, place.generation).read(place.offset, place.length))
+
+    @contextmanager
+    def _named(self, batch: str, place: FramePlace) -> Iterator[None]:
+        """Damage is told with the name of the file and the place in it."""
         try:
-            return parse(decompress(raw))
+            yield
         except DamagedBatch as error:
             name = self.directory(batch) / layout.records_name(place.number, place.generation)
             raise DamagedBatch(f"cannot read '{name}' at {place.offset}: {error}; run 'holdfast check'") from None

@@ -34,6 +34,9 @@ class Seeker:
 
     def around(self, capture: Capture) -> Neighbours:
         """Captures at the same second count as one with the capture."""
+        few = self._rows.few_of(self._collection, capture.urlkey) if self._collection is not None else None
+        if few is not None:
+            return self._among(few, capture)
         start, end = exact_range(capture.urlkey)
         middle = start + encoded(capture.timestamp)
         before, after = (start, middle), (middle + _AFTER, end)
@@ -42,6 +45,14 @@ class Seeker:
         first = self.first(before) if previous is not None else None
         last = self.last(after) if following is not None else None
         return Neighbours(first or previous or capture, previous, following, last or following or capture)
+
+    def _among(self, captures: list[Capture], capture: Capture) -> Neighbours:
+        """The same if these are all captures of the URL: most have few, and one seek is less than four."""
+        wanted = list(filter(self._wants, captures))
+        before = [each for each in wanted if each.timestamp < capture.timestamp]
+        after = [each for each in wanted if each.timestamp > capture.timestamp]
+        previous, following = (before[-1] if before else None), (after[0] if after else None)
+        return Neighbours(before[0] if before else capture, previous, following, after[-1] if after else capture)
 
     def first(self, bounds: tuple[bytes, bytes]) -> Capture | None:
         found = self._rows.first_of(self._collection, bounds)

@@ -22,6 +22,8 @@ from holdfast.catalog.keys import (
 from holdfast.model import Capture, RecordId
 from holdfast.storage.table import Table
 
+FEW = 12  # captures of a URL that are read at once
+_FEW_KEPT = 1024
 Found = tuple[bytes, str, bytes]  # place, collection, row
 
 
@@ -31,6 +33,7 @@ class CaptureRows:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._seen: list[tuple[str, ...]] = []  # a new list after each change: late comers fill the old one in vain
+        self._few: dict[tuple[str, str], list[Capture] | None] = {}  # the same
         self._areas: dict[str, bytes] = {}
 
     def collections(self) -> tuple[str, ...]:
@@ -44,6 +47,7 @@ class CaptureRows:
     def forget(self) -> None:
         """The table has changed."""
         self._seen = []
+        self._few = {}
 
     def totals(self) -> dict[bytes, Total]:
         return {key: unpack_total(value) for key, value in self._table.scan(TOTALS, after(TOTALS))}
@@ -74,6 +78,21 @@ class CaptureRows:
         if len(names) > 1:
             found.sort(key=lambda capture: (encoded(capture.timestamp), encoded(str(capture.record))))
         return found
+
+    def few_of(self, collection: str, key: str) -> list[Capture] | None:
+        """All captures of a URL, by time, if they are few, as of most; None if there are more.
+
+        Who asks for one of them soon asks for those around it, so they are remembered until something changes.
+        """
+        known = self._few
+        place = (collection, key)
+        if place not in known:
+            if len(known) >= _FEW_KEPT:
+                known.clear()
+            start = encoded(key) + b" "
+            found = self.all_of(collection, (start, after(start)), FEW + 1)
+            known[place] = found if len(found) <= FEW else None
+        return known.get(place)
 
     def last_of(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Capture | None:
         """The capture with the greatest place."""

@@ -215,13 +215,15 @@ def _counted_back(rows: Iterator[Row]) -> Iterator[Row]:
 
 def nearest_capture(rows: CaptureRows, key: str, timestamp: str, collection: str | None) -> Capture | None:
     """Of one URL, the capture nearest to a time of 14 digits; the earlier of two equally near."""
-    start, end = exact_range(key)
-    middle = start + encoded(timestamp)
-    future = rows.first_of(collection, (middle, end))
-    if future is not None and future.timestamp == timestamp:  # as most ask who follow links
-        return future
-    past = rows.last_of(collection, (start, middle))
-    if past is None or future is None:
+    few = rows.few_of(collection, key) if collection is not None else None
+    if few is not None:
+        past = next((each for each in reversed(few) if each.timestamp < timestamp), None)
+        future = next((each for each in few if each.timestamp >= timestamp), None)
+    else:
+        start, end = exact_range(key)
+        middle = start + encoded(timestamp)
+        past, future = rows.last_of(collection, (start, middle)), rows.first_of(collection, (middle, end))
+    if past is None or future is None or future.timestamp == timestamp:
         return future or past
     moment = seconds(timestamp)
     return past if moment - seconds(past.timestamp) <= seconds(future.timestamp) - moment else future

@@ -22,7 +22,7 @@ _PORT = click.IntRange(0, 65535)
 @click.option("-p", "--port", type=_PORT, help="Of the pages; 8080 by default. 0: any free one.")
 @click.option("--replay-port", type=_PORT, help="Of the archived pages; the one after --port by default.")
 @click.option("--host", help="The address to listen on; this machine only by default.")
-@click.option("--workers", type=click.IntRange(0), help="Processes; one for each core by default.")
+@click.option("--workers", type=click.IntRange(0), help="Processes; 0, the default: one for each core.")
 @click.option("--write", is_flag=True, help="Permit writing, with a token that is printed if the settings name none.")
 @click.option("--access-log", metavar="FILE", help="Write a line for each request; -: to standard error.")
 @json_option
@@ -47,6 +47,8 @@ def serve(*, archive: Path, write: bool, as_json: bool, access_log: str | None, 
 def _announce(serving: Serving, *, as_json: bool) -> None:
     pages, replay = serving.origins.controls, serving.origins.replay
     values = {"pages": f"{pages}/", "replay": f"{replay}/"} | ({"token": serving.token} if serving.token else {})
+    if serving.is_exposed:
+        note("warning: whoever reaches this machine can read the archive; 'serve.read_token_file' names who may")
     if as_json:
         show({**values, "workers": serving.workers}, "", as_json=True)
     else:

@@ -65,6 +65,7 @@ _SERVE_LEAST = {
     "download_bytes_max": 1,
     "coherence_warning_s": 0,
     "cache_bytes": 0,
+    "spool_bytes_max": 0,
 }
 
 

@@ -91,6 +91,7 @@ class ServeSettings:
     download_bytes_max: int = 10 << 30  # payloads of these
     # performance
     cache_bytes: int = 64 << 20  # of rewritten answers
+    spool_bytes_max: int = 1 << 30  # of large payloads, on disk in the system's directory for temporary files
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,20 @@ from time import perf_counter
 from typing import Any
 
 from starlette.concurrency import iterate_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Router
+from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.utils import ClientDisconnected
 
-from holdfast.errors import CaptureNotFound, HoldfastError, NotFound, UsageError
-from holdfast.replay import api, assets, cdx_server, downloads, memento, operations
-from holdfast.replay.asked import Asked, asked
+from holdfast.errors import CaptureNotFound, Denied, HoldfastError, NotFound, UsageError
+from holdfast.replay import api, assets, availability, cdx_server, downloads, memento, operations
+from holdfast.replay.asked import SERVICE_WORKER, Asked, asked
 from holdfast.replay.kinds import HTML_TYPES
 from holdfast.replay.pages import calendar, compare, crawls, explorer, home, missing, replay_page, searching, static
-from holdfast.replay.replaying import Flow, Replayer
+from holdfast.replay.replaying import Flow, Header, Replayer
 from holdfast.replay.replies import Reply
+from holdfast.replay.server.cycle import WHOLE
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target, parse_target, raw_target
 
@@ -30,6 +32,13 @@ log = logging.getLogger("holdfast.replay")
 
 _READING = ("GET", "HEAD")
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+_SOUGHT = frozenset(("replay", "raw", "calendar", "timegate", "timemap"))  # what is about captures of a URL
+_KINDS = {
+    **dict.fromkeys(("api", "openapi.json", "wayback"), "api"),
+    **dict.fromkeys(("health", "status", "metrics"), "operations"),
+    **dict.fromkeys(("static", "favicon.ico"), "static"),
+    "cdx": "cdx",
+}
 
 
 class App:
@@ -41,6 +50,7 @@ class App:
         self._site = site
         self._router = Router(routes=routes, redirect_slashes=False, default=_nothing)
         self._replayer = Replayer(site, on_controls=on_controls)
+        self._replayer.finder.note_fuzzy = lambda: site.counters.add("fuzzy_matches")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,42 +58,55 @@ class App:
             return
         started = perf_counter()
         meter = Meter(send)
-        kind = "other"
         try:
-            kind = await self._serve(scope, receive, meter)
+            await self._serve(scope, receive, meter)
         except HoldfastError as error:
+            if type(error) is CaptureNotFound and meter.kind in _SOUGHT:
+                meter.kind = "missing"
             if error.http_status >= 500:
                 log.error("%s %s: %s", scope["method"], scope["raw_path"][:200], error)
             if not meter.status:
                 response = missing.error(self._site, Request(scope, receive), error)
                 await response(scope, receive, meter)
+        except (ClientDisconnect, ClientDisconnected):
+            raise
+        except Exception:
+            meter.status = meter.status or 500  # which the server answers
+            raise
         finally:
-            self._site.counters.observe(kind, meter.status, perf_counter() - started, meter.sent)
+            self._count(meter, scope, perf_counter() - started)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> str:
-        """Answers, and returns what kind of request it was."""
+    def _count(self, meter: Meter, scope: Scope, seconds: float) -> None:
+        """Once for each request; those that are refused before they come here are counted where that is done."""
+        sent = meter.sent if scope["method"] != "HEAD" else 0
+        self._site.counters.observe(meter.kind, meter.status, seconds, sent)
+        if meter.kind == "missing":
+            self._site.counters.add("captures_missing")
+
+    async def _serve(self, scope: Scope, receive: Receive, meter: Meter) -> None:
+        """Answers, and notes what kind of request it was."""
         if scope["method"] not in _METHODS:
-            await PlainTextResponse("method not allowed\n", 405)(scope, receive, send)
-            return "other"
+            await PlainTextResponse("method not allowed\n", 405)(scope, receive, meter)
+            return
         facts = asked(scope)
         target = parse_target(raw_target(scope))
         if target is None:
-            return await self._route(scope, receive, send)
-        await self._aim(target, facts, scope, receive, send)
-        return "raw" if target.modifier == "id_" else target.kind
+            await self._route(scope, receive, meter)
+            return
+        meter.kind = "raw" if target.modifier == "id_" else target.kind
+        await self._aim(target, facts, scope, receive, meter)
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> str:
-        await self._router(scope, receive, send)
-        return "page"
+    async def _route(self, scope: Scope, receive: Receive, meter: Meter) -> None:
+        meter.kind = _KINDS.get(scope["path"][1:].partition("/")[0], "page")
+        await self._router(scope, receive, meter)
 
-    async def _aim(self, target: Target, facts: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _aim(self, target: Target, facts: Asked, scope: Scope, receive: Receive, meter: Meter) -> None:
         raise AssertionError("each origin has its own")
 
     async def _replay(self, target: Target, facts: Asked, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._replayer.answer(target, facts, scope, receive)
         if isinstance(answer, Reply):
-            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-            await send({"type": "http.response.body", "body": b"" if facts.method == "HEAD" else answer.body})
+            await _send_whole(answer.status, answer.headers, answer.body, scope, send)
         else:
             await _flow(answer, facts, send)
 
@@ -92,19 +115,28 @@ class ControlsApp(App):
     """The origin of the pages with controls, and of the answers for programs. No archived code runs there."""
 
     def __init__(self, site: Site) -> None:
-        offered = (home, searching, static, replay_page, explorer, compare, crawls, api, cdx_server, operations)
-        super().__init__(site, [route for module in offered for route in module.routes(site)], on_controls=True)
+        pages = (home, searching, static, replay_page, explorer, compare, crawls)
+        offered = (*pages, api, availability, cdx_server, operations)
+        routes = [route for module in offered for route in module.routes(site)]
+        super().__init__(site, [*routes, Route("/favicon.ico", _favicon)], on_controls=True)
 
-    async def _aim(self, target: Target, facts: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _aim(self, target: Target, facts: Asked, scope: Scope, receive: Receive, meter: Meter) -> None:
         request = Request(scope, receive)
         self._site.tokens.require_read(request)
         if target.kind == "replay" and target.modifier == "id_":
             if facts.method not in _READING:
                 raise UsageError(f"method {facts.method} makes no sense here: archived pages are posted to on replay")
-            await self._replay(target, facts, scope, receive, send)
+            await self._replay(target, facts, scope, receive, meter)
             return
         response = await self._respond(target, facts, request)
-        await response(scope, receive, send)
+        if response.status_code == 404 and target.kind in _SOUGHT:
+            meter.kind = "missing"
+        elif target.kind == "replay" and response.status_code == 200:
+            meter.kind = "banner"
+        if type(response) is Response and response.background is None:
+            await _send_whole(response.status_code, response.raw_headers, bytes(response.body), scope, meter)
+        else:
+            await response(scope, receive, meter)
 
     async def _respond(self, target: Target, facts: Asked, request: Request) -> Response:
         site = self._site
@@ -121,6 +153,13 @@ class ControlsApp(App):
                 return await cdx_server.cdx(site, request, target)
             case "record" | "warc":
                 return await downloads.download(site, request, target)
+            case "odd":
+                site.collection(target.collection)
+                raise UsageError(target.fault)
+            case "delete" if request.method == "POST":
+                return await api.post_lines(site, request, target)
+            case "delete":
+                raise UsageError("lines of CDX that are to go are sent by POST")
             case _:
                 return await self._collection(target, request)
 
@@ -128,18 +167,26 @@ class ControlsApp(App):
         """The banner for people who look at a page; everything else is on the other origin."""
         if target.modifier:
             return self._elsewhere(target, 307)
+        response = self._framed(target, facts, request)
+        response.raw_headers.append((b"vary", b"accept"))
+        return response
+
+    def _framed(self, target: Target, facts: Asked, request: Request) -> Response:
         try:
             capture = self._replayer.finder.find(self._site.collection(target.collection), target.url, target.timestamp)
         except CaptureNotFound:
             return missing.not_archived(self._site, request, target)
+        date, links = memento.headers(self._site, capture, target)
         if facts.wants_page and capture.mime in HTML_TYPES:
-            if capture.timestamp != target.timestamp:
-                address = f"{target.prefix}{capture.timestamp}/{target.url}"
-                return RedirectResponse(address, 302)
-            response = replay_page.banner(self._site, request, target, capture)
-            response.raw_headers.extend(memento.headers(self._site, capture, target))
-            return response
-        return self._elsewhere(target._replace(timestamp=capture.timestamp, modifier="mp_"), 302)
+            if capture.timestamp == target.timestamp:
+                response = replay_page.banner(self._site, request, target, capture)
+                response.raw_headers += (date, links)
+                return response
+            response = RedirectResponse(f"{target.prefix}{capture.timestamp}/{target.url}", 302)
+        else:
+            response = self._elsewhere(target._replace(timestamp=capture.timestamp, modifier="mp_"), 302)
+        response.raw_headers.append(links)  # without the date: what redirects is no memento
+        return response
 
     def _elsewhere(self, target: Target, status: int) -> Response:
         address = f"{target.prefix}{target.timestamp}{target.modifier}/{target.url}"
@@ -160,27 +207,32 @@ class ReplayApp(App):
     def __init__(self, site: Site) -> None:
         super().__init__(site, assets.routes(site), on_controls=False)
 
-    async def _aim(self, target: Target, facts: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _aim(self, target: Target, facts: Asked, scope: Scope, receive: Receive, meter: Meter) -> None:
         self._site.tokens.require_ticket(Request(scope, receive))
+        if facts.dest == SERVICE_WORKER:  # it would answer for pages, with whatever it liked
+            raise Denied("archived pages have no service worker but the archive's own")
         if target.kind == "replay" and self._site.has_collection(target.collection):
             modified = target if target.modifier else target._replace(modifier="mp_")
-            await self._replay(modified, facts, scope, receive, send)
+            await self._replay(modified, facts, scope, receive, meter)
+        elif target.kind == "odd" and self._site.has_collection(target.collection):
+            raise UsageError(target.fault)
         else:
-            await self._lead_back(facts, scope, receive, send)
+            await self._lead_back(facts, scope, receive, meter)
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> str:
+    async def _route(self, scope: Scope, receive: Receive, meter: Meter) -> None:
         if scope["path"].startswith("/_hf/"):
-            await self._router(scope, receive, send)
-            return "static"
-        await self._lead_back(asked(scope), scope, receive, send)
-        return "other"
+            meter.kind = "static"
+            await self._router(scope, receive, meter)
+        else:
+            await self._lead_back(asked(scope), scope, receive, meter)
 
-    async def _lead_back(self, facts: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _lead_back(self, facts: Asked, scope: Scope, receive: Receive, meter: Meter) -> None:
         """An address that is not ours may be one that an archived script made up. Raises CaptureNotFound."""
+        meter.kind = "stray"
         stray = self._stray(facts, scope)
         if stray is None:
             raise CaptureNotFound("nothing is here: captures are at /<collection>/<time>mp_/<url>")
-        await stray(scope, receive, send)
+        await stray(scope, receive, meter)
 
     def _stray(self, facts: Asked, scope: Scope) -> Response | None:
         """To where an address leads that a script made by itself, by the page that it is on."""
@@ -202,21 +254,31 @@ def replay_app(site: Site) -> ReplayApp:
 
 
 class Meter:
-    """Passes an answer on, and remembers its status and its bytes."""
+    """Passes an answer on, and remembers what for the counters: of what kind it is, its status and its bytes."""
 
-    __slots__ = ("_send", "sent", "status")
+    __slots__ = ("_send", "kind", "sent", "status")
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self.kind = "other"
         self.status = 0
         self.sent = 0
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if "status" in message:
             self.status = message["status"]
-        else:
-            self.sent += len(message.get("body", b""))
+        if "body" in message:
+            self.sent += len(message["body"])
         await self._send(message)
+
+
+async def _send_whole(status: int, headers: list[Header], body: bytes, scope: Scope, send: Send) -> None:
+    """An answer of which everything is there: in one message where the server knows that."""
+    if WHOLE in scope.get("extensions", ()):
+        await send({"type": WHOLE, "status": status, "headers": headers, "body": body})
+        return
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
 async def _flow(flow: Flow, facts: Asked, send: Send) -> None:
@@ -225,6 +287,12 @@ async def _flow(flow: Flow, facts: Asked, send: Send) -> None:
         async for piece in iterate_in_threadpool(flow.pieces):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _favicon(request: Request) -> Response:
+    """For those who do not read the page first."""
+    request.scope["path_params"] = {"name": "icon.svg"}
+    return await static.serve_static(request)
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope
 from holdfast.errors import TooLarge
 from holdfast.replay.kinds import DOCUMENTS
 
+SERVICE_WORKER = "serviceworker"  # as a destination; browsers that do not tell it say so by a header of its own
 KEYED_BODY_BYTES_MAX = 1 << 20  # of a request whose body is part of the key
 
 
@@ -45,7 +46,9 @@ def asked(scope: Scope) -> Asked:
 
     return Asked(
         scope["method"],
-        _destination(text(b"x-holdfast-worker"), text(b"sec-fetch-dest")),
+        SERVICE_WORKER
+        if b"service-worker" in fields
+        else _destination(text(b"x-holdfast-worker"), text(b"sec-fetch-dest")),
         text(b"sec-fetch-mode"),
         text(b"accept"),
         text(b"accept-encoding").lower(),

@@ -2,6 +2,7 @@
 
                     pywb                    archive                 outback
     asked at        /<coll>/cdx             /cdx/search/cdx         /<coll>?url=
+                    /<coll>/index?          /<coll>/timemap/<output>?
     without output  cdxj                    text of 7 fields        cdx of 11 fields, no header
     output=json     one object a line       an array of arrays, the first with the names of the fields
     filter=f:expr   contains                regular expression      contains

@@ -47,15 +47,19 @@ def routes(site: Site) -> list[Route]:
 
 
 async def cdx(site: Site, request: Request, target: Target) -> Response:
-    """`/<coll>/cdx`, or a collection that is asked for a URL as OutbackCDX is."""
+    """`/<coll>/cdx`, a collection that is asked for a URL as OutbackCDX is, or the Internet Archive's TimeMaps."""
     dialect = Dialect.OUTBACK if target.kind == "collection" else Dialect.PYWB
+    if target.form:
+        return await _answered(site, request, target.collection, Dialect.ARCHIVE, target.form)
     return await _answered(site, request, target.collection, dialect)
 
 
-async def _answered(site: Site, request: Request, name: str, dialect: Dialect) -> Response:
+async def _answered(site: Site, request: Request, name: str, dialect: Dialect, form: str = "") -> Response:
     params: Params = ()
     try:
         params = await _params(request)
+        if form:  # of the address, unless the query has another
+            params = [*params, ("output", form)] if "output" not in dict(params) else params
         prefix = f"{site.controls_origin}/{name}/"
         collection = site.collection(name)
         quick = _quick(site, params, collection, dialect)

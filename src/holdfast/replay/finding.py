@@ -3,19 +3,20 @@
 The nearest in time is taken, with four turns: what only tells of a page (metadata) is not the page; a redirect from a
 URL to itself, as from http to https, would lead in a circle, so that the nearest that leads on is taken; what an
 access rule excludes is passed over, what one blocks is refused; and where there is nothing, URLs that differ by
-parameters against caches alone count as the same (`busters`).
+parameters against caches alone count as the same (`busters`), and what follows an escaped `#` does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from holdfast.catalog import CaptureQuery
-from holdfast.errors import Blocked, CaptureNotFound
+from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
 from holdfast.model import Capture
 from holdfast.replay.access import Verdict
 from holdfast.replay.busters import Busters
+from holdfast.replay.links import real_time
 from holdfast.replay.site import Site
 from holdfast.urls import post_key, url_key
 
@@ -27,6 +28,8 @@ _LOOK_AT = 50  # captures of a URL, to find one that does not lead in a circle
 class Finder:
     """Any thread may call it."""
 
+    note_fuzzy: Callable[[], None] | None = None  # called for each URL that is found by another; on the event loop only
+
     def __init__(self, site: Site) -> None:
         self._site = site
         self._catalog = site.archive.catalog
@@ -34,9 +37,15 @@ class Finder:
 
     def find(self, collection: str | None, url: str, timestamp: str = "") -> Capture:
         """The capture of the URL nearest to the time; without one the newest. Raises CaptureNotFound, Blocked."""
-        capture = self._nearest(collection, url, timestamp)
+        try:
+            capture = self._nearest(collection, url, timestamp)
+        except MalformedQuery:
+            real = real_time(timestamp) if timestamp.isascii() and timestamp.isdigit() else timestamp
+            if real == timestamp or len(timestamp) > len(real):
+                raise
+            return self.find(collection, url, real)
         if capture is None:
-            capture = self._by_busters(collection, url, timestamp)
+            capture = self._by_another(collection, url, timestamp)
         if capture is None:
             raise CaptureNotFound(f"'{url}' is not archived{f' in collection {collection!r}' if collection else ''}")
         if not self._site.access.is_open and self._site.access.verdict(capture) is Verdict.BLOCK:
@@ -115,6 +124,15 @@ class Finder:
             return url_key(join_url(capture.url, location)) == capture.urlkey
         except ValueError:
             return False
+
+    def _by_another(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
+        """The capture of a URL that counts as the same."""
+        capture = self._by_busters(collection, url, timestamp)
+        if capture is None and "%23" in url:
+            capture = self._nearest(collection, url.partition("%23")[0], timestamp)
+        if capture is not None and self.note_fuzzy is not None:
+            self.note_fuzzy()
+        return capture
 
     def _by_busters(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
         """The nearest capture of a URL that differs by parameters against caches only."""

@@ -25,6 +25,7 @@ WORKERS = frozenset(("worker", "sharedworker"))
 
 class Kind(StrEnum):
     HTML = "html"
+    FRAGMENT = "fragment"  # HTML that a script asked for: no document, so nothing of ours is put into it
     CSS = "css"
     SCRIPT = "script"
     WORKER = "worker"  # a script that runs by itself
@@ -40,7 +41,9 @@ def kind_of(mime: str, modifier: str, dest: str, url: str) -> Kind:
     if dest == "style" or (modifier == "cs_" and dest in ("", "empty")):
         return Kind.CSS if mime not in HTML_TYPES or dest == "style" else Kind.HTML
     if mime in HTML_TYPES:
-        return Kind.HTML if modifier != "im_" else Kind.PLAIN
+        if modifier == "im_" and dest and dest not in DOCUMENTS:
+            return Kind.PLAIN
+        return Kind.FRAGMENT if dest == "empty" else Kind.HTML
     if mime in CSS_TYPES:
         return Kind.CSS
     if mime in SCRIPT_TYPES:

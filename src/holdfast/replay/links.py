@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import lru_cache
 
-from holdfast.catalog.times import seconds
+from holdfast.catalog.times import earliest, seconds
 
 _DATES_KEPT = 16_384
 _LINKS_KEPT = 4096
@@ -37,6 +37,11 @@ def http_date(timestamp: str) -> str:
 def moment(timestamp: str) -> datetime:
     """Archives hold times that never were: these count as the nearest before that was."""
     return _FIRST_DAY + timedelta(seconds=seconds(timestamp))
+
+
+def real_time(timestamp: str) -> str:
+    """14 digits for a time as people ask for it: partial ones are padded, what never was is the nearest that was."""
+    return moment(earliest(timestamp)).strftime("%Y%m%d%H%M%S").rjust(14, "0")
 
 
 class LinkCache:

@@ -18,6 +18,7 @@ from holdfast.model import Capture
 
 _NO_STATUS = 200
 _NOT_MODIFIED = 304
+_NO_ANSWER = 502  # where a status cannot be passed on: to a client, one below 200 says that the answer is yet to come
 PART_BYTES = 256 << 10  # sent at a time
 
 
@@ -29,6 +30,7 @@ class Archived:
     status: int
     headers: Headers
     record: StoredRecord  # that has the payload
+    original_status: int = 0  # where `status` is another, because that cannot be passed on
 
     @property
     def mime(self) -> str:
@@ -62,17 +64,6 @@ class Archived:
         """The payload in parts of bounded size."""
         return self.record.stream()
 
-    def stream_range(self, begin: int, end: int) -> Iterator[bytes]:
-        """The bytes of the payload from one offset and before another, in parts of bounded size."""
-        at = 0
-        for piece in self.record.stream():
-            part = memoryview(piece)[max(0, begin - at) : max(0, end - at)]
-            at += len(piece)
-            for start in range(0, len(part), PART_BYTES):
-                yield bytes(part[start : start + PART_BYTES])
-            if at >= end:
-                return
-
     def plain(self, bytes_max: int) -> bytes:
         """The payload without its encodings. Raises TooLarge."""
         payload = self.record.payload()
@@ -101,4 +92,7 @@ def _response(capture: Capture, record: StoredRecord, payload: StoredRecord) -> 
     if head is None:
         mime = capture.mime if capture.mime != "-" else "application/octet-stream"
         return Archived(capture, _NO_STATUS, Headers([("Content-Type", mime)]), payload)
-    return Archived(capture, head.status or _NO_STATUS, head.headers, payload)
+    status = head.status or _NO_STATUS
+    if not 200 <= status <= 599:
+        return Archived(capture, _NO_ANSWER, head.headers, payload, original_status=status)
+    return Archived(capture, status, head.headers, payload)

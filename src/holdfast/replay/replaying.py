@@ -6,6 +6,7 @@ are asked for at the time of the page; parts themselves are answered with the ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,18 +19,25 @@ from holdfast.replay import assets, memento
 from holdfast.replay.asked import Asked, body_range, small_body
 from holdfast.replay.finding import Finder
 from holdfast.replay.kinds import DOCUMENTS, HTML_TYPES, Kind, kind_of
-from holdfast.replay.policy import ARCHIVED, INERT
+from holdfast.replay.policy import Policies, policy_of
 from holdfast.replay.reading import Archived, read
 from holdfast.replay.replies import Reply
 from holdfast.replay.rewriting.addresses import Scene
 from holdfast.replay.rewriting.content import rewritten
-from holdfast.replay.rewriting.headers import archived_headers
+from holdfast.replay.rewriting.headers import archived_headers, octets
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target
 from holdfast.urls import canonical
 
 STREAMED = 1 << 20  # larger payloads are not gathered in memory
-_THREADED = 256 << 10  # to rewrite more than this takes long enough to let others go on
+_ON_LOOP = 64 << 10  # to rewrite more than this takes long enough to let others go on
+_CODE_BYTES_MAX = 8 << 20  # of a script or a style sheet: dense code takes a microsecond for each byte
+_PAGE_BEGINS = re.compile(
+    rb"[\s\0\xef\xbb\xbf]*+(?:<!--.{0,1000}?-->\s*+)?+"
+    rb"<(?:!doctype html|html|head|title|body|script|iframe|style|table|div|font|h1|b|a|br|p)[\s>]",
+    re.IGNORECASE | re.DOTALL,
+)
+_OK = 200
 _SLASHES_BEFORE_PATH = 2  # of a URL; without a third one, browsers would join what is relative to it wrongly
 _NO_BODY = frozenset((204, 205, 304))
 Header = tuple[bytes, bytes]
@@ -50,6 +58,7 @@ class Replayer:
         self._site = site
         self._on_controls = on_controls
         self._records = site.archive.records
+        self._policies = Policies(site.controls_origin)
         self.finder = Finder(site)
 
     async def answer(self, target: Target, asked: Asked, scope: Scope, receive: Receive) -> Reply | Flow:
@@ -105,63 +114,101 @@ class Replayer:
 
     async def _make(self, target: Target, asked: Asked, capture: Capture, kind: Kind) -> Reply | Flow:
         archived = read(self._records, capture)
-        if target.modifier != "id_" and capture.type == "revisit":  # whose row may not tell the type
-            kind = kind_of(archived.mime, target.modifier, asked.dest, capture.url)
+        if (
+            target.modifier != "id_" and archived.mime != capture.mime
+        ):  # a revisit's row may not tell, or none was named
+            kind = self._looked_into(archived, target, asked)
         scene = Scene(target.prefix, capture.timestamp, capture.url, modifier=target.modifier or "mp_")
         if kind is Kind.PLAIN or archived.status in _NO_BODY:
-            return self._plain(archived, asked, scene)
-        if archived.size > self._site.settings.rewrite_bytes_max:
-            if kind is not Kind.HTML:
-                return self._plain(archived, asked, scene)
-            raise TooLarge(f"'{capture.url}' is a page of {archived.size} bytes; raise 'serve.rewrite_bytes_max'")
-        if archived.size > _THREADED:
-            return await run_in_threadpool(self._rewritten, archived, asked, scene, kind)
-        return self._rewritten(archived, asked, scene, kind)
+            return await self._plain(archived, asked, scene)
+        if archived.size > self._limit(kind):
+            return await self._unrewritten(archived, asked, scene, kind)
+        if archived.size <= _ON_LOOP:
+            try:
+                return self._rewritten(archived.plain(_ON_LOOP), archived, scene, kind)
+            except TooLarge:
+                pass  # its encodings hide more
+        try:
+            plain = await run_in_threadpool(archived.plain, self._limit(kind))
+        except TooLarge:
+            return await self._unrewritten(archived, asked, scene, kind)
+        return await run_in_threadpool(self._rewritten, plain, archived, scene, kind)
 
-    def _rewritten(self, archived: Archived, asked: Asked, scene: Scene, kind: Kind) -> Reply:
-        plain = archived.plain(self._site.settings.rewrite_bytes_max)
+    def _looked_into(self, archived: Archived, target: Target, asked: Asked) -> Kind:
+        """What a capture is whose row does not tell; without a type, a page if it begins like one, as for browsers."""
+        mime = archived.mime
+        if not mime and archived.size <= STREAMED and _PAGE_BEGINS.match(archived.plain(STREAMED)):
+            mime = "text/html"
+        return kind_of(mime, target.modifier, asked.dest, archived.capture.url)
+
+    def _limit(self, kind: Kind) -> int:
+        limit = self._site.settings.rewrite_bytes_max
+        return limit if kind is Kind.HTML else min(limit, _CODE_BYTES_MAX)
+
+    async def _unrewritten(self, archived: Archived, asked: Asked, scene: Scene, kind: Kind) -> Reply | Flow:
+        """What is too large to be rewritten is sent as it is, but for pages. Raises TooLarge."""
+        if kind is not Kind.HTML:
+            return await self._plain(archived, asked, scene)
+        url, limit = archived.capture.url, self._limit(kind)
+        raise TooLarge(f"'{url}' is a page of more than {limit} bytes; raise 'serve.rewrite_bytes_max'")
+
+    def _rewritten(self, plain: bytes, archived: Archived, scene: Scene, kind: Kind) -> Reply:
         body, content_type = rewritten(plain, archived, scene, kind, self._site.controls_origin)
         headers = [
-            *self._headers(archived, scene, asked, keeps_encoding=False),
-            (b"content-type", content_type.encode("latin-1", "replace")),
+            *self._headers(archived, scene, is_page=kind is Kind.HTML, keeps_encoding=False),
+            (b"content-type", octets(content_type)),
             (b"content-length", b"%d" % len(body)),
         ]
         return Reply(archived.status, headers, body)
 
-    def _plain(self, archived: Archived, asked: Asked, scene: Scene) -> Reply | Flow:
-        encoded = archived.encoding
-        keeps = not encoded or asked.understands(encoded)
-        headers = self._headers(archived, scene, asked, keeps_encoding=keeps)
+    async def _plain(self, archived: Archived, asked: Asked, scene: Scene) -> Reply | Flow:
+        keeps, body = True, None
+        if archived.encoding and not asked.understands(archived.encoding):
+            try:
+                body = await run_in_threadpool(archived.plain, self._site.settings.rewrite_bytes_max)
+                keeps = False
+            except TooLarge:
+                pass  # as it is, then: the client may know what to do with it
+        headers = self._headers(archived, scene, is_page=False, keeps_encoding=keeps)
         if content_type := archived.headers.get("content-type"):
-            headers.append((b"content-type", content_type.encode("latin-1", "replace")))
+            headers.append((b"content-type", octets(content_type)))
         if archived.status in _NO_BODY:
             return Reply(archived.status, headers, b"")
-        if not keeps:
-            body = archived.plain(self._site.settings.rewrite_bytes_max)
+        if body is not None:
             return Reply(archived.status, [*headers, (b"content-length", b"%d" % len(body))], body)
-        return self._ranged(archived, asked, headers)
+        return await self._ranged(archived, asked, headers)
 
-    def _ranged(self, archived: Archived, asked: Asked, headers: list[Header]) -> Reply | Flow:
+    async def _ranged(self, archived: Archived, asked: Asked, headers: list[Header]) -> Reply | Flow:
         size = archived.size
-        wanted = body_range(asked.range, size) if asked.range and archived.status == 200 else None
-        if archived.status == 200:
+        status = archived.status
+        wanted = body_range(asked.range, size) if asked.range and status == _OK else None
+        if status == _OK:
             headers.append((b"accept-ranges", b"bytes"))
         if wanted is False:
             return Reply(416, [(b"content-range", b"bytes */%d" % size), (b"content-length", b"0")], b"")
         begin, end = wanted if isinstance(wanted, tuple) else (0, size)
-        status = archived.status
         if wanted is not None:
             status = 206
             headers.append((b"content-range", b"bytes %d-%d/%d" % (begin, end - 1, size)))
         headers.append((b"content-length", b"%d" % (end - begin)))
-        if size <= STREAMED:
-            body = archived.payload()
-            if len(body) != size:  # kept otherwise than its row says
-                raise CaptureNotFound(f"the payload of '{archived.capture.url}' has not the length that is noted")
-            return Reply(status, headers, body[begin:end])
-        return Flow(status, headers, archived.stream_range(begin, end))
+        if size > STREAMED:
+            payload = await run_in_threadpool(self._site.spool.payload, archived.record.id, archived)
+            _verify(archived, payload.size)
+            return Flow(status, headers, payload.parts(begin, end))
+        body = archived.payload()
+        _verify(archived, len(body))
+        return Reply(status, headers, body if wanted is None else body[begin:end])
 
-    def _headers(self, archived: Archived, scene: Scene, asked: Asked, *, keeps_encoding: bool) -> list[Header]:
+    def _headers(self, archived: Archived, scene: Scene, *, is_page: bool, keeps_encoding: bool) -> list[Header]:
         headers = archived_headers(archived.headers, scene, keeps_encoding=keeps_encoding)
-        headers += INERT if self._on_controls or scene.modifier == "id_" else ARCHIVED
+        is_raw = self._on_controls or scene.modifier == "id_"
+        headers += self._policies[policy_of(archived.mime, is_page=is_page, is_raw=is_raw)]
+        if archived.original_status:
+            headers.append((b"x-archive-orig-status", b"%d" % archived.original_status))
         return [*headers, (b"vary", b"accept-encoding"), (b"cache-control", b"no-cache")]
+
+
+def _verify(archived: Archived, size: int) -> None:
+    """What was announced must be what is sent. Raises CaptureNotFound."""
+    if size != archived.size:
+        raise CaptureNotFound(f"the payload of '{archived.capture.url}' has not the length that is noted")

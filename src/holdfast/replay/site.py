@@ -12,6 +12,7 @@ from holdfast.replay.access import Access
 from holdfast.replay.links import LinkCache
 from holdfast.replay.replies import ReplyCache
 from holdfast.replay.server.counters import Counters
+from holdfast.replay.spool import Spool
 from holdfast.replay.target import ALL, DEFAULT
 from holdfast.replay.tokens import Tokens
 
@@ -28,10 +29,12 @@ class Site:
     replay_origin: str
     counters: Counters
     replies: ReplyCache = field(init=False)
+    spool: Spool = field(init=False)
     links: LinkCache = field(init=False)
 
     def __post_init__(self) -> None:
         self.replies = ReplyCache(self.settings.cache_bytes)
+        self.spool = Spool(self.settings.spool_bytes_max)
         self.links = LinkCache()
 
     @property

@@ -3,8 +3,10 @@
     /<coll>/<timestamp><modifier>/<url>     a capture; without a timestamp the newest
     /<coll>/*/<url>   /<coll>/2024*/<url>   the calendar of a URL, or of a year of it
     /<coll>/<url>   /<coll>/timegate/<url>  the TimeGate
-    /<coll>/timemap/<form>/[<page>/]<url>   the TimeMap: link, json, cdxj
-    /<coll>/cdx                             the CDX server; what it is asked stands in the query
+    /<coll>/timemap/<form>/[<page>/]<url>   the TimeMap: link, json, cdxj; without a form it is link
+    /<coll>/timemap/<form>?url=             the CDX server, as the Internet Archive has it there
+    /<coll>/cdx   /<coll>/index?            the CDX server; what it is asked stands in the query
+    /<coll>/delete                          lines of CDX are posted here that are to go
     /<coll>/record/<id>   /<coll>/warc      downloads
     /<coll>                                 the collection itself
 
@@ -20,6 +22,7 @@ from urllib.parse import unquote
 from starlette.types import Scope
 
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
+ALIASES = {"tf_": "", "bn_": ""}  # pywb's names for a page with its banner around it
 DEFAULT, ALL = "web", "all"
 RESERVED = frozenset(
     (
@@ -31,27 +34,39 @@ FORMS = frozenset(("link", "json", "cdxj"))
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _TIMED = re.compile(r"(\d{1,14})?([a-z]{2}_)?/(.*)", re.DOTALL)
+_ODD = re.compile(
+    r"(\d{15,})/|(?:\d+([a-z]{2,4}_)|\d+([a-z]{1,4})(?=/https?:)|([a-z]{2,4}_)(?=/https?:))/", re.IGNORECASE
+)
 _STARRED = re.compile(r"(\d{0,14})\*/(.*)", re.DOTALL)
 _PAGED = re.compile(r"(\d{14})/(?=.)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(/*)", re.IGNORECASE)
 _ESCAPED_SCHEME = re.compile(r"https?%3a", re.IGNORECASE)
+_HOST_AND_FRAGMENT = re.compile(r"((?:https?:/*)?(?:[^/?%:]|%(?!23))+(?::\d+)?)%23", re.IGNORECASE)
+_LIKE_URL = re.compile(r"[^/?]*[.:%]")
 
 
 class Target(NamedTuple):
     """One request for something archived. `collection` is the name as it was given."""
 
-    kind: str  # replay, calendar, timegate, timemap, cdx, record, warc, collection
+    kind: str  # replay, calendar, timegate, timemap, cdx, record, warc, delete, collection; odd: not to be understood
     collection: str
     timestamp: str = ""
     modifier: str = ""
     url: str = ""  # or the id of a record
-    form: str = ""  # of a TimeMap
+    form: str = ""  # of a TimeMap, or of what the CDX server is asked for in its place
     page: int = 0  # of a TimeMap: the timestamp that it begins with; 0: none was named
 
     @property
     def prefix(self) -> str:
         """What stands before the timestamp in addresses of the same collection."""
         return f"/{self.collection}/"
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with an address that is `odd`."""
+        if self.modifier:
+            return f"unknown modifier {self.modifier!r}: known are {', '.join(sorted(MODIFIERS - {''}))}, or none"
+        return f"bad time {self.timestamp[:40]!r}: give 1 to 14 digits, such as 2020 or 20200102030405"
 
 
 def raw_target(scope: Scope) -> bytes:
@@ -62,7 +77,7 @@ def raw_target(scope: Scope) -> bytes:
 
 
 def parse_target(raw: bytes) -> Target | None:
-    """None if it is not about a collection."""
+    """None if it is not about a collection. What is `odd` has the time or modifier that nobody knows."""
     text = raw.decode("utf-8", "surrogateescape")
     name, slash, rest = text[1:].partition("/")
     if not slash or "?" in name:  # a query may have slashes of its own
@@ -73,18 +88,20 @@ def parse_target(raw: bytes) -> Target | None:
     timed = _TIMED.match(rest)
     if timed is not None and (timed[2] or "") in MODIFIERS and (timed[1] or timed[2]):
         return Target("replay", name, timed[1] or "", timed[2] or "", archived_url(timed[3]))
-    return _special(name, rest)
+    return _special(name, rest, timed)
 
 
 def _is_collection(name: str) -> bool:
     return name not in RESERVED and _NAME.fullmatch(name) is not None
 
 
-def _special(name: str, rest: str) -> Target | None:
+def _special(name: str, rest: str, timed: re.Match[str] | None) -> Target | None:
+    if timed is not None and timed[2] in ALIASES:
+        return Target("replay", name, timed[1] or "", ALIASES[timed[2]], archived_url(timed[3]))
     word, slash, tail = rest.partition("/")
     bare, mark, query = rest.partition("?")
-    if bare in ("cdx", "warc"):
-        return Target(bare, name, url=query)
+    if bare in ("cdx", "warc", "delete") or (bare == "index" and mark):
+        return Target("cdx" if bare == "index" else bare, name, url=query)
     if not bare:
         return Target("collection", name, url=query if mark else "")
     if slash and word == "record":
@@ -95,23 +112,41 @@ def _special(name: str, rest: str) -> Target | None:
         return _timemap(name, tail)
     if starred := _STARRED.match(rest):
         return Target("calendar", name, starred[1], url=archived_url(starred[2]))
+    if name == "wayback" and bare == "available":  # asked as the Internet Archive's API is
+        return None
+    if odd := _ODD.match(rest):
+        return Target("odd", name, odd[1] or "", odd[2] or odd[3] or odd[4] or "")
     return Target("timegate", name, url=archived_url(rest))
 
 
 def _timemap(name: str, rest: str) -> Target | None:
     form, slash, tail = rest.partition("/")
     if not slash or form not in FORMS:
-        return None
+        return _formless(name, rest)
     paged = _PAGED.match(tail)
     if paged is not None:
         return Target("timemap", name, url=archived_url(paged[2]), form=form, page=int(paged[1]))
     return Target("timemap", name, url=archived_url(tail), form=form)
 
 
+def _formless(name: str, rest: str) -> Target | None:
+    """A TimeMap as others have it: of links where no form is named, and with the URL in the query the CDX server's."""
+    bare, mark, query = rest.partition("?")
+    if mark and bare in (*FORMS, "cdx"):
+        return Target("cdx", name, url=query, form=bare)
+    return Target("timemap", name, url=archived_url(rest), form="link") if _LIKE_URL.match(rest) else None
+
+
 def archived_url(text: str) -> str:
-    """A URL as it stands in an address: escaped as a whole, with lost slashes or without a scheme it is understood."""
+    """A URL as it stands in an address: escaped as a whole, with lost slashes or without a scheme it is understood.
+
+    An escaped fragment is dropped where it can be nothing else: of a URL that was escaped as a whole, and after a host.
+    In a path, `%23` is part of the name.
+    """
     if _ESCAPED_SCHEME.match(text):
-        text = unquote(text, errors="surrogateescape")
+        text = unquote(text, errors="surrogateescape").partition("#")[0]
+    elif "%23" in text and (ended := _HOST_AND_FRAGMENT.match(text)):
+        text = ended[1]
     scheme = _SCHEME.match(text)
     if scheme is None or "." in scheme[1]:  # a host and its port
         return f"http://{text.lstrip('/')}" if text else ""

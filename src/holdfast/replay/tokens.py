@@ -86,7 +86,10 @@ class Tokens:
     def require(self, authorization: str, address: str, *, write: bool = False) -> None:
         """Raises Unauthorized, or Throttled after too many wrong ones."""
         if write and not self._write:
-            raise Denied("this server takes nothing in: name a file of tokens in 'serve.write_token_file'")
+            raise Denied(
+                "this server takes nothing in: start it with --write, or name a file of tokens in "
+                "'serve.write_token_file'"
+            )
         if not write and not self._read:
             return
         token = _presented(authorization)

@@ -12,10 +12,11 @@ import asyncio
 import hashlib
 import re
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
@@ -23,16 +24,21 @@ from starlette.requests import ClientDisconnect, Request
 
 from holdfast.archive import Archive
 from holdfast.archive.adding import Added, Outcome
-from holdfast.archive.draft import Draft, Drafting
+from holdfast.archive.draft import Draft, Drafting, keyed_url
 from holdfast.archive.exchange import Exchange, drafts_of, page
 from holdfast.archive.importing import ImportOptions, ImportReport
 from holdfast.archive.input import Input
 from holdfast.archive.references import reference_drafts
+from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.selection import Selection
+from holdfast.batches.entry import REFERENCE
+from holdfast.batches.journal import Journal
+from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.catalog.times import digits
 from holdfast.errors import MalformedInput, TooLarge, UsageError
 from holdfast.formats import Finding, FindingKind, open_records
 from holdfast.formats.http import parse_head
-from holdfast.model import batch_name
+from holdfast.model import RecordId, batch_name
 from holdfast.replay.site import Site
 from holdfast.replay.target import ALL, DEFAULT, RESERVED
 from holdfast.replay.writer import Writer, writer_at
@@ -127,10 +133,58 @@ def _drafts(site: Site, exchange: Exchange, collection: str) -> list[Draft]:
     return drafts_of([exchange], Drafting(site.archive.settings.records, collection), env)
 
 
-async def put_lines(site: Site, body: bytes, collection: str) -> list[Added]:
+async def put_lines(site: Site, body: bytes, collection: str, *, skip_bad: bool = False) -> list[Added]:
     """Adds records by reference. Raises MalformedInput with the number of a bad line; then nothing is changed."""
-    drafts = await run_in_threadpool(reference_drafts, body.split(b"\n"), collection)
+    drafts = await _references(body, collection, skip_bad=skip_bad)
     return await _added(site, drafts) if drafts else []
+
+
+async def _references(body: bytes, collection: str, *, skip_bad: bool) -> list[Draft]:
+    return await run_in_threadpool(partial(reference_drafts, body.split(b"\n"), collection, skip_bad=skip_bad))
+
+
+async def drop_lines(site: Site, body: bytes, collection: str, *, skip_bad: bool = False) -> int:
+    """Removes the records by reference that the lines name; how many. Records that the archive has itself stay.
+
+    Raises MalformedInput as `put_lines` does.
+    """
+    drafts = await _references(body, collection, skip_bad=skip_bad)
+
+    def call(archive: Archive) -> int:
+        found = Named(records=tuple(sorted(set(_named(archive, drafts)))))
+        # Nothing of a reference has to leave the disk at once: its file is elsewhere.
+        options = RemovalOptions(f"lines posted to /{collection}/delete", compact=False)
+        return archive.remove(found, options).captures if found.records else 0
+
+    return int(await asyncio.wrap_future(writer_of(site).do(call, site.archive.catalog.refresh))) if drafts else 0
+
+
+def _named(archive: Archive, drafts: Sequence[Draft]) -> Iterator[RecordId]:
+    """The references that are at the same place of the same file, of the same URL and time."""
+    for draft in drafts:
+        entry = draft.entry
+        query = CaptureQuery(
+            url=keyed_url(entry.url, entry.extra),
+            match="exact",
+            from_=entry.timestamp,
+            to=entry.timestamp,
+            collection=entry.collection,
+        )
+        for row in archive.catalog.search(query):
+            if (row.capture.filename, row.capture.offset) == (entry.filename, entry.offset):
+                kept = archive.records.entry(row.capture.record)
+                if kept is not None and kept.type == REFERENCE:
+                    yield row.capture.record
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Selection):
+    """Records by their ids."""
+
+    records: tuple[RecordId, ...] = ()
+
+    def record_ids(self, catalog: Catalog, journal: Journal) -> Iterator[RecordId]:
+        return iter(self.records)
 
 
 async def put_warc(site: Site, request: Request, name: str, collection: str) -> ImportReport:

@@ -68,6 +68,22 @@ def ticker(number: int, captures: int) -> Iterator[bytes]:
         yield record(number + index, BUSY, time, page("Ticker", f"News {index // 3}"))
 
 
+def gallery(number: int) -> Iterator[bytes]:
+    """Pictures whose addresses stand before that of their page."""
+    time = datetime(2023, 1, 2)
+    for index, name in enumerate("abc"):
+        url = f"http://gallery.example/{name}.png"
+        yield record(number + index, url, time, "not really").replace(b"text/html", b"image/png")
+    yield record(number + 3, "http://gallery.example/z-page", time, page("Gallery", "Three pictures"))
+
+
+def lookalikes(number: int) -> Iterator[bytes]:
+    """Two captures of one second, and a host in letters of its own."""
+    yield record(number, "http://twins.example/", datetime(2023, 2, 3), page("Twins", "one"))
+    yield record(number + 1, "https://twins.example/", datetime(2023, 2, 3), page("Twins", "other"))
+    yield record(number + 2, "http://xn--bcher-kva.example/%C3%BC", datetime(2024, 1, 2), page("Bücher", "Regale"))
+
+
 def strangers(number: int) -> Iterator[bytes]:
     time = datetime(2026, 1, 2, 3, 4, 5)
     for index, url in enumerate(STRANGERS):
@@ -79,7 +95,7 @@ def build(path: Path, *, captures: int = 500) -> Path:
     archive = path / "archive"
     holdfast.init(archive)
     files = {
-        "main": [*museum(1000), *neighbours(2000), *strangers(3000)],
+        "main": [*museum(1000), *neighbours(2000), *strangers(3000), *gallery(4000), *lookalikes(4100)],
         "news": [*ticker(10_000, captures), record(9000, "http://only.example/", datetime(2020, 2, 2), page("x", "y"))],
     }
     with holdfast.open(archive) as opened:

@@ -29,6 +29,7 @@ rule = "block"
 url = "http://town.example/blocked"
 """
 TOWN = "http://town.example/"
+COLLECTIONS = {"aria-labelledby": "collections"}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,14 @@ def test_the_calendar_ends_before_what_is_excluded(ruled: Served) -> None:
     assert (near["timestamp"], near["next"], near["captures"]) == ("20240102030405", None, 1)
 
 
+def test_nothing_is_counted_where_rules_hide_something(ruled: Served, archive: Path) -> None:
+    for target in ("/", "/main/"):
+        page = ask(ruled.controls, target).page
+        assert page.links()["main"] == "/main/"
+        assert not page.all("dd")
+        assert "capture," not in page.one("main").text and "captures" not in page.one("section", **COLLECTIONS).text
+
+
 def test_blocked_captures_are_listed_and_refused_without_detail(ruled: Served) -> None:
     assert ask(ruled.controls, f"/main/*/{TOWN}blocked").status == 200
     for origin, modifier in ((ruled.controls, ""), (ruled.replay, "mp_")):
@@ -78,7 +87,10 @@ def test_blocked_captures_are_listed_and_refused_without_detail(ruled: Served) -
         assert visit.status == 451
         assert visit.page.one("h1").text == "Not available"
         assert "a rule of the archive does not let it be shown" in visit.page.one("main").text
-        assert "town.example" not in visit.page.one("main").text
+        assert "town.example/blocked" in visit.page.one("main").text
+    links = ask(ruled.controls, f"/main/20240102030405/{TOWN}blocked").page.links()
+    assert links["All captures of this address"] == f"/main/*/{TOWN}blocked"
+    assert (links["Home"], links["Collection main"]) == ("/", "/main/")
 
 
 def test_pages_need_a_token_where_reading_does(archive: Path) -> None:

@@ -11,8 +11,10 @@ import pytest
 from page_archive import BUSY, HOME, LONG, MARKUP
 from serving import Served
 
+from holdfast.config import AccessRule
 from holdfast.crawl.browser.installed import available, executable_of
 from holdfast.crawl.job import BrowserSettings
+from holdfast.replay.access import Access
 from holdfast.replay.pages.display import path_to
 
 if TYPE_CHECKING:
@@ -121,7 +123,7 @@ def test_no_page_is_wider_than_its_window(reader: Reader) -> None:
     for target in (
         *("/", "/main/", "/search?q=hostile", "/main/*/hostile.example/*", f"/main/*/{HOME}rooms/south"),
         *(path_to("main", "*", MARKUP), path_to("main", "*", LONG), path_to("main", "20260102030407", LONG)),
-        *(f"/news/20250303*/{BUSY}", "/nowhere/"),
+        *(f"/news/20250303*/{BUSY}", "/nowhere/", "/api/docs"),
     ):
         reader.open(target)
         assert reader.width_beyond() <= 0, target
@@ -177,13 +179,76 @@ def test_the_banner_warns_of_parts_of_other_times_and_of_missing_ones(reader: Re
     reader.open(f"/main/20211230093000/{HOME}")
     expect(reader.page).to_have_title("The museum · Holdfast")
     tell(reader, "{holdfast: 'parts', earliest: '20211230093000', latest: '20211230113000', count: 2, missing: 1}")
-    expect(note).to_have_text(
-        "Parts captured between 30 December 2021 and 30 December 2021 (2 hours). One part is not archived."
-    )
+    expect(note).to_have_text("Parts captured within 2 hours. One part is not archived.")
     expect(note).not_to_have_class(re.compile("warn"))
     tell(reader, "{holdfast: 'parts', earliest: '20190101000000', latest: '20211230093000', count: 3, missing: 0}")
     expect(note).to_have_text("Not of one time: parts captured between 1 January 2019 and 30 December 2021 (2 years).")
     expect(note).to_have_class(re.compile("warn"))
+
+
+def test_a_link_to_what_is_not_archived_leads_to_the_page_that_helps_on_and_back(
+    served: Served, reader: Reader
+) -> None:
+    from playwright.sync_api import expect
+
+    page = reader.page
+    reader.open(f"/main/20240506070809/{HOME}about")
+    expect(page).to_have_title("about · Holdfast")
+    before = page.url
+    page.frames[1].evaluate(f"location.href = '/main/20240506070809mp_/{HOME}rooms/south?a=b%20c'")
+    page.wait_for_url(f"{served.controls}/main/20240506070809/{HOME}rooms/south?a=b%20c")
+    expect(page.get_by_role("heading", name="Not archived")).to_be_visible()
+    expect(page.get_by_role("link", name="museum.example/rooms/east")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#address")).to_have_value(f"{HOME}about")
+    assert page.url == before
+
+
+def test_a_link_to_what_is_blocked_leads_to_the_page_that_says_so(served: Served, reader: Reader) -> None:
+    from playwright.sync_api import expect
+
+    page = reader.page
+    reader.open(f"/main/20240506070809/{HOME}about")
+    expect(page).to_have_title("about · Holdfast")
+    open_to_all = served.site.access
+    try:
+        served.site.access = Access([AccessRule(rule="block", url=f"{HOME}shop")])
+        page.frames[1].evaluate(f"location.href = '/main/20240506071309mp_/{HOME}shop'")
+        page.wait_for_url(f"{served.controls}/main/20240506071309/{HOME}shop")
+        expect(page.get_by_role("heading", name="Not available")).to_be_visible()
+    finally:
+        served.site.access = open_to_all
+
+
+def test_a_frame_within_an_archived_page_moves_nothing(served: Served, reader: Reader) -> None:
+    from playwright.sync_api import expect
+
+    page = reader.page
+    reader.open(f"/main/20240506070809/{HOME}about")
+    expect(page).to_have_title("about · Holdfast")
+    page.frames[1].evaluate(
+        """url => new Promise(done => {
+            const inner = document.createElement("iframe");
+            inner.onload = done;
+            inner.src = url;
+            document.body.append(inner);
+        })""",
+        f"/main/20240506070809if_/{HOME}rooms/south",
+    )
+    tell(reader, f"{{holdfast: 'at', url: '{HOME}about', timestamp: '20240506070809', title: 'Still here'}}")
+    expect(page).to_have_title("Still here · Holdfast")
+    assert page.url == f"{served.controls}/main/20240506070809/{HOME}about"
+
+
+def test_the_banner_is_slim(reader: Reader) -> None:
+    from playwright.sync_api import expect
+
+    reader.open(f"/main/20211230093000/{HOME}")
+    expect(reader.page).to_have_title("The museum · Holdfast")
+    tell(reader, "{holdfast: 'parts', earliest: '20211230093000', latest: '20211230113000', count: 2, missing: 1}")
+    expect(reader.page.locator("#coherence")).to_be_visible()
+    assert reader.page.locator("#banner").bounding_box()["height"] <= 90  # type: ignore[index]
+    assert reader.width_beyond() <= 0
 
 
 def test_the_banner_believes_nobody_but_its_frame(served: Served, reader: Reader) -> None:
@@ -200,6 +265,9 @@ def test_the_banner_believes_nobody_but_its_frame(served: Served, reader: Reader
         "'at'",
         "{holdfast: 'at'}",
         "{holdfast: 'at', url: 'javascript:1', timestamp: '20240506070809'}",
+        "{holdfast: 'missing'}",
+        "{holdfast: 'missing', url: 'javascript:1', timestamp: '2024', status: 404}",
+        "{holdfast: 'missing', url: 'http://x.example/', timestamp: '../..', status: 404}",
     ):
         tell(reader, message)
     tell(reader, "{holdfast: 'parts', earliest: '<b>', latest: {}, missing: '<i>'}")

@@ -64,6 +64,13 @@ def test_pictures_are_compared_by_facts(seen: Served) -> None:
     assert "cannot be compared" in text and "image/png" in text
 
 
+def test_two_pictures_open_side_by_side_unless_another_view_is_asked_for(seen: Served) -> None:
+    text = ask(seen.controls, "/compare", {"url": URL + "i.png", "a": "2020", "b": "2023"}).text
+    assert text.count(f'<iframe src="{seen.replay}/_hf/enter?to=') == 2
+    assert "view=text" in text
+    assert "<del>nine</del>" in ask(seen.controls, "/compare", {"url": URL, "a": "2020", "b": "2023"}).text
+
+
 def test_bytes_that_only_claim_to_be_a_page_are_not_compared_as_text(seen: Served) -> None:
     assert "bytes that are called" in compared(seen, URL + "binary", "2020", "2021")
 

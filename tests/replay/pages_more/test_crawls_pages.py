@@ -36,6 +36,8 @@ def test_a_crawl_is_started_followed_and_stopped(tmp_path: Path, web: str) -> No
         assert (started.status, started.headers["location"]) == (303, "/crawls/one")
         wait_until(lambda: crawl_status(path, "one").tally.get("fetched", 0) >= 1, "the first page")
         one = ask(served.controls, "/crawls/one")
+        assert "How far</dt><dd>its whole host<" in one.text
+        assert '<a href="/crawls/one">one</a>' in ask(served.controls, "/").text
         assert 'data-live="running"' in one.text and "Stop this crawl" in one.text and web in one.text
         assert "one" in ask(served.controls, "/crawls").text
         told = ask(served.controls, "/api/crawls", Accept="application/json").json

@@ -46,6 +46,23 @@ def test_the_application_gets_path_and_query_as_they_were_sent(calm: Limited) ->
     assert ask(calm.port, request(target)).body == f"GET {target} 0".encode()
 
 
+def test_letters_beyond_ascii_in_an_address_are_taken_as_if_they_were_escaped(calm: Limited) -> None:
+    raw = b"GET /b\xc3\xbc/x?url=b\xc3\xbccher.example&odd=\xff HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Name: \xc3\xbc\r\n\r\n"
+    told = b"GET /b%C3%BC/x?url=b%C3%BCcher.example&odd=%FF 0"
+    with connect(calm.port) as connection:
+        for _ in range(2):
+            assert ask_on(connection, raw).body == told
+    for odd in (b"G\xc3T / HTTP/1.1", b"GET / HTTP/\xb9.1", b"\xc3GET / HTTP/1.1"):
+        assert ask(calm.port, odd + b"\r\nHost: 127.0.0.1\r\n\r\n").status == 400
+
+
+def test_a_body_beyond_ascii_is_left_alone(calm: Limited) -> None:
+    body = "ü".encode() * 10
+    with connect(calm.port) as connection:
+        connection.sendall(request("/", f"Content-Length: {len(body)}", method="PUT"))
+        assert ask_on(connection, body).body == b"PUT /? 20"
+
+
 def test_a_connection_is_used_again(calm: Limited) -> None:
     with connect(calm.port) as connection:
         bodies = [ask_on(connection, request(f"/{number}")).body for number in range(20)]
@@ -142,6 +159,15 @@ def test_bodies_beyond_the_limit_are_refused(calm: Limited) -> None:
     chunks = b"3e8\r\n" + b"a" * BODY_MAX + b"\r\n"
     assert ask(calm.port, CHUNKED + chunks + b"0\r\n\r\n").status == 200
     assert ask(calm.port, CHUNKED + chunks + b"1\r\na\r\n0\r\n\r\n").status == 413
+
+
+def test_a_request_that_the_application_has_already_is_not_counted_as_refused_too(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with serving(ServeSettings(port=0, body_bytes_max=BODY_MAX), log) as limited:
+        assert ask(limited.port, CHUNKED + b"7d0\r\n" + b"a" * 2000 + b"\r\n").status == 413
+        assert ask(limited.port, request("/", f"Content-Length: {BODY_MAX + 1}", method="PUT")).status == 413
+        assert limited.counters.total("refused.4xx") == 1
+    assert [line.split('" ')[1].split()[0] for line in log.read_text().splitlines()] == ["413", "413"]
 
 
 def test_a_field_that_never_ends_is_refused_while_another_request_is_answered(calm: Limited) -> None:

@@ -13,6 +13,7 @@ from holdfast import config
 from holdfast.config import ServeSettings
 from holdfast.errors import Busy, InvalidSetting, UsageError
 from holdfast.replay.server.counters import BUCKETS_S, Counters
+from holdfast.replay.server.heads import Refusal, verify_host
 from holdfast.replay.server.hosts import Hosts
 from holdfast.replay.server.listening import listen, shown_host
 
@@ -64,6 +65,30 @@ def test_only_names_of_ours_are_accepted(host: bytes, accepted: bool) -> None:
     hosts = Hosts.of(ServeSettings(hosts=("archive.example.org",)), "https://public.example:444")
     assert hosts.accepts(host) is accepted
     assert hosts.accepts(host) is accepted  # from memory
+
+
+def test_the_name_that_the_machine_has_itself_is_accepted() -> None:
+    assert Hosts.of(ServeSettings()).accepts(f"{socket.gethostname()}:8080".encode())
+
+
+def test_a_name_that_is_not_ours_is_told_and_where_to_add_it() -> None:
+    with pytest.raises(Refusal, match="host name 'vm' is not among those") as refused:
+        verify_host([(b"host", b"vm:8080")], "1.1", Hosts([]))
+    assert "'serve.hosts' in holdfast.toml" in str(refused.value)
+    with pytest.raises(Refusal) as refused:
+        verify_host([(b"host", b"<b>\xff\x1b" * 99)], "1.1", Hosts([]))
+    assert str(refused.value).isascii()
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 700
+
+
+@pytest.mark.parametrize(("host", "is_local"), [("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False)])
+def test_whether_only_this_machine_can_connect_is_known(host: str, is_local: bool) -> None:
+    listening = listen(ServeSettings(host=host, port=0), 1)
+    try:
+        assert listening.is_local is is_local
+    finally:
+        listening.close()
 
 
 def test_a_port_that_is_taken_is_named() -> None:

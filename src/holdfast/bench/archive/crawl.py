@@ -30,6 +30,7 @@ FILES_PER_CRAWL = 2  # so that two readers have something to do
 DUPLICATE_EVERY = 5
 GZIP_LEVEL = 6
 _SITES = 500
+_TREE = "library/release/docs/manual/html/en"
 _GZIP_WINDOW = 31  # 15 bits, with gzip's header and trailer
 _USER_AGENT = "Mozilla/5.0 (compatible; bench-crawler/1.0; +http://crawler.example/)"
 
@@ -77,10 +78,13 @@ def build(corpus: Corpus, directory: Path) -> Crawls:
 
 
 def page_url(corpus: Corpus, number: int) -> str:
-    """The URL of a page: spread over many hosts, the corpus's own names as paths."""
+    """The URL of a page: spread over many hosts, the corpus's own names as paths.
+
+    They lie as deep as the pages did where they were collected: these refer to others by up to seven `../`.
+    """
     path = corpus.paths[document_of(number, len(corpus.paths))].relative_to(corpus.directory)
     again = f"?copy={number}" if _is_duplicate(number) else ""
-    return f"http://www.site{number % _SITES:03d}.example/{quote(str(path), errors='replace')}{again}"
+    return f"http://www.site{number % _SITES:03d}.example/{_TREE}/{quote(str(path), errors='replace')}{again}"
 
 
 def gzip_member(parts: Sequence[bytes]) -> bytes:

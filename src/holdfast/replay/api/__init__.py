@@ -45,6 +45,7 @@ def routes(site: Site) -> list[Route]:
     return [
         Route("/openapi.json", description),
         Route("/api", docs),
+        Route("/api/", docs),
         Route("/api/docs", docs),
         *routes_of(site, ENDPOINTS),
         Route("/api/{rest:path}", nothing, methods=list(METHODS)),

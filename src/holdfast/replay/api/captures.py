@@ -17,6 +17,7 @@ from holdfast.model import Capture, ContentKey, RecordId
 from holdfast.replay.access import Verdict
 from holdfast.replay.api.endpoint import HEADERS, answer
 from holdfast.replay.finding import Finder
+from holdfast.replay.pages.display import path_to
 from holdfast.replay.scanning import Watch, in_thread
 from holdfast.replay.site import Site
 
@@ -30,7 +31,7 @@ _BYTES = {**HEADERS, "Content-Disposition": "attachment"}
 def values_of(site: Site, capture: Capture) -> dict[str, Any]:
     """A capture as JSON has it: what is not known is null."""
     extra = {} if capture.extra == "-" else json.loads(capture.extra)
-    place = f"{site.controls_origin}/{capture.collection}/{capture.timestamp}"
+    place = capture.collection, capture.timestamp, capture.url
     return {
         "record": str(capture.record),
         "url": _shown(capture.url),
@@ -48,8 +49,8 @@ def values_of(site: Site, capture: Capture) -> dict[str, Any]:
         "length": capture.length,
         "method": extra.get("method"),
         "redirect": _known(str(extra["redirect"])) if "redirect" in extra else None,
-        "page": f"{place}/{_shown(capture.url)}",
-        "raw": f"{place}id_/{_shown(capture.url)}",
+        "page": site.controls_origin + path_to(*place),
+        "raw": site.controls_origin + path_to(*place, "id_"),
     }
 
 

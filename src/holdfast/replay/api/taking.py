@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -11,6 +9,7 @@ from holdfast.archive.adding import Outcome
 from holdfast.errors import Denied, HoldfastError, MalformedInput
 from holdfast.replay import writing
 from holdfast.replay.api.endpoint import HEADERS, answer
+from holdfast.replay.pages.display import path_to
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target
 from holdfast.replay.tokens import error_headers, may_write
@@ -26,7 +25,7 @@ async def put_capture(site: Site, request: Request) -> Response:
     if added.outcome is Outcome.REFUSED:
         raise Denied(f"this capture of '{exchange.url}' was removed from the archive, and is not to come back")
     entry = draft.entry
-    place = f"{site.controls_origin}/{collection}/{entry.timestamp}/{entry.url}"
+    place = site.controls_origin + path_to(collection, entry.timestamp, entry.url)
     values = {
         "record": str(added.record),
         "outcome": added.outcome.value,
@@ -36,8 +35,7 @@ async def put_capture(site: Site, request: Request) -> Response:
         "collection": collection,
         "page": place,
     }
-    location = quote(place, safe=":/?#[]@!$&'()*+,;=%~")
-    return answer(values, 201 if added.outcome is Outcome.ADDED else 200, {"Location": location})
+    return answer(values, 201 if added.outcome is Outcome.ADDED else 200, {"Location": place})
 
 
 async def post_warc(site: Site, request: Request) -> Response:
@@ -49,12 +47,16 @@ async def post_warc(site: Site, request: Request) -> Response:
 
 
 async def post_lines(site: Site, request: Request, target: Target) -> Response:
-    """POST of CDX lines to a collection, as OutbackCDX has it; answered in its words."""
+    """POST of CDX lines to a collection or to its `delete`, as OutbackCDX has it; answered in its words."""
     try:
         may_write(site, request)
+        skip_bad = request.query_params.get("badLines") == "skip"
         collection = writing.collection_to_write(site, target.collection)
         body = await writing.body_of(request, site.settings.body_bytes_max)
-        added = await writing.put_lines(site, body, collection)
+        if target.kind == "delete":
+            dropped = await writing.drop_lines(site, body, collection, skip_bad=skip_bad)
+            return PlainTextResponse(f"Deleted {dropped} records\n", 200, HEADERS)
+        added = await writing.put_lines(site, body, collection, skip_bad=skip_bad)
     except MalformedInput as error:
         return PlainTextResponse(f"At {error}\n", 400, HEADERS)
     except HoldfastError as error:

@@ -12,6 +12,8 @@ good; `runtime/` holds the parts that the two runtimes are made of, in the order
 from __future__ import annotations
 
 import gzip
+import re
+from functools import cache
 from hashlib import blake2b
 from html import escape
 from pathlib import Path
@@ -22,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast.replay.links import uri
 from holdfast.replay.site import Site
 from holdfast.replay.tokens import check_ticket, cookie
 
@@ -29,6 +32,9 @@ _HERE = Path(__file__).parent
 _SHARED = ("addresses", "location", "network", "workers")
 _PAGE = (*_SHARED, "markup", "elements", "insertion", "documents", "navigation", "messages", "page")
 _WORKER = (*_SHARED, "documents", "worker-scope")
+_HTML = "text/html; charset=utf-8"
+# The same as in enter.js: an archived page on this origin.
+PLACE = re.compile(r"/[a-z0-9][a-z0-9._-]*/(?:\d{1,14}(?:[a-z]{2}_)?|[a-z]{2}_)/", re.ASCII)
 _SCRIPT = "text/javascript; charset=utf-8"
 _FOR_GOOD = "public, max-age=31536000, immutable"
 # Its own requests stay here too, also when one is redirected.
@@ -63,15 +69,27 @@ def _piece(content_type: str, plain: bytes) -> Piece:
     return Piece(content_type, {"br": brotli.compress(plain), "gzip": gzip.compress(plain, mtime=0), "": plain})
 
 
+@cache
 def _pieces() -> dict[str, Piece]:
-    enter = (_HERE / "enter.html").read_bytes().replace(b"VERSION", VERSION.encode())
     return {
-        "enter": _piece("text/html; charset=utf-8", enter),
+        "enter": Piece(_HTML, {}),  # made for each
         "enter.js": _piece(_SCRIPT, (_HERE / "enter.js").read_bytes()),
         "runtime.js": _piece(_SCRIPT, _assembled(_PAGE, VERSION)),
         "worker-runtime.js": _piece(_SCRIPT, _WORKER_RUNTIME),
         "worker.js": _piece(_SCRIPT, (_HERE / "worker.js").read_bytes()),
     }
+
+
+@cache
+def _entrance_text() -> str:
+    return (_HERE / "enter.html").read_text().replace("VERSION", VERSION)
+
+
+def _entrance(to: str) -> str:
+    """The page that leads to an archived one, also where no scripts run; nowhere else."""
+    place = escape(uri(to)) if PLACE.match(to) else ""
+    onward = f'<meta http-equiv="refresh" content="0; url={place}">' if place else ""
+    return _entrance_text().replace("ONWARD", onward)
 
 
 def runtime_tag(prefix: str, timestamp: str, url: str, controls_origin: str) -> bytes:
@@ -102,6 +120,8 @@ def routes(site: Site) -> list[Route]:
             headers["Set-Cookie"] = cookie(site)
         if headers["ETag"] in request.headers.get("if-none-match", "") and name != "enter":
             return Response(status_code=304, headers=headers)
+        if name == "enter":
+            return Response(_entrance(request.query_params.get("to", "")), headers=headers, media_type=_HTML)
         return _response(pieces[name], request.headers.get("accept-encoding", ""), headers)
 
     return [Route("/_hf/{name}", serve, methods=["GET", "HEAD"])]

@@ -8,6 +8,8 @@
     missing        what to say when there is nothing, or not for everybody
     rendering      templates, and the headers that every page carries
     display        words for times, sizes and addresses; archived text is hostile, and is made harmless here
+    readable       addresses in their own letters, one form for each
+    pasted         the page that is meant by the address of one of its captures
     static         style sheets and scripts, named by their content, so that browsers keep them for good
 
 Nothing here runs archived code or names anything outside: the policy in `rendering` allows neither.

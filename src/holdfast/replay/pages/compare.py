@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,6 +26,7 @@ from holdfast.replay.comparison import Comparison, Side, compare
 from holdfast.replay.comparison.links import ROLES
 from holdfast.replay.pages.display import path_to, visible
 from holdfast.replay.pages.history import Mark, Seen, history
+from holdfast.replay.pages.pasted import pasted
 from holdfast.replay.pages.rendering import render
 from holdfast.replay.pages.replay_page import entrance
 from holdfast.replay.pages.searching import address_in
@@ -48,12 +49,11 @@ class Wanted:
     a: str
     b: str
     collection: str
-    view: str
+    view: str  # empty: the one that fits
 
     def link(self, **changes: str) -> str:
         values = {"url": self.url, "a": self.a, "b": self.b, "collection": self.collection, "view": self.view} | changes
-        usual = {"collection": ALL, "view": "text"}
-        told = {name: value for name, value in values.items() if value and value != usual.get(name)}
+        told = {name: value for name, value in values.items() if value and (name, value) != ("collection", ALL)}
         return f"/compare?{urlencode(told, errors='surrogateescape')}"
 
 
@@ -63,7 +63,7 @@ def routes(site: Site) -> list[Route]:
         wanted = wanted_of(site, request)
         if not (wanted.url and wanted.a and wanted.b):
             return await _choice(site, request, wanted)
-        views = () if wanted.view == "side" else (wanted.view,)
+        views = () if wanted.view == "side" else (wanted.view or "text",)
         try:
             collection = site.collection(wanted.collection)
             found = await run_in_threadpool(
@@ -71,6 +71,8 @@ def routes(site: Site) -> list[Route]:
             )
         except CaptureNotFound:
             return await _choice(site, request, wanted)
+        if not wanted.view:
+            wanted = replace(wanted, view=fitting_view(found))
         return render(site, request, "compare.html", **_values(site, wanted, found))
 
     return [Route("/compare", page)]
@@ -88,8 +90,15 @@ def wanted_of(site: Site, request: Request) -> Wanted:
         raise UsageError(f"unknown view {given['view'][:40]!r}: one of {', '.join(VIEWS)}")
     collection = given["collection"] or ALL
     site.collection(collection)
-    url = address_in(given["url"]) or given["url"]
-    return Wanted(url, given["a"], given["b"], collection, given["view"] or "text")
+    address = address_in(given["url"])
+    url = pasted(site, address, request.headers.get("host", "")).url if address else given["url"]
+    return Wanted(url, given["a"], given["b"], collection, given["view"])
+
+
+def fitting_view(found: Comparison) -> str:
+    """Text where there is some; pictures and the like are looked at."""
+    has_none = found.text is None and _is_framed(found.a) and _is_framed(found.b)
+    return "side" if has_none else "text"
 
 
 async def _choice(site: Site, request: Request, wanted: Wanted) -> Response:

@@ -55,7 +55,8 @@ def routes(site: Site) -> list[Route]:
         site.tokens.require_read(request)
         crawl = await run_in_threadpool(crawling.detail, site, request.path_params["name"])
         rows = [line_of(row) for row in crawl["log"]]
-        return _page(site, request, "crawl.html", crawl=crawl, rows=rows, about=about(crawl), here="/crawls")
+        values = {"crawl": crawl, "rows": rows, "about": about(crawl), "scope": SCOPES[ScopeKind(crawl["scope"])]}
+        return _page(site, request, "crawl.html", here="/crawls", **values)
 
     async def stop(request: Request) -> Response:
         may_write(site, request)

@@ -10,6 +10,8 @@ import re
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
+from holdfast.replay.pages.readable import readable
+
 SHOWN_MAX = 160  # characters of an address before its middle is left out
 _TAIL = 40
 _MONTHS = (
@@ -42,9 +44,10 @@ def shown(url: str, most: int = SHOWN_MAX) -> str:
 
 
 def bare(url: str) -> str:
-    """Without its scheme, as people write addresses."""
-    scheme, slashes, rest = url.partition("://")
-    return rest if slashes and scheme in ("http", "https") else url
+    """Without its scheme and in plain letters, as people write addresses."""
+    plain = readable(url)
+    scheme, slashes, rest = plain.partition("://")
+    return rest if slashes and scheme in ("http", "https") else plain
 
 
 def path_to(collection: str, timestamp: str, url: str, modifier: str = "") -> str:

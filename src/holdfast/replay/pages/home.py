@@ -42,9 +42,12 @@ async def _page(site: Site, request: Request, target: Target | None) -> Response
     name = site.collection(target.collection) if target is not None else None
 
     def read() -> dict[str, Any]:
+        known = collections(site)
         return {
-            "savings": savings(site),
-            "collections": collections(site),
+            "savings": savings(site) if name is None else None,
+            "own": next((each for each in known if each.name == name), None),
+            "is_empty": not any(name in (None, each.name) for each in known),
+            "collections": known,
             "new": list(newest(site, name)),
             "crawls": last_crawls(site),
         }
@@ -64,6 +67,7 @@ def newest(site: Site, collection: str | None) -> Iterator[Capture]:
     records, catalog = site.archive.records, site.archive.catalog
     batches = sorted(catalog.batches(), reverse=True)
     seen: set[str] = set()
+    shown: set[str] = set()  # by key: with and without TLS a page is one
     for record, entry in islice(chain.from_iterable(map(records.newest, batches)), _LOOK_MAX):
         if entry.type not in SHOWN or entry.mime not in HTML_TYPES or not entry.status.startswith("2"):
             continue
@@ -71,9 +75,11 @@ def newest(site: Site, collection: str | None) -> Iterator[Capture]:
             continue
         seen.add(entry.url)
         capture = catalog.capture_of(record)
-        if capture is not None and (site.access.is_open or site.access.permits(capture)):
-            yield capture
-        if len(seen) == NEW_MAX:
+        if capture is None or capture.urlkey in shown or not (site.access.is_open or site.access.permits(capture)):
+            continue
+        shown.add(capture.urlkey)
+        yield capture
+        if len(shown) == NEW_MAX:
             return
 
 

@@ -2,7 +2,8 @@
 
 A person gets a page that helps on: other collections that have the address, other spellings, and what else is archived
 nearby. A program gets a line of text, or JSON if it likes that. On the origin of archived pages there are no style
-sheets of ours, so the page there carries its own few lines of style, and may stand in the frame.
+sheets of ours, so the page there carries its own few lines of style, and may stand in the frame. Its one script tells
+the banner around it where it stands (`static/banner.js`), which then opens the page that helps on.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from __future__ import annotations
 import base64
 import hashlib
 from functools import cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from holdfast.errors import Blocked, CaptureNotFound, HoldfastError
-from holdfast.replay.pages.display import visible
+from holdfast.errors import Blocked, CaptureNotFound, FileNotAtHand, HoldfastError
+from holdfast.replay.pages.display import SHOWN_MAX, shown, visible
+from holdfast.replay.pages.readable import readable
 from holdfast.replay.pages.rendering import TEMPLATES, environment, page_headers, render, wants_page
-from holdfast.replay.pages.surroundings import surroundings
+from holdfast.replay.pages.surroundings import similar, surroundings
 from holdfast.replay.site import Site
-from holdfast.replay.target import Target
+from holdfast.replay.target import Target, parse_target, raw_target
 from holdfast.replay.tokens import error_headers
 
 _TITLES = {
@@ -38,6 +41,10 @@ _TITLES = {
     507: "No space is left",
 }
 _BLOCKED = "This capture is in the archive, but a rule of the archive does not let it be shown."
+_AWAY = (
+    "This capture is known, but the file that holds it is not where the archive looks for it. Whoever runs the archive "
+    "names its directory in the setting 'records.warc_paths'."
+)
 _LONGEST = 1000  # characters of a message: it may quote an address of any length
 
 
@@ -47,23 +54,35 @@ def not_archived(site: Site, request: Request, target: Target) -> Response:
         return error(site, request, CaptureNotFound(f"'{target.url}' is not archived"))
     found = surroundings(site, target)
     can_crawl = site.tokens.has_writers
-    values = {"target": target, "found": found, "can_crawl": can_crawl, "q": target.url}
+    values = {"target": target, "found": found, "can_crawl": can_crawl, "q": target.url, "similar": similar(target.url)}
     return render(site, request, "missing.html", status=404, **values)
 
 
 def error(site: Site, request: Request, error: HoldfastError) -> Response:
     """The answer to a request that failed on purpose, with the status that the error carries."""
     status = error.http_status
-    message = _message(error)
     if not wants_page(request):
-        response = _for_programs(request, status, message)
+        response = _for_programs(request, status, _message(error))
     elif on_replay(site, request):
-        response = _bare(site, status, _title(error), message)
+        response = _bare(site, Said(status, _title(error), _for_people(error)), about(request))
     else:
-        values = {"code": status, "title": _title(error), "message": message, "here": ""}
+        values = {"code": status, "title": _title(error), "message": _for_people(error), "here": ""}
+        values["target"] = about(request) if isinstance(error, Blocked | FileNotAtHand) else None
         response = render(site, request, "error.html", status=status, **values)
     response.headers.update(error_headers(error))
     return response
+
+
+def about(request: Request) -> Target | None:
+    """The archived page that was asked for, if one was."""
+    target = parse_target(raw_target(request.scope))
+    return target if target is not None and target.kind == "replay" and target.url else None
+
+
+def _for_people(error: HoldfastError) -> str:
+    """A sentence, as far as its beginning goes."""
+    text = _AWAY if isinstance(error, FileNotAtHand) else _message(error)
+    return text[:1].upper() + text[1:]
 
 
 def _message(error: HoldfastError) -> str:
@@ -74,6 +93,8 @@ def _message(error: HoldfastError) -> str:
 
 
 def _title(error: HoldfastError) -> str:
+    if isinstance(error, FileNotAtHand):
+        return "Its file is not at hand"
     if isinstance(error, CaptureNotFound):
         return "Not archived"
     status = error.http_status
@@ -101,15 +122,30 @@ def on_replay(site: Site, request: Request) -> bool:
     return port == str(replay.port) and replay.port != controls.port
 
 
-def _bare(site: Site, status: int, title: str, message: str) -> Response:
-    style = _style()
-    text = environment().get_template("bare.html").render(title=title, message=message, style=style)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    own = {"Content-Security-Policy": f"{policy}; frame-ancestors 'self' {site.controls_origin}"}
-    return HTMLResponse(text.encode("utf-8", "replace"), status, page_headers(site) | own)
+class Said(NamedTuple):
+    """What an error page has to tell."""
+
+    status: int
+    title: str
+    message: str
+
+
+def _bare(site: Site, said: Said, target: Target | None) -> Response:
+    style, script = _own("bare.css"), _own("bare.js")
+    address = shown(readable(target.url), SHOWN_MAX) if target is not None else ""
+    values = {"said": said, "target": target, "address": address, "controls": site.controls_origin}
+    text = environment().get_template("bare.html").render(style=style, script=script, **values)
+    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
+    own = {"Content-Security-Policy": f"{policy}; form-action 'none'; frame-ancestors 'self' {site.controls_origin}"}
+    return HTMLResponse(text.encode("utf-8", "replace"), said.status, page_headers(site) | own)
 
 
 @cache
-def _style() -> str:
-    return (TEMPLATES / "bare.css").read_text()
+def _own(name: str) -> str:
+    return (TEMPLATES / name).read_text()
+
+
+@cache
+def _digest(text: str) -> str:
+    """By which a policy lets this style or script stand in a page, and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from holdfast.catalog import CaptureQuery
 from holdfast.model import Capture
-from holdfast.replay.pages.display import in_words, path_to
+from holdfast.replay.pages.display import compare_path, in_words, path_to, visible
 from holdfast.replay.pages.history import Mark, captures, marked
+from holdfast.replay.pages.readable import readable
 from holdfast.replay.site import Site
 
 COUNTED_MAX = 1000  # captures of one URL; beyond that the banner says 'more than'
@@ -28,16 +29,27 @@ class Near(NamedTuple):
     captures: int  # of the URL, up to COUNTED_MAX + 1
     position: int | None  # from 1; None: there are too many to count
 
+    @property
+    def comparison(self) -> dict[str, str] | None:
+        """With the capture before, or that after; None: there is neither."""
+        other = self.previous or self.next
+        if not other:
+            return None
+        times = sorted((other, self.capture.timestamp))
+        return {"words": in_words(other), "path": compare_path(self.collection, self.url, *times)}
+
     def as_dict(self) -> dict[str, Any]:
         """For the banner's script."""
         return {
             "url": self.url,
+            "address": visible(readable(self.url)),
             "timestamp": self.capture.timestamp,
             "words": in_words(self.capture.timestamp),
             "mark": self.mark.value,
             "mark_words": self.mark.words,
             "previous": self._step(self.previous),
             "next": self._step(self.next),
+            "compare": self.comparison,
             "captures": self.captures,
             "position": self.position,
             "calendar": path_to(self.collection, f"{self.capture.timestamp[:4]}*", self.url),

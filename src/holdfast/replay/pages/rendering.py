@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from holdfast.replay.pages import display
+from holdfast.replay.pages import display, readable
 from holdfast.replay.pages.static import static_path
 from holdfast.replay.site import Site
 
@@ -43,6 +43,8 @@ def environment() -> Environment:
     words = (display.in_words, display.unit, display.iso, display.size)
     for each in (display.visible, display.shown, display.bare, display.quoted, *words):
         pages.filters[each.__name__] = each
+    pages.filters["readable"] = readable.readable
+    pages.filters["readable_host"] = readable.readable_host
     pages.filters["counted"] = display.count  # 'count' is one of Jinja's own
     pages.filters["since"] = display.between
     return pages

@@ -1,4 +1,8 @@
-"""How much an archive holds, and how much less it takes than it captured."""
+"""How much an archive holds, and how much less it takes than it captured.
+
+What is kept once is kept once for all collections, so a single one has no such figures. Where rules of access hide
+something, nothing is counted for anybody: a figure would tell of what is hidden.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,14 @@ class Collection(NamedTuple):
     """A collection as the home page lists it."""
 
     name: str
-    captures: int
-    payload_bytes: int
+    captures: int | None  # None: this is not told
+    payload_bytes: int | None
 
 
-def savings(site: Site) -> Savings:
+def savings(site: Site) -> Savings | None:
+    """Of the whole archive; None if this is not told."""
+    if not site.access.is_open:
+        return None
     totals = site.archive.catalog.totals()[0].values()
     stats = [report.stat for report in site.archive.volumes() if report.stat is not None]
     return Savings(
@@ -41,5 +48,8 @@ def savings(site: Site) -> Savings:
 
 
 def collections(site: Site) -> list[Collection]:
+    """All that have captures."""
     totals = site.archive.catalog.totals()[0]
+    if not site.access.is_open:
+        return [Collection(name, None, None) for name in sorted(totals)]
     return [Collection(name, total.captures, total.payload_bytes) for name, total in sorted(totals.items())]

@@ -1,6 +1,7 @@
 """The one box: an address leads to its captures, words to the addresses that have all of them.
 
-Words are looked for in addresses only, in the order of the catalog, up to a limit that the page tells.
+Words are looked for in addresses only, up to a limit that the page tells. Pages come first, then whatever else has the
+words, each in the order of the catalog: pictures and scripts of a site would else hide what they belong to.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from starlette.routing import Route
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import UsageError
 from holdfast.model import Capture
+from holdfast.replay.kinds import HTML_TYPES
 from holdfast.replay.pages.display import path_to
 from holdfast.replay.pages.history import captures
 from holdfast.replay.pages.listing import listing
+from holdfast.replay.pages.pasted import pasted
+from holdfast.replay.pages.readable import readable
 from holdfast.replay.pages.rendering import render
 from holdfast.replay.site import Site
 from holdfast.urls import parse
@@ -42,8 +46,8 @@ class Found(NamedTuple):
 
 
 def address_in(text: str) -> str:
-    """The URL, or beginning of URLs with a star, that the text is; empty if it is words."""
-    bare = text.strip()
+    """The URL, or beginning of URLs with a star, that the text is; empty if it is words. A fragment is left out."""
+    bare = text.strip().partition("#")[0]
     if not bare or any(character.isspace() for character in bare):
         return ""
     if _SCHEME.match(bare) or bare.startswith(("urn:", "dns:")):
@@ -55,22 +59,38 @@ def address_in(text: str) -> str:
 
 
 def look(site: Site, collection: str | None, words: list[str]) -> Found:
-    """Addresses with all the words, which must be in lower case."""
-    found: dict[str, Capture] = {}
-    looked = 0
+    """Addresses with all the words, which must be in lower case; pages before everything else."""
     if not words:
         return Found([], 0, False)
+    pages: dict[str, Capture] = {}
+    others: dict[str, Capture] = {}
+    looked = 0
     for capture in captures(site, CaptureQuery(match="all", collection=collection)):
-        if looked == LOOK_MAX or (len(found) == FOUND_MAX and capture.urlkey not in found):
-            return Found(list(found.values()), looked, True)
+        if looked == LOOK_MAX or (len(pages) == FOUND_MAX and capture.urlkey not in pages):
+            return Found(_first(pages, others), looked, True)
         looked += 1
-        if capture.urlkey in found or _has(capture.url, words):
-            found[capture.urlkey] = capture
-    return Found(list(found.values()), looked, False)
+        if capture.urlkey in pages:
+            pages[capture.urlkey] = capture
+        elif capture.urlkey in others or _has(capture.url, words):
+            _take(capture, pages, others)
+    return Found(_first(pages, others), looked, len(pages) + len(others) > FOUND_MAX)
+
+
+def _take(capture: Capture, pages: dict[str, Capture], others: dict[str, Capture]) -> None:
+    """One capture that is a page makes its address one, also if it moved or failed later."""
+    if capture.mime in HTML_TYPES and capture.status.startswith("2"):
+        others.pop(capture.urlkey, None)
+        pages[capture.urlkey] = capture
+    elif capture.urlkey in others or len(others) <= FOUND_MAX:
+        others[capture.urlkey] = capture
+
+
+def _first(pages: dict[str, Capture], others: dict[str, Capture]) -> list[Capture]:
+    return [*pages.values(), *others.values()][:FOUND_MAX]
 
 
 def _has(url: str, words: list[str]) -> bool:
-    text = unquote(url).casefold()
+    text = unquote(readable(url)).casefold()
     return all(word in text for word in words)
 
 
@@ -79,10 +99,12 @@ def routes(site: Site) -> list[Route]:
         site.tokens.require_read(request)
         query, collection = asked_for(site, request)
         address = "" if request.query_params.get("as") == "words" else address_in(query)
-        if "*" in (address[-1:], address[:1]):
+        meant = pasted(site, address, request.headers.get("host", ""))
+        if meant.url == address and "*" in (address[-1:], address[:1]):
             return await listing(site, request, collection, address, request.query_params.get("after", ""))
         if address:
-            return RedirectResponse(path_to(collection, time_of(request) or "*", address), 302)
+            time = meant.time or time_of(request) or "*"
+            return RedirectResponse(path_to(meant.collection or collection, time, meant.url), 302)
         words = query.casefold().split()
         found = (
             await run_in_threadpool(look, site, site.collection(collection), words) if words else Found([], 0, False)

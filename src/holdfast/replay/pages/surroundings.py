@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from holdfast.catalog import CaptureQuery
 from holdfast.model import Capture
 from holdfast.replay.pages.history import captures
-from holdfast.replay.pages.listing import Listed, read_page
+from holdfast.replay.pages.listing import Listed, Page, read_page
+from holdfast.replay.pages.readable import readable_host
 from holdfast.replay.site import Site
 from holdfast.replay.target import ALL, Target
 from holdfast.urls import parse, url_key
 
 NEIGHBOURS_MAX = 8
 LOOK_MAX = 2000  # captures in one directory: this is done while others wait
+_WORDS = re.compile(r"[^\W_]{3,}")
+_ENDING = re.compile(r"\.[a-z0-9]{1,5}$", re.IGNORECASE)
 
 
 class Elsewhere(NamedTuple):
@@ -31,16 +36,32 @@ class Surroundings(NamedTuple):
     spelled: list[Capture]  # the same page under another address
     neighbours: list[Listed]
     directory: str  # of the neighbours, with a star; empty if there are none
+    within: str  # the collection of the neighbours, as addresses name it: that which was asked for, else all
 
 
 def surroundings(site: Site, target: Target) -> Surroundings:
-    """A few look-ups, each bounded."""
+    """A few look-ups, each bounded. What the collection has goes before what others have."""
     spelled = [capture for url in _spellings(target.url) if (capture := _newest(site, target, url))]
-    for directory in _directories(target.url):
-        page = read_page(site, target.collection, directory, most=NEIGHBOURS_MAX, look=LOOK_MAX)
-        if page.listed:
-            return Surroundings(_elsewhere(site, target), spelled, page.listed, directory)
-    return Surroundings(_elsewhere(site, target), spelled, [], "")
+    elsewhere = _elsewhere(site, target)
+    for within in dict.fromkeys((target.collection, ALL)):
+        for directory in _directories(target.url):
+            page = _neighbours(site, within, directory)
+            if page.listed:
+                return Surroundings(elsewhere, spelled, page.listed, directory, within)
+    return Surroundings(elsewhere, spelled, [], "", target.collection)
+
+
+def similar(url: str) -> str:
+    """Words to look for in other addresses: the host, and what the last part of the path says."""
+    parsed = parse(url)
+    if parsed is None or not parsed.host:
+        return url
+    last = _ENDING.sub("", unquote(parsed.path.rstrip("/").rpartition("/")[2]))
+    return " ".join([readable_host(parsed.host).removeprefix("www."), *_WORDS.findall(last)[:3]])
+
+
+def _neighbours(site: Site, within: str, directory: str) -> Page:
+    return read_page(site, within, directory, most=NEIGHBOURS_MAX, look=LOOK_MAX)
 
 
 def _elsewhere(site: Site, target: Target) -> list[Elsewhere]:
@@ -60,7 +81,8 @@ def _elsewhere(site: Site, target: Target) -> list[Elsewhere]:
 
 def _newest(site: Site, target: Target, url: str) -> Capture | None:
     query = CaptureQuery(url=url, match="exact", collection=site.collection(target.collection), sort="reverse")
-    return next(captures(site, query), None)
+    here = next(captures(site, query), None)
+    return here or next(captures(site, replace(query, collection=None)), None)
 
 
 def _spellings(url: str) -> list[str]:

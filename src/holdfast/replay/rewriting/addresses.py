@@ -33,6 +33,7 @@ _WITHIN = dict.fromkeys(map(ord, "\t\n\r"))
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*+:")
 _PLAIN = re.compile(r"https?://[a-zA-Z0-9][a-zA-Z0-9.\-]*+(?::[0-9]++)?+/")  # nothing in it for the standard to change
 _BARE_HOST = re.compile(r"https?://[a-zA-Z0-9][a-zA-Z0-9.\-]*+(?::[0-9]++)?+")
+_CLIMB = re.compile(r"(?:\.\./)++")
 _UP = frozenset(("..", ".%2e", "%2e.", "%2e%2e"))
 _REWRITTEN = re.compile(rf"[0-9]{{0,14}}(?:{'|'.join(MODIFIERS)})/")
 
@@ -96,7 +97,7 @@ def rewrite(reference: str, scene: Scene, modifier: str) -> str:
         if scheme[0].lower() in ("http:", "https:"):
             return _absolute(reference, text, scene, modifier)
         return reference
-    return _by_standard(text, scene, modifier) or reference if _leaves_root(text, scene) else reference
+    return _climbing(reference, text, scene, modifier) if _has_dots(text) else reference
 
 
 def resolved(reference: str, scene: Scene, modifier: str) -> str | None:
@@ -130,6 +131,18 @@ def _absolute(reference: str, text: str, scene: Scene, modifier: str) -> str:
     return _by_standard(text, scene, modifier) or reference
 
 
+def _climbing(reference: str, text: str, scene: Scene, modifier: str) -> str:
+    """A relative reference stays as it is unless it has more `..` than its base has directories."""
+    climb = _CLIMB.match(text)
+    if climb is not None and not _has_dots(text[climb.end() :]):  # as nearly always
+        base = ground(scene.effective_base)
+        if climb.end() // len("../") <= base.depth:
+            return reference
+        if base.origin:
+            return f"{scene.start(modifier)}{base.origin}/{text[climb.end() :]}"
+    return _by_standard(text, scene, modifier) or reference if _leaves_root(text, scene) else reference
+
+
 def _by_standard(text: str, scene: Scene, modifier: str) -> str | None:
     codec = query_codec(scene.encoding)
     if codec and not text.isascii():
@@ -142,9 +155,7 @@ def _by_standard(text: str, scene: Scene, modifier: str) -> str | None:
 
 
 def _leaves_root(text: str, scene: Scene) -> bool:
-    """Whether a relative reference has more `..` than its base has directories."""
-    if not _has_dots(text):
-        return False
+    """Whether a relative reference with dots in it has more `..` than its base has directories."""
     depth = ground(scene.effective_base).depth
     path = text.partition("#")[0].partition("?")[0].replace("\\", "/")
     for segment in path.split("/")[:-1]:

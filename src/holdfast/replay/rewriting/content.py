@@ -18,9 +18,12 @@ def rewritten(plain: bytes, archived: Archived, scene: Scene, kind: Kind, contro
     named = archived.headers.get("content-type") or ""
     match kind:
         case Kind.HTML:
-            return _page(plain, archived, scene, controls_origin)
+            tag = assets.runtime_tag(scene.prefix, scene.timestamp, scene.url, controls_origin)
+            return _page(plain, archived, scene, tag)
+        case Kind.FRAGMENT:
+            return _page(plain, archived, scene, b"")
         case Kind.CSS:
-            return rewrite_css(plain, scene), named or "text/css"
+            return rewrite_css(plain, scene), named if "css" in named else "text/css"
         case Kind.SCRIPT:
             return _script(plain, scene), _script_type(named)
         case Kind.WORKER:
@@ -34,8 +37,7 @@ def rewritten(plain: bytes, archived: Archived, scene: Scene, kind: Kind, contro
             return plain, named
 
 
-def _page(plain: bytes, archived: Archived, scene: Scene, controls_origin: str) -> tuple[bytes, str]:
-    tag = assets.runtime_tag(scene.prefix, scene.timestamp, scene.url, controls_origin)
+def _page(plain: bytes, archived: Archived, scene: Scene, tag: bytes) -> tuple[bytes, str]:
     mime = archived.mime or "text/html"
     page = rewrite_html([plain], scene, archived.charset, tag, is_xml=mime == "application/xhtml+xml")
     body = b"".join(page.pieces)

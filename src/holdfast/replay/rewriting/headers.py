@@ -36,9 +36,9 @@ def archived_headers(headers: Headers, scene: Scene, *, keeps_encoding: bool) ->
         lower = name.lower()
         obeyed = _obeyed(lower, value, scene, keeps_encoding=keeps_encoding)
         if obeyed is not None:
-            sent.append((lower.encode("ascii"), _octets(obeyed)))
+            sent.append((lower.encode("ascii"), octets(obeyed)))
         if obeyed != value:
-            sent.append((EVIDENCE + lower.encode("ascii"), _octets(value)))
+            sent.append((EVIDENCE + lower.encode("ascii"), octets(value)))
     return sent
 
 
@@ -58,7 +58,7 @@ def _obeyed(name: str, value: str, scene: Scene, *, keeps_encoding: bool) -> str
     return None
 
 
-def _octets(value: str) -> bytes:
+def octets(value: str) -> bytes:
     """As they were captured, which is how Holdfast reads them: UTF-8, other bytes as lone surrogates."""
     try:
         octets = value.encode("utf-8", "surrogateescape")

@@ -2,6 +2,9 @@
 
 It differs from uvicorn's in what it tells: how many bytes went out, an error of ours by a log line and a 500, and a
 client that went away by an exception in `send`, as ASGI 2.4 has it: an answer that nobody reads is not made to its end.
+
+Most answers are there as a whole before the first byte is sent. An application may send such a one in one message, which
+becomes one write: an extension of ASGI, named WHOLE in the scope's extensions.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.protocols.utils import ClientDisconnected
 
 log = logging.getLogger("holdfast.replay")
 
+WHOLE = "holdfast.response.whole"  # with status, headers and body, as the two messages have them
+_BODILESS = frozenset((204, 304))  # by their status alone
 App = Callable[[Any, Any, Any], Awaitable[None]]
 _PROBLEM = b"The server failed to answer; its log tells why.\n"
 
@@ -58,11 +63,38 @@ class Cycle(RequestResponseCycle):
     async def send(self, message: Any) -> None:
         if self.disconnected:
             raise ClientDisconnected
+        if message["type"] == WHOLE:
+            await self._send_whole(message["status"], message["headers"], message["body"])
+            return
         await super().send(message)
         if message["type"] == "http.response.start":
             self.status = message["status"]
         elif self.scope["method"] != "HEAD":
             self.sent += len(message.get("body", b""))
+
+
+    async def _send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        if self.flow.write_paused:
+            await self.flow.drain()
+        assert not self.response_started, "an answer is sent once"
+        lines = [b"%b: %b" % each for each in (*self.default_headers, *headers)]
+        if not self.keep_alive:
+            lines.append(b"connection: close")
+        if status not in _BODILESS and not any(name == b"content-length" for name, _ in headers):
+            lines.append(b"content-length: %d" % len(body))
+        head = b"\r\n".join(lines)
+        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
+            raise ValueError("a header of an answer has a line break or a zero byte in it")
+        self.response_started, self.response_complete, self.waiting_for_100_continue = True, True, False
+        self.status = status
+        if self.scope["method"] == "HEAD":
+            body = b""
+        self.sent = len(body)
+        self.transport.write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], head, body))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 def _nothing() -> None:

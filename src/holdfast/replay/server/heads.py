@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 
-from holdfast.replay.server.hosts import Hosts
+from holdfast.replay.server.hosts import Hosts, name_in
 
 Fields = list[tuple[bytes, bytes]]
 
 VERSIONS = ("1.1", "1.0")
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)(?=[/?]|$)", re.IGNORECASE)
 _NOT_IN_TARGET = re.compile(rb"[^!\"$-~]")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_SHOWN_MAX = 80
 _FOLDED = re.compile(rb"[\x00\r\n]")
 
 
@@ -53,7 +55,16 @@ def verify_host(fields: Fields, version: str, hosts: Hosts) -> None:
     if len(named) > 1 or (not named and version != "1.0"):
         raise Refusal(400, "the request must name one host")
     if named and not hosts.accepts(named[0]):
-        raise Refusal(421, "this server does not answer to that host name; the setting serve.hosts lists others")
+        name = repr(name_in(named[0]).decode("ascii", "replace")[:_SHOWN_MAX])
+        told = f"host name {name} is not among those this server answers to: add it to 'serve.hosts' in holdfast.toml"
+        raise Refusal(421, told.encode("ascii", "replace").decode())
+
+
+def escaped_line(data: bytes) -> bytes:
+    """The bytes with which a request begins, those of its first line beyond ASCII escaped: people type `?url=bücher.de`
+    where their programs do not do it for them, and no other reader takes such bytes for anything else."""
+    line, end, rest = data.partition(b"\n")
+    return _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + end + rest
 
 
 def target_of(target: bytes, fields: Fields) -> tuple[bytes, bytes]:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from holdfast.config import ServeSettings
 from holdfast.errors import Busy, Denied, HoldfastError, UsageError
@@ -42,6 +43,12 @@ class Listening:
 
     controls: Port
     replay: Port
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        places = [each.getsockname()[0] for each in self.controls.sockets[0]]
+        return all(ip_address(place.partition("%")[0]).is_loopback for place in places)
 
     def close(self) -> None:
         self.controls.close()

@@ -19,12 +19,13 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from holdfast.replay.server.cycle import Cycle, log
-from holdfast.replay.server.heads import VERSIONS, Refusal, body_length, target_of, verify_host
+from holdfast.replay.server.cycle import WHOLE, Cycle, log
+from holdfast.replay.server.heads import VERSIONS, Refusal, body_length, escaped_line, target_of, verify_host
 from holdfast.replay.server.shift import Shift
 
 _LINGER_S = 2.0  # for a client that is refused to read why, before it is cut off
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
+_EXTENSIONS: dict[str, dict[str, Any]] = {WHOLE: {}}
 WAITING, HEAD, BUSY, REFUSED = range(4)
 
 
@@ -73,6 +74,8 @@ class Protocol(HttpToolsProtocol):
         if self._phase == WAITING:
             self._enter(HEAD)
         was_in_head = self._in_head
+        if self._phase == HEAD and not was_in_head and not data.isascii():
+            data = escaped_line(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -139,6 +142,7 @@ class Protocol(HttpToolsProtocol):
             "server": self.server,
             "client": self.client,
             "state": {},
+            "extensions": _EXTENSIONS,
         }
         self.cycle = self._cycle(scope, version)
         if self._running is None or self._running.response_complete:
@@ -222,7 +226,10 @@ class Protocol(HttpToolsProtocol):
         self._enter(REFUSED)
         running = self._running
         self.pipeline.clear()
-        self.shift.record_refusal(self.client, status)
+        if running is not None and running is self.cycle and running.more_body and not running.response_complete:
+            running.status = running.status or status  # the application counts it: it has it already
+        else:
+            self.shift.record_refusal(self.client, status)
         if is_answered:  # what follows the answer is not a request
             self.transport.close()
             return

@@ -26,6 +26,7 @@ class Serving:
     origins: Origins
     workers: int
     token: str  # for writing, made for this run; empty: none was
+    is_exposed: bool  # others than this machine can connect, and need no token to read
 
 
 def run_server(
@@ -44,7 +45,9 @@ def run_server(
         try:
             origins = _origins(settings, listening)
             start = _start(root, settings, origins, counters, token)
-            Supervisor(start, listening, counters).run(lambda: announce(Serving(origins, workers, token)))
+            is_exposed = not settings.read_token_file and not listening.is_local
+            serving = Serving(origins, workers, token, is_exposed)
+            Supervisor(start, listening, counters).run(lambda: announce(serving))
         finally:
             counters.close()
     finally:

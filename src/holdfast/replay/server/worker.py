@@ -16,6 +16,7 @@ import uvloop
 
 from holdfast.errors import HoldfastError
 from holdfast.replay.app import controls_app, replay_app
+from holdfast.replay.by_host import named_app
 from holdfast.replay.server.access_log import AccessLog
 from holdfast.replay.server.channel import FAILED, READY, REOPEN, STOP, WorkerStart, receive_message, send_message
 from holdfast.replay.server.counters import Counters
@@ -68,9 +69,11 @@ async def _work(start: WorkerStart, channel: socket) -> None:
 
 
 async def _serve(site: Site, shift: Shift, start: WorkerStart) -> list[asyncio.Server]:
-    controls = await listen_with(controls_app(site), shift, [socket(fileno=number) for number in start.controls])
-    replay = await listen_with(replay_app(site), shift, [socket(fileno=number) for number in start.replay])
-    return [*controls, *replay]
+    controls, replay = named_app(site, controls_app), named_app(site, replay_app)
+    return [
+        *await listen_with(controls, shift, [socket(fileno=number) for number in start.controls]),
+        *await listen_with(replay, shift, [socket(fileno=number) for number in start.replay]),
+    ]
 
 
 async def _obey(channel: socket, access_log: AccessLog) -> None:

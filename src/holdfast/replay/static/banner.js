@@ -15,6 +15,7 @@ addEventListener("message", (event) => {
   if (!told || typeof told !== "object") return;
   if (told.holdfast === "at") arrive(told);
   if (told.holdfast === "parts") compareParts(told);
+  if (told.holdfast === "missing") miss(told);
 });
 
 function arrive({ url, timestamp, title }) {
@@ -26,14 +27,33 @@ function arrive({ url, timestamp, title }) {
   look(url, timestamp);
 }
 
+// The frame shows that something is not archived or may not be shown. If that is true, the page that helps on is opened
+// in its place; if the page is known after all, and only its file is away, the banner tells of it as of any other.
+async function miss({ url, timestamp }) {
+  if (typeof url !== "string" || url.length > 16384 || !/^\d{0,14}$/.test(timestamp)) return;
+  const page = URL.canParse(url) ? new URL(url) : null;  // with no '..' left, by which it could lead elsewhere
+  if (!page || !/^https?:$/.test(page.protocol)) return;
+  page.hash = "";
+  shown = { url: page.href, timestamp };
+  part("coherence").hidden = true;
+  const status = await look(page.href, timestamp);
+  if (status === 404 || status === 451) {
+    location.replace(`/${banner.dataset.collection}/${timestamp || "*"}/${page.href}`);
+  }
+}
+
+// Shows what the server knows of a capture; returns the status of its answer, 0 if it is of no use any more.
 async function look(url, timestamp) {
   const number = ++asked;
   const query = new URLSearchParams({ url, timestamp, collection: banner.dataset.collection });
   const answer = await fetch(`/api/near?${query}`, { headers: { Accept: "application/json" } });
-  if (!answer.ok || number !== asked) return;
-  const near = await answer.json();
-  if (number !== asked) return;
-  part("address").value = near.url;
+  if (number !== asked) return 0;
+  if (answer.ok) tell(await answer.json());
+  return answer.status;
+}
+
+function tell(near) {
+  part("address").value = near.address;
   part("time").value = near.timestamp;
   const time = document.createElement("time");
   time.dateTime = iso(near.timestamp);
@@ -45,6 +65,7 @@ async function look(url, timestamp) {
   part("alone").href = banner.dataset.replay + near.framed;
   lead("previous", near.previous, "Previous: ");
   lead("next", near.next, "Next: ");
+  lead("compare", near.compare, "Compare with ");
   history.replaceState(null, "", near.path);
 }
 
@@ -68,10 +89,14 @@ function compareParts({ earliest, latest, missing }) {
   const seconds = (Date.parse(iso(last)) - Date.parse(iso(first))) / 1000;
   const isFar = seconds > Number(banner.dataset.warnSeconds);
   const told = [];
-  if (seconds > 0) told.push(`${isFar ? "Not of one time: p" : "P"}arts captured between ${day(first)} and ${day(last)} (${span(seconds)}).`);
+  if (isFar && day(first) !== day(last)) {
+    told.push(`Not of one time: parts captured between ${day(first)} and ${day(last)} (${span(seconds)}).`);
+  } else if (seconds > 0) {
+    told.push(`${isFar ? "Not of one time: p" : "P"}arts captured within ${span(seconds, Math.ceil)}.`);
+  }
   if (missing > 0) told.push(missing === 1 ? "One part is not archived." : `${Number(missing)} parts are not archived.`);
   const note = part("coherence");
-  note.textContent = told.join(" ");
+  note.textContent = note.title = told.join(" ");
   note.hidden = !told.length;
   note.classList.toggle("warn", isFar);
 }
@@ -85,9 +110,11 @@ function day(digits) {
   return new Intl.DateTimeFormat("en-GB", options).format(new Date(iso(digits)));
 }
 
-function span(seconds) {
-  for (const [size, name] of [[31536000, "year"], [2592000, "month"], [86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]]) {
-    const number = Math.floor(seconds / size);
+const UNITS = [[31536000, "year"], [2592000, "month"], [86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+
+function span(seconds, round = Math.floor) {
+  for (const [size, name] of UNITS) {
+    const number = seconds < size ? 0 : round(seconds / size);
     if (number) return `${number} ${name}${number === 1 ? "" : "s"}`;
   }
   return "no time";

@@ -1,0 +1,118 @@
+"""What users of the Internet Archive, pywb and OutbackCDX are used to, at the addresses that they know (I10, W17)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages_kept import html, kept
+from serving import Served, ask, serving
+
+import holdfast
+from holdfast.replay.tokens import Tokens
+from holdfast.replay.writing import writer_of
+
+URL = "http://a.example/"
+EARLY, LATE = "20200102030405", "20240102030405"
+TOKEN = "a-token-for-writing-0123456789"
+BEARER = f"Bearer {TOKEN}"
+
+
+def line(number: int, filename: str = "a.warc.gz") -> str:
+    return f"example,c)/{number} {LATE} http://c.example/{number} text/html 200 - - - 99 {number} {filename}"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return kept(tmp_path / "archive", [html(URL, EARLY), html(URL, LATE)])
+
+
+@pytest.fixture
+def served(path: Path) -> Iterator[Served]:
+    with serving(path, tokens=Tokens(write=[TOKEN])) as there:
+        yield there
+        writer_of(there.site).settle()
+
+
+def post(served: Served, target: str, *lines: str) -> tuple[int, str]:
+    body = "".join(f"{each}\n" for each in lines).encode()
+    answer = ask(f"{served.controls}{target}", "POST", body, Authorization=BEARER)
+    return answer.status, answer.text
+
+
+# -- the Internet Archive ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "found"), [("", LATE), ("&timestamp=2019", EARLY), ("&timestamp=20251399", LATE)])
+def test_i10_whether_a_url_is_archived(served: Served, asked: str, found: str) -> None:
+    told = json.loads(ask(f"{served.controls}/wayback/available?url=a.example{asked}").body)
+    assert told["url"] == "a.example"
+    assert told["archived_snapshots"]["closest"] == {
+        "available": True,
+        "status": "200",
+        "timestamp": found,
+        "url": f"{served.controls}/web/{found}/{URL}",
+    }
+
+
+def test_i10_what_is_not_archived_is_not_available_and_nonsense_is_named(served: Served) -> None:
+    answer = ask(f"{served.controls}/wayback/available?url=b.example")
+    assert (answer.status, json.loads(answer.body)) == (200, {"url": "b.example", "archived_snapshots": {}})
+    for query in ("", "?url=", "?url=a.example&timestamp=yesterday"):
+        refused = ask(f"{served.controls}/wayback/available{query}")
+        assert refused.status == 400
+        assert json.loads(refused.body)["error"]
+
+
+def test_i10_a_timemap_that_is_asked_by_query_is_the_cdx_server(served: Served) -> None:
+    rows = json.loads(ask(f"{served.controls}/web/timemap/json?url=a.example&fl=timestamp,original").body)
+    assert rows == [["timestamp", "original"], [EARLY, URL], [LATE, URL]]
+    assert ask(f"{served.controls}/web/timemap/link?url=a.example").headers["content-type"].startswith("application/l")
+
+
+def test_i10_a_timemap_without_a_form_is_of_links(served: Served) -> None:
+    short, long = (ask(f"{served.controls}/main/timemap/{form}{URL}") for form in ("", "link/"))
+    assert (short.status, short.body) == (200, long.body)
+
+
+# -- pywb and OutbackCDX -----------------------------------------------------------------------------------------------
+
+
+def test_i10_the_index_of_a_collection_is_its_cdx_server(served: Served) -> None:
+    one, other = (ask(f"{served.controls}/main/{name}?url={URL}&output=json") for name in ("index", "cdx"))
+    assert (one.status, one.body) == (200, other.body)
+
+
+def test_i10_bad_lines_are_skipped_if_that_is_asked_for(served: Served) -> None:
+    assert post(served, "/main", line(1), "nonsense", line(2))[0] == 400
+    assert post(served, "/main?badLines=skip", line(1), "nonsense", line(2)) == (200, "Added 2 records\n")
+
+
+def test_i10_lines_that_are_posted_to_delete_are_gone(served: Served, path: Path) -> None:
+    assert post(served, "/main", line(1), line(2), line(3))[1] == "Added 3 records\n"
+    other = line(3, "b.warc.gz")
+    assert post(served, "/main/delete", line(1), line(2), other) == (200, "Deleted 2 records\n")
+    assert "c.example/1" not in ask(f"{served.controls}/main/cdx?url=c.example/*").text
+    assert "c.example/3" in ask(f"{served.controls}/main/cdx?url=c.example/*").text
+    assert post(served, "/main/delete", line(1)) == (200, "Deleted 0 records\n")
+    assert post(served, "/main", line(1)) == (200, "Added 1 records\n")
+    writer_of(served.site).settle()
+    assert "/main/delete" in (path / "audit.log").read_text()
+    with holdfast.open(path) as archive:
+        archive.reindex()
+        assert len(list(archive.search(holdfast.CaptureQuery(url="c.example/*")))) == 2
+
+
+def test_i10_records_of_the_archive_itself_are_not_deleted_by_lines(served: Served) -> None:
+    lines = ask(f"{served.controls}/main?url=a.example").text.splitlines()
+    for status, text in (post(served, "/main/delete?badLines=skip", *lines), post(served, "/main/delete", *lines)):
+        assert status == 400 or text == "Deleted 0 records\n"
+    assert len(ask(f"{served.controls}/main/cdx?url={URL}").text.splitlines()) == 2
+
+
+def test_only_writers_delete_and_only_by_post(served: Served) -> None:
+    assert ask(f"{served.controls}/main/delete", "POST", line(1).encode()).status == 401
+    assert ask(f"{served.controls}/main/delete", "POST", line(1).encode(), Authorization="Bearer no").status == 401
+    assert ask(f"{served.controls}/main/delete").status == 400
