@@ -32,7 +32,7 @@ def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def demo(shell: Shell, *arguments: str) -> tuple[str, str]:
-    """Runs the demo until it serves, looks at its first page, and ends it by Ctrl-C; returns what it printed, and that."""
+    """Runs the demo until it serves, and ends it by Ctrl-C. What it printed, and its first page."""
     command = [sys.executable, "-m", "holdfast.testing.demo", "--port", "0", *arguments]
     with subprocess.Popen(
         command,

@@ -3,8 +3,8 @@
 It differs from uvicorn's in what it tells: how many bytes went out, an error of ours by a log line and a 500, and a
 client that went away by an exception in `send`, as ASGI 2.4 has it: an answer that nobody reads is not made to its end.
 
-Most answers are there as a whole before the first byte is sent. An application may send such a one in one message, which
-becomes one write: an extension of ASGI, named WHOLE in the scope's extensions.
+Most answers are there as a whole before the first byte is sent. An application may send such a one in one message,
+which becomes one write: an extension of ASGI, named WHOLE in the scope's extensions.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class Cycle(RequestResponseCycle):
             self.status = message["status"]
         elif self.scope["method"] != "HEAD":
             self.sent += len(message.get("body", b""))
-
 
     async def _send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         if self.flow.write_paused:
