@@ -12,9 +12,16 @@ from holdfast.cli.bench_output import (
     CORPUS_DEFAULT,
     Meter,
     Publication,
+    corpus_option,
     exit_for,
+    json_option,
     known_names,
+    output_option,
     publish,
+    pywb_option,
+    repeat_option,
+    work_dir_option,
+    workload_option,
 )
 from holdfast.cli.bench_replay import replay_
 from holdfast.cli.options import read_bytes
@@ -33,21 +40,21 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option("--corpus", type=click.Path(path_type=Path), help="Directory of documents, any files.")
+@corpus_option
 @click.option("--documents", default=5_000, show_default=True, help="How many distinct documents to use.")
 @click.option("--callers", type=click.IntRange(1, 256), multiple=True, help="Concurrent callers; default 1 and 16.")
 @click.option("--only", metavar="SUBJECT", multiple=True, help="Measure these subjects only.")
-@click.option("--workload", metavar="WORKLOAD", multiple=True, help="Measure these workloads only.")
+@workload_option
 @click.option(
     "--scale",
     type=click.IntRange(1),
     multiple=True,
     help="Also fill a volume with so many small contents; without --corpus, measure nothing else.",
 )
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--output", type=click.Path(path_type=Path), help="Directory for storage.json and storage.png.")
-@click.option("--work-dir", type=click.Path(path_type=Path), help="Where the stores live while they are measured.")
+@repeat_option
+@json_option
+@output_option
+@work_dir_option
 def storage(**options: Any) -> None:
     """Named workloads on Holdfast, plain files, WARC writers, SQLite, RocksDB and SeaweedFS.
 
@@ -64,7 +71,7 @@ def storage(**options: Any) -> None:
 
 
 @bench.command("archive")
-@click.option("--corpus", type=click.Path(path_type=Path), help="Directory of pages, any files.")
+@corpus_option
 @click.option("--pages", type=click.IntRange(5), default=10_000, show_default=True, help="Pages of one crawl.")
 @click.option(
     "--captures",
@@ -72,7 +79,7 @@ def storage(**options: Any) -> None:
     help="Also look up in a catalog of so many synthetic captures; default 1,000,000 with a corpus, 0 for none.",
 )
 @click.option("--only", metavar="SUBJECT", multiple=True, help="Measure these subjects only.")
-@click.option("--workload", metavar="WORKLOAD", multiple=True, help="Measure these workloads only.")
+@workload_option
 @click.option(
     "--scale",
     type=click.IntRange(1),
@@ -85,11 +92,11 @@ def storage(**options: Any) -> None:
     callback=read_bytes,
     help="Also import and export one record with so large a payload; without --corpus, measure nothing else.",
 )
-@click.option("--pywb", metavar="PYTHON", help="An interpreter that has pywb; default is the one that runs this.")
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--output", type=click.Path(path_type=Path), help="Directory for archive.json and archive.png.")
-@click.option("--work-dir", type=click.Path(path_type=Path), help="Where files and archives live meanwhile.")
+@pywb_option
+@repeat_option
+@json_option
+@output_option
+@work_dir_option
 def archive_(**options: Any) -> None:
     """Import, space, lookup, export and round trip, beside warcio, FastWARC, cdxj-indexer and pywb.
 
@@ -107,7 +114,7 @@ def archive_(**options: Any) -> None:
 
 
 @bench.command("crawl")
-@click.option("--corpus", type=click.Path(path_type=Path), help="Directory of pages, any files.")
+@corpus_option
 @click.option("--pages", type=click.IntRange(1), default=10_000, show_default=True, help="Pages of the site.")
 @click.option("--crawlers", metavar="NAME,...", default="", help="Measure these only; default is all that are here.")
 @click.option(
@@ -116,10 +123,10 @@ def archive_(**options: Any) -> None:
     multiple=True,
     help="Also measure a frontier of so many URLs beside a small one; without --corpus, measure nothing else.",
 )
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--output", type=click.Path(path_type=Path), help="Directory for crawl.json and crawl.png.")
-@click.option("--work-dir", type=click.Path(path_type=Path), help="Where the site and what is crawled live meanwhile.")
+@repeat_option
+@json_option
+@output_option
+@work_dir_option
 def crawl_(**options: Any) -> None:
     """Crawl one local site, served by nginx, with Holdfast, Scrapy, wget and wget2.
 

@@ -16,6 +16,20 @@ CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
 CORPUS_BYTES_MAX = 1 << 40  # all but `bench storage` read page by page
 
 
+_PATH = click.Path(path_type=Path)
+corpus_option = click.option("--corpus", type=_PATH, help="Directory of pages, any files.")
+workload_option = click.option("--workload", metavar="WORKLOAD", multiple=True, help="Measure these workloads only.")
+pywb_option = click.option(
+    "--pywb", metavar="PYTHON", help="An interpreter that has pywb; default is the one that runs this."
+)
+repeat_option = click.option(
+    "--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+output_option = click.option("--output", type=_PATH, help="Directory for the report as JSON and as a chart.")
+work_dir_option = click.option("--work-dir", type=_PATH, help="Where files and archives live meanwhile.")
+
+
 class Publication(NamedTuple):
     """A report in all its forms."""
 

@@ -12,9 +12,16 @@ from holdfast.cli.bench_output import (
     CORPUS_DEFAULT,
     Meter,
     Publication,
+    corpus_option,
     exit_for,
+    json_option,
     known_names,
+    output_option,
     publish,
+    pywb_option,
+    repeat_option,
+    work_dir_option,
+    workload_option,
 )
 
 if TYPE_CHECKING:
@@ -22,19 +29,19 @@ if TYPE_CHECKING:
 
 
 @click.command("replay")
-@click.option("--corpus", type=click.Path(path_type=Path), help="Directory of pages, any files.")
+@corpus_option
 @click.option("--pages", type=click.IntRange(5), default=10_000, show_default=True, help="Pages, captured twice each.")
 @click.option("--only", metavar="SERVER", multiple=True, help="Measure these servers only.")
-@click.option("--workload", metavar="WORKLOAD", multiple=True, help="Measure these workloads only.")
+@workload_option
 @click.option("--seconds", type=click.FloatRange(1), default=4.0, show_default=True, help="Of each measurement.")
 @click.option(
     "--requests", type=click.IntRange(0), default=0, help="Instead: so many requests to Holdfast alone, and its memory."
 )
-@click.option("--pywb", metavar="PYTHON", help="An interpreter that has pywb; default is the one that runs this.")
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--output", type=click.Path(path_type=Path), help="Directory for replay.json and replay.png.")
-@click.option("--work-dir", type=click.Path(path_type=Path), help="Where files and archives live meanwhile.")
+@pywb_option
+@repeat_option
+@json_option
+@output_option
+@work_dir_option
 def replay_(**options: Any) -> None:
     """Rewritten and raw replay, CDX and TimeMap queries, beside pywb; wrk asks.
 

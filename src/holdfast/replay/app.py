@@ -31,6 +31,8 @@ from holdfast.replay.target import Target, parse_target, raw_target
 log = logging.getLogger("holdfast.replay")
 
 _READING = ("GET", "HEAD")
+_POLICY = b"content-security-policy"
+_ROBOTS = "/robots.txt"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _SOUGHT = frozenset(("replay", "raw", "calendar", "timegate", "timemap"))  # what is about captures of a URL
 _KINDS = {
@@ -118,7 +120,8 @@ class ControlsApp(App):
         pages = (home, searching, static, replay_page, explorer, compare, crawls)
         offered = (*pages, api, availability, cdx_server, operations)
         routes = [route for module in offered for route in module.routes(site)]
-        super().__init__(site, [*routes, Route("/favicon.ico", _favicon)], on_controls=True)
+        own = [Route("/favicon.ico", _favicon), Route(_ROBOTS, _robots)]
+        super().__init__(site, [*routes, *own], on_controls=True)
 
     async def _aim(self, target: Target, facts: Asked, scope: Scope, receive: Receive, meter: Meter) -> None:
         request = Request(scope, receive)
@@ -230,6 +233,8 @@ class ReplayApp(App):
         """An address that is not ours may be one that an archived script made up. Raises CaptureNotFound."""
         meter.kind = "stray"
         stray = self._stray(facts, scope)
+        if stray is None and scope["path"] == _ROBOTS:
+            stray = await _robots(Request(scope))
         if stray is None:
             raise CaptureNotFound("nothing is here: captures are at /<collection>/<time>mp_/<url>")
         await stray(scope, receive, meter)
@@ -254,7 +259,10 @@ def replay_app(site: Site) -> ReplayApp:
 
 
 class Meter:
-    """Passes an answer on, and remembers what for the counters: of what kind it is, its status and its bytes."""
+    """Passes an answer on, and remembers what for the counters: of what kind it is, its status and its bytes.
+
+    Answers that have no policy of their own, such as lines of text, get one that lets nothing in them load or run.
+    """
 
     __slots__ = ("_send", "kind", "sent", "status")
 
@@ -267,6 +275,8 @@ class Meter:
     async def __call__(self, message: Message) -> None:
         if "status" in message:
             self.status = message["status"]
+            if not any(name == _POLICY for name, _ in message.get("headers", ())):
+                message["headers"] = [*message.get("headers", ()), (_POLICY, b"default-src 'none'")]
         if "body" in message:
             self.sent += len(message["body"])
         await self._send(message)
@@ -293,6 +303,11 @@ async def _favicon(request: Request) -> Response:
     """For those who do not read the page first."""
     request.scope["path_params"] = {"name": "icon.svg"}
     return await static.serve_static(request)
+
+
+async def _robots(request: Request) -> Response:
+    """An archive is no source of its own: search engines would show its copies beside, or in place of, the originals."""
+    return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from holdfast import __version__
+from holdfast.catalog import Total
 from holdfast.crawl.crawls import crawls
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.replay.server.counters import BUCKETS_S, KINDS, NAMES, Counters
@@ -86,7 +87,7 @@ def _require_readable(site: Site) -> None:
 def status(site: Site) -> dict[str, Any]:
     """What `/status` tells."""
     counters = site.counters
-    collections, _ = site.archive.catalog.totals()
+    collections = _totals(site)
     started = min(filter(None, (counters.of_worker(row, "started") for row in range(counters.workers))), default=0)
     return {
         "version": __version__,
@@ -94,10 +95,15 @@ def status(site: Site) -> dict[str, Any]:
         "workers": [_worker(counters, row) for row in range(counters.workers)],
         "requests": sum(count for _, _, count in counters.requests()),
         "collections": {name: total._asdict() for name, total in collections.items()},
-        "captures": sum(total.captures for total in collections.values()),
+        "captures": sum(total.captures for total in collections.values()) if site.access.is_open else None,
         **_stored(site),
         "crawls_running": [each.name for each in crawls(site.archive.path) if each.running],
     }
+
+
+def _totals(site: Site) -> dict[str, Total]:
+    """By collection. With access rules there are none: they would tell of what is excluded."""
+    return site.archive.catalog.totals()[0] if site.access.is_open else {}
 
 
 def _worker(counters: Counters, row: int) -> dict[str, int]:
@@ -161,8 +167,7 @@ def _workers(counters: Counters) -> Iterator[str]:
 
 
 def _holdings(site: Site) -> Iterator[str]:
-    collections, _ = site.archive.catalog.totals()
-    captures = ((f'{{collection="{name}"}}', total.captures) for name, total in collections.items())
+    captures = ((f'{{collection="{name}"}}', total.captures) for name, total in _totals(site).items())
     yield from _family("captures", "gauge", "Captures in the archive.", captures)
     for name, value in _stored(site).items():
         yield from _family(name, "gauge", f"As /status has it: {name.replace('_', ' ')}.", [("", value)])

@@ -6,7 +6,7 @@
 
 Tokens are lines of a file. If there is a file for reading, whoever reads needs one of its tokens, or one for writing.
 Without a file for writing nobody writes. Here only their hashes are kept, and every comparison costs the same. After
-many wrong tokens from one address it is not answered for a while.
+many wrong tokens from one address, further wrong ones are told to wait; a right one always passes.
 
 Archived pages lie on another origin, where a token must never go. The page with the controls, whose reader has a token,
 hands the frame a ticket for a minute in its address (`ticket`); `/_hf/enter` checks it and gives a cookie for the day
@@ -95,8 +95,8 @@ class Tokens:
         token = _presented(authorization)
         if not token:
             raise Unauthorized(f"a token is needed to {'write' if write else 'read'}: send 'Authorization: Bearer ...'")
-        self._refuse_guessers(address)
-        if not _is_among(token, self._write if write else self._read):
+        if not _is_among(token, self._write if write else self._read):  # a right one passes, whoever guesses beside it
+            self._refuse_guessers(address)
             self._note_wrong(address)
             raise Unauthorized(f"this token does not permit to {'write' if write else 'read'}")
 

@@ -38,7 +38,10 @@ PLACE = re.compile(r"/[a-z0-9][a-z0-9._-]*/(?:\d{1,14}(?:[a-z]{2}_)?|[a-z]{2}_)/
 _SCRIPT = "text/javascript; charset=utf-8"
 _FOR_GOOD = "public, max-age=31536000, immutable"
 # Its own requests stay here too, also when one is redirected.
-_OWN_POLICY = "default-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'"
+_OWN_POLICY = (
+    "default-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self' {controls}"
+)
 
 
 class Piece(NamedTuple):
@@ -114,7 +117,7 @@ def routes(site: Site) -> list[Route]:
         name = request.path_params["name"]
         if name not in pieces:
             return Response("nothing is here\n", 404, media_type="text/plain")
-        headers = _headers(name, request)
+        headers = _headers(name, request, site.controls_origin)
         if name == "enter" and not site.tokens.is_open:
             check_ticket(site, request.query_params.get("ticket", ""))
             headers["Set-Cookie"] = cookie(site)
@@ -127,14 +130,14 @@ def routes(site: Site) -> list[Route]:
     return [Route("/_hf/{name}", serve, methods=["GET", "HEAD"])]
 
 
-def _headers(name: str, request: Request) -> dict[str, str]:
+def _headers(name: str, request: Request, controls_origin: str) -> dict[str, str]:
     is_exact = request.url.query == VERSION and name != "enter"
     headers = {
         "Cache-Control": _FOR_GOOD if is_exact else "no-cache",
         "ETag": f'"{VERSION}"',
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": _OWN_POLICY,
+        "Content-Security-Policy": _OWN_POLICY.format(controls=controls_origin),
         "Connection-Allowlist": "(response-origin)",
         "Referrer-Policy": "no-referrer",
     }

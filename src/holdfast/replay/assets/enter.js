@@ -1,5 +1,5 @@
 // The entrance of the replay origin: archived pages are opened when the service worker stands at the door.
-// Where there is none (no TLS, private windows) they are opened too, and the policy of the server is stricter.
+// Where there is none (no TLS, private windows) they are opened too, and what the worker would answer is refused.
 "use strict";
 
 (function enter() {
@@ -26,10 +26,19 @@
     });
   }
 
+  // Ours alone may answer for pages: one that an archived page brought in, when the server let it, goes.
+  async function dismissOthers() {
+    for (const each of await navigator.serviceWorker.getRegistrations()) {
+      const worker = each.active || each.waiting || each.installing;
+      if (!worker || new URL(worker.scriptURL).pathname !== "/_hf/worker.js") await each.unregister();
+    }
+  }
+
   setTimeout(go, PATIENCE_MS);
   if (!("serviceWorker" in navigator)) return go();
-  navigator.serviceWorker
-    .register(`/_hf/worker.js${version}`, { scope: "/" })
+  dismissOthers()
+    .catch(() => {})
+    .then(() => navigator.serviceWorker.register(`/_hf/worker.js${version}`, { scope: "/" }))
     .then((registration) => activated(registration.installing || registration.waiting || registration.active))
     .then(go, go);
 })();

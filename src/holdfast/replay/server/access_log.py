@@ -27,6 +27,8 @@ log = logging.getLogger("holdfast.replay")
 
 _WAITING_BYTES_MAX = 8 << 20
 _ODD = re.compile(r"[^ !#-\[\]-~]")  # controls, quote, backslash, and what is no ASCII
+_ENTRANCE = b"/_hf/"
+_TICKET = re.compile(rb"(?<=[?&]ticket=)[^&]+")  # whoever reads the log should not be let in by it
 _MODE = 0o640
 
 
@@ -111,6 +113,8 @@ def _request_line(scope: Mapping[str, Any]) -> str:
     if "method" not in scope:
         return "-"
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    if target.startswith(_ENTRANCE):
+        target = _TICKET.sub(b"-", target)
     return _ODD.sub(_escaped, f"{scope['method']} {target.decode('latin-1')} HTTP/{scope['http_version']}")
 
 

@@ -245,7 +245,11 @@ class Protocol(HttpToolsProtocol):
         body = f"{reason}\n".encode()
         phrase = HTTPStatus(status).phrase
         fields = [f"HTTP/1.1 {status} {phrase}", "content-type: text/plain; charset=utf-8"]
-        fields += [f"content-length: {len(body)}", "x-content-type-options: nosniff", "connection: close", "", ""]
+        fields += [f"content-length: {len(body)}", "x-content-type-options: nosniff", "connection: close"]
+        fields += ["content-security-policy: default-src 'none'"]
+        if status == 431:  # an archived page may have set so many cookies that nothing else would ever be answered
+            fields += ['clear-site-data: "cookies"']
+        fields += ["", ""]
         self.flow.resume_reading()
         self.transport.write("\r\n".join(fields).encode() + body)
         if self.transport.can_write_eof():

@@ -1,13 +1,17 @@
 // Keeps the banner true while one goes about in the archived page. The page in the frame is a stranger: only messages of
-// its origin and window count, and whatever they say is checked by the server or shown as text.
+// its origin and window count, and whatever they say is checked by the server or shown as text. It may say that it is
+// another page of its own host. If it says that it is of another host, that page is opened anew, with its banner: so a
+// host stands in the banner only if the server put a page of it into the frame.
 
 const banner = document.getElementById("banner");
 const frame = document.getElementById("page");
 const part = (id) => document.getElementById(id);
 const TIME = /^\d{14}$/;
+const PATIENCE_MS = 1000;
 
-let shown = { url: part("address").value, timestamp: banner.dataset.timestamp };
+let shown = { url: banner.dataset.url, timestamp: banner.dataset.timestamp };
 let asked = 0;
+let arrivals = 0;
 
 addEventListener("message", (event) => {
   if (event.origin !== banner.dataset.replay || event.source !== frame.contentWindow) return;
@@ -20,6 +24,8 @@ addEventListener("message", (event) => {
 
 function arrive({ url, timestamp, title }) {
   if (typeof url !== "string" || !/^https?:/i.test(url) || url.length > 16384 || !TIME.test(timestamp)) return;
+  arrivals += 1;
+  if (hostOf(url) !== hostOf(shown.url)) return open(url, timestamp);
   if (typeof title === "string" && title.trim()) document.title = `${title.trim().slice(0, 200)} · Holdfast`;
   if (url === shown.url && timestamp === shown.timestamp) return;
   shown = { url, timestamp };
@@ -34,12 +40,36 @@ async function miss({ url, timestamp }) {
   const page = URL.canParse(url) ? new URL(url) : null;  // with no '..' left, by which it could lead elsewhere
   if (!page || !/^https?:$/.test(page.protocol)) return;
   page.hash = "";
+  arrivals += 1;
+  if (hostOf(page.href) !== hostOf(shown.url)) return open(page.href, timestamp);
   shown = { url: page.href, timestamp };
   part("coherence").hidden = true;
   const status = await look(page.href, timestamp);
-  if (status === 404 || status === 451) {
-    location.replace(`/${banner.dataset.collection}/${timestamp || "*"}/${page.href}`);
-  }
+  if (status === 404 || status === 451) open(page.href, timestamp);
+}
+
+// In place of this page, with a banner of its own; not if it is this one, or it would go on for ever.
+function open(url, timestamp) {
+  const there = new URL(`/${banner.dataset.collection}/${timestamp || "*"}/${url}`, location.origin);
+  if (there.pathname + there.search !== location.pathname + location.search) location.replace(there.href);
+}
+
+function hostOf(url) {
+  return URL.canParse(url) ? new URL(url).hostname.replace(/^www\d*\./, "").replace(/\.$/, "") : "";
+}
+
+// What was loaded since and does not tell where it is, is no page: a drawing or a text, of whatever host.
+let told = 0;
+frame.addEventListener("load", () => setTimeout(() => {
+  if (arrivals && arrivals === told) doubt();
+  told = arrivals;
+}, PATIENCE_MS));
+
+function doubt() {
+  const note = part("coherence");
+  note.textContent = note.title = "What is shown did not tell its address: it may be another than the one above.";
+  note.hidden = false;
+  note.classList.add("warn");
 }
 
 // Shows what the server knows of a capture; returns the status of its answer, 0 if it is of no use any more.

@@ -45,6 +45,7 @@ function reports(win, scene, place, banner) {
   };
   const at = () => tell({ holdfast: "at", url: place.now(), timestamp: scene.timestamp, title: win.document.title });
   place.moved = at;
+  at();  // before any script of the page, which could keep back the rest
   win.addEventListener("DOMContentLoaded", at);
   win.addEventListener("load", at);
 
