@@ -45,6 +45,8 @@ from holdfast.urls import url_key
 
 KIND = TableKind("catalog", DamagedCatalog, "holdfast reindex", packed=True)
 REFRESH_EVERY_S = 0.2
+REFRESH_EVERY_S_MAX = 0.5
+REFRESH_SHARE_MAX = 0.01  # of the time, as far as that does not take longer
 CATCH_UP_TRIES = 5
 
 
@@ -60,7 +62,7 @@ class Catalog:
         env: Environment = REAL,
         changes: int = 0,
     ) -> None:
-        """With `read_only` it follows the process that writes it, at most 0.2 s behind when it is read.
+        """With `read_only` it follows the process that writes it, at most half a second behind when it is read.
 
         One that is to take the place of another counts on from that one's `changes`, so that followers go forward.
         """
@@ -83,6 +85,7 @@ class Catalog:
         self._writing = threading.Lock()
         self._following = threading.Lock()
         self._refreshed_s = env.monotonic()
+        self._refresh_every_s = REFRESH_EVERY_S
 
     # Writing
 
@@ -238,6 +241,7 @@ class Catalog:
         if pause_s:
             self._env.sleep(pause_s)
         with self._following:
+            begun = self._env.monotonic()
             for _ in range(CATCH_UP_TRIES):
                 with suppress(Damaged):
                     self._table.catch_up()
@@ -248,6 +252,8 @@ class Catalog:
             self._changes = self._change_number()  # less than before if the catalog was made again
             self._rows.forget()
             self._refreshed_s = self._env.monotonic()
+            wanted = (self._refreshed_s - begun) / REFRESH_SHARE_MAX
+            self._refresh_every_s = min(max(wanted, REFRESH_EVERY_S), REFRESH_EVERY_S_MAX)
 
     def verify(self) -> None:
         """Reads everything and holds it against each other. Raises DamagedCatalog."""
@@ -265,7 +271,7 @@ class Catalog:
         self.close()
 
     def _refresh_if_due(self) -> None:
-        if self._read_only and self._env.monotonic() - self._refreshed_s >= REFRESH_EVERY_S:
+        if self._read_only and self._env.monotonic() - self._refreshed_s >= self._refresh_every_s:
             self.refresh()
 
     def _change_number(self) -> int:

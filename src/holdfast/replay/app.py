@@ -306,7 +306,7 @@ async def _favicon(request: Request) -> Response:
 
 
 async def _robots(request: Request) -> Response:
-    """An archive is no source of its own: search engines would show its copies beside, or in place of, the originals."""
+    """An archive is no source of its own: search engines would show its copies beside the originals."""
     return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
 

@@ -22,7 +22,6 @@ from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.replay.server.counters import BUCKETS_S, KINDS, NAMES, Counters
 from holdfast.replay.site import Site
 from holdfast.replay.tokens import may_read
-from holdfast.storage.layout import SETTINGS
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _UNCACHED = {"Cache-Control": "no-store"}
@@ -75,7 +74,7 @@ async def health(site: Site) -> Response:
 
 
 def _require_readable(site: Site) -> None:
-    (site.archive.path / SETTINGS).stat()
+    site.standing.require_same()
     site.archive.catalog.totals()
     for name, reason in site.archive.instance.down.items():
         raise VolumeDown(f"volume {name!r} is down: {reason}")

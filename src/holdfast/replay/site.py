@@ -13,6 +13,7 @@ from holdfast.replay.links import LinkCache
 from holdfast.replay.replies import ReplyCache
 from holdfast.replay.server.counters import Counters
 from holdfast.replay.spool import Spool
+from holdfast.replay.standing import Standing
 from holdfast.replay.target import ALL, DEFAULT
 from holdfast.replay.tokens import Tokens
 
@@ -28,6 +29,7 @@ class Site:
     controls_origin: str  # 'http://127.0.0.1:8080'
     replay_origin: str
     counters: Counters
+    standing: Standing
     replies: ReplyCache = field(init=False)
     spool: Spool = field(init=False)
     links: LinkCache = field(init=False)
@@ -73,7 +75,7 @@ def open_site(path: Path, settings: ServeSettings, origins: Origins, counters: C
     archive = Archive(path, read_only=True)
     try:
         access = Access.following(path)
-        return Site(archive, settings, access, tokens, origins.controls, origins.replay, counters)
+        return Site(archive, settings, access, tokens, origins.controls, origins.replay, counters, Standing(path))
     except BaseException:
         archive.close()
         raise

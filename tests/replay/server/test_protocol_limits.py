@@ -170,6 +170,14 @@ def test_a_request_that_the_application_has_already_is_not_counted_as_refused_to
     assert [line.split('" ')[1].split()[0] for line in log.read_text().splitlines()] == ["413", "413"]
 
 
+def test_a_client_with_too_many_cookies_is_rid_of_them(calm: Limited) -> None:
+    """Archived pages set cookies; with more of them than the head may have, nothing would ever be answered again."""
+    answer = ask(calm.port, request("/", f"Cookie: a={'x' * CALM.header_bytes_max}"))
+    assert answer.status == 431
+    assert answer.headers["clear-site-data"] == '"cookies"'
+    assert "clear-site-data" not in ask(calm.port, request("/")).headers
+
+
 def test_a_field_that_never_ends_is_refused_while_another_request_is_answered(calm: Limited) -> None:
     before = calm.counters.total("refused.4xx")
     with connect(calm.port) as connection:
@@ -283,3 +291,13 @@ def test_the_access_log_has_a_line_for_each_request_and_no_client_can_forge_one(
     assert good.startswith("127.0.0.1 - - [")
     assert good.rsplit(" ", 1)[1].isdigit()
     assert '"-" 400 - "-" "-" 0' in refused
+
+
+def test_a_ticket_is_not_written_to_the_access_log(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with serving(CALM, log) as server:
+        ask(server.port, request("/_hf/enter?to=%2Fmain%2F2024mp_%2Fhttp%3A%2F%2Fa.example%2F&ticket=1700.secret&x=1"))
+        ask(server.port, request("/main/2024/http://a.example/?ticket=archived"))
+    entered, archived = log.read_text("ascii").splitlines()
+    assert "a.example%2F&ticket=-&x=1 HTTP/1.1" in entered
+    assert "?ticket=archived HTTP/1.1" in archived

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from serve_program import Program, add_page, configure, is_alive, make_archive, program
 from wire import Answer, ask, ask_on, connect, ends, request
 
+from holdfast.archive import open as open_archive
 from holdfast.testing.waiting import wait_until
 
 
@@ -190,6 +192,37 @@ def test_an_archive_that_disappears_is_reported_as_ill(archive: Path) -> None:
         assert b"holdfast.toml" in answer.body
         (archive / "elsewhere.toml").rename(archive / "holdfast.toml")
         assert served.ask("/health").status == 200
+
+
+def test_an_archive_that_was_put_back_from_a_copy_is_opened_anew(archive: Path) -> None:
+    add_page(archive, "http://a.example/")
+    copy = archive.with_name("copy")
+    shutil.copytree(archive, copy)
+    with program(archive, "--workers", "2") as served:
+        before = set(served.workers())
+        shutil.rmtree(archive)
+        assert served.ask("/health").status == 503
+        add_page(copy, "http://b.example/")
+        copy.rename(archive)
+        wait_until(lambda: _is_told(served, 2) and not before & set(served.workers()), "both read the other archive")
+        wait_until(lambda: served.ask("/health").body == b"ok\n", "they are well")
+
+
+def test_a_catalog_that_was_made_anew_is_read(archive: Path) -> None:
+    add_page(archive, "http://a.example/")
+    with program(archive) as served:
+        before = served.workers()
+        with open_archive(archive) as opened:
+            opened.reindex()
+        wait_until(lambda: _is_told(served, 1) and served.workers() != before, "another worker reads it")
+
+
+def _is_told(served: Program, captures: int) -> bool:
+    try:
+        told = [json.loads(served.ask("/status").body) for _ in range(8)]
+    except (OSError, ValueError):
+        return False
+    return all(each["captures"] == captures for each in told)
 
 
 # -- counting and logging ----------------------------------------------------------------------------------------------

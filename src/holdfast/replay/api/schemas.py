@@ -115,7 +115,11 @@ COMPONENTS: dict[str, Schema] = {
         }
     ),
     "Problem": _object({"type": _TEXT, "title": _TEXT, "status": _NUMBER, "detail": _TEXT}),
-    "Status": {"type": "object", "properties": {"version": _TEXT, "captures": _maybe(_NUMBER)}, "required": ["version"]},
+    "Status": {
+        "type": "object",
+        "properties": {"version": _TEXT, "captures": _maybe(_NUMBER)},
+        "required": ["version"],
+    },
     "Stopping": _object({"name": _TEXT, "was_running": _FLAG}),
     "Written": _object(
         {

@@ -8,12 +8,14 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from socket import socket
 from typing import Any
 
 import uvloop
 
+from holdfast.archive import Archive
 from holdfast.errors import HoldfastError
 from holdfast.replay.app import controls_app, replay_app
 from holdfast.replay.by_host import named_app
@@ -28,6 +30,7 @@ from holdfast.replay.tokens import Tokens
 
 log = logging.getLogger("holdfast.replay")
 
+_STANDING_S = 1.0
 _COLLECT_AFTER = 50_000  # new objects: requests make few cycles, and looking for them often costs throughput
 
 
@@ -61,7 +64,7 @@ async def _work(start: WorkerStart, channel: socket) -> None:
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
     timekeeper = asyncio.create_task(shift.keep_time())
     channel.sendall(READY)
-    await _obey(channel, access_log)
+    await _either(_obey(channel, access_log), _replaced(site))
     await stop(shift, servers)
     timekeeper.cancel()
     access_log.close()
@@ -74,6 +77,33 @@ async def _serve(site: Site, shift: Shift, start: WorkerStart) -> list[asyncio.S
         *await listen_with(controls, shift, [socket(fileno=number) for number in start.controls]),
         *await listen_with(replay, shift, [socket(fileno=number) for number in start.replay]),
     ]
+
+
+async def _either(*awaited: Coroutine[Any, Any, None]) -> None:
+    """Until one of them is done."""
+    tasks = [asyncio.create_task(each) for each in awaited]
+    done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
+    for each in done:
+        each.result()
+
+
+async def _replaced(site: Site) -> None:
+    """Until another archive stands in the place of this one, and can be opened: by the next worker, which is fresh."""
+    while not await asyncio.to_thread(_is_replaced, site):
+        await asyncio.sleep(_STANDING_S)
+    log.warning("another archive stands in '%s': it is opened", site.archive.path)
+
+
+def _is_replaced(site: Site) -> bool:
+    try:
+        if site.standing.is_same:
+            return False
+        Archive(site.archive.path, read_only=True).close()
+    except (HoldfastError, OSError):  # it is away, or still being copied
+        return False
+    return True
 
 
 async def _obey(channel: socket, access_log: AccessLog) -> None:

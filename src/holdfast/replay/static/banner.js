@@ -7,11 +7,13 @@ const banner = document.getElementById("banner");
 const frame = document.getElementById("page");
 const part = (id) => document.getElementById(id);
 const TIME = /^\d{14}$/;
+const SETTLED_MS = 300;
 const PATIENCE_MS = 1000;
 
 let shown = { url: banner.dataset.url, timestamp: banner.dataset.timestamp };
 let asked = 0;
-let arrivals = 0;
+let arrivals = 0;  // messages that told where the frame is
+let isDoubtful = false;
 
 addEventListener("message", (event) => {
   if (event.origin !== banner.dataset.replay || event.source !== frame.contentWindow) return;
@@ -25,9 +27,10 @@ addEventListener("message", (event) => {
 function arrive({ url, timestamp, title }) {
   if (typeof url !== "string" || !/^https?:/i.test(url) || url.length > 16384 || !TIME.test(timestamp)) return;
   arrivals += 1;
-  if (hostOf(url) !== hostOf(shown.url)) return open(url, timestamp);
+  if (hostOf(url) !== hostOf(shown.url)) return openAnew(url, timestamp);
   if (typeof title === "string" && title.trim()) document.title = `${title.trim().slice(0, 200)} · Holdfast`;
-  if (url === shown.url && timestamp === shown.timestamp) return;
+  if (url === shown.url && timestamp === shown.timestamp && !isDoubtful) return;
+  isDoubtful = false;
   shown = { url, timestamp };
   part("coherence").hidden = true;  // until the new page tells of its parts
   look(url, timestamp);
@@ -41,33 +44,46 @@ async function miss({ url, timestamp }) {
   if (!page || !/^https?:$/.test(page.protocol)) return;
   page.hash = "";
   arrivals += 1;
-  if (hostOf(page.href) !== hostOf(shown.url)) return open(page.href, timestamp);
+  if (hostOf(page.href) !== hostOf(shown.url)) return openAnew(page.href, timestamp);
   shown = { url: page.href, timestamp };
   part("coherence").hidden = true;
   const status = await look(page.href, timestamp);
-  if (status === 404 || status === 451) open(page.href, timestamp);
+  if (status === 404 || status === 451) location.replace(pageOf(page.href, timestamp));
 }
 
-// In place of this page, with a banner of its own; not if it is this one, or it would go on for ever.
-function open(url, timestamp) {
-  const there = new URL(`/${banner.dataset.collection}/${timestamp || "*"}/${url}`, location.origin);
-  if (there.pathname + there.search !== location.pathname + location.search) location.replace(there.href);
+// The page with the banner for an archived page; null if its address is none. It has no '..' left, by which it could lead
+// to other pages of ours.
+function pageOf(url, timestamp) {
+  if (!URL.canParse(url)) return null;
+  return new URL(`/${banner.dataset.collection}/${timestamp || "*"}/${new URL(url).href}`, location.origin);
+}
+
+function openAnew(url, timestamp) {
+  const page = pageOf(url, timestamp);
+  const isHere = page && page.pathname + page.search === location.pathname + location.search;
+  if (page && !isHere) location.replace(page);
 }
 
 function hostOf(url) {
   return URL.canParse(url) ? new URL(url).hostname.replace(/^www\d*\./, "").replace(/\.$/, "") : "";
 }
 
-// What was loaded since and does not tell where it is, is no page: a drawing or a text, of whatever host.
-let told = 0;
-frame.addEventListener("load", () => setTimeout(() => {
-  if (arrivals && arrivals === told) doubt();
-  told = arrivals;
-}, PATIENCE_MS));
+// What is loaded and does not tell where it is, is no page: a drawing or a text, of whatever host. A page tells so before
+// it is loaded, and once more at that moment, which is heard a little later.
+let before = 0;  // messages until the last load, with those of its moment
+let settling = 0;
+frame.addEventListener("load", () => {
+  const last = before;
+  before = arrivals;
+  clearTimeout(settling);
+  settling = setTimeout(() => { before = arrivals; }, SETTLED_MS);
+  setTimeout(() => arrivals && arrivals === last && doubt(), PATIENCE_MS);
+});
 
 function doubt() {
+  isDoubtful = true;
   const note = part("coherence");
-  note.textContent = note.title = "What is shown did not tell its address: it may be another than the one above.";
+  note.textContent = note.title = "What is shown does not tell its address: it may be another than the one above.";
   note.hidden = false;
   note.classList.add("warn");
 }
