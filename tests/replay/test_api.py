@@ -271,7 +271,7 @@ def test_schemathesis_finds_nothing(path: Path) -> None:
         command = [tester, "run", f"{address}/openapi.json", "--checks", CHECKS, "--exclude-operation-id", "startCrawl"]
         command += ["--header", f"Authorization: Bearer {token}", "--seed", "5", "--max-examples", "6", "--no-shrink"]
         command += ["--phases", "examples,coverage,fuzzing", "--generation-database", "none", "--warnings", "off"]
-        command += ["--request-timeout", "20", "--workers", "2", "--no-color"]
+        command += ["--request-timeout", "20", "--no-color"]
         asked = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=path.parent)
         assert asked.returncode == 0, asked.stdout[-8000:] + asked.stderr[-2000:]
         assert ask(f"{address}/health").status == 200

@@ -17,7 +17,7 @@ TIME = "20240102030405"
 TELLING = (
     *("/main/cdx?url=a.example", "/main/cdx?url=a.example&limit=x", "/main/cdx", "/cdx/search/cdx?url=a.example"),
     *(f"/main/timemap/link/{A}/", f"/main/timemap/json/{A}/none", f"/main/timegate/{A}/none", f"/main/{TIME}/{A}/none"),
-    *("/health", "/status", "/metrics", "/api/status", "/api/none", "/wayback/available?url=a.example", "/wayback/available"),
+    *("/health", "/status", "/metrics", "/api/status", "/api/none", "/wayback/available?url=a.example"),
     *("/none/cdx?url=a.example", "/static/none", "/static/icon.svg", "/robots.txt", f"/main/{TIME}id_/{A}/"),
 )  # fmt: skip
 

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 from starlette.types import Scope
 
+EMPTY_QUERY = "holdfast.empty_query"  # in an ASGI scope: the address ends with `?`, which is part of a URL
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
 ALIASES = {"tf_": "", "bn_": ""}  # pywb's names for a page with its banner around it
 DEFAULT, ALL = "web", "all"
@@ -73,7 +74,7 @@ def raw_target(scope: Scope) -> bytes:
     """Path and query of an ASGI request, as they were sent."""
     path: bytes = scope["raw_path"]
     query: bytes = scope["query_string"]
-    return path + b"?" + query if query else path
+    return path + b"?" + query if query or scope.get(EMPTY_QUERY) else path
 
 
 def parse_target(raw: bytes) -> Target | None:

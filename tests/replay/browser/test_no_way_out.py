@@ -8,13 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Error
-from replay_browser import Tab, hosts_in_log, needs_browser, staged, strangers
-from ways_out import WAYS_OUT, connecting_page, in_data, stun_call, url_of, ways_out
+from playwright.sync_api import Error, Frame
+from replay_browser import Stage, Tab, hosts_in_log, needs_browser, staged, strangers
+from ways_out import DOCUMENTS, TIME, WAYS_OUT, connecting_page, documents, in_data, stun_call, url_of, ways_out
 
 pytestmark = needs_browser
 
 ALLOWLISTS_SINCE = 152  # versions of Chromium that know the header which also closes WebRTC
+WITHOUT_ALLOWLISTS = (
+    "--disable-features=ConnectionAllowlists,ConnectionAllowlist",
+    "--disable-blink-features=ConnectionAllowlist",
+)
 # What a page began is under way before these have come back.
 _FENCE = """async () => {
   await fetch("/_hf/runtime.js").then((response) => response.text(), () => "");
@@ -32,25 +36,69 @@ def udp() -> Iterator[socket.socket]:
 
 def visit(tab: Tab, way: str) -> None:
     """Opens the page; where it goes then is its own affair."""
-    tab.page.goto(f"{tab.stage.served.controls}/main/20240102030405/{url_of(way)}")
-    frame = tab.framed(lambda frame: "/main/" in frame.url or "error" in frame.url)
+    with suppress(Error):  # it is on its way elsewhere
+        tab.page.goto(f"{tab.stage.served.controls}/main/{TIME}/{url_of(way)}")
+    tab.until(lambda: has_gone_in(tab))
     try:
-        frame.evaluate(_FENCE)
-    except Error:  # it is on its way elsewhere: the next page is the fence
-        tab.framed(lambda frame: "/main/" in frame.url or "error" in frame.url)
+        innermost(tab).evaluate(_FENCE)
+    except Error:  # the next page is the fence
+        tab.until(lambda: has_gone_in(tab))
 
 
-def test_w17_no_request_leaves_the_archive_ever(tmp_path: Path) -> None:
-    with staged(tmp_path, ways_out()) as stage:
+def innermost(tab: Tab) -> Frame:
+    """The archived page, or the page that says that it is none."""
+    top = tab.page.main_frame
+    return next(iter(top.child_frames), top)
+
+
+def has_gone_in(tab: Tab) -> bool:
+    return "/main/" in innermost(tab).url or "error" in innermost(tab).url
+
+
+def visit_alone(tab: Tab, way: str) -> None:
+    """The same without the banner, whose frame holds it back."""
+    with suppress(Error):
+        tab.page.goto(f"{tab.stage.served.replay}/main/{TIME}mp_/{url_of(way)}")
+        if way not in DOCUMENTS:  # no script runs in those, not even ours: their load is the fence
+            tab.page.evaluate(_FENCE)
+
+
+def has_nobody_left(stage: Stage, *, may_connect: bool) -> None:
+    """Chromium connects to where a frame is led while it still asks the policy, which then refuses the request; with
+    allowlists it does not even connect."""
+    stage.browser.close()
+    log = hosts_in_log(stage.log)
+    assert strangers(stage.trap.hosts, stage.served) == set()
+    assert may_connect or strangers(log, stage.served) == set()
+    assert stage.served.replay.removeprefix("http://") in log
+
+
+@pytest.mark.parametrize("switches", [(), WITHOUT_ALLOWLISTS], ids=["", "without allowlists"])
+def test_w17_no_request_leaves_the_archive_ever(tmp_path: Path, switches: tuple[str, ...]) -> None:
+    with staged(tmp_path, [*ways_out(), *documents()], switches) as stage:
         for worker in (True, False):
             with stage.context(worker=worker) as tab:
-                for way in (*WAYS_OUT, "calm"):
+                for way in (*WAYS_OUT, "gallery", "calm"):
                     visit(tab, way)
-        stage.browser.close()
-        log = hosts_in_log(stage.log)
-        assert strangers(stage.trap.hosts, stage.served) == set()
-        assert strangers(log, stage.served) == set()
-        assert stage.served.replay.removeprefix("http://") in log
+                for way in (*WAYS_OUT, "gallery", *DOCUMENTS, "early", "calm"):
+                    visit_alone(tab, way)
+                assert "calm" in tab.page.title()
+        has_nobody_left(stage, may_connect=bool(switches))
+
+
+def test_w17_a_service_worker_of_a_page_is_dismissed_at_the_entrance(tmp_path: Path) -> None:
+    with staged(tmp_path, ways_out()) as stage, stage.context() as tab:
+        tab.open(url_of("calm"))
+        tab.page.goto(f"{stage.served.replay}/_hf/enter?to=x")
+        here = (
+            "navigator.serviceWorker.getRegistrations().then((all) => all.map((each) => new URL(each.scope).pathname))"
+        )
+        tab.page.evaluate("navigator.serviceWorker.register('/_hf/worker.js?x', {scope: '/main/'})")
+        tab.page.evaluate("navigator.serviceWorker.register('/_hf/enter.js', {scope: '/_hf/other/'})")
+        assert len(tab.page.evaluate(here)) == 3
+        tab.open(url_of("calm"))
+        tab.page.goto(f"{stage.served.replay}/_hf/enter?to=x")
+        assert tab.page.evaluate(here) == ["/"]
 
 
 def test_w17_the_trap_and_the_log_notice_who_leaves(tmp_path: Path) -> None:

@@ -59,12 +59,69 @@ WAYS_OUT = {
     "document.body.style.cssText = 'border-image: url(http://%s/y.png) 1'</script>",
     "shadow": "<div id=d></div><script>d.attachShadow({mode: 'open'}).innerHTML = "
     "'<style>@import \"http://%s/x.css\"</style><im' + 'g src=http://%s/y.png>'</script>",
+    "data-beacons": '<iframe sandbox src="data:text/html,<style>@import url(http://%s/a.css)</style><img src=http://%s/b>'
+    "<link rel=preload as=image href=http://%s/p><link rel=preconnect href=http://%s/><link rel=dns-prefetch href=http://%s/>"
+    '<meta http-equiv=refresh content=0;url=http://%s/m>"></iframe>'
+    '<object data="data:text/html,<img src=http://%s/o>"></object><embed src="data:text/html,<img src=http://%s/e>">'
+    '<iframe src="data:image/svg+xml,<svg xmlns=%%22http://www.w3.org/2000/svg%%22><image href=%%22http://%s/i%%22/></svg>">'
+    "</iframe>",
+    "data-leaving": f"<script>{_FRAME} f.src = 'data:text/html,<script>open(`http://%s/o`); top.location = `http://%s/t`"
+    f"<\\/script>'; {_END}</script>",
+    "blob-documents": "<script>for (const [type, text] of [['text/xml', '<?xml-stylesheet type=\"text/xsl\" "
+    "href=\"http://%s/x.xsl\"?><a/>'], ['image/svg+xml', '<svg xmlns=\"http://www.w3.org/2000/svg\"><script>"
+    'location = "http://%s/l"; fetch("http://%s/f")<\\/script></svg>\']]) {'
+    f"{_FRAME} f.src = URL.createObjectURL(new Blob([text], {{type}})); {_END} }}</script>",
     "transformed": "<script>const read = (t) => new DOMParser().parseFromString(t, 'text/xml'); "
     "const p = new XSLTProcessor(); "
     'p.importStylesheet(read(\'<xsl:stylesheet xmlns:xsl="http://www.w3.org/1999/XSL/Transform" version="1.0">'
     '<xsl:template match="/"><img src="http://%s/x.png"/></xsl:template></xsl:stylesheet>\')); '
     "document.body.append(p.transformToFragment(read('<a/>'), document))</script>",
 }
+
+
+_SVG = "<svg xmlns='http://www.w3.org/2000/svg'>"
+_SECOND = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<script>location = 'http://early.live.example/'</script>"
+_TAKE_OVER = f"/main/{TIME}mp_/http://drawing-worker.example/sw.js"
+# Documents that are no pages: fields of their heads, and what they are.
+DOCUMENTS = {
+    "drawing": (
+        "Content-Type: image/svg+xml",
+        f"{_SVG}<script>fetch('http://%s/f'); navigator.sendBeacon('http://%s/b'); open('http://%s/o'); "
+        "location = 'http://%s/l'</script><image href='http://%s/i'/><use href='http://%s/u#a'/><foreignObject>"
+        "<iframe xmlns='http://www.w3.org/1999/xhtml' src='http://%s/fr'/></foreignObject></svg>",
+    ),
+    "drawing-worker": (
+        "Content-Type: image/svg+xml",
+        f"{_SVG}<script>navigator.serviceWorker.register('{_TAKE_OVER}').then(() => location.reload())</script></svg>",
+    ),
+    "transforming": (
+        "Content-Type: text/xml",
+        "<?xml version='1.0'?><?xml-stylesheet type='text/xsl' href='http://%s/x.xsl'?><a/>",
+    ),
+    "styled": (
+        "Content-Type: application/xml",
+        "<?xml version='1.0'?><?xml-stylesheet type='text/css' href='http://%s/x.css'?>"
+        "<a xmlns='http://www.w3.org/1999/xhtml'><script>location = 'http://%s/n'</script></a>",
+    ),
+    "untyped": ("X: y", "<!doctype html><body><script>fetch('http://%s/f'); location = 'http://%s/l'</script>"),
+}
+_SERVICE_WORKER = b"""onfetch = (event) => event.respondWith(new Response(
+    "<img src=http://taken-over.live.example/i>", {headers: {"content-type": "text/html"}}))"""
+
+
+def documents() -> list[Exchange]:
+    """Those above, one that hides a second answer behind its status, and a page that shows all of them."""
+    found = [_document(name, field, text) for name, (field, text) in DOCUMENTS.items()]
+    early = Exchange(url_of("early"), b"HTTP/1.1 103 Early Hints\r\nContent-Type: text/html\r\n\r\n", _SECOND, TIME)
+    worker = page("http://drawing-worker.example/sw.js", _SERVICE_WORKER, "text/javascript", TIME)
+    urls = [url_of(name) for name in (*DOCUMENTS, "early")]
+    shown = "".join(f"<iframe src={url}></iframe><object data={url}></object><embed src={url}>" for url in urls)
+    return [*found, early, worker, page(url_of("gallery"), f"<!doctype html><body>{shown}".encode(), timestamp=TIME)]
+
+
+def _document(name: str, field: str, text: str) -> Exchange:
+    body = text.replace("%s", f"{name}.live.example").encode()
+    return Exchange(url_of(name), f"HTTP/1.1 200 OK\r\n{field}\r\n\r\n".encode(), body, TIME)
 
 
 def url_of(way: str) -> str:
@@ -74,7 +131,7 @@ def url_of(way: str) -> str:
 def ways_out() -> list[Exchange]:
     """The pages, and one that stays where it is."""
     end = "<script>addEventListener('load', () => { window.isLoaded = true })</script>"
-    pages = {way: text.replace("%s", f"{way}.live.example") for way, text in WAYS_OUT.items()}
+    pages = {way: text.replace("%s", f"{way}.live.example").replace("%%", "%") for way, text in WAYS_OUT.items()}
     head = "<!doctype html><html><head><title>%s</title>%s</head><body>%s</body></html>"
     exchanges = [page(url_of(way), (head % (way, end, text)).encode(), timestamp=TIME) for way, text in pages.items()]
     return [*exchanges, page(url_of("calm"), (head % ("calm", end, "calm")).encode(), timestamp=TIME)]

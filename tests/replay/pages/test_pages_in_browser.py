@@ -251,6 +251,33 @@ def test_the_banner_is_slim(reader: Reader) -> None:
     assert reader.width_beyond() <= 0
 
 
+@pytest.mark.parametrize("kind", ["at", "missing"])
+def test_a_page_that_says_it_is_of_another_host_is_replaced_by_what_it_says(
+    served: Served, reader: Reader, kind: str
+) -> None:
+    """H8: a page cannot stand under the name of another; its own host it can name, and other pages of that."""
+    from playwright.sync_api import expect
+
+    page = reader.page
+    reader.open(f"/main/20211230093000/{HOME}")
+    expect(page).to_have_title("The museum · Holdfast")
+    tell(reader, f"{{holdfast: '{kind}', url: 'http://bank.example/../../../x', timestamp: '20240506070809'}}")
+    page.wait_for_url(f"{served.controls}/main/20240506070809/http://bank.example/x")
+    expect(page.get_by_role("heading", name="Not archived")).to_be_visible()
+    assert page.locator("iframe").count() == 0
+
+
+def test_what_does_not_tell_where_it_is_is_doubted(reader: Reader) -> None:
+    from playwright.sync_api import expect
+
+    page = reader.page
+    note = page.locator("#coherence")
+    reader.open(f"/main/20211230093000/{HOME}")
+    expect(page).to_have_title("The museum · Holdfast")
+    page.frames[1].evaluate("addEventListener('load', () => 0); location.href = '/_hf/enter.js'")
+    expect(note).to_have_text("What is shown does not tell its address: it may be another than the one above.")
+
+
 def test_the_banner_believes_nobody_but_its_frame(served: Served, reader: Reader) -> None:
     from playwright.sync_api import expect
 

@@ -30,7 +30,8 @@
   async function dismissOthers() {
     for (const each of await navigator.serviceWorker.getRegistrations()) {
       const worker = each.active || each.waiting || each.installing;
-      if (!worker || new URL(worker.scriptURL).pathname !== "/_hf/worker.js") await each.unregister();
+      const isOurs = worker && new URL(worker.scriptURL).pathname === "/_hf/worker.js";
+      if (!isOurs || new URL(each.scope).pathname !== "/") await each.unregister();
     }
   }
 

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from holdfast.replay.server.cycle import WHOLE, Cycle, log
 from holdfast.replay.server.heads import VERSIONS, Refusal, body_length, escaped_line, target_of, verify_host
 from holdfast.replay.server.shift import Shift
+from holdfast.replay.target import EMPTY_QUERY
 
 _LINGER_S = 2.0  # for a client that is refused to read why, before it is cut off
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
@@ -143,6 +144,7 @@ class Protocol(HttpToolsProtocol):
             "client": self.client,
             "state": {},
             "extensions": _EXTENSIONS,
+            EMPTY_QUERY: self.url.endswith(b"?"),
         }
         self.cycle = self._cycle(scope, version)
         if self._running is None or self._running.response_complete:
