@@ -41,7 +41,7 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/project
 
-bench: .venv/.installed-bench $(filter $(PYWB_DEFAULT),$(PYWB)) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler and replay beside their peers, on CORPUS=
+bench: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/bin/uwsgi) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler and replay beside their peers, on CORPUS=
 	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
 	$(BIN)/holdfast bench archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 	$(BIN)/holdfast bench crawl --corpus "$(CORPUS)"
@@ -83,5 +83,8 @@ clean: ## remove what make made in this directory
 
 $(PYWB_DEFAULT):
 	$(PYTHON) -m venv .venv-pywb
-	.venv-pywb/bin/pip install --quiet 'pywb>=2.8,<3' || (rm -rf .venv-pywb; exit 1)
-	-.venv-pywb/bin/pip install --quiet 'uwsgi>=2.0.28,<3'  # is compiled; without it, one form of pywb has no figure
+	-.venv-pywb/bin/pip install --quiet 'pywb>=2.8,<3'  # without it, what is compared with it is left out
+
+# It is compiled; without it, one form of pywb has no figure.
+.venv-pywb/bin/uwsgi: | $(PYWB_DEFAULT)
+	-.venv-pywb/bin/pip install --quiet 'uwsgi>=2.0.28,<3'

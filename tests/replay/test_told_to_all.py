@@ -40,6 +40,14 @@ def test_answers_that_make_no_sense_let_nothing_load_or_run(served: Served) -> N
             assert ask(address, method).headers["content-security-policy"] == "default-src 'none'"
 
 
+def test_what_a_browser_has_kept_keeps_its_policy(served: Served) -> None:
+    for address in (f"{served.replay}/main/{TIME}mp_/{A}/", f"{served.replay}/_hf/runtime.js"):
+        got = ask(address)
+        again = ask(address, If_None_Match=got.headers["etag"])
+        assert again.status == 304
+        assert again.headers.get("content-security-policy") in (None, got.headers["content-security-policy"])
+
+
 def test_search_engines_are_asked_to_stay_away(served: Served) -> None:
     for origin in (served.controls, served.replay):
         got = ask(f"{origin}/robots.txt")

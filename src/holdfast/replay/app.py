@@ -261,7 +261,8 @@ def replay_app(site: Site) -> ReplayApp:
 class Meter:
     """Passes an answer on, and remembers what for the counters: of what kind it is, its status and its bytes.
 
-    Answers that have no policy of their own, such as lines of text, get one that lets nothing in them load or run.
+    Answers that have no policy of their own, such as lines of text, get one that lets nothing in them load or run. Not
+    304: it says nothing of its own, and would replace the policy of what the browser has kept.
     """
 
     __slots__ = ("_send", "kind", "sent", "status")
@@ -275,7 +276,7 @@ class Meter:
     async def __call__(self, message: Message) -> None:
         if "status" in message:
             self.status = message["status"]
-            if not any(name == _POLICY for name, _ in message.get("headers", ())):
+            if self.status != 304 and not any(name == _POLICY for name, _ in message.get("headers", ())):
                 message["headers"] = [*message.get("headers", ()), (_POLICY, b"default-src 'none'")]
         if "body" in message:
             self.sent += len(message["body"])

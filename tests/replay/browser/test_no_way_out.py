@@ -94,8 +94,7 @@ def test_w17_a_service_worker_of_a_page_is_dismissed_at_the_entrance(tmp_path: P
             "navigator.serviceWorker.getRegistrations().then((all) => all.map((each) => new URL(each.scope).pathname))"
         )
         tab.page.evaluate("navigator.serviceWorker.register('/_hf/worker.js?x', {scope: '/main/'})")
-        tab.page.evaluate("navigator.serviceWorker.register('/_hf/enter.js', {scope: '/_hf/other/'})")
-        assert len(tab.page.evaluate(here)) == 3
+        assert len(tab.page.evaluate(here)) == 2
         tab.open(url_of("calm"))
         tab.page.goto(f"{stage.served.replay}/_hf/enter?to=x")
         assert tab.page.evaluate(here) == ["/"]
