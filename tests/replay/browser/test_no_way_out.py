@@ -73,7 +73,7 @@ def has_nobody_left(stage: Stage, *, may_connect: bool) -> None:
     assert stage.served.replay.removeprefix("http://") in log
 
 
-@pytest.mark.parametrize("switches", [(), WITHOUT_ALLOWLISTS], ids=["", "without allowlists"])
+@pytest.mark.parametrize("switches", [(), pytest.param(WITHOUT_ALLOWLISTS, marks=pytest.mark.soak)])
 def test_w17_no_request_leaves_the_archive_ever(tmp_path: Path, switches: tuple[str, ...]) -> None:
     with staged(tmp_path, [*ways_out(), *documents()], switches) as stage:
         for worker in (True, False):
