@@ -30,6 +30,7 @@ from holdfast.replay.server.listening import Listening
 log = logging.getLogger("holdfast.replay")
 
 _WORKER = "from holdfast.replay.server.worker import main; main()"
+_FEW_HEAPS = {"MALLOC_ARENA_MAX": "2"}  # one for each thread would grow for ever: pages come and go in all of them
 _DELAY_S, _DELAY_MAX_S = 0.1, 5.0  # before a worker is started again; doubled each time that it lived shortly
 _LONG_LIFE_S = 10.0
 _SHORT_LIVES_MAX = 6  # in a row, without being ready once
@@ -117,7 +118,7 @@ class Supervisor:
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno(), self._counters.descriptor, *controls, *replay],
             start_new_session=True,  # Ctrl-C is for the parent
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=_FEW_HEAPS | os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         theirs.close()
         child.channel, child.is_ready, child.born = ours, False, time.monotonic()
