@@ -13,9 +13,10 @@ from pages_kept import html, kept
 from serving import Answer, Served, ask, serving
 
 from holdfast.archive.exchange import page
+from holdfast.catalog.times import http_date
 from holdfast.config import AccessRule, ServeSettings
 from holdfast.replay.access import Access
-from holdfast.replay.links import http_date, uri
+from holdfast.replay.links import uri
 
 A = "http://a.example"
 TIMES = ("20240102030405", "20240203040506", "20240304050607", "20250102030405")

@@ -18,6 +18,13 @@ TIME = "20240102030405"
 POLICY = "Content-Security-Policy"
 FORM = "application/x-www-form-urlencoded"
 POST = f"POST /form HTTP/1.1\r\nHost: a.example\r\nContent-Type: {FORM}\r\n\r\nq=1".encode()
+REVISIT = (
+    b"WARC/1.1\r\nWARC-Type: revisit\r\nWARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-000000000001>\r\n"
+    b"WARC-Date: 2025-01-02T03:04:05Z\r\nWARC-Target-URI: http://a.example/same\r\nContent-Length: 29\r\n"
+    b"WARC-Profile: http://netpreserve.org/warc/1.1/revisit/server-not-modified\r\n"
+    b"WARC-Refers-To-Target-URI: http://a.example/same\r\nWARC-Refers-To-Date: 2024-01-02T03:04:05Z\r\n"
+    b"Content-Type: application/http;msgtype=response\r\n\r\nHTTP/1.1 304 Not Modified\r\n\r\n\r\n\r\n"
+)
 LARGE = bytes(range(256)) * (3 << 12)  # 3 MiB
 
 
@@ -192,3 +199,24 @@ def test_what_is_added_is_seen_and_what_is_removed_is_gone(served: Served, tmp_p
         with holdfast.open(path) as archive:
             archive.remove(Selection(holdfast.CaptureQuery(url=address)), RemovalOptions(reason="test"))
         wait_until(lambda: ask(f"{there.replay}/main/{TIME}mp_/{address}").status == 404, "its removal")
+
+
+def test_an_unchanged_capture_is_shown_like_the_one_it_repeats(tmp_path: Path) -> None:
+    """A revisit: with its banner, at its exact time, and with the runtime, also if a script had asked for it before."""
+    first, again, address = TIME, "20250102030405", "http://a.example/same"
+    path = kept(tmp_path / "archive", [html(address, first)])
+    file = tmp_path / "again.warc"
+    file.write_bytes(REVISIT)
+    with holdfast.open(path) as archive:
+        assert all(report.added for report in archive.import_files([file]))
+    with serving(path) as there:
+        banner = ask(f"{there.controls}/main/{again}/{address}", Accept="text/html")
+        assert (banner.status, "/_hf/enter" in banner.text) == (200, True)
+        moved = ask(f"{there.replay}/main/{int(again) + 1}mp_/{address}", Sec_Fetch_Dest="iframe")
+        assert (moved.status, moved.headers["location"]) == (302, f"/main/{again}mp_/{address}")
+        fetched = ask(f"{there.replay}/main/{again}mp_/{address}", Sec_Fetch_Dest="empty")
+        page_ = ask(f"{there.replay}/main/{again}mp_/{address}", Sec_Fetch_Dest="iframe")
+        assert ("/_hf/runtime.js" in fetched.text, "/_hf/runtime.js" in page_.text) == (False, True)
+        assert fetched.headers["etag"] != page_.headers["etag"]
+        original = ask(f"{there.replay}/main/{first}mp_/{address}", Sec_Fetch_Dest="iframe")
+        assert page_.headers["content-security-policy"] == original.headers["content-security-policy"]

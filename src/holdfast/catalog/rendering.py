@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 from holdfast.catalog.fields import ORIGINAL, UNKNOWN, Getter, Row, canonical_field, getter, nearest
-from holdfast.catalog.times import seconds
+from holdfast.catalog.times import http_date
 from holdfast.errors import MalformedQuery
 from holdfast.formats.cdx import CDX11, bare_digest, cdx_line
 from holdfast.formats.cdxj import EXTRA, object_line
@@ -26,7 +24,6 @@ OUTPUTS = ("cdxj", "json", "text", "cdx", "link")
 ARCHIVE_FIELDS = ("urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length")
 CDXJ_FIELDS = ("url", "mime", "status", "digest", "length", "offset", "filename")
 Resume = Callable[[], str | None]
-_FIRST_DAY = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def render(
@@ -112,9 +109,8 @@ def _link(rows: Iterable[Row], prefix: str) -> Iterator[str]:
 
 
 def _memento(row: Row, prefix: str, relation: str) -> str:
-    moment = _FIRST_DAY + timedelta(seconds=seconds(row.capture.timestamp))
     place = f"{prefix}{row.capture.timestamp}/{_uri(row.capture.url)}"
-    return f'<{place}>; rel="{relation}memento"; datetime="{format_datetime(moment, usegmt=True)}"'
+    return f'<{place}>; rel="{relation}memento"; datetime="{http_date(row.capture.timestamp)}"'
 
 
 def _uri(url: str) -> str:

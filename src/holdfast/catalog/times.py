@@ -1,9 +1,11 @@
-"""Timestamps of 14 digits: partial ones as bounds, and their distance in seconds."""
+"""Timestamps of 14 digits: partial ones as bounds, their distance in seconds, and as HTTP writes them."""
 
 from __future__ import annotations
 
 import calendar
-from datetime import datetime, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta
+from email.utils import format_datetime
 from functools import lru_cache
 
 from holdfast.errors import MalformedQuery
@@ -12,6 +14,10 @@ _PUNCTUATION = str.maketrans("", "", "-:TZ ")
 _PARTS = ((0, 4, 1, 9999), (4, 6, 1, 12), (6, 8, 1, 31), (8, 10, 0, 23), (10, 12, 0, 59), (12, 14, 0, 59))
 _EPOCH = datetime(1, 1, 1)
 _SECOND = timedelta(seconds=1)
+_DATES_KEPT = 16_384
+_CLOCK = re.compile(r"(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9]")
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def digits(text: str, name: str) -> str:
@@ -44,6 +50,29 @@ def seconds(timestamp: str) -> int:
     except ValueError:
         moment = _nearest(timestamp)
     return (moment - _EPOCH) // _SECOND
+
+
+@lru_cache(_DATES_KEPT)
+def http_date(timestamp: str) -> str:
+    """A timestamp of 14 digits as HTTP writes it: `Thu, 31 May 2007 20:35:00 GMT`."""
+    try:
+        day = date(int(timestamp[:4]), int(timestamp[4:6]), int(timestamp[6:8]))
+    except ValueError:
+        return format_datetime(moment(timestamp), usegmt=True)
+    if not _CLOCK.fullmatch(timestamp, 8):
+        return format_datetime(moment(timestamp), usegmt=True)
+    clock = f"{timestamp[8:10]}:{timestamp[10:12]}:{timestamp[12:14]}"
+    return f"{_WEEKDAYS[day.weekday()]}, {day.day:02d} {_MONTHS[day.month - 1]} {day.year:04d} {clock} GMT"
+
+
+def moment(timestamp: str) -> datetime:
+    """Archives hold times that never were: these count as the nearest before that was."""
+    return _EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds(timestamp))
+
+
+def real_time(timestamp: str) -> str:
+    """14 digits for a time as people ask for it: partial ones are padded, what never was is the nearest that was."""
+    return moment(earliest(timestamp)).strftime("%Y%m%d%H%M%S").rjust(14, "0")
 
 
 def _nearest(timestamp: str) -> datetime:

@@ -46,8 +46,6 @@ _KINDS = {
 class App:
     """An ASGI application: what both origins have in common. One in each worker."""
 
-    name = ""
-
     def __init__(self, site: Site, routes: list[Any], *, on_controls: bool) -> None:
         self._site = site
         self._router = Router(routes=routes, redirect_slashes=False, default=_nothing)

@@ -19,7 +19,6 @@ class Asked(NamedTuple):
 
     method: str
     dest: str  # what the browser will do with the answer; '' if it does not say
-    mode: str  # 'navigate' for documents
     accept: str
     encodings: str  # that the client understands
     range: str
@@ -49,7 +48,6 @@ def asked(scope: Scope) -> Asked:
         SERVICE_WORKER
         if b"service-worker" in fields
         else _destination(text(b"x-holdfast-worker"), text(b"sec-fetch-dest")),
-        text(b"sec-fetch-mode"),
         text(b"accept"),
         text(b"accept-encoding").lower(),
         text(b"range"),

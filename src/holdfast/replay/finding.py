@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from holdfast.catalog import CaptureQuery
+from holdfast.catalog.times import real_time
 from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
 from holdfast.model import Capture
 from holdfast.replay.access import Verdict
 from holdfast.replay.busters import Busters
-from holdfast.replay.links import real_time
 from holdfast.replay.site import Site
 from holdfast.urls import post_key, url_key
 
@@ -74,6 +74,7 @@ class Finder:
             capture = self._catalog.closest(url, timestamp, collection)
         else:
             capture = self._catalog.newest(url, collection)
+        capture = self._told(capture) if capture is not None else None
         if capture is None or (capture.type in SHOWN and not capture.status.startswith("3")):
             return capture
         if capture.type not in SHOWN:
@@ -92,7 +93,12 @@ class Finder:
             query = replace(query, sort="closest", closest=timestamp)
         else:
             query = replace(query, sort="reverse")
-        return (row.capture for row in self._catalog.search(query, permits=self._site.access.permits))
+        return (self._told(row.capture) for row in self._catalog.search(query, permits=self._site.access.permits))
+
+    def _told(self, capture: Capture) -> Capture:
+        """A revisit with the type and status of what it repeats: its own row says only that nothing has changed."""
+        original = self._catalog.resolve(capture) if capture.type == "revisit" else None
+        return capture if original is None else capture._replace(mime=original.mime, status=original.status)
 
     def _no_circle(self, capture: Capture, collection: str | None, url: str, timestamp: str) -> Capture:
         """The redirect, or the nearest capture that leads on.

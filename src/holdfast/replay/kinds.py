@@ -34,6 +34,15 @@ class Kind(StrEnum):
     PLAIN = "plain"  # left as it is
 
 
+def use_of(dest: str) -> str:
+    """For what an answer is wanted, as far as it makes a difference: one word of few, whatever a client says."""
+    if dest in DOCUMENTS or not dest:
+        return "document"
+    if dest in SCRIPTS:
+        return "worker" if dest in WORKERS else "script"
+    return dest if dest in ("style", "empty") else "part"
+
+
 def kind_of(mime: str, modifier: str, dest: str, url: str) -> Kind:
     """`dest` is '' where the browser did not say."""
     if dest in SCRIPTS or (modifier == "js_" and dest in ("", "empty")):

@@ -17,11 +17,12 @@ from email.utils import parsedate_to_datetime
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.catalog.times import http_date
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.model import Capture
 from holdfast.replay import timemaps
 from holdfast.replay.finding import SHOWN, Finder
-from holdfast.replay.links import http_date, uri
+from holdfast.replay.links import uri
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target
 

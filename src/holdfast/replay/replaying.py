@@ -18,7 +18,7 @@ from holdfast.model import Capture
 from holdfast.replay import assets, memento
 from holdfast.replay.asked import Asked, body_range, small_body
 from holdfast.replay.finding import Finder
-from holdfast.replay.kinds import DOCUMENTS, HTML_TYPES, Kind, kind_of
+from holdfast.replay.kinds import DOCUMENTS, HTML_TYPES, Kind, kind_of, use_of
 from holdfast.replay.policy import Policies, policy_of
 from holdfast.replay.reading import Archived, read
 from holdfast.replay.replies import Reply
@@ -67,11 +67,14 @@ class Replayer:
         if self._is_approximate(target, asked, capture):
             return self._to_exact(target, capture)
         kind = self._kind(target, asked, capture)
-        etag = f'"{capture.record}-{target.modifier or "mp_"}{kind}{assets.VERSION}"'
+        use = use_of(
+            asked.dest
+        )  # decides the kind together with the record; a browser keeps one answer for each address
+        etag = f'"{capture.record}-{target.modifier or "mp_"}{use}-{assets.VERSION}"'
         links = memento.headers(self._site, capture, target)
         if asked.etag and etag in asked.etag:
             return Reply(304, [(b"etag", etag.encode()), *links], b"")
-        key = (capture.record, target.prefix, target.modifier, kind, asked.encodings, asked.range)
+        key = (capture.record, target.prefix, target.modifier, use, asked.encodings, asked.range)
         reply = self._site.replies.get(key)
         if reply is None:
             made = await self._make(target, asked, capture, kind)

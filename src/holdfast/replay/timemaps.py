@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from holdfast.catalog import CaptureQuery
-from holdfast.catalog.times import digits
+from holdfast.catalog.times import digits, http_date, moment
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.formats.cdxj import cdxj_line
 from holdfast.model import Capture
 from holdfast.replay.finding import SHOWN
-from holdfast.replay.links import http_date, moment, uri
+from holdfast.replay.links import uri
 from holdfast.replay.scanning import Watch
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target
