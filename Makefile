@@ -10,12 +10,15 @@ PYWB_DEFAULT := .venv-pywb/bin/python
 PYWB ?= $(PYWB_DEFAULT)
 
 # Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows; nginx, openssl and
-# Chromium are what is fetched from, and with.
-DEBIAN_TEST := chromium nginx-light openssl wrk zstd
-# What `holdfast bench crawl` serves its site with, and crawlers to compare with; wrk asks in `holdfast bench replay`.
-DEBIAN_BENCH := nginx-light wget wget2 wrk
+# Chromium are what is fetched from, and with; Spark runs on Java.
+DEBIAN_TEST := chromium default-jre-headless nginx-light openssl wrk zstd
+# What `holdfast bench crawl` serves its site with, and crawlers to compare with; wrk asks in `holdfast bench replay`;
+# the others are network file systems, servers and clients, for `holdfast bench webstore`.
+DEBIAN_BENCH := fuse3 libnfs13 nfs-ganesha nfs-ganesha-vfs nginx-light openssh-server rpcbind sshfs wget wget2 wrk
 
 BIN := .venv/bin
+# Where tests work: in memory, if there is room, since their syncs prove nothing about the disk.
+SCRATCH := $(shell test "$$(df --output=avail -B1M /dev/shm 2>/dev/null | tail -n 1)" -ge 4096 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 
 ifeq ($(CI),true)
 export NO_COLOR := 1
@@ -33,7 +36,8 @@ demo: .venv/.installed ## crawl a small site, or URL=, and open the archive at h
 	@$(BIN)/python -m holdfast.testing.demo --port $(PORT) $(URL)
 
 test: check $(filter $(PYWB_DEFAULT),$(PYWB)) ## check, then the whole test suite
-	HOLDFAST_PYWB="$(PYWB)" $(BIN)/pytest -n 2
+	$(BIN)/python -m compileall -q src  # for the hundreds of processes that tests start, whatever the environment says
+	TMPDIR="$(SCRATCH)" HOLDFAST_PYWB="$(PYWB)" $(BIN)/pytest -n 2 --dist worksteal --ignore tests/project
 
 check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/ruff format --check .
@@ -41,11 +45,15 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/project
 
-bench: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/bin/uwsgi) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler and replay beside their peers, on CORPUS=
+bench: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/bin/uwsgi) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler, replay, volume servers, organizations, index and streams beside their peers, on CORPUS=
 	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
 	$(BIN)/holdfast bench archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 	$(BIN)/holdfast bench crawl --corpus "$(CORPUS)"
 	$(BIN)/holdfast bench replay --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
+	$(BIN)/holdfast bench webstore --corpus "$(CORPUS)"
+	$(BIN)/holdfast bench webbase --corpus "$(CORPUS)"
+	$(BIN)/holdfast bench query --corpus "$(CORPUS)"
+	$(BIN)/holdfast bench stream --corpus "$(CORPUS)"
 
 corpus: ## collect more than 20,000 real pages into CORPUS=
 	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS)"

@@ -13,11 +13,16 @@ The packages, in dependency order; each imports only what stands above it:
     rabin                   the fingerprint of Webstore and WebBase
     env                     the only door to clock, randomness, files and locks
     urls                    parse, canonical form, SURT key, registered domain, page id
-    formats                 WARC, ARC, Tianwang, WACZ, CDX, Parquet, WET; reading damaged files
+    formats                 WARC, ARC, Tianwang, WACZ, CDX, Parquet, WET, links of pages; reading damaged files
     storage                 contents as blocks in volumes: signatures, codecs, organizations, placement, check
     batches                 the record journal
     catalog                 captures by URL and time; CDX queries
+    records                 a record as it goes in and as it comes out; found by id, by URL and time
+    index                   words, tables of captures and links, page rank
+    query                   the query language and its answers; SQL
+    streams                 every capture of a moment, once, in bulk; restartable
     archive                 open, add, get, import, export, remove: the front door
+    corpus                  readers for datasets, PyTorch, Ray Data and PySpark
     testing                 shipped test doubles and conformance suites
     bench                   measured beside its peers
     cli                     the command line, one file per noun
@@ -28,27 +33,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.archive import Archive, Plan, check, init, open
+    from holdfast.archive import Archive, Plan, check, connect, init, open
     from holdfast.archive.exchange import Exchange, page
     from holdfast.archive.exporting import ExportOptions
     from holdfast.archive.importing import ImportOptions
     from holdfast.archive.removal import RemovalOptions
-    from holdfast.archive.selection import Selection
     from holdfast.catalog import CaptureQuery
     from holdfast.config import RecordSettings, Settings, StoreSettings, VolumeSettings
     from holdfast.errors import HoldfastError
     from holdfast.formats import ArchiveIterator
     from holdfast.model import Capture, ContentKey, ContentStat, Fault, RecordId, Stored, StoreMode, VolumeState
-    from holdfast.storage.check import CheckOptions, CheckReport
-    from holdfast.storage.storing import StoreOptions
+    from holdfast.records.selection import Selection
+    from holdfast.storage.check import CheckOptions
+    from holdfast.storage.duplicates import StoreOptions
 
 _HOMES = {
-    "holdfast.archive": ("Archive", "Plan", "check", "init", "open"),
+    "holdfast.archive": ("Archive", "Plan", "check", "connect", "init", "open"),
     "holdfast.archive.exchange": ("Exchange", "page"),
     "holdfast.archive.exporting": ("ExportOptions",),
     "holdfast.archive.importing": ("ImportOptions",),
     "holdfast.archive.removal": ("RemovalOptions",),
-    "holdfast.archive.selection": ("Selection",),
+    "holdfast.records.selection": ("Selection",),
     "holdfast.catalog": ("CaptureQuery",),
     "holdfast.config": ("RecordSettings", "Settings", "StoreSettings", "VolumeSettings"),
     "holdfast.errors": ("HoldfastError",),
@@ -63,8 +68,8 @@ _HOMES = {
         "Stored",
         "VolumeState",
     ),
-    "holdfast.storage.check": ("CheckOptions", "CheckReport"),
-    "holdfast.storage.storing": ("StoreOptions",),
+    "holdfast.storage.check": ("CheckOptions",),
+    "holdfast.storage.duplicates": ("StoreOptions",),
 }
 _home_of = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -75,7 +80,6 @@ __all__ = [
     "Capture",
     "CaptureQuery",
     "CheckOptions",
-    "CheckReport",
     "ContentKey",
     "ContentStat",
     "Exchange",
@@ -96,6 +100,7 @@ __all__ = [
     "VolumeSettings",
     "VolumeState",
     "check",
+    "connect",
     "init",
     "open",
     "page",

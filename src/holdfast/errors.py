@@ -5,11 +5,13 @@
     │   ├── MalformedKey                    a contentkey that cannot be parsed
     │   ├── UnknownName                     no such codec, volume, signature, organization or placement
     │   ├── MalformedQuery                  a filter, time, field or resume key that cannot be understood
+    │   ├── MalformedToken                  a stream's token that is damaged, or of another stream or archive
     │   └── InvalidSetting                  holdfast.toml holds a wrong key or value
     ├── NotFound                  exit 3    what was asked for is not here
     │   ├── ArchiveNotFound                 the directory holds no archive
     │   ├── ContentNotFound                 no block answers to the contentkey
     │   ├── CaptureNotFound                 no capture of the URL, or no record under the id
+    │   ├── IndexNotFound                   the archive has no index of words yet
     │   └── UnknownCollection               no collection of that name in the archive
     ├── Busy                      exit 4    another process is writing; try again later
     ├── Damaged                   exit 5    stored bytes are not what was written
@@ -17,6 +19,7 @@
     │   ├── DamagedKeydir                   the derived keydir cannot be read; it can be rebuilt
     │   ├── DamagedBatch                    a frame of a batch's journal fails its checksum
     │   ├── DamagedCatalog                  the derived catalog cannot be read; it can be rebuilt
+    │   ├── DamagedIndex                    the derived index cannot be read; it can be rebuilt
     │   └── DamagedFrontier                 the state of a crawl cannot be read; its captures are safe
     ├── FormatTooNew              exit 6    written by a later release of Holdfast
     ├── VolumeFull                exit 7    no space left for new contents
@@ -25,7 +28,7 @@
     │   ├── BatchSealed                     the batch takes no new records
     │   ├── Blocked                         an access rule of the archive forbids to show it
     │   ├── Unauthorized                    a request without a token that it needs
-    │   └── Throttled                       too many wrong tokens from one address; try again later
+    │   └── Throttled                       too many wrong tokens, or streams; try again later
     ├── VolumeDown                exit 9    a volume cannot be opened or has failed
     ├── TooLarge                  exit 10   a content beyond `content_bytes_max`
     ├── MalformedInput            exit 11   a file to be imported is damaged or breaks the rules of its format
@@ -67,6 +70,10 @@ class MalformedQuery(UsageError):
     """A filter, time, field or resume key that cannot be understood."""
 
 
+class MalformedToken(UsageError):
+    """A token that no stream of this archive with these options gave out."""
+
+
 class InvalidSetting(UsageError):
     """A setting with an unknown name or a value out of range."""
 
@@ -92,6 +99,10 @@ class CaptureNotFound(NotFound):
 
 class FileNotAtHand(CaptureNotFound):
     """The capture is known, but the file that holds its record by reference is away or is another one."""
+
+
+class IndexNotFound(NotFound):
+    """The archive has no index of words yet: `holdfast index update` makes one."""
 
 
 class UnknownCollection(NotFound):
@@ -126,6 +137,10 @@ class DamagedBatch(Damaged):
 
 class DamagedCatalog(Damaged):
     """The catalog cannot be read. It is derived: `holdfast reindex` rebuilds it."""
+
+
+class DamagedIndex(Damaged):
+    """The index of words, metadata and links cannot be read. It is derived: `holdfast index build` rebuilds it."""
 
 
 class DamagedFrontier(Damaged):
@@ -174,7 +189,7 @@ class Unauthorized(Denied):
 
 
 class Throttled(Denied):
-    """Too many wrong tokens from one address; the right one is not looked at either until a while has passed."""
+    """Too much at once from one address: wrong tokens, of which even a right one has to wait then, or streams."""
 
     http_status = 429
     retryable = True

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,10 @@ from truths import import_all
 import holdfast
 from holdfast.archive import reader
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
+from holdfast.archive.updating import UpdateOptions
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.env.files import LocalFile, LocalFiles
+from holdfast.records.selection import Selection
 
 
 def tell(kind: type[Any], name: str, say: Callable[[str], None]) -> None:
@@ -47,13 +50,28 @@ def work(order: dict[str, Any]) -> None:
     with holdfast.open(order["path"]) as archive:
         if order["what"] == "import":
             import_all(archive, *map(Path, order["files"]), jobs=2)
+        elif order["what"] == "update":
+            archive.updates.run(UpdateOptions(wait_s=0))
         else:
             options = RemovalOptions("asked", refuse=order["refuse"])
             archive.remove(Selection(CaptureQuery(url=order["url"])), options)
 
 
+def mortal(say: Callable[[str], None], reports: int) -> Callable[[str], None]:
+    """The process kills itself when it is about to say something for so many times; 0: never."""
+    said = count(1)
+
+    def last_words(line: str) -> None:
+        if next(said) == reports:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(line)
+
+    return last_words
+
+
 def live(order: dict[str, Any], say: Callable[[str], None]) -> int:
     say(f"pid {os.getpid()}")
+    say = mortal(say, order.get("die", 0))
     for name in ("append", "sync", "truncate"):
         tell(LocalFile, name, say)
     for name in ("rename", "remove", "sync_directory"):

@@ -16,18 +16,19 @@ from random import Random
 from truths import PLAN, assert_exact, entries
 
 from holdfast.archive import Archive, init
-from holdfast.archive.draft import Draft, Drafting
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
 from holdfast.batches.entry import SOURCE
 from holdfast.catalog import CaptureQuery
 from holdfast.env import Environment
 from holdfast.formats import open_records
+from holdfast.records.draft import Draft, Drafting
+from holdfast.records.selection import Selection
 from holdfast.storage import layout
 from holdfast.storage.table import Table
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 
 Present = Counter[bytes]  # records by their bytes
+_COPIES_MAX = 10
 
 
 class Fate(Enum):
@@ -250,9 +251,14 @@ class World:
             self._copy(self._copies / name / table.name, table)
 
     def _copy(self, source: Path, target: Path) -> None:
-        shutil.rmtree(target, ignore_errors=True)
-        if source.exists():
-            shutil.copytree(source, target)
+        """What RocksDB deletes meanwhile, in threads of its own, was no part of the table any more: then once more."""
+        for _ in range(_COPIES_MAX):
+            shutil.rmtree(target, ignore_errors=True)
+            with suppress(shutil.Error):
+                if source.exists():
+                    shutil.copytree(source, target)
+                return
+        raise AssertionError(f"'{source}' does not come to rest")
 
     @contextmanager
     def _noting_syncs(self) -> Iterator[None]:

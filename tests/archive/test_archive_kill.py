@@ -11,19 +11,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from random import Random
+from shutil import copytree, rmtree
 from typing import IO, Any
 
 import killed_child
 import pytest
 from archive_warcs import exchange, response, write
 from truths import PLAN, assert_exact, assert_sound, captures, import_all, records_of, references, rows
+from update_worlds import NOW, seen
+from update_worlds import crawl as crawl_pages
+from update_worlds import make as make_batched
 
 import holdfast
 from holdfast.catalog import CaptureQuery
+
+NEVER = sys.maxsize
 
 
 class Children:
@@ -47,7 +53,8 @@ class Children:
             elif line.startswith("error"):
                 pytest.fail(line.replace("\\n", "\n"))
             if heard == reports:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it was done already
+                    os.kill(pid, signal.SIGKILL)
         pytest.fail("the server is gone")
 
 
@@ -138,3 +145,41 @@ def test_a_removal_that_is_killed(quick: Path) -> None:
                     assert_exact(archive)
     assert outcomes >= {(False, True), (False, False)}
     assert_sound(quick / "archive")
+
+
+@pytest.mark.parametrize(
+    ("keep", "kinds"),
+    [("all", ("log", "log", "log")), ("latest", ("log", "log", "log")), ("latest", ("hash", "hash", "hashed-log"))],
+)
+def test_an_update_that_is_killed_in_every_step(quick: Path, keep: str, kinds: tuple[str, str, str]) -> None:
+    """Whatever it was doing, the next run ends as an undisturbed one does; readers see the old state or the new one."""
+    begun = make_batched(quick / "begun", keep=keep, organizations=kinds)
+    with holdfast.open(begun) as archive:
+        crawl_pages(archive, 0, range(6))
+        archive.updates.run(NOW)
+        crawl_pages(archive, 1, range(3, 9))
+    with holdfast.open(copytree(begun, quick / "whole")) as whole:
+        before = seen(whole)
+        whole.updates.run(NOW)
+        after, expected, counted = seen(whole), rows(whole), references(whole)
+    steps, outcomes = set(), set()
+    with children() as living:
+        for kill in count(1, 4):  # a step takes five at least
+            path = Path(copytree(begun, quick / f"archive{kill}"))
+            if living.life(NEVER, what="update", path=str(path), die=kill):
+                break
+            with holdfast.open(path, read_only=True) as reader:
+                steps.add(reader.updates.status().unfinished)
+                found = seen(reader)
+                assert found in (before, after) or set(after) < set(found)
+                outcomes.add(found == before)
+            if kill % 3 == 0:  # and again, at another place
+                living.life(NEVER, what="update", path=str(path), die=kill % 11 + 1)
+            with holdfast.open(path) as archive:
+                archive.updates.run(NOW)
+                assert (seen(archive), rows(archive), references(archive)) == (after, expected, counted)
+                assert archive.updates.status().unfinished == ""
+                assert_exact(archive)
+            rmtree(path)
+    assert steps >= {"transfer", "index", "switch", "remove", "compact"}
+    assert outcomes == {True, False}

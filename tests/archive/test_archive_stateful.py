@@ -18,9 +18,9 @@ import holdfast
 from holdfast import Archive
 from holdfast.archive.adding import Outcome
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import BatchSealed, CaptureNotFound
+from holdfast.records.selection import Selection
 
 HOSTS, PAGES = ("a.example", "b.example"), range(4)
 COLLECTIONS, BATCHES = ("one", "two"), ("p", "q", "r")

@@ -20,9 +20,9 @@ from truths import PLAN, captures, import_all
 import holdfast
 from holdfast import Archive
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import CaptureNotFound, ContentNotFound
+from holdfast.records.selection import Selection
 
 DO_NOT_COMPACT = RemovalOptions("asked", compact=False)
 PROGRAM = """

@@ -16,12 +16,12 @@ from holdfast.archive.adding import Outcome
 from holdfast.archive.checking import check
 from holdfast.archive.exporting import ExportOptions
 from holdfast.archive.founding import Plan
-from holdfast.archive.references import reference_drafts
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
 from holdfast.catalog import CaptureQuery
 from holdfast.config import RecordSettings
 from holdfast.errors import CaptureNotFound, MalformedInput
+from holdfast.records.references import reference_drafts
+from holdfast.records.selection import Selection
 
 URL = "http://example.com/page"
 DIGEST = sha1(b"hello").removeprefix("sha1:")

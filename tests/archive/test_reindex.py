@@ -12,9 +12,9 @@ from truths import assert_exact, captures, import_all, records_of
 import holdfast
 from holdfast import Archive
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import DamagedCatalog
+from holdfast.records.selection import Selection
 
 
 def fill(archive: Archive, quick: Path) -> None:

@@ -15,9 +15,9 @@ from truths import EVERYTHING, PLAN, assert_exact, assert_sound, captures, impor
 import holdfast
 from holdfast import Archive, Plan, StoreSettings
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import CaptureNotFound, UsageError
+from holdfast.records.selection import Selection
 
 WHY = RemovalOptions("the owner asked")
 REFUSE = RemovalOptions("the owner asked", refuse=True)

@@ -189,12 +189,14 @@ def test_a_catalog_that_cannot_be_read_says_how_to_mend_it(tmp_path: Path) -> No
 
 
 def test_a_catalog_of_another_release_is_refused(catalog: Catalog) -> None:
-    catalog._table.write([(b"v", b"2")])
+    catalog._table.write([(b"v", b"1")])
     with pytest.raises(DamagedCatalog, match="another release"):
         Catalog(catalog.path, read_only=True)
 
 
-@pytest.mark.parametrize("key", [b"r202001-0000000001", b"dsha1:", b"tcmain", b"s"])
+@pytest.mark.parametrize(
+    "key", [b"r202001-0000000001", b"w20200101000000 202001-0000000001", b"p", b"dsha1:", b"tcmain", b"s"]
+)
 def test_verify_notices_what_is_missing_or_too_much(catalog: Catalog, key: bytes) -> None:
     add(catalog, capture(HOME, "20200101000000", 1))
     if catalog._table.get(key):

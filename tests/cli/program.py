@@ -107,7 +107,7 @@ class Shell:
 
     def environment(self, **variables: str) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST")}
-        return inherited | {"PYTHONPATH": str(SOURCE)} | variables
+        return inherited | {"PYTHONPATH": str(SOURCE), "HOLDFAST_INDEX_AUTOMATIC": "false"} | variables
 
     def file(self, name: str, content: bytes | str) -> Path:
         path = self.directory / name

@@ -9,13 +9,13 @@ from typing import Any
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.stored import StoredRecord
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.schedule import History
 from holdfast.model import RecordId
+from holdfast.records.stored import StoredRecord
 from holdfast.testing.web import LogEntry
 from holdfast.testing.web.exchange import Answer, Request, plain
 from holdfast.testing.web.server import Server, serving

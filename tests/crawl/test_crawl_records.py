@@ -25,11 +25,11 @@ from warcio.bufferedreaders import ChunkedDataReader
 
 import holdfast
 from holdfast import Archive, ExportOptions, Selection
-from holdfast.archive.stored import StoredRecord
 from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.fetching.request import USER_AGENT
 from holdfast.crawl.job import CrawlJob, FetchSettings
 from holdfast.crawl.layout import SPOOL
+from holdfast.records.stored import StoredRecord
 from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import Web
 from holdfast.testing.web.exchange import Answer, Request, plain

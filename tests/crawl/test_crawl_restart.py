@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,36 @@ READER = "crawl.reading"
 PAGES = 300
 
 
+@dataclass(frozen=True)
+class Held:
+    """A page that is answered when it is let go: a crawl that has it does not come to its end before."""
+
+    url: str
+    let_go: threading.Event
+
+    @property
+    def beside(self) -> set[str]:
+        origin = self.url.removesuffix("/held")
+        return {f"{origin}/robots.txt", f"{origin}/sitemap.xml"}
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    let_go = threading.Event()
+
+    def answer(path: str) -> Answer:
+        if path == "/held":
+            let_go.wait(10 * LONG_S)
+        return b"at last" if path == "/held" else None
+
+    with serving(answer) as pages:
+        yield Held(f"{pages.url}/held", let_go)
+        let_go.set()
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    """Slow enough not to be over before it is told to end."""
-    web = Web(seed=7, pages=PAGES, pauses=0, crawl_delay_s=0.0, robots_bytes=20_000, words=5, flaky=0, latency_s=0.02)
+    web = Web(seed=7, pages=PAGES, pauses=0, crawl_delay_s=0.0, robots_bytes=20_000, words=5, flaky=0)
     with web.serving() as served:
         yield served
 
@@ -53,14 +80,16 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def job_file(tmp_path: Path, served: Served) -> Path:
-    return write_job_file(tmp_path / "job.toml", job_for(served, workers=4, readers=2, retries=1))
+def job_file(tmp_path: Path, served: Served, held: Held) -> Path:
+    seeds = (held.url, *served.seeds)
+    job = job_for(served, seeds=seeds, workers=4, readers=2, retries=1, stall_timeout_s=LONG_S)
+    return write_job_file(tmp_path / "job.toml", job)
 
 
-def check_complete(path: Path, served: Served) -> None:
-    wanted, found = served.web.reachable(), captured(path)
+def check_complete(path: Path, served: Served, held: Held) -> None:
+    wanted, found = served.web.reachable() | {held.url}, captured(path)
     assert wanted - found == set()
-    assert found - wanted - beside_the_web(served.web) == set()
+    assert found - wanted - beside_the_web(served.web) - held.beside == set()
     assert frontier_state(path)[0].queued == 0
 
 
@@ -69,16 +98,17 @@ def check_complete(path: Path, served: Served) -> None:
 
 @pytest.mark.parametrize("victim", [FETCHER, READER])
 def test_the_crawl_goes_on_when_one_of_its_processes_is_killed(
-    archive: Path, served: Served, job_file: Path, victim: str
+    archive: Path, served: Served, held: Held, job_file: Path, victim: str
 ) -> None:
     """H5: the fetcher, or a reader, is killed three times; the set is the same."""
     with running(archive, "crawl", job_file) as run:
         for number in range(3):
             wait_for_fetches(archive, 20 + 100 * number)
             os.kill(member(run.mark, victim), signal.SIGKILL)
+        held.let_go.set()
         said = run.ended()
     assert said.count(f"the {'fetcher' if victim == FETCHER else 'reader'} of the crawl died") >= 1
-    check_complete(archive, served)
+    check_complete(archive, served, held)
 
 
 _DEADLY = """
@@ -161,27 +191,27 @@ def check_readable(archive: Path, url: str, pid: int) -> None:
 # -- told to end -------------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_ends_in_order_and_resume_goes_on(archive: Path, served: Served, job_file: Path) -> None:
+def test_ctrl_c_ends_in_order_and_resume_goes_on(archive: Path, served: Served, held: Held, job_file: Path) -> None:
     """H5: Ctrl-C reaches the whole process group; the one that conducts ends the others."""
     served.clear_log()
     with running(archive, "crawl", job_file) as run:
         wait_for_fetches(archive, 20)
         os.killpg(run.pid, signal.SIGINT)
         assert "'holdfast crawl --resume web' goes on" in run.ended(code=130)
-    check_resumed(archive, served)
+    check_resumed(archive, served, held)
 
 
-def test_crawl_stop_ends_in_order_and_resume_goes_on(archive: Path, served: Served, job_file: Path) -> None:
+def test_crawl_stop_ends_in_order_and_resume_goes_on(archive: Path, served: Served, held: Held, job_file: Path) -> None:
     """H5: asked to stop, it stops, and says that it did what it was asked to."""
     served.clear_log()
     with running(archive, "crawl", job_file) as run:
         wait_for_fetches(archive, 20)
         program(archive, "crawl", "stop", "web")
         run.ended()
-    check_resumed(archive, served)
+    check_resumed(archive, served, held)
 
 
-def check_resumed(archive: Path, served: Served) -> None:
+def check_resumed(archive: Path, served: Served, held: Held) -> None:
     """What was stopped says so, and what it had done is not done again."""
     status = crawl_status(archive, "web")
     assert status.state == "stopped"
@@ -190,9 +220,10 @@ def check_resumed(archive: Path, served: Served) -> None:
     done = {row.url for row in rows if row.state == "done"}
     assert done <= captured(archive)
     served.clear_log()
+    held.let_go.set()
     program(archive, "crawl", "--resume", "web", "--quiet", "--per-host", "4", "--workers", "32")
     asked = {served.web.graph.url(entry.host, entry.target) for entry in served.log()}
     assert asked & done == set()
     assert [row["state"] for row in log_rows(archive, "stop")] == ["stopped", "finished"]
-    check_complete(archive, served)
+    check_complete(archive, served, held)
     wait_until(lambda: not crawl_status(archive, "web").running, "the status tells of the end")

@@ -84,6 +84,23 @@ def test_what_is_gone_is_removed_after_its_lifetime_and_what_is_shared_stays(tmp
     assert log_rows(path, "expired")[-1]["urls"] == 2
 
 
+def test_where_only_the_latest_is_kept_a_visit_ends_with_what_it_supersedes(tmp_path: Path) -> None:
+    """B15: what changed goes, what a revisit repeats stays, and the log tells."""
+    path = tmp_path / "archive"
+    holdfast.init(path, holdfast.Plan(records=holdfast.RecordSettings(keep="latest")))
+    web = small_web()
+    with web.serving():
+        crawled(path, job_of(web))
+        web.set("/own", page("other words"))
+        crawled(path, job_of(web))
+        assert len(captures_of(path, web.url("/own"))) == 1
+        with holdfast.open(path, read_only=True) as archive:
+            assert archive.get(web.url("/own")).payload() == page("other words").body
+            assert archive.get(web.url("/two")).payload() == SHARED.body
+    assert log_rows(path, "superseded")[-1]["captures"] >= 1
+    assert holdfast.check(path).faults == []
+
+
 def test_what_was_removed_is_found_anew_when_it_is_back(tmp_path: Path) -> None:
     """B4: forgotten means that a link leads to it as if it had never been."""
     path = make_archive(tmp_path / "archive")

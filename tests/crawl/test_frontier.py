@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.crawl.frontier import Found, Frontier, HostRow, State, UrlRow, host_of, key_of
 from holdfast.crawl.frontier import frontier as frontier_module
-from holdfast.crawl.messages import Hop, Kind
+from holdfast.crawl.messages import Kind
+from holdfast.formats.links.hops import Hop
 
 _ROW = (st.text(), st.text(), st.text(), st.integers(0, 10**9))
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.crawl.job import CrawlJob, ScopeKind, TrapSettings
-from holdfast.crawl.messages import Hop
 from holdfast.crawl.scope import Scope
 from holdfast.errors import UsageError
+from holdfast.formats.links.hops import Hop
 
 ROOT = "http://www.example.com/dir/page.html?x=/y/"
 

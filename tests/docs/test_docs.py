@@ -17,7 +17,7 @@ from pages import DOCS, ROOT, Shell, anchors, block_after, blocks, links, matche
 
 import holdfast
 from holdfast import config, errors
-from holdfast.config import Settings, StoreSettings, VolumeSettings
+from holdfast.config import RemoteSettings, Settings, StoreSettings, VolumeSettings
 from holdfast.env import REAL
 from holdfast.storage import block, codec, filter, keydir, training
 from holdfast.storage.contents import Contents
@@ -211,12 +211,13 @@ def test_the_records_of_the_keydir_have_the_documented_length() -> None:
 def test_the_keys_of_the_keydir_are_documented() -> None:
     rows = table_rows((DOCS / "formats/keydir.md").read_text().split("## Keys", 1)[1].split("###", 1)[0])[1:]
     letters = {row[0].strip("`")[:1] for row in rows}
-    assert letters == {each.decode() for each in (keydir.SLOTS, keydir.SEGMENT, keydir.POSITION, keydir.VERSION)}
+    known = (keydir.SLOTS, keydir.SEGMENT, keydir.POSITION, keydir.TICKET, keydir.VERSION)
+    assert letters == {each.decode() for each in known}
     assert f"`{keydir.VERSION_NOW.decode()}`" in "".join(row[1] for row in rows if row[0] == "`v`")
 
 
 def test_the_files_of_a_dictionary_are_as_documented(tmp_path: Path) -> None:
-    identity = new_identity(REAL, "log", 3, "sha256")
+    identity = new_identity(REAL, VolumeSettings("v0"), "sha256")
     shelf = DictionaryShelf(REAL, tmp_path, identity)
     shelf.add(0x11111111, b"an older one")
     shelf.add(0x1A2B3C4D, b"the newest one")
@@ -249,9 +250,9 @@ def test_the_saved_filter_is_as_documented(tmp_path: Path) -> None:
 # -- reference ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [StoreSettings, VolumeSettings])
-def test_the_defaults_of_settings_are_those_of_the_code(kind: type[StoreSettings] | type[VolumeSettings]) -> None:
-    section = "store" if kind is StoreSettings else "volume"
+@pytest.mark.parametrize("section", ["store", "volume", "remote"])
+def test_the_defaults_of_settings_are_those_of_the_code(section: str) -> None:
+    kind = {"store": StoreSettings, "volume": VolumeSettings, "remote": RemoteSettings}[section]
     rows = {row[0].strip("`"): row[1].strip("`") for row in table_rows((DOCS / "reference/settings.md").read_text())}
     for field in dataclasses.fields(kind):
         if field.default is not dataclasses.MISSING:
@@ -264,6 +265,13 @@ def test_the_examples_of_settings_are_accepted() -> None:
     assert len(examples) >= 2
     for text in examples:
         assert isinstance(config.parse(tomllib.loads(text), Path("holdfast.toml")), Settings)
+
+
+def test_the_examples_of_connectors_are_read(tmp_path: Path) -> None:
+    found = {each.language: each.text for each in blocks(DOCS / "formats/connector.md")}
+    for language in ("toml", "xml"):
+        (tmp_path / language).write_text(found[language])
+        assert len(config.load_connector(tmp_path / language).volume) >= 2
 
 
 @pytest.mark.parametrize("kind", [holdfast.Archive, Contents], ids=lambda kind: kind.__name__)

@@ -7,6 +7,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,28 +68,27 @@ def serving(path: Path, settings: ServeSettings | None = None, tokens: Tokens | 
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     origins = Origins(*(f"http://127.0.0.1:{each.getsockname()[1]}" for each in sockets))
     site = open_site(path, settings, origins, Counters.make(), tokens or Tokens())
-    loop = uvloop.new_event_loop()
-    ended, ready = asyncio.Event(), threading.Event()
+    ended = asyncio.Event()
+    running: Future[asyncio.AbstractEventLoop] = Future()
 
     async def serve() -> None:
         shift = Shift(settings, Hosts.of(settings), site.counters, AccessLog(None, site.counters))
         apps = (controls_app(site), replay_app(site))
         servers = [await listen_with(app, shift, [each]) for app, each in zip(apps, sockets, strict=True)]
         timekeeper = asyncio.create_task(shift.keep_time())
-        ready.set()
+        running.set_result(asyncio.get_running_loop())
         await ended.wait()
         await stop(shift, [server for each in servers for server in each])
         timekeeper.cancel()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=[serve()], name="served archive")
+    thread = threading.Thread(target=uvloop.run, args=[serve()], name="served archive")
     thread.start()
+    loop = running.result(timeout=60)
     try:
-        ready.wait()
         yield Served(origins.controls, origins.replay, site)
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join()
-        loop.close()
         site.archive.close()
         for each in sockets:
             each.close()

@@ -11,10 +11,11 @@ import pytest
 
 import holdfast
 from holdfast.catalog import CaptureQuery
+from holdfast.catalog.rules import Verdict
 from holdfast.config import AccessRule, load
 from holdfast.errors import InvalidSetting
 from holdfast.model import Capture, RecordId
-from holdfast.replay.access import LOOK_EVERY_S, Access, Verdict
+from holdfast.replay.access import LOOK_EVERY_S, Access
 from holdfast.urls import url_key
 
 NOW = 1_767_225_600.0  # 1 January 2026

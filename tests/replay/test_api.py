@@ -267,6 +267,8 @@ def test_schemathesis_finds_nothing(path: Path) -> None:
     if tester is None:
         pytest.skip("schemathesis is not installed")
     (path.parent / "schemathesis.toml").write_text(REJECTED)
+    with holdfast.open(path, read_only=True) as archive:
+        archive.index.update()
     with program(path) as (address, token):
         command = [tester, "run", f"{address}/openapi.json", "--checks", CHECKS, "--exclude-operation-id", "startCrawl"]
         command += ["--header", f"Authorization: Bearer {token}", "--seed", "5", "--max-examples", "6", "--no-shrink"]

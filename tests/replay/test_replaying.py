@@ -187,7 +187,7 @@ def test_the_controls_show_a_banner_to_people_and_send_programs_on(served: Serve
 
 def test_what_is_added_is_seen_and_what_is_removed_is_gone(served: Served, tmp_path: Path) -> None:
     from holdfast.archive.removal import RemovalOptions
-    from holdfast.archive.selection import Selection
+    from holdfast.records.selection import Selection
     from holdfast.testing.waiting import wait_until
 
     address = "http://new.example/"

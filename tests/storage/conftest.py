@@ -20,6 +20,7 @@ from holdfast.storage.organizations import create_volume, open_volume
 from holdfast.storage.volume import Volume
 from holdfast.testing.weak import register_weak_signature
 
+SHAPE = ("depth", "logs", "buckets", "bucket_bytes")
 register_weak_signature()
 settings.register_profile("storage", deadline=None)  # how long an example takes is not what is tested
 settings.load_profile("storage")
@@ -56,10 +57,11 @@ def make_archive(tmp_path: Path, closing: ExitStack) -> Callable[..., Archive]:
 def volume_at() -> Callable[..., Volume]:
     """Opens the volume in a directory, making it first if there is none."""
 
-    def at(directory: Path, organization: str, *, depth: int = 3, env: Environment = REAL, **store: Any) -> Volume:
-        settings = StoreSettings(**store)
+    def at(directory: Path, organization: str, *, env: Environment = REAL, **options: Any) -> Volume:
+        shape = {name: options.pop(name) for name in SHAPE if name in options}
+        settings = StoreSettings(**options)
         if not env.files.exists(directory / layout.VOLUME):
-            create_volume(directory, VolumeSettings("v0", organization, depth=depth), settings, env)
+            create_volume(directory, VolumeSettings("v0", organization, **shape), settings, env)
         return open_volume("v0", directory, settings, env)
 
     return at

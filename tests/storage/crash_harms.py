@@ -71,8 +71,13 @@ class Surgeon:
     def blocks(self) -> list[Path]:
         return sorted(path for path in (self.directory / "tree").rglob("*") if path.is_file())
 
+    def pages(self) -> list[Path]:
+        return sorted(
+            [*self.directory.glob("buckets-*"), *self.directory.glob("overflow"), *self.directory.glob("redo")]
+        )
+
     def files(self) -> list[Path]:
-        return self.segments() or self.blocks()
+        return self.segments() or self.pages() or self.blocks()
 
     def cut(self, path: Path, size: int) -> None:
         with path.open("r+b") as file:

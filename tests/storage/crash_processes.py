@@ -39,7 +39,7 @@ class Peer:
     def end(self) -> int:
         """How often it did its work, without any error."""
         told = json.loads(self.ask("end"))
-        assert told["errors"] == []
+        assert told["errors"] == [], told["errors"]
         return int(told["rounds"])
 
     def kill(self) -> None:

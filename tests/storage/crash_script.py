@@ -7,17 +7,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+import pytest
+
+from holdfast.errors import UsageError
 from holdfast.storage.organizations import compact_volume
 from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.volume import (
     Adopt,
     BlockKey,
     Operation,
+    Outcome,
     ReadableVolume,
     Recount,
     Refer,
     Release,
     Store,
+    Ticket,
     Volume,
 )
 from holdfast.testing.volumes import plain, sign
@@ -46,17 +51,16 @@ def after(state: State, operation: Operation) -> State:
             same = [
                 key
                 for key, held in blocks.items()
-                if key.signature == signature and not key.home and len(held.data) == encoded.size
+                if key.signature == signature and not key.home and not held.replica and len(held.data) == encoded.size
             ]
             if same and not operation.force_new:
                 _count(blocks, same[0], +1)
             else:
                 taken = [key.overflow + 1 for key in blocks if key.signature == signature and not key.home]
                 blocks[BlockKey(signature, max([0, *taken]))] = Held(bytes(encoded.data), operation.references, False)
-        case Refer(key):
-            _count(blocks, key, +1)
-        case Release(key):
-            _count(blocks, key, -1)
+        case Refer(key) | Release(key):
+            if key in blocks and not blocks[key].replica:  # replicas are not counted on
+                _count(blocks, key, +1 if isinstance(operation, Refer) else -1)
         case Adopt(key, encoded, references, replica):
             blocks.pop(key, None)
             blocks[key] = Held(bytes(encoded.data), references, replica)
@@ -113,6 +117,14 @@ class Commit:
     """One call of `commit`."""
 
     operations: tuple[Operation, ...]
+    ticket: Ticket | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """A commit that was not handed in is made void."""
+
+    ticket: Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +147,7 @@ class Seal:
     """The current segment ends."""
 
 
-Step = Commit | Train | Compact | Seal
+Step = Commit | Void | Train | Compact | Seal
 
 
 def commits_of(steps: list[Step]) -> Iterator[Commit | Train]:
@@ -143,15 +155,18 @@ def commits_of(steps: list[Step]) -> Iterator[Commit | Train]:
     for step in steps:
         if isinstance(step, Compact):
             yield from (commit for _, commit in step.meanwhile)
-        elif not isinstance(step, Seal):
+        elif isinstance(step, Commit | Train):
             yield step
 
 
 class Writer:
     """Makes up a script: each step fits what the model holds by then."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, tickets: bool = False) -> None:
+        """With `tickets`, three commits in four have one."""
         self._random = Random(seed)
+        self._tickets = tickets
+        self._sequences = {b"client-1": 0, b"client-2": 0}
         self._state = State({}, {})
         self._dictionaries = iter(DICTIONARIES)
 
@@ -160,6 +175,8 @@ class Writer:
         steps: list[Step] = []
         for number in range(1, commits + 1):
             steps.append(self._commit())
+            if self._tickets and self._random.random() < 0.1:
+                steps.append(Void(self._ticket()))
             if number % compact_every == 0:
                 between = sorted(self._random.sample(range(1, 16), 5))
                 steps.append(Compact(tuple((at, self._commit(recent=False)) for at in between)))
@@ -175,7 +192,14 @@ class Writer:
             operation = self._operation(recent=recent)
             self._state = after(self._state, operation)
             operations.append(operation)
-        return Commit(tuple(operations))
+        ticketed = self._tickets and self._random.random() < 0.75
+        return Commit(tuple(operations), self._ticket() if ticketed else None)
+
+    def _ticket(self) -> Ticket:
+        client = self._random.choice(list(self._sequences))
+        self._sequences[client] += 1
+        sequence = self._sequences[client]
+        return Ticket(client, sequence, max(0, sequence - 1 - self._random.randrange(4)))
 
     def _operation(self, *, recent: bool) -> Operation:
         random, held = self._random, self._state.blocks
@@ -205,6 +229,8 @@ class Player:
 
     acknowledged: State = field(default_factory=lambda: State({}, {}))
     possible: list[State] = field(default_factory=lambda: [State({}, {})])  # with what is under way
+    sent: dict[tuple[bytes, int], tuple[Commit | Void, list[Outcome] | None]] = field(default_factory=dict)
+    under_way: Commit | Void | None = None  # that has a ticket
 
     def play(self, volume: Volume, steps: list[Step]) -> None:
         for step in steps:
@@ -212,8 +238,12 @@ class Player:
 
     def _play(self, volume: Volume, step: Step) -> None:
         match step:
-            case Commit(operations):
-                self.commit(volume, operations)
+            case Commit():
+                self.commit(volume, step.operations, step.ticket)
+            case Void(ticket):
+                self._send(step)
+                assert volume.void(ticket) is None
+                self._acknowledge_ticket(step, None)
             case Train(number, data):
                 state = self.acknowledged
                 trained = State(state.blocks, state.dictionaries | {number: data})
@@ -226,13 +256,48 @@ class Player:
                 if isinstance(volume, LogVolume):
                     volume.seal()
 
-    def commit(self, volume: Volume, operations: tuple[Operation, ...]) -> None:
-        """What is under way when the power goes may have happened up to any operation."""
+    def commit(self, volume: Volume, operations: tuple[Operation, ...], ticket: Ticket | None = None) -> None:
+        """What is under way when the power goes may have happened up to any operation; with a ticket, as a whole."""
         self.possible = [self.acknowledged]
         for operation in operations:
             self.possible.append(after(self.possible[-1], operation))
-        volume.commit(operations)
+        if ticket is not None:
+            self.possible = [self.possible[0], self.possible[-1]]
+            self._send(Commit(operations, ticket))
+        outcomes = volume.commit(operations, ticket)
         self._acknowledge(self.possible[-1])
+        if ticket is not None:
+            self._acknowledge_ticket(Commit(operations, ticket), outcomes)
+
+    def retry(self, volume: Volume) -> None:
+        """After a kill: what was under way is handed in again."""
+        step = self.under_way
+        assert step is not None
+        told = _resent(volume, step)
+        self._acknowledge(self.possible[-1])
+        self._acknowledge_ticket(step, told)
+        assert found_in(volume) == self.acknowledged
+
+    def _acknowledge_ticket(self, step: Commit | Void, outcomes: list[Outcome] | None) -> None:
+        assert step.ticket is not None
+        self.under_way = None
+        self.sent[step.ticket.client, step.ticket.sequence] = (step, outcomes)
+
+    def _send(self, step: Commit | Void) -> None:
+        """Who says that commits are settled does not ask for them again, also if this does not arrive."""
+        assert step.ticket is not None
+        self.under_way = step
+        client, _, settled = step.ticket
+        self.sent = {name: sent for name, sent in self.sent.items() if name[0] != client or name[1] > settled}
+
+    def send_again(self, volume: Volume, found: State) -> None:
+        """Every ticket that is not settled: what was acknowledged changes nothing, what was under way happens once."""
+        for step, outcomes in self.sent.values():
+            assert _resent(volume, step) == outcomes
+        assert found_in(volume) == found
+        if self.under_way is not None:
+            told = _resent(volume, self.under_way)
+            assert (found_in(volume), _resent(volume, self.under_way)) == (self.possible[-1], told)
 
     def settle(self, found: State) -> None:
         """The volume was opened again, and this is what it holds; from now on it must."""
@@ -256,8 +321,19 @@ class Player:
             nonlocal reports
             reports += 1
             if reports in meanwhile:
-                self.commit(volume, meanwhile.pop(reports).operations)
+                commit = meanwhile.pop(reports)
+                self.commit(volume, commit.operations, commit.ticket)
 
         compact_volume(volume, 0.0, progress)
         for commit in meanwhile.values():  # the compaction was too short for these
-            self.commit(volume, commit.operations)
+            self.commit(volume, commit.operations, commit.ticket)
+
+
+def _resent(volume: Volume, step: Commit | Void) -> list[Outcome] | None:
+    """What the volume says to a step that it may have seen before; None: it is void."""
+    if isinstance(step, Commit):
+        return volume.commit(step.operations, step.ticket)
+    assert volume.void(step.ticket) is None
+    with pytest.raises(UsageError, match="void"):
+        volume.commit((), step.ticket)
+    return None

@@ -19,7 +19,9 @@ from holdfast.model import Fault
 from holdfast.storage import layout
 from holdfast.storage.faults import Watch
 from holdfast.storage.keydir import Keydir, SegmentFacts, Slot
+from holdfast.storage.objects.volume import ObjectVolume
 from holdfast.storage.organizations import create_volume, find_organization, open_volume, volume_spec
+from holdfast.storage.organizations.committing import GroupCommitted
 from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.volume import BlockKey, Refer, Release, Store, Volume
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
@@ -60,10 +62,13 @@ class World:
         self._at_cut, self._at_kill, self._at_kill_sync = root / "cut", root / "kill", root / "kill-sync"
         self._files = ForgetfulFiles()
         self._files.make_directory(root)
-        settings = VolumeSettings("v0", organization, depth=2)
-        create_volume(self.directory, settings, SETTINGS, self._env(self._files))
+        create_volume(self.directory, self.volume_settings(root), SETTINGS, self._env(self._files))
         if self._keydir.exists():
             shutil.copytree(self._keydir, self._at_start)
+
+    def volume_settings(self, root: Path) -> VolumeSettings:
+        """What is made."""
+        return VolumeSettings("v0", self.organization, depth=2, logs=3, buckets=2, bucket_bytes=4096)
 
     def _env(self, files: ForgetfulFiles) -> Environment:
         return Environment(files=files, random_bytes=Random(1).randbytes)
@@ -102,7 +107,8 @@ class World:
         """As `live`, where only the process ended: what it had written is there, though not yet on the disk."""
         self._put_keydir(self._at_kill)
         _replace(self._at_kill_sync, self._at_sync)
-        player = Player(killed.player.acknowledged, killed.player.possible)
+        before = killed.player
+        player = Player(before.acknowledged, before.possible, dict(before.sent), before.under_way)
         return self._live(steps, killed.files.copy(fuse), player)
 
     def note_kill(self) -> None:
@@ -114,7 +120,9 @@ class World:
         volume: Volume | None = None
         with self.noting_syncs(), suppress(PowerCut):
             volume = self.open(files)
-            if len(player.possible) > 1:  # what was under way at a kill has happened or not, for good
+            if player.under_way is not None:
+                player.retry(volume)
+            elif len(player.possible) > 1:  # what was under way at a kill has happened or not, for good
                 player.settle(found_in(volume))
             player.play(volume, steps)
             volume.close()
@@ -181,12 +189,18 @@ class World:
         with self.opened(files) as volume:
             self._use(volume, found)
             kept = index_of(volume)
-        if self.organization == "log":
+        if self.organization in ("log", "hashed-log"):
             self._lose_keydir()
             with self.opened(files) as volume:
                 assert index_of(volume) == kept, "a rebuilt keydir says something else"
         assert self.faults(files) == []
         return found
+
+    def verify_tickets(self, files: ForgetfulFiles, player: Player, found: State) -> None:
+        """After `verify`: every commit with a ticket that is handed in again has happened once."""
+        with self.opened(files) as volume:
+            player.send_again(volume, found)
+        assert self.faults(files) == []
 
     def _use(self, volume: Volume, found: State) -> None:
         """Some operations, undone again."""
@@ -213,8 +227,11 @@ def _replace(source: Path, target: Path) -> None:
 
 def _drop(volume: Volume | None) -> None:
     """As if the process had ended: the keydir's lock and the volume's thread go."""
-    if isinstance(volume, LogVolume):
+    if isinstance(volume, ObjectVolume):
+        volume.uploader.close()
+    if isinstance(volume, GroupCommitted):
         volume.shield.close()
+    if isinstance(volume, LogVolume):
         with suppress(Exception):
             volume.keydir.abandon()
 

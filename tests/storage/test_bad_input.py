@@ -39,7 +39,7 @@ from holdfast.testing.volumes import plain, sign
 
 pytest_plugins = ["crash_fixtures"]
 
-ORGANIZATIONS = pytest.mark.parametrize("organization", ["log", "tree"])
+ORGANIZATIONS = pytest.mark.parametrize("organization", ["log", "tree", "hash", "hashed-log"])
 
 
 def bytes_of(path: Path) -> dict[Path, bytes]:
@@ -112,7 +112,8 @@ def _fill(disk: Path) -> Path:
 def test_a_real_disk_runs_full(small_disk: Path, organization: str, before: int) -> None:
     """Sometimes a segment finds no space, sometimes the keydir: either way it is said, and nothing is half done."""
     path = small_disk / "archive"
-    holdfast.init(path, Plan(1, organization, store=StoreSettings(segment_bytes_max=1 << 20)))
+    settings = StoreSettings(segment_bytes_max=1 << 20)
+    holdfast.init(path, Plan(1, organization, store=settings, buckets=16, bucket_bytes=4096))
     with holdfast.open(path) as archive:
         kept = {archive.contents.put(page(number)): page(number) for number in range(before)}
         filler = _fill(small_disk)

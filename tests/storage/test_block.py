@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, COUNT, DICT, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.block import BLOCK, COUNT, DICT, HEADER_BYTES, MARK, REPLICA, TICKET, Header
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HELLO = b"hello world"
 SIGNATURE = hashlib.sha256(HELLO).digest()
 CRC = zlib.crc32(HELLO)
+NAME = b"client-1" + (7).to_bytes(8, "big")
+PAST = (GOLDEN / "ticket.txt").read_bytes()[HEADER_BYTES:]
 
 # What the files in tests/golden say, which were written by hand from the table in the format's documentation.
 GOLDEN_HEADERS = {
@@ -26,6 +28,9 @@ GOLDEN_HEADERS = {
     "count.txt": Header(COUNT, b"9f3a61c2", 2, 1, b"sha256", SIGNATURE, 0, b"", b"none", 0, 0, 0, 2, 0),
     "dict.txt": Header(
         DICT, b"9f3a61c2", 3, 2, b"sha256", CRC.to_bytes(4, "big"), 0, b"", b"none", 7, len(HELLO), len(HELLO), 1, CRC
+    ),
+    "ticket.txt": Header(
+        TICKET, b"9f3a61c2", 4, 3, b"sha256", NAME, 0, b"", b"none", 0, len(PAST), len(PAST), 2, zlib.crc32(PAST)
     ),
     "replica.txt": Header(
         REPLICA,
@@ -57,7 +62,7 @@ def word(length: int) -> st.SearchStrategy[bytes]:
 word32 = st.integers(0, 2**32 - 1)
 headers = st.builds(
     Header,
-    kind=st.sampled_from([BLOCK, REPLICA, DICT, COUNT]),
+    kind=st.sampled_from([BLOCK, REPLICA, DICT, COUNT, TICKET, MARK]),
     uid=word32.map(lambda value: b"%08x" % value),
     serial=number(12),
     after=number(12),

@@ -25,15 +25,26 @@ REPAIR = CheckOptions(repair=True)
 MESSAGE = re.compile(r"(?P<kind>.+) in '(?P<file>.+)' at (?P<offset>\d+): expected .+, found .+")
 
 
-@pytest.fixture(params=["log", "tree"])
+@pytest.fixture(params=["log", "tree", "hash", "hashed-log"])
 def organization(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def a_block_file(path: Path) -> Path:
     """The segment or the block file with the most bytes."""
-    files = [*path.rglob("*.seg"), *(each for each in path.rglob("tree/*/*") if each.is_file())]
+    files = [
+        *path.rglob("*.seg"),
+        *path.rglob("buckets-*"),
+        *(each for each in path.rglob("tree/*/*") if each.is_file()),
+    ]
     return max(files, key=lambda file: (file.stat().st_size, file.name))
+
+
+def in_a_block(file: Path) -> int:
+    """Where there is data of the first block."""
+    found = re.search(rb"HOLDFAST/1 (block|replica)", file.read_bytes())
+    assert found is not None
+    return found.start() + 325
 
 
 def flip(file: Path, offset: int) -> None:
@@ -134,7 +145,8 @@ def test_a_torn_counter_of_a_tree_is_noted(quick: Path) -> None:
 
 def test_only_the_volumes_that_were_asked_for(quick: Path, organization: str) -> None:
     make(quick, 2, organization, 1)
-    flip(a_block_file(quick / "volumes" / "v1"), 330)
+    file = a_block_file(quick / "volumes" / "v1")
+    flip(file, in_a_block(file))
     assert holdfast.check(quick, CheckOptions(volumes=("v0",))).faults == []
     assert {fault.volume for fault in holdfast.check(quick, CheckOptions(volumes=("v1",))).faults} == {"v1"}
     with pytest.raises(UnknownName, match="unknown volume 'v7': known are v0, v1"):
@@ -143,7 +155,8 @@ def test_only_the_volumes_that_were_asked_for(quick: Path, organization: str) ->
 
 def test_a_check_changes_nothing(quick: Path, organization: str) -> None:
     make(quick, 2, organization, 2)
-    flip(a_block_file(quick), 400)
+    file = a_block_file(quick)
+    flip(file, in_a_block(file))
     before = {path: path.read_bytes() for path in quick.rglob("*") if path.is_file()}
     holdfast.check(quick, CheckOptions(deep=True))
     assert {path: path.read_bytes() for path in quick.rglob("*") if path.is_file()} == before
@@ -218,7 +231,7 @@ def audit(path: Path) -> list[dict[str, object]]:
 def test_every_repair_is_written_down(quick: Path, organization: str) -> None:
     make(quick, 2, organization, 2)
     file = a_block_file(quick / "volumes" / "v0")
-    flip(file, file.read_bytes().index(b"HOLDFAST/1 ") + 325)
+    flip(file, in_a_block(file))
     env = replace(REAL, clock=lambda: 1_500_000_000.0)
     report = holdfast.check(quick, REPAIR, env=env)
     assert report.faults and report.clean
@@ -236,7 +249,7 @@ def test_every_repair_is_written_down(quick: Path, organization: str) -> None:
 def test_what_is_lost_is_written_down_and_set_aside(quick: Path, organization: str) -> None:
     make(quick, 1, organization, 1)
     file = a_block_file(quick)
-    flip(file, file.read_bytes().index(b"HOLDFAST/1 ") + 325)
+    flip(file, in_a_block(file))
     report = holdfast.check(quick, REPAIR)
     (lost,) = [fault for fault in report.faults if fault.kind == "content lost"]
     assert (lost.repaired, report.clean) == (False, False)

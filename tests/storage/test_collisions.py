@@ -22,7 +22,7 @@ MakeArchive = Callable[..., Archive]
 REGULAR, COMPARE, FORCE_NEW = map(StoreOptions, StoreMode)
 small = st.binary(max_size=4)
 many = st.lists(small | st.sampled_from([b"", b"ab", b"ba", b"abc", b"cba", b"bca"]), min_size=1, max_size=25)
-shapes = st.tuples(st.integers(1, 3), st.sampled_from(["log", "tree"]))
+shapes = st.tuples(st.integers(1, 3), st.sampled_from(["log", "tree", "hash", "hashed-log"]))
 
 
 _scratch: Path
@@ -148,7 +148,7 @@ def test_compare_finds_a_duplicate_behind_a_collision_in_another_volume(make_arc
     assert (stored.duplicate, stored.key.volume, stored.references) == (True, home, 2)
 
 
-@pytest.mark.parametrize("organization", ["log", "tree"])
+@pytest.mark.parametrize("organization", ["log", "tree", "hash", "hashed-log"])
 def test_replicas_of_colliding_contents(make_archive: MakeArchive, organization: str) -> None:
     contents = make_archive(3, organization=organization, signature="weak").contents
     words = [bytes(letters) for letters in permutations(b"abc")]

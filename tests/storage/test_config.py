@@ -38,12 +38,19 @@ def test_everything_that_can_be_said() -> None:
     codec = "zlib"
     placement = "weighted"
     replicas = 2
+    update = "batch"
     train_after = 0
     content_bytes_max = 1000
     segment_bytes_max = 4096
+    log_bytes_max = 8192
+    bucket_buffer_bytes = 0
+    stage_bytes_max = 5000
+    object_timeout_s = 2
     keydir_cache_bytes = 1
     open_segments_max = 4
     dictionary_bytes = 1024
+    object_cache_bytes = 0
+    object_requests_max = 3
     [[volume]]
     name = "v0"
     [[volume]]
@@ -53,12 +60,20 @@ def test_everything_that_can_be_said() -> None:
     weight = 2
     depth = 5
     path = "/mnt/old"
+    role = "read"
+    [records]
+    keep = "latest"
     """
     settings = parsed(text)
-    assert settings.store == StoreSettings("rabin64", "zlib", "weighted", 2, 0, 1000, 4096, 1, 4, 1024)
+    assert settings.store == StoreSettings(
+        *("rabin64", "zlib", "weighted", 2, "batch", 0),  # behaviour
+        *(1000, 4096, 8192, 0, 5000, 2.0),  # limits
+        *(1, 4, 1024, 0, 3),  # performance
+    )
     first, second = settings.volume
     assert first == VolumeSettings("v0")
-    assert second == VolumeSettings("old-disk_2", "tree", VolumeState.READ_ONLY, 2.0, 5, "/mnt/old")
+    assert second == VolumeSettings("old-disk_2", "tree", VolumeState.READ_ONLY, 2.0, 5, "/mnt/old", role="read")
+    assert settings.records.keep == "latest"
     assert isinstance(second.weight, float)
     assert settings.volume_settings("old-disk_2") is second
     assert settings.volume_settings("v9") is None
@@ -82,6 +97,9 @@ def test_everything_that_can_be_said() -> None:
         ('[[volume]]\nname = "v0"\nweight = "big"', r"volume\.weight must be of type float, found 'big'"),
         ('[[volume]]\nname = "v0"\nweight = -1', r"volume\.weight must not be negative, found -1"),
         ('[[volume]]\nname = "v0"\nstate = "full"', r"volume\.state must be one of writable, read-only, found 'full'"),
+        ('[[volume]]\nname = "v0"\nrole = "both"', r"volume\.role must be one of update, read, found 'both'"),
+        ('[store]\nupdate = "often"', r"store\.update must be one of incremental, batch, found 'often'"),
+        ('[records]\nkeep = "some"', r"records\.keep must be one of all, latest, found 'some'"),
         ('[[volume]]\norganization = "log"', r"a \[\[volume\]\] has no name"),
         ('[[volume]]\nname = "v0"\n[[volume]]\nname = "v0"', r"names volume 'v0' twice"),
         ("store = 3", r"store must be a table"),
@@ -176,6 +194,7 @@ def test_changes_keep_what_people_wrote() -> None:
     assert parsed(text) == replace(FULL, volume=expected)
 
 
-def test_a_first_volume_can_be_added() -> None:
-    text = config.with_volume("format = 1\n", VolumeSettings("v0"))
+@pytest.mark.parametrize("before", ["", "volume = []\n", "volume = []\n[store]\n"])
+def test_a_first_volume_can_be_added(before: str) -> None:
+    text = config.with_volume(f"format = 1\n{before}", VolumeSettings("v0"))
     assert parsed(text).volume == (VolumeSettings("v0"),)

@@ -21,38 +21,54 @@ from crash_harms import (
 )
 
 import holdfast
-from holdfast import CheckOptions, Plan
+from holdfast import CheckOptions, Plan, StoreSettings
+from holdfast.env import REAL
 from holdfast.errors import ContentNotFound, Damaged, DamagedBlock
+from holdfast.storage.faults import Watch
+from holdfast.storage.organizations import find_organization, volume_spec
 
 pytest_plugins = ["crash_fixtures"]
 
-SAMPLES = 24  # bytes of a file that is not flipped byte by byte
+FEW, MANY = 6, 24  # bytes of a file that is not flipped byte by byte
 WHOLE = ("VOLUME",)
 
 
-@pytest.fixture(scope="module", params=["log", "tree"])
+@pytest.fixture(scope="module", params=["log", "tree", "hash", pytest.param("hashed-log", marks=pytest.mark.soak)])
 def organization(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def offsets(patient: Patient, file: Path) -> Iterator[int]:
-    """Every byte of a small file that matters; of others the first ones, the last ones, and some in between."""
+@pytest.fixture(scope="module", params=[FEW, pytest.param(MANY, marks=pytest.mark.soak)], ids=["few", "many"])
+def samples(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def offsets(patient: Patient, file: Path, samples: int, *, whole: bool = False) -> Iterator[int]:
+    """Every byte of a small file that matters, if `whole` or many are wanted; of others the first ones, the last ones,
+    and some in between."""
     size = (patient.sound / file).stat().st_size
-    if file.name in WHOLE:
+    if file.name in WHOLE and (whole or samples == MANY):
         yield from range(size)
         return
     edges = [*range(min(size, 3)), *range(max(0, size - 2), size)]
-    yield from sorted({*edges, *Random(str(file.name)).sample(range(size), min(size, SAMPLES))})
+    yield from sorted({*edges, *Random(str(file.name)).sample(range(size), min(size, samples))})
 
 
 @pytest.mark.parametrize(
-    "organization, killed", [("log", False), ("log", True), ("tree", False)], ids=["log", "killed log", "tree"]
+    "organization, killed",
+    [
+        *(("log", False), ("log", True), ("tree", False), ("hash", False), ("hashed-log", False)),
+        pytest.param("hashed-log", True, marks=pytest.mark.soak),
+    ],
+    ids=["log", "killed log", "tree", "hash", "hashed-log", "killed hashed-log"],
 )
-def test_a_flipped_byte_is_noticed_or_harmless(quick: Path, organization: str, killed: bool) -> None:
+def test_a_flipped_byte_is_noticed_or_harmless(quick: Path, organization: str, killed: bool, samples: int) -> None:
     """Of a tree that was not closed, the last counter of a file cannot be told from one that was never acknowledged."""
     patient = Patient(quick, 1, organization, 1, killed=killed)
+    if organization == "hashed-log":  # of which there are many small files
+        samples //= 3
     for file in patient.files():
-        for offset in offsets(patient, file):
+        for offset in offsets(patient, file, samples, whole=not killed):  # a kill leaves small files as they are
             patient.flip(file, offset)
             report = holdfast.check(patient.path)
             if not report.faults:
@@ -80,16 +96,18 @@ def _assert_harmless(patient: Patient) -> None:
 def test_every_byte_of_an_entry_and_of_a_segment_header_matters(quick: Path) -> None:
     patient = Patient(quick, 1, "log", 1)
     segment = max(patient.files(), key=lambda file: file.name if file.suffix == ".seg" else "")
+    spec = volume_spec("v0", patient.path / "volumes" / "v0", StoreSettings(), REAL)
+    assert not list(find_organization("log").check(spec, Watch()))
     for offset in range(96 + 330):
         patient.flip(segment, offset)
-        assert holdfast.check(patient.path).faults, f"byte {offset} of '{segment}' was flipped"
+        assert list(find_organization("log").check(spec, Watch())), f"byte {offset} of '{segment}' was flipped"
         patient.flip(segment, offset)
 
 
-def test_with_a_replica_everything_is_restored(quick: Path, organization: str) -> None:
+def test_with_a_replica_everything_is_restored(quick: Path, organization: str, samples: int) -> None:
     patient = Patient(quick, 2, organization, 2)
     for file in patient.files():
-        for offset in list(offsets(patient, file))[::6]:
+        for offset in list(offsets(patient, file, samples))[::7]:
             patient.flip(file, offset)
             try:
                 _assert_all_readable(patient)
@@ -116,12 +134,12 @@ def _assert_copies(patient: Patient) -> None:
             assert len(archive.contents.stat(key).copies) == 1
 
 
-def test_without_a_replica_all_others_remain(quick: Path, organization: str) -> None:
+def test_without_a_replica_all_others_remain(quick: Path, organization: str, samples: int) -> None:
     """Before the repair and after it; what is gone is reported, and nothing else."""
     patient = Patient(quick, 1, organization, 1)
     places = [file for file in patient.files() if "keydir" not in file.parts and file.name != "VOLUME"]
     for file in places:
-        for offset in list(offsets(patient, file))[::3]:
+        for offset in list(offsets(patient, file, samples))[::3]:
             patient.flip(file, offset)
             try:
                 _assert_others_remain(patient)
@@ -184,6 +202,8 @@ def test_without_a_replica_harm_does_not_spread(quick: Path, organization: str, 
         try:
             if harm in (missing_file, missing_last_file) and organization == "tree":
                 _assert_nothing_else_is_harmed(patient)  # a tree has no index that would miss a file
+            elif organization == "hash" and harm is not missing_volume_file:
+                _assert_loss_is_told(patient)  # the names of blocks are where the blocks are
             elif harm is missing_volume_file:
                 patient.repaired()
                 assert found_in(patient.path) == patient.expected
@@ -193,6 +213,15 @@ def test_without_a_replica_harm_does_not_spread(quick: Path, organization: str, 
             error.add_note(f"seed {seed}")
             raise
         patient.heal()
+
+
+def _assert_loss_is_told(patient: Patient) -> None:
+    before = readable_in(patient.path, patient.expected)
+    report = patient.repaired()
+    after = found_in(patient.path)
+    assert before.items() <= after.items() <= patient.expected.items()
+    told = [fault for fault in report.faults if fault.kind in ("content lost", "damaged journal")]
+    assert bool(told) or after == patient.expected
 
 
 def _assert_nothing_else_is_harmed(patient: Patient) -> None:

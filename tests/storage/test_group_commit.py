@@ -275,7 +275,7 @@ def _used(disk: ForgetfulFiles) -> int:
     return disk.capacity - disk.free_bytes(Path("/"))
 
 
-@pytest.mark.parametrize("organization", ["log", "tree"])
+@pytest.mark.parametrize("organization", ["log", "tree", "hash", "hashed-log"])
 def test_a_full_disk_undoes_and_smaller_writes_go_on(
     volume_at: OpenAt, tmp_path: Path, disk: ForgetfulFiles, organization: str
 ) -> None:
@@ -298,7 +298,7 @@ def test_a_full_disk_undoes_and_smaller_writes_go_on(
     volume.close()
 
 
-@pytest.mark.parametrize("organization", ["log", "tree"])
+@pytest.mark.parametrize("organization", ["log", "tree", "hash", "hashed-log"])
 def test_full_at_any_byte(volume_at: OpenAt, memory_path: Path, organization: str) -> None:
     """Batches that cross segments, on disks of many sizes: each batch of a log happens wholly or not at all."""
     batches = [[Store(sign((number, each)), plain(bytes(900))) for each in range(number)] for number in (1, 4, 13, 2)]
@@ -308,7 +308,7 @@ def test_full_at_any_byte(volume_at: OpenAt, memory_path: Path, organization: st
         disk.capacity = _used(disk) + capacity
         held: dict[BlockKey, tuple[bytes, int]] = {}
         for batch in batches:
-            _commit_or_undo(volume, batch, held, whole=organization == "log")
+            _commit_or_undo(volume, batch, held, whole=organization != "tree")
         disk.capacity = None
         for _ in range(2):
             assert {key: (data, references) for key, data, references in scanned(volume)} == held

@@ -21,7 +21,7 @@ from holdfast.errors import Busy
 pytest_plugins = ["crash_fixtures"]
 
 
-@pytest.fixture(params=["log", "tree"])
+@pytest.fixture(params=["log", "tree", "hash", "hashed-log"])
 def path(request: pytest.FixtureRequest, quick: Path) -> Path:
     holdfast.init(quick, Plan(2, request.param, 2, StoreSettings(**SETTINGS)))  # type: ignore[arg-type]
     return quick
@@ -99,7 +99,7 @@ def test_a_reader_finds_what_moved_to_a_volume_it_saw_earlier(quick: Path) -> No
 def test_checks_by_others_find_nothing_while_one_writes(archive: Archive, peer: Peer) -> None:
     assert peer.ask("checks") == "ok"
     keys: list[ContentKey] = []
-    for turn in range(60):
+    for turn in range(24):
         keys += [archive.contents.put(page(100 * turn + number)) for number in range(20)]
         for key in keys[:: turn % 3 + 2]:
             archive.contents.delete(key)

@@ -15,7 +15,7 @@ MakeArchive = Callable[..., Archive]
 PAGES = [b"<html>page %d</html>" % number for number in range(12)]
 
 
-@pytest.fixture(params=["log", "tree"])
+@pytest.fixture(params=["log", "tree", "hash", "hashed-log"])
 def archive(request: pytest.FixtureRequest, make_archive: MakeArchive) -> Archive:
     return make_archive(4, organization=request.param)
 

@@ -45,7 +45,7 @@ PAGES = [b"<html><body>page %d of the same site, with the same words</body></htm
 WORDS = [b"", b"a", b"ab", b"ba", b"abc", b"cab", b"bca", b"x" * 900, b"y" * 900, *PAGES[:3]]
 contents = st.sampled_from(WORDS) | st.binary(max_size=3)
 modes = st.sampled_from(StoreMode)
-organizations = st.sampled_from(["log", "tree"])
+organizations = st.sampled_from(["log", "tree", "hash", "hashed-log"])
 choices = st.integers(0, 1_000_000)  # one of whatever there is, by its index modulo how many there are
 
 
@@ -268,10 +268,11 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.reader.contents.stat(key).references == self.counts[key]
 
 
+@pytest.mark.parametrize("examples", [18, pytest.param(300, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("signature_name", ["weak", "sha256"])
-def test_the_store_is_a_dictionary(memory_path: Path, signature_name: str) -> None:
+def test_the_store_is_a_dictionary(memory_path: Path, signature_name: str, examples: int) -> None:
     class Machine(StoreMachine):
         scratch = memory_path
         signature = signature_name
 
-    run_state_machine_as_test(Machine, settings=settings(max_examples=30, stateful_step_count=25))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=examples, stateful_step_count=25))

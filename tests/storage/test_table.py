@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +17,7 @@ from holdfast.storage.table import Table, TableKind, verify_table
 
 PLAIN = TableKind("keydir", DamagedKeydir, "mend it")
 PACKED = TableKind("catalog", DamagedCatalog, "mend it", packed=True)
+FOLLOWERS = 150
 short = st.binary(min_size=1, max_size=3)
 
 
@@ -59,6 +63,51 @@ def test_a_follower_sees_what_it_caught_up_with_and_leaves_nothing(tmp_path: Pat
     follower.close()
     table.close()
     assert again is not None and not mirror.exists() and not again.exists()
+
+
+@pytest.mark.parametrize("end", ["compact", "close", "open anew"])
+def test_a_follower_sees_what_was_changed_just_before_a_new_log_began(tmp_path: Path, end: str) -> None:
+    """RocksDB's followers alone see the old value until something is written to the new log."""
+    table = Table(tmp_path / "table", PACKED, cache_bytes=1 << 20)
+    table.write([(b"a", b"1"), (b"b", b"2")])
+    follower = Table(table.path, PACKED, cache_bytes=1 << 20, follow=True)
+    table.write([(b"a", b"3")], [b"b"])
+    if end == "compact":
+        table.compact()
+    elif end == "close":
+        table.close()
+    else:
+        table.abandon()
+        table = Table(table.path, PACKED, cache_bytes=1 << 20)
+    follower.catch_up()
+    assert follower.get_many([b"a", b"b"]) == [b"3", None]
+    assert follower.range(b"", b"z") == [(b"a", b"3")]
+    follower.close()
+    table.abandon()
+
+
+def test_a_follower_may_come_while_the_writer_opens_and_closes(tmp_path: Path) -> None:
+    Table(tmp_path / "table", PLAIN, cache_bytes=1 << 20).close()
+    enough = threading.Event()
+
+    def come_and_go() -> None:
+        for number in itertools.count():
+            table = Table(tmp_path / "table", PLAIN, cache_bytes=1 << 20)
+            table.write([(b"a", b"%d" % number)])
+            table.close()
+            if enough.is_set():
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(come_and_go)
+        try:
+            for _ in range(FOLLOWERS):
+                follower = Table(tmp_path / "table", PLAIN, cache_bytes=1 << 20, follow=True)
+                follower.catch_up()
+                follower.close()
+        finally:
+            enough.set()
+        writing.result()
 
 
 def test_a_damaged_file_is_noticed_and_named(tmp_path: Path) -> None:

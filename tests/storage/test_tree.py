@@ -14,7 +14,7 @@ from holdfast.errors import DamagedBlock
 from holdfast.storage.organizations.tree import sig2location
 from holdfast.storage.organizations.tree_writing import TreeVolume
 from holdfast.storage.signature import SHA256
-from holdfast.storage.volume import Adopt, BlockKey, Refer, Release, Store
+from holdfast.storage.volume import Adopt, BlockKey, Recount, Refer, Release, Store
 from holdfast.testing.volumes import fetched, perform, plain, probed, scanned, sign, totals
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -94,7 +94,7 @@ def test_counts_are_folded_into_the_header(volume: TreeVolume) -> None:
 def test_a_replica_stays_one_when_folded(volume: TreeVolume) -> None:
     copy = HELLO._replace(home=b"v7")
     perform(volume, Adopt(copy, plain(b"hello world"), 1, True))
-    perform(volume, Refer(copy))
+    perform(volume, Recount(copy, 2))
     volume.compact(None)
     assert totals(volume) == (0, 1, 0, 0, 0, 0)
     assert fetched(volume, copy) == (b"hello world", 2)

@@ -15,16 +15,16 @@ import pytest
 from holdfast.config import StoreSettings
 from holdfast.env import REAL, Environment, LocalFiles
 from holdfast.storage.identity import read_identity
-from holdfast.storage.organizations import open_volume_reader
+from holdfast.storage.organizations import compact_volume, open_volume_reader
 from holdfast.storage.organizations.log import LogReader, LogVolume
 from holdfast.storage.organizations.log_compaction import compact
 from holdfast.storage.volume import BlockKey, Refer, Release, Store, Volume
-from holdfast.testing.volumes import VolumeConformance, fetched, perform, plain, probed, scanned, sign, totals
+from holdfast.testing.volumes import OrganizationConformance, fetched, perform, plain, probed, scanned, sign, totals
 
 OpenAt = Callable[..., Volume]
 
 
-class Local(VolumeConformance):
+class Local(OrganizationConformance):
     """A volume on the real file system."""
 
     organization: ClassVar[str]
@@ -62,6 +62,44 @@ class TestLogCompactedAtEveryOpening(Local):
         volume = super().open_volume(directory)
         assert isinstance(volume, LogVolume)
         compact(volume)
+        return volume
+
+
+class TestHash(Local):
+    organization = "hash"
+
+
+class TestHashOfSmallBuckets(Local):
+    organization = "hash"
+    options: ClassVar = {"buckets": 3, "bucket_bytes": 4096, "bucket_buffer_bytes": 0}
+
+
+class TestHashCompactedAtEveryOpening(Local):
+    organization = "hash"
+    options: ClassVar = {"buckets": 1, "bucket_bytes": 4096}
+
+    def open_volume(self, directory: Path) -> Volume:
+        volume = super().open_volume(directory)
+        compact_volume(volume, 0.0, None)
+        return volume
+
+
+class TestHashedLog(Local):
+    organization = "hashed-log"
+
+
+class TestHashedLogOfSmallSegments(Local):
+    organization = "hashed-log"
+    options: ClassVar = {"logs": 3, "segment_bytes_max": 4096, "open_segments_max": 4}
+
+
+class TestHashedLogCompactedAtEveryOpening(Local):
+    organization = "hashed-log"
+    options: ClassVar = {"logs": 5, "segment_bytes_max": 4096}
+
+    def open_volume(self, directory: Path) -> Volume:
+        volume = super().open_volume(directory)
+        compact_volume(volume, 0.0, None)
         return volume
 
 
@@ -310,6 +348,6 @@ def test_what_is_new_is_told_apart_by_the_identity(volume_at: OpenAt, tmp_path: 
     volume_at(tmp_path / "a", "log").close()
     volume_at(tmp_path / "b", "tree", depth=2).close()
     first, second = (read_identity(REAL, tmp_path / name) for name in "ab")
-    assert (first.organization, second.organization, second.depth) == ("log", "tree", 2)
+    assert (first.organization, second.organization, second.shape) == ("log", "tree", 2)
     assert first.uid != second.uid
     assert StoreSettings().signature == first.signature

@@ -120,6 +120,8 @@ class VolumeMachine(RuleBasedStateMachine):
             case Adopt(key, encoded, references, replica):
                 assert outcome == Outcome(Effect.NEW, key, references, len(encoded.data))
                 self.held[key] = Held(bytes(encoded.data), references, replica)
+            case Refer(key) | Release(key) if key in self.held and self.held[key].replica:
+                assert outcome == Outcome(Effect.MISSING, key)  # replicas are not counted on
             case Refer(key) | Release(key):
                 step = 1 if isinstance(operation, Refer) else -1
                 self._expect_count(key, self._references(key) + step, outcome)
@@ -200,8 +202,10 @@ class VolumeMachine(RuleBasedStateMachine):
         (VolumeSettings("v0"), 4096),
         (VolumeSettings("v0"), 256 << 20),
         (VolumeSettings("v0", "tree", depth=2), 4096),
+        (VolumeSettings("v0", "hash", buckets=1, bucket_bytes=4096), 4096),
+        (VolumeSettings("v0", "hashed-log", logs=3), 4096),
     ],
-    ids=["log of small segments", "log", "tree"],
+    ids=["log of small segments", "log", "tree", "hash", "hashed-log"],
 )
 def test_a_volume_is_a_dictionary(memory_path: Path, volume: VolumeSettings, segment_bytes_max: int) -> None:
     class Machine(VolumeMachine):

@@ -10,7 +10,7 @@ import pytest
 from plain_crawler import Client, Reply, crawled, links
 
 from holdfast.crawl.job import ScopeKind
-from holdfast.crawl.messages import Hop
+from holdfast.formats.links.hops import Hop
 from holdfast.testing.web import LogEntry, Served, Web, checks
 from holdfast.testing.web import spelling as spellings
 from holdfast.testing.web.graph import DIRECT, EMBEDS, STEPS, Thing

@@ -22,20 +22,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.archive.archive import Archive, VolumeReport, open
+    from holdfast.archive.archive import Archive, open
     from holdfast.archive.checking import check
+    from holdfast.archive.connecting import Connection, connect
     from holdfast.archive.founding import Plan, init
+    from holdfast.archive.reports import VolumeReport
 
 _HOMES = {
     "Archive": "archive",
+    "Connection": "connecting",
     "Plan": "founding",
-    "VolumeReport": "archive",
+    "VolumeReport": "reports",
     "check": "checking",
+    "connect": "connecting",
     "init": "founding",
     "open": "archive",
 }
 
-__all__ = ["Archive", "Plan", "VolumeReport", "check", "init", "open"]
+__all__ = ["Archive", "Connection", "Plan", "VolumeReport", "check", "connect", "init", "open"]
 
 
 def __getattr__(name: str) -> Any:

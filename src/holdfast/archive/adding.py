@@ -15,7 +15,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.archive.draft import Draft, capture_of, fingerprint, is_captured, refusal_mark
 from holdfast.archive.intent import IntentLog, Purpose, Unfinished, take_back
 from holdfast.archive.refusals import Refusals
 from holdfast.batches.batch import Batch, Frames
@@ -26,9 +25,11 @@ from holdfast.config import RecordSettings
 from holdfast.env import Environment
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.model import RecordId, batch_name
+from holdfast.records.draft import Draft, capture_of, fingerprint, is_captured, refusal_mark
 from holdfast.storage.contents import Contents
+from holdfast.storage.duplicates import StoreOptions
 from holdfast.storage.shield import Shield
-from holdfast.storage.storing import Announced, StoreHints, StoreOptions
+from holdfast.storage.storing import Announced, StoreHints
 
 _OPTIONS = StoreOptions()
 
@@ -75,6 +76,12 @@ class Adder:
         if name == "month":
             return datetime.fromtimestamp(self._parts.env.clock(), UTC).strftime("%Y%m")
         return batch_name(name)
+
+    def frontier(self) -> dict[str, int]:
+        """For each batch the first serial number under which nothing was acknowledged yet."""
+        with self.lock:
+            journal = self._parts.journal
+            return {name: journal.batch(name).tail.next_serial for name in journal.names()}
 
     def add(self, drafts: Sequence[Draft], batch: str | None = None) -> list[Added]:
         """Adds the records in their order; those that are added are durable when this returns."""

@@ -12,57 +12,56 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from weakref import WeakSet
 
 from holdfast import config
 from holdfast.archive.adding import Added, Adder, Parts
-from holdfast.archive.draft import Draft, Drafting
 from holdfast.archive.exchange import Exchange, drafts_of
 from holdfast.archive.exporting import ExportOptions, export
 from holdfast.archive.importing import Importer, ImportOptions, ImportReport
 from holdfast.archive.input import Input, inputs_of
 from holdfast.archive.intent import IntentLog
-from holdfast.archive.records import Records
 from holdfast.archive.recovery import catch_up, settle
-from holdfast.archive.references import ReferencedFiles
 from holdfast.archive.refusals import Refusals
 from holdfast.archive.reindex import open_catalog, reindex
 from holdfast.archive.removal import Removal, RemovalOptions, Remover
-from holdfast.archive.selection import Selection
-from holdfast.archive.stored import StoredRecord
+from holdfast.archive.reports import ANSWER_S, Reports, VolumeReport
 from holdfast.archive.targets import ExportReport
+from holdfast.archive.updating import Updates, settle_active
+from holdfast.archive.upkeep import Upkeep
+from holdfast.archive.volume_list import VolumeList
 from holdfast.batches.journal import Journal
 from holdfast.batches.verify import BatchReport, verify_batch
 from holdfast.catalog import Answer, CaptureQuery, Catalog
-from holdfast.config import Settings, VolumeSettings
+from holdfast.config import ConnectorWatch, Settings, VolumeSettings
 from holdfast.env import REAL, Environment, WriterLock
-from holdfast.env.files import read_file, replace_file
-from holdfast.errors import Denied, UnknownName, UsageError
-from holdfast.model import VolumeState, batch_name, volume_name
+from holdfast.errors import Denied, UsageError
+from holdfast.index import Index
+from holdfast.model import VolumeState, batch_name
+from holdfast.records.draft import Draft, Drafting
+from holdfast.records.records import Records
+from holdfast.records.references import ReferencedFiles
+from holdfast.records.selection import Selection
+from holdfast.records.stored import StoredRecord
 from holdfast.storage import layout
-from holdfast.storage.codec import Dictionary
 from holdfast.storage.contents import Contents
 from holdfast.storage.instance import Instance
-from holdfast.storage.migrate import Migration, Migrator
-from holdfast.storage.organizations import compact_volume, create_volume
-from holdfast.storage.organizations.compaction import Compaction, Progress
-from holdfast.storage.training import train
-from holdfast.storage.volume import VolumeStat
+from holdfast.storage.organizations.compaction import Progress
+from holdfast.storage.watching import Watcher
+from holdfast.streams.multicast import Multicast, MulticastOptions
+from holdfast.streams.options import StreamOptions
+from holdfast.streams.sharing import SharedStream
+from holdfast.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from holdfast.query import QueryAnswer, QueryEngine, QueryOptions, Screen
+    from holdfast.query.sql import SqlAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeReport:
-    """One row of `holdfast volume list`."""
-
-    settings: VolumeSettings
-    stat: VolumeStat | None  # None: the volume is down
-    reason: str = ""  # why it is down
-
-
-class Archive:
+class Archive(Upkeep):
     """An open archive. `contents` is thread-safe; the methods that change volumes are for one thread at a time.
 
     `add`, reading and searching are thread-safe.
@@ -72,19 +71,21 @@ class Archive:
         self.path = Path(path)
         self.env = env
         self.read_only = read_only
-        settings = config.load(self.path / layout.SETTINGS)
+        watch = config.watch_settings(self.path / layout.SETTINGS, env.clock)
         self._lock = None if read_only else WriterLock(self.path / layout.LOCK, purpose())
         self._opening = threading.Lock()
         self._closed = False
+        self._streams: WeakSet[Stream | Multicast] = WeakSet()
         self._closing = ExitStack()
         self._closing.callback(self._release)
         try:
-            self._open(settings)
+            self._open(watch)
         except BaseException:
             self._closing.close()
             raise
 
-    def _open(self, settings: Settings) -> None:
+    def _open(self, watch: ConnectorWatch) -> None:
+        settings = watch.settings
         writable = not self.read_only
         self.instance = Instance(self.path, settings, self.env, writable=writable)
         self._closing.callback(self.instance.close)
@@ -93,7 +94,15 @@ class Archive:
         self.journal = Journal(self.path, self.env, settings.records, writable=writable)
         self._closing.callback(self.journal.close)
         self._catalog: Catalog | None = None
+        self._index: Index | None = None
+        self._queries: QueryEngine | None = None
         self._closing.callback(self._close_catalog)
+        self._reports = Reports(self.instance, lambda volume: self.path / layout.LOCK, self.env)
+        self._watcher = Watcher(self.instance, watch)
+        self._list = VolumeList(self.path, self.instance, self._watcher)
+        self._closing.callback(self._watcher.close)
+        if settings.connector:
+            self._watcher.start()
         if writable:
             self._get_ready(settings)
 
@@ -111,6 +120,7 @@ class Archive:
         self._compact_all(self._remover.resume(), None)
         self._adder = Adder(parts)
         self._closing.callback(self._adder.close)
+        settle_active(self, self._adder)
 
     @property
     def settings(self) -> Settings:
@@ -133,55 +143,49 @@ class Archive:
         files = ReferencedFiles([self.path / each for each in self.settings.records.warc_paths])
         return Records(self.journal, self.catalog, self.contents, files)
 
+    @property
+    def updates(self) -> Updates:
+        """Updates: what has come taken into what streams and queries see, and what is superseded removed."""
+        return Updates(self, None if self.read_only else self._adder)
+
+    @property
+    def index(self) -> Index:
+        """Words, metadata and links of captures: looked for, and brought up to date."""
+        with self._opening:
+            if self._index is None:
+                catalog, active = (lambda: self.catalog), (lambda: self.updates.active)
+                self._index = Index(self.path, self.settings.index, self.env, catalog, active)
+            return self._index
+
+    @property
+    def queries(self) -> QueryEngine:
+        """Questions in the query language."""
+        from holdfast.query import QueryEngine  # what it stands on takes a tenth of a second
+
+        index = self.index
+        with self._opening:
+            if self._queries is None:
+                self._queries = QueryEngine(index, lambda: self.records)
+            return self._queries
+
     # -- volumes ------------------------------------------------------------------------------------------------
 
-    def volumes(self) -> Iterator[VolumeReport]:
-        """The volumes in the order of the connector, with how full they are."""
-        for settings in self.settings.volume:
-            volume = self.instance.volumes.get(settings.name)
-            reason = str(self.instance.down.get(settings.name, ""))
-            yield VolumeReport(settings, volume.stat() if volume else None, reason)
+    def volumes(self, answer_s: float = ANSWER_S) -> Iterator[VolumeReport]:
+        """How the volumes are, in the order of the connector; one that does not answer in that time counts as down."""
+        yield from self._reports.take(answer_s)
 
-    def add_volume(self, volume: VolumeSettings) -> None:
-        """Adds an empty volume; new contents may go there at once. Durable on return."""
+    def add_volume(self, volume: VolumeSettings, *, force: bool = False) -> None:
+        """Adds an empty volume, or one that a server has; new contents may go there at once. Durable on return.
+
+        Raises VolumeDown if its server does not answer, unless with `force`.
+        """
         self._require_writable()
-        volume_name(volume.name)
-        if self.settings.volume_settings(volume.name) is not None:
-            raise UsageError(f"volume {volume.name!r} exists already")
-        create_volume(self.instance.directory(volume), volume, self.settings.store, self.env)
-        path = self.path / layout.SETTINGS
-        replace_file(self.env.files, path, config.with_volume(self._text(), volume).encode())
-        self.instance.add(volume)
+        self._list.add(volume, force=force)
 
     def set_state(self, name: str, state: VolumeState) -> None:
-        """Makes a volume writable or read-only. Durable on return."""
+        """Makes a volume writable or read-only, in the file that lists it. Durable on return."""
         self._require_writable()
-        if self.settings.volume_settings(name) is None:
-            raise UnknownName(f"unknown volume {name!r}: known are {', '.join(v.name for v in self.settings.volume)}")
-        path = self.path / layout.SETTINGS
-        replace_file(self.env.files, path, config.with_state(self._text(), name, state).encode())
-        volumes = tuple(replace(each, state=state) if each.name == name else each for each in self.settings.volume)
-        self.instance.settings = replace(self.settings, volume=volumes)
-
-    def compact(self, name: str, dead_share_min: float = 0.0, progress: Progress | None = None) -> Compaction:
-        """Reclaims the space of deleted contents in a volume. Reading and storing may go on in other threads."""
-        self._require_writable()
-        return compact_volume(self.instance.writer(name), dead_share_min, progress)
-
-    def migrate(self, name: str, targets: Sequence[str] = (), progress: Progress | None = None) -> Migration:
-        """Makes a volume read-only and moves all its blocks to others; their contentkeys stay valid."""
-        self._require_writable()
-        migrator = Migrator(self.instance, name, targets)
-        self.set_state(name, VolumeState.READ_ONLY)
-        return migrator.run(progress)
-
-    def train(self, name: str) -> Dictionary:
-        """Trains a compression dictionary from a volume's contents, for those to come."""
-        self._require_writable()
-        return train(self.instance, name)
-
-    def _text(self) -> str:
-        return read_file(self.env.files, self.path / layout.SETTINGS).decode()
+        self._list.set_state(name, state)
 
     def _require_writable(self) -> None:
         if self.read_only:
@@ -237,6 +241,48 @@ class Archive:
         """The captures that the query asks for, streaming."""
         return self.catalog.search(query)
 
+    def query(self, text: str, options: QueryOptions | None = None, screen: Screen | None = None) -> QueryAnswer:
+        """What the index finds for a query in the query language, such as 'stanford title:library -type:pdf'.
+
+        Raises MalformedQuery, or IndexNotFound.
+        """
+        return self.queries.ask(text, options, screen)
+
+    def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlAnswer:
+        """Runs one SELECT over captures, links, pages and contents; the rows come as Arrow.
+
+        Raises MalformedQuery, Denied for what does more than read, TooLarge, or IndexNotFound.
+        """
+        from holdfast.query.sql import run_sql
+
+        return run_sql(statement, parameters, self.index, self.instance, self.settings.query)
+
+    def stream(self, options: StreamOptions = StreamOptions()) -> Stream:  # noqa: B008
+        """Each capture of this moment once, in the wanted order, also while others write (B9, N5).
+
+        Iterate over it for pages, or over its `batches()`; its `token` goes on behind what was handed out.
+        """
+        stream = Stream(self, options)
+        self._streams.add(stream)
+        return stream
+
+    def multicast(
+        self,
+        options: StreamOptions = StreamOptions(),  # noqa: B008
+        limits: MulticastOptions = MulticastOptions(),  # noqa: B008
+    ) -> Multicast:
+        """One snapshot for several consumers, who share the reading of it: each calls `join` (B10, N5)."""
+        multicast = Multicast(self, options, limits)
+        self._streams.add(multicast)
+        return multicast
+
+    def share(self, options: StreamOptions, path: str | Path) -> SharedStream:
+        """A part of a stream that processes of this machine share: who has none takes the next piece (N5).
+
+        `path` is the file by which they know of each other; the first to name it begins the stream.
+        """
+        return SharedStream(self, options, Path(path))
+
     def export(
         self,
         selection: Selection,
@@ -254,6 +300,8 @@ class Archive:
             removal = self._remover.remove(selection, options)
         if options.compact and not options.dry_run and removal.records:
             self._compact_all(removal.volumes, progress)
+        if removal.records and not options.dry_run:
+            self.index.settle()
         return removal
 
     def _compact_all(self, names: Sequence[str], progress: Progress | None) -> None:
@@ -290,6 +338,8 @@ class Archive:
     def close(self) -> None:
         """Everything acknowledged is safe with or without this; it makes the next opening fast. Twice does no harm."""
         self._closed = True
+        for stream in self._streams:
+            stream.close()
         self._closing.close()
 
     def _close_catalog(self) -> None:

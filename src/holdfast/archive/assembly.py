@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from holdfast.archive.stored import StoredRecord
-from holdfast.batches.entry import runs
+from holdfast.env.files import Buffer
 from holdfast.model import ContentKey
+from holdfast.records.as_warc import lay
+from holdfast.records.stored import StoredRecord
 from holdfast.storage.contents import Contents
 
 _GROUP_MAX = 256
@@ -20,7 +21,7 @@ class Assembled:
     """A record with all its bytes in memory; those of a large one are to be read from `stored.raw()`."""
 
     stored: StoredRecord
-    parts: list[bytes]
+    parts: list[Buffer]
     is_large: bool = False
 
     @property
@@ -63,21 +64,3 @@ def _assembled(group: list[StoredRecord], contents: Contents) -> list[Assembled]
         payload = next(payloads) if count == 1 else b"".join(next(payloads) for _ in range(count))
         assembled.append(Assembled(record, lay(entry.data, entry.layout, payload)))
     return assembled
-
-
-def lay(literals: bytes, layout: str, payload: bytes) -> list[bytes]:
-    """Literals and payload side by side, as the layout says."""
-    if layout == "-" or "+" not in layout:
-        return [literals]
-    lengths = layout.split("+")
-    if len(lengths) == 3:  # nearly always
-        first = int(lengths[0])
-        return [literals[:first], payload, literals[first:]]
-    parts = []
-    at = taken = 0
-    for literal, length in runs(layout):
-        parts.append(literals[at : at + literal])
-        parts.append(payload[taken : taken + length])
-        at += literal
-        taken += length
-    return parts

@@ -26,6 +26,8 @@ from holdfast.storage.organizations.compaction import Progress
 from holdfast.storage.repair import repair_store
 
 _CATALOG = "damaged catalog"
+_INDEX = "damaged index"
+_INDEX_REMEDY = "run 'holdfast index build': it is derived"
 
 
 def check(
@@ -40,7 +42,7 @@ def check(
     With `volumes`, only those are checked.
     """
     root = Path(path)
-    settings = config.load(root / layout.SETTINGS)
+    settings = config.merged(config.load(root / layout.SETTINGS), root / layout.SETTINGS)
     for name in options.volumes:
         if settings.volume_settings(name) is None:
             raise UnknownName(f"unknown volume {name!r}: known are {', '.join(v.name for v in settings.volume)}")
@@ -48,13 +50,18 @@ def check(
     report = _repaired(checker, progress) if options.repair else checker.check(progress)
     if not options.volumes:
         try:
-            faults = [*_record_faults(root, env, progress), *_catalog_faults(root, env), *_leftover_faults(root, env)]
+            faults = [
+                *_record_faults(root, env, progress),
+                *_catalog_faults(root, env),
+                *_index_faults(root, env, progress),
+                *_leftover_faults(root, env),
+            ]
         except HoldfastError as error:
             if report.clean:
                 raise
             report.notes.append(f"records were not checked: {error}")
             return report
-        report.faults += [_mended(fault, root, env) for fault in faults] if options.repair else faults
+        report.faults += _all_mended(faults, root, env) if options.repair else faults
     return report
 
 
@@ -78,18 +85,18 @@ def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
     for walked in archive.journal.walk(batch):
         if not isinstance(walked, Walked):
             continue
-        for entry in walked.entries:
-            if entry.contents == "-":
-                continue
-            for text in entry.contents.split(" "):
-                key = ContentKey.parse(text)
-                if next(iter(archive.instance.find(key)), None) is not None:
-                    continue
-                record = RecordId(batch, entry.serial)
-                if _is_still_there(archive, record):
-                    file = str(archive.journal.directory(batch) / layout.records_name(*walked.place[:2]))
-                    wanted = f"that of record {record}"
-                    yield Fault(batch, file, walked.place.offset, "missing content", wanted, "none", key)
+        kept = [
+            (RecordId(batch, entry.serial), ContentKey.parse(text))
+            for entry in walked.entries
+            if entry.contents != "-"
+            for text in entry.contents.split(" ")
+        ]
+        holdings = archive.instance.find_batch([key for _, key in kept])
+        for (record, key), held in zip(kept, holdings, strict=True):
+            if not held.blocks and not held.away and _is_still_there(archive, record):
+                file = str(archive.journal.directory(batch) / layout.records_name(*walked.place[:2]))
+                wanted = f"that of record {record}"
+                yield Fault(batch, file, walked.place.offset, "missing content", wanted, "none", key)
 
 
 def _is_still_there(archive: Archive, record: RecordId) -> bool:
@@ -112,12 +119,28 @@ def _catalog_faults(root: Path, env: Environment) -> Iterator[Fault]:
         yield Fault("catalog", str(root / layout.CATALOG), 0, _CATALOG, "a sound catalog", str(error))
 
 
+def _index_faults(root: Path, env: Environment, progress: Progress | None) -> Iterator[Fault]:
+    with Archive(root, read_only=True, env=env) as archive:
+        for found in archive.index.verify(progress):
+            yield Fault("index", str(archive.index.directory), 0, _INDEX, "a sound index", found, remedy=_INDEX_REMEDY)
+
+
 def _leftover_faults(root: Path, env: Environment) -> Iterator[Fault]:
     """A removal that was interrupted, and cannot be told any more."""
     try:
         read_plan(root, env)
     except Damaged as error:
         yield Fault("archive", str(root / layout.REMOVAL), 0, "damaged removal", "the plan of a removal", str(error))
+
+
+def _all_mended(faults: list[Fault], root: Path, env: Environment) -> list[Fault]:
+    mended = [_mended(fault, root, env) for fault in faults]
+    if any(fault.kind == _INDEX for fault in faults):
+        with Archive(root, read_only=True, env=env) as archive:
+            archive.index.build()
+            archive.index.rank(force=True)
+        mended = [replace(fault, repaired=True) if fault.kind == _INDEX else fault for fault in mended]
+    return mended
 
 
 def _mended(fault: Fault, root: Path, env: Environment) -> Fault:

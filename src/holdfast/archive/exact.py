@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from holdfast.archive.manifest import listed
 from holdfast.archive.record_export import RecordWriter, write_groups
-from holdfast.archive.stored import StoredRecord
 from holdfast.archive.targets import ExportReport, Tally, output
 from holdfast.batches.entry import REMOVED
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.formats.warc_writer import Compression, RecordCompressor, WarcWriter
 from holdfast.model import RecordId
+from holdfast.records.stored import StoredRecord
 
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from holdfast.archive.draft import Draft, Drafting
 from holdfast.env import Environment
 from holdfast.errors import UsageError
 from holdfast.formats import open_records
 from holdfast.formats.compose import ID_BYTES, WarcHead, digest_of, record_id, record_parts
 from holdfast.formats.http import parse_head
+from holdfast.records.draft import Draft, Drafting
 from holdfast.urls import parse
 
 

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from holdfast.archive.exact import export_exact
 from holdfast.archive.record_export import export_records
-from holdfast.archive.selection import Selection
 from holdfast.archive.targets import ExportReport, Tally, output, regular
 from holdfast.errors import UnknownName, UsageError
 from holdfast.formats.cdx import CDX11, cdx_line
 from holdfast.formats.cdxj import cdxj_line
 from holdfast.formats.zipnum import ZipNumWriter, loc_line
+from holdfast.records.selection import Selection
 
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive

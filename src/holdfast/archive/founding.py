@@ -17,6 +17,8 @@ from holdfast.storage.organizations import create_volume
 from holdfast.storage.placement import find_placement
 from holdfast.storage.signature import find_signature
 
+_UID_BYTES = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -27,25 +29,43 @@ class Plan:
     depth: int = 3
     store: StoreSettings = field(default_factory=StoreSettings)
     records: RecordSettings = field(default_factory=RecordSettings)
+    connector: str = ""  # file that lists volumes elsewhere, relative to the archive; then it need not have its own
+    logs: int = 64  # of organization hashed-log
+    buckets: int = 64  # of organization hash, to begin with
+    bucket_bytes: int = 64 << 10
 
 
-def init(path: str | Path, plan: Plan = Plan(), *, env: Environment = REAL) -> None:  # noqa: B008
-    """Makes an empty archive, with volumes v0, v1, ... The directory may exist, but not hold an archive."""
+def init(path: str | Path, plan: Plan = Plan(), *, env: Environment = REAL) -> None:
+    """Makes an empty archive, with volumes v0, v1, ... The directory may exist, but not hold an archive.
+
+    Raises UsageError, and what reading the connector may.
+    """
     root = Path(path)
     find_signature(plan.store.signature)
     find_placement(plan.store.placement)
-    if not 1 <= plan.volumes <= 1024:
-        raise UsageError(f"bad number of volumes {plan.volumes}: 1 to 1024")
+    least = 0 if plan.connector else 1
+    if not least <= plan.volumes <= 1024:
+        raise UsageError(f"bad number of volumes {plan.volumes}: {least} to 1024")
     settings_path = root / layout.SETTINGS
     if env.files.exists(settings_path):
         raise UsageError(f"'{root}' holds an archive already")
     if env.files.names(root / layout.VOLUMES):
         raise UsageError(f"'{root / layout.VOLUMES}' is not empty: the rest of an archive without '{layout.SETTINGS}'?")
     volumes = tuple(
-        VolumeSettings(f"v{number}", organization=plan.organization, depth=plan.depth) for number in range(plan.volumes)
+        VolumeSettings(
+            f"v{number}",
+            plan.organization,
+            depth=plan.depth,
+            logs=plan.logs,
+            buckets=plan.buckets,
+            bucket_bytes=plan.bucket_bytes,
+        )
+        for number in range(plan.volumes)
     )
-    text = config.new_text(Settings(plan.store, volumes, plan.records))
-    config.parse(tomllib.loads(text), settings_path)  # raises before anything is made
+    uid = env.random_bytes(_UID_BYTES).hex()
+    text = config.new_text(Settings(plan.store, volumes, plan.records, connector=plan.connector, uid=uid))
+    # Raises before anything is made.
+    config.merged(config.parse(tomllib.loads(text), settings_path), settings_path)
     for volume in volumes:
         create_volume(layout.volume_directory(root, volume.name), volume, plan.store, env)
     open_catalog(root, plan.records, env, read_only=False).close()

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from queue import Queue
 from typing import IO
 
-from holdfast.archive.draft import Draft, Drafting
 from holdfast.archive.input import Input
 from holdfast.archive.reader import Drafts, End, Event, FileReader, ReadOptions
 from holdfast.batches.entry import Entry
 from holdfast.errors import HoldfastError
+from holdfast.records.draft import Draft, Drafting
 from holdfast.storage.signature import find_signature
 
 _PIPE_BYTES = 1 << 20

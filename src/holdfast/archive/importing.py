@@ -21,7 +21,6 @@ from pathlib import Path
 from queue import Empty, Full, Queue
 
 from holdfast.archive.adding import Added, Adder, Outcome
-from holdfast.archive.draft import Drafting
 from holdfast.archive.import_worker import Task, Worker
 from holdfast.archive.input import Input
 from holdfast.archive.manifest import Manifest
@@ -29,6 +28,7 @@ from holdfast.archive.reader import Drafts, End, Event, FileReader, Large, ReadO
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.formats import Finding, FindingKind
+from holdfast.records.draft import Drafting
 
 PROCESS_BYTES_MIN = 4 << 20  # smaller files are read in a thread
 _READY_MAX = 2  # groups of drafts that wait to be added, per reader

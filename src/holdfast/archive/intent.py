@@ -12,6 +12,7 @@ not begun to store.
 from __future__ import annotations
 
 import json
+import logging
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,6 +26,8 @@ from holdfast.model import ContentKey
 from holdfast.storage import layout
 from holdfast.storage.contents import Contents
 from holdfast.storage.storing import Announced
+
+log = logging.getLogger("holdfast.archive")
 
 _BYTES_MAX = 4 << 20
 
@@ -131,7 +134,9 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 def take_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -> int:
     """Releases the references of an unfinished addition that no record holds; returns how many.
 
-    `held` names the contents of those of its records that are in the journal, once for each time.
+    In a volume that others write to as well, a counter does not tell whose references they are: there one too many is
+    left rather than one too few. `held` names the contents of those of its records that are in the journal, once for
+    each time.
     """
     kept = Counter(held)
     before: dict[tuple[ContentKey, int], int] = {}
@@ -145,6 +150,9 @@ def take_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -
         if found is not None:
             actual, references = found
             extra = references - before[key, size] - kept[str(actual)]
+            if extra > 0 and contents.is_shared(actual):
+                log.warning("content %s may have up to %d references too many", actual, min(extra, count))
+                continue
             surplus += [actual] * min(max(extra, 0), count)
     if surplus:
         contents.delete_batch(surplus)

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.archive.adding import Added
-from holdfast.archive.draft import Draft
 from holdfast.batches.entry import SOURCE, Entry, one_line
 from holdfast.model import RecordId
+from holdfast.records.draft import Draft
 
 if TYPE_CHECKING:
     from holdfast.archive.importing import ImportReport

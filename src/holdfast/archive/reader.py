@@ -17,10 +17,10 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.archive.draft import Draft, Drafting
 from holdfast.archive.input import Input
 from holdfast.errors import HoldfastError, MalformedInput
 from holdfast.formats import Finding, open_records
+from holdfast.records.draft import Draft, Drafting
 
 log = logging.getLogger("holdfast.archive")
 DRAFTS_MAX = 512

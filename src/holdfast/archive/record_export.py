@@ -6,24 +6,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from holdfast.archive.assembly import Assembled, assemble
-from holdfast.archive.draft import is_captured
-from holdfast.archive.selection import Selection, companions
-from holdfast.archive.stored import StoredRecord
 from holdfast.archive.targets import ExportReport, Tally, output, regular
-from holdfast.batches.entry import REFERENCE, REMOVED, Entry
+from holdfast.batches.entry import REFERENCE, REMOVED
 from holdfast.errors import TooLarge, UsageError
 from holdfast.formats.cdxj import cdxj_line
-from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, record_parts, warcinfo_parts
+from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
 from holdfast.formats.content_encoding import decoded_content
-from holdfast.formats.tianwang import unzipped
 from holdfast.formats.tianwang_writer import TianwangWriter, page_attributes
 from holdfast.formats.warc_writer import Compression, RecordCompressor, WarcFiles, WarcFilesOptions, WarcWriter
 from holdfast.model import RecordId
+from holdfast.records.as_warc import converted, converted_large, is_warc, is_writable
+from holdfast.records.draft import is_captured
+from holdfast.records.selection import Selection, companions
+from holdfast.records.stored import StoredRecord
 from holdfast.storage.contents import Contents
 from holdfast.storage.spread import Spread
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 _COMPRESSIONS: dict[str, Compression] = {"warc": "none", "warc.gz": "gzip", "warc.zst": "zstd", "wet": "none"}
 _HTML = ("text/html", "application/xhtml+xml")
 _INFO = (("software", "Holdfast"),)
-CONVERTED_AT_ONCE = 8 << 20  # records of other formats beyond this are not gathered in memory
 
 
 class Written(NamedTuple):
@@ -74,7 +72,7 @@ class RecordWriter:
 
     def _write_large(self, stored: StoredRecord) -> None:
         self.appender.begin()
-        for part in stored.raw() if is_warc(stored.entry) else _converted_large(stored):
+        for part in stored.raw() if is_warc(stored.entry) else converted_large(stored):
             self.appender.feed(part)
         self._note(stored, self.appender.end())
 
@@ -91,7 +89,7 @@ def write_groups(records: Iterable[StoredRecord], writer: RecordWriter, tally: T
             if not exact:
                 for each in group:
                     if not each.is_large and not is_warc(each.stored.entry):
-                        each.parts = converted(each.stored, each.parts)
+                        each.parts = [*converted(each.stored, each.parts)]
             writer.write(group, spread)
             tally.records += len(group)
     finally:
@@ -147,7 +145,7 @@ def _selected(archive: Archive, selection: Selection, tally: Tally, *, with_orig
         found = archive.records.entry(record)
         if found is None or found.type == REMOVED:
             continue
-        together = {record: found} | companions(archive.records, record, found)
+        together = {record: found} | companions(archive.records.entry, record, found)
         given = {each for each in given if each.batch == record.batch and each.serial > record.serial - 64}
         for each in sorted(together.keys() - given):
             yield archive.records.stored(each, together[each])
@@ -195,55 +193,6 @@ def warcinfo(archive: Archive, filename: str) -> list[bytes]:
     now = datetime.fromtimestamp(archive.env.clock(), UTC).strftime("%Y%m%d%H%M%S")
     head = WarcHead("warcinfo", now, record_id(archive.env.random_bytes(ID_BYTES)), filename=filename)
     return warcinfo_parts(head, _INFO)
-
-
-def is_warc(entry: Entry) -> bool:
-    return entry.format.startswith("warc/")
-
-
-def is_writable(stored: StoredRecord) -> bool:
-    """The first record of an ARC file tells of that file only."""
-    return is_warc(stored.entry) or stored.entry.type == "response"
-
-
-def converted(stored: StoredRecord, parts: list[bytes]) -> list[bytes]:
-    """A record of another format as WARC 1.1."""
-    whole = b"".join(parts)
-    skip = len(stored.head)
-    block = whole[skip : skip + stored.block_length]
-    if stored.is_zipped:
-        block = unzipped(block)
-    return record_parts(_head(stored), [block])
-
-
-def warc_parts(stored: StoredRecord) -> Iterator[bytes]:
-    """A record as WARC, whatever it came as, in parts of bounded size."""
-    if is_warc(stored.entry):
-        return stored.raw()
-    if stored.payload_size > CONVERTED_AT_ONCE:
-        return _converted_large(stored)
-    return iter(converted(stored, list(stored.raw())))
-
-
-def _converted_large(stored: StoredRecord) -> Iterator[bytes]:
-    yield _head(stored).encode(stored.block_length)
-    yield from stored.block()
-    yield b"\r\n\r\n"
-
-
-def _head(stored: StoredRecord) -> WarcHead:
-    entry = stored.entry
-    identity = sha256(f"{stored.id} {entry.url} {entry.timestamp} {entry.digest}".encode("utf-8", "replace")).digest()
-    is_http = stored.http_head is not None
-    return WarcHead(
-        "response" if is_http else "resource",
-        entry.timestamp,
-        record_id(identity[:ID_BYTES]),
-        url=entry.url,
-        ip=entry.ip if entry.ip != "-" else "",
-        payload_digest=entry.digest if entry.digest != "-" else "",
-        content_type="" if is_http else (entry.mime if entry.mime != "-" else "application/octet-stream"),
-    )
 
 
 # -- WACZ ---------------------------------------------------------------------------------------------------------

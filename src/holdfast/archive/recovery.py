@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.archive.adding import Parts, change_of
-from holdfast.archive.draft import fingerprint, signatures_of
 from holdfast.archive.intent import take_back
-from holdfast.archive.records import Records
 from holdfast.batches.batch import Batch, BatchState
 from holdfast.batches.entry import REMOVED
 from holdfast.batches.frame import FramePlace
@@ -18,6 +16,8 @@ from holdfast.batches.walk import Walked
 from holdfast.catalog import Catalog, CatalogChange
 from holdfast.errors import DamagedBatch
 from holdfast.model import SERIAL_MAX, RecordId
+from holdfast.records.draft import fingerprint, signatures_of
+from holdfast.records.records import Records
 from holdfast.storage import layout
 
 log = logging.getLogger("holdfast.archive")

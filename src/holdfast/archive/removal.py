@@ -5,9 +5,12 @@ without harm, so that the next writer ends what a crash interrupted:
 
     1. the catalog forgets the captures
     2. every journal file that holds one of the records is written anew without them, and the old form deleted
-    3. each content loses as many references as there were records that held it; what has none left is dead
-    4. fingerprints of what is not to come back are written to `refused`, and a line to `audit.log`
-    5. the catalog's table is compacted, then the volumes that have dead contents now, while others may add
+    3. the index is told: its readers find the records no more
+    4. each content loses as many references as there were records that held it; what has none left is dead
+    5. fingerprints of what is not to come back are written to `refused`, and a line to `audit.log`
+    6. the catalog's table is compacted, then the volumes that have dead contents now, while others may add
+
+At the end they leave the files of the index, unless another process is writing it, which does so then.
 
 Dead contents leave the disk with compaction, which `Archive.remove` does at once unless told otherwise. What goes with
 a capture: the request and the metadata that were recorded with it.
@@ -20,22 +23,25 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from holdfast.archive.adding import Parts
-from holdfast.archive.draft import fingerprint, refusal_mark, signatures_of
-from holdfast.archive.records import Records
-from holdfast.archive.selection import Selection, companions
 from holdfast.batches.entry import REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.catalog import CatalogChange
 from holdfast.env import Environment
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import ContentNotFound, Damaged, UsageError
+from holdfast.index.taking_out import withdraw
 from holdfast.model import ContentKey, RecordId
+from holdfast.records.draft import fingerprint, refusal_mark, signatures_of
+from holdfast.records.records import Records
+from holdfast.records.selection import Selection, companions
 from holdfast.storage import layout
 
+_ENTRIES_KEPT = 256  # of those around a capture, which are those around the next one, too
 _CAPTURES_LISTED = 10_000  # in the audit line
 
 
@@ -125,14 +131,15 @@ class Remover:
     def _find(self, selection: Selection) -> dict[RecordId, Entry]:
         """The records that go, those of the captures first in each batch."""
         records = Records(self._parts.journal, self._parts.catalog, self._parts.contents)
+        read = lru_cache(_ENTRIES_KEPT)(records.entry)
         found: dict[RecordId, Entry] = {}
         whole = replace(selection, any_method=True)
         for record in whole.record_ids(self._parts.catalog, self._parts.journal):
-            entry = records.entry(record)
+            entry = read(record)
             if entry is None or entry.type == REMOVED:
                 continue
             found[record] = entry
-            found.update(companions(records, record, entry))
+            found.update(companions(read, record, entry))
         return found
 
     def _plan(self, found: dict[RecordId, Entry], options: RemovalOptions) -> tuple[_Plan, Removal]:
@@ -205,6 +212,7 @@ class Remover:
         gone = self._parts.catalog.add(CatalogChange(removed=ids, fingerprints_removed=marks))
         for batch, serials in plan.records.items():
             self._rewrite(batch, set(serials), {int(n): g for n, g in plan.facts["files"][batch].items()})
+        withdraw(self._root, self._parts.env, ids)
         self._release(plan.contents)
         if plan.facts["refuse"]:
             self._parts.refusals.add([bytes.fromhex(mark) for mark in plan.facts["refusals"]])

@@ -91,6 +91,11 @@ class Journal:
             return entry
         return next((entry for entry in self.read(batch, place) if entry.serial == serial), None)
 
+    def content(self, batch: str, place: FramePlace) -> bytes:
+        """A frame's content, for those who pass once: it is not kept. Raises as `read`."""
+        with self._named(batch, place):
+            return self._content(batch, place)
+
     def _keep(self, key: tuple[str, int, int, int], frame: OpenFrame) -> None:
         """Pages and what they consist of lie side by side: who asks for one of them will ask for others."""
         with self._lock:

@@ -40,6 +40,20 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return versions
 
 
+def debian_versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions of the Debian packages that are installed; 'missing' for the others."""
+    versions = {}
+    for name in sorted(set(names)):
+        try:
+            done = subprocess.run(
+                ["dpkg-query", "--show", "--showformat=${Version}", name], capture_output=True, text=True, check=False
+            )
+            versions[name] = done.stdout.strip() or "missing"
+        except OSError:  # not a Debian
+            versions[name] = "missing"
+    return versions
+
+
 def commit() -> str:
     """The commit that this code came from, with '+' if the tree has changes; 'unknown' outside a repository."""
     here = Path(__file__).parent

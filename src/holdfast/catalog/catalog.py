@@ -35,6 +35,7 @@ from holdfast.catalog.query import CaptureQuery, exact_range
 from holdfast.catalog.revisits import RevisitResolver
 from holdfast.catalog.rows import CaptureRows
 from holdfast.catalog.search import Answer, Permits, Search, nearest_capture
+from holdfast.catalog.steps import Steps
 from holdfast.catalog.times import digits, earliest
 from holdfast.catalog.verify import verify_rows
 from holdfast.env import REAL, Environment
@@ -143,11 +144,12 @@ class Catalog:
         found = self._table.last(area(FRAME, record.batch), frame_key(record.batch, record.serial) + b"\0")
         return found[1] if found else None
 
-    def frames(self, batch: str) -> Iterator[tuple[int, bytes]]:
-        """First serial and place of each frame of a batch, ascending."""
+    def frames(self, batch: str, since: int = 0) -> Iterator[tuple[int, bytes]]:
+        """First serial and place of each frame of a batch, ascending; from the one on that holds the serial `since`."""
         self._refresh_if_due()
         prefix = area(FRAME, batch)
-        for key, place in self._table.scan(prefix, after(prefix)):
+        first = self._table.last(prefix, frame_key(batch, since) + b"\0") if since else None
+        for key, place in self._table.scan(first[0] if first else prefix, after(prefix)):
             yield SERIAL.unpack(key[len(prefix) :])[0], place
 
     def sources(self, filename: str | None = None) -> Iterator[tuple[str, RecordId]]:
@@ -166,6 +168,11 @@ class Catalog:
         """Those with a state."""
         self._refresh_if_due()
         return [key[1:].decode() for key, _ in self._table.scan(BATCH, after(BATCH))]
+
+    def steps(self) -> Steps:
+        """The catalog in short ranges, for those who go through all of it."""
+        self._refresh_if_due()
+        return Steps(self._table, self._rows)
 
     def collections(self) -> tuple[str, ...]:
         self._refresh_if_due()
@@ -196,6 +203,11 @@ class Catalog:
         """All captures of a URL, by time. Of more than `most` some are given, and more than that."""
         self._refresh_if_due()
         return self._rows.all_of(collection, exact_range(url_key(url)), most + 1 if most < sys.maxsize else most)
+
+    def of_key(self, urlkey: str, collection: str) -> list[Capture]:
+        """All captures under a key, by time: also those by POST and the like, whose keys are not their URLs' alone."""
+        self._refresh_if_due()
+        return self._rows.all_of(collection, exact_range(urlkey))
 
     def newest(self, url: str, collection: str | None = None) -> Capture | None:
         self._refresh_if_due()

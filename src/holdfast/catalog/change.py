@@ -12,6 +12,7 @@ from holdfast.catalog.keys import (
     FINGERPRINT,
     RECORD,
     SPLIT,
+    WHEN,
     Total,
     area,
     begins_split,
@@ -20,12 +21,16 @@ from holdfast.catalog.keys import (
     frame_key,
     pack_row,
     pack_total,
+    page_key,
     place_of,
     record_key,
     source_key,
     total_key,
+    when_key,
 )
 from holdfast.model import Capture, RecordId
+
+_TIME_BYTES = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class Draft:
         for capture in captures:
             place = place_of(capture)
             self.deletes += (area(CAPTURE, capture.collection) + place, record_key(capture.record))
+            self.deletes.append(when_key(capture.timestamp, capture.record))
+            self.deletes.append(page_key(encoded(capture.urlkey), str(capture.record).encode()))
             if key := digest_key(capture, place):
                 self.deletes.append(key)
             if begins_split(place):
@@ -73,6 +80,8 @@ class Draft:
             home, _, record = place.rpartition(b" ")
             put((prefix + place, pack_row(capture)))
             put((RECORD + record, prefix[1:] + home))
+            put((WHEN + home[-_TIME_BYTES:] + b" " + record, b""))
+            put((page_key(home[: -_TIME_BYTES - 1], record), b""))
             if key := digest_key(capture, place):
                 put((key, encoded(collection)))
             if begins_split(place):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import struct
 import zlib
+from hashlib import blake2b
 from typing import NamedTuple
 
 from holdfast.model import Capture, RecordId
 
-CAPTURE, DIGEST, SPLIT, RECORD, FINGERPRINT = b"c", b"d", b"s", b"r", b"k"
+CAPTURE, DIGEST, SPLIT, RECORD, FINGERPRINT, WHEN, PAGE = b"c", b"d", b"s", b"r", b"k", b"w", b"p"
 FRAME, BATCH, SOURCE, TOTALS, CHANGES, VERSION = b"f", b"b", b"m", b"t", b"n", b"v"
-VERSION_NOW = b"1"
+VERSION_NOW = b"2"
 CAPTURES_PER_SPLIT = 1024  # on average: a capture begins a new block of pages if the checksum of its place says so
 SERIAL = struct.Struct(">I")
 NUMBER = struct.Struct(">Q")
 _TOTAL = struct.Struct("<QQ")
-_SERIAL_DIGITS = 10
+SERIAL_DIGITS = 10
 _ROW_TABS = 11
 
 
@@ -61,6 +62,31 @@ def record_key(record: RecordId) -> bytes:
     return RECORD + str(record).encode()
 
 
+def when_key(timestamp: str, record: RecordId) -> bytes:
+    """Under which a capture is found by its time."""
+    return WHEN + f"{timestamp} {record}".encode()
+
+
+def page_area(page: int) -> bytes:
+    """What the keys of all captures of a page begin with, given its number."""
+    return PAGE + NUMBER.pack(page)
+
+
+def page_key(urlkey: bytes, record: bytes) -> bytes:
+    """Under which a capture is found by the number of its page."""
+    return PAGE + blake2b(urlkey, digest_size=8).digest() + record
+
+
+def page_number(urlkey: bytes) -> int:
+    """64 bits that name a URL key, as in index, links and ranks."""
+    return int.from_bytes(blake2b(urlkey, digest_size=8).digest(), "big")
+
+
+def record_of(text: bytes) -> RecordId:
+    """The reverse of `str(record).encode()`."""
+    return RecordId(text[: -SERIAL_DIGITS - 1].decode(), int(text[-SERIAL_DIGITS:]))
+
+
 def pack_row(capture: Capture) -> bytes:
     """All fields of a capture that are not in its key."""
     _, _, url, mime, status, digest, length, offset, filename, kind, size, contents, _, _, refers_to, extra = capture
@@ -92,7 +118,7 @@ def unpack_row(collection: str, place: bytes, row: bytes) -> Capture:
         kind,
         int(size),
         contents,
-        RecordId(record[: -_SERIAL_DIGITS - 1], int(record[-_SERIAL_DIGITS:])),
+        RecordId(record[: -SERIAL_DIGITS - 1], int(record[-SERIAL_DIGITS:])),
         collection,
         refers_to,
         extra,

@@ -57,9 +57,9 @@ class CaptureRows:
         for place, name, row in self._merged(CAPTURE, collection, bounds, reverse=reverse):
             yield unpack_row(name, place, row)
 
-    def found(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Iterator[Found]:
+    def found(self, collection: str | None, bounds: tuple[bytes, bytes], *, reverse: bool = False) -> Iterator[Found]:
         """As `scan`, not yet unpacked: for those who need no more than places."""
-        return self._merged(CAPTURE, collection, bounds)
+        return self._merged(CAPTURE, collection, bounds, reverse=reverse)
 
     def splits(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Iterator[bytes]:
         """Places of the captures that begin a block, ascending."""
@@ -78,6 +78,13 @@ class CaptureRows:
         if len(names) > 1:
             found.sort(key=lambda capture: (encoded(capture.timestamp), encoded(str(capture.record))))
         return found
+
+    def some(self, collection: str, bounds: tuple[bytes, bytes], most: int) -> list[Found]:
+        """The first captures of a collection between two places, not yet unpacked."""
+        prefix = self._area(collection)
+        skip = len(prefix)
+        pairs = self._table.range(prefix + bounds[0], prefix + bounds[1], most)
+        return [(key[skip:], collection, row) for key, row in pairs]
 
     def few_of(self, collection: str, key: str) -> list[Capture] | None:
         """All captures of a URL, by time, if they are few, as of most; None if there are more.

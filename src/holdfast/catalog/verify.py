@@ -8,17 +8,22 @@ from holdfast.catalog.keys import (
     BATCH,
     CAPTURE,
     DIGEST,
+    PAGE,
     RECORD,
     SPLIT,
+    WHEN,
     Total,
     after,
     area,
     begins_split,
     digest_key,
+    encoded,
     pack_home,
+    page_key,
     place_of,
     record_key,
     total_key,
+    when_key,
 )
 from holdfast.catalog.rows import CaptureRows
 from holdfast.errors import DamagedCatalog
@@ -30,12 +35,16 @@ def verify_rows(table: Table, rows: CaptureRows) -> None:
     """Every capture is found by its record and its payload, nothing else is, and the totals are right."""
     counted: Counter[bytes] = Counter()
     sizes: Counter[bytes] = Counter()
-    expected = {RECORD: 0, DIGEST: 0, SPLIT: 0}
+    expected = {RECORD: 0, WHEN: 0, PAGE: 0, DIGEST: 0, SPLIT: 0}
     for collection in rows.collections():
         for capture in rows.scan(collection, (b"", b"\xff")):
             place = place_of(capture)
             _expect(table, capture, record_key(capture.record), pack_home(collection, place))
+            _expect(table, capture, when_key(capture.timestamp, capture.record), b"")
             expected[RECORD] += 1
+            expected[WHEN] += 1
+            _expect(table, capture, page_key(encoded(capture.urlkey), str(capture.record).encode()), b"")
+            expected[PAGE] += 1
             if key := digest_key(capture, place):
                 _expect(table, capture, key, collection.encode())
                 expected[DIGEST] += 1

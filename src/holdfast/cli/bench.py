@@ -1,4 +1,4 @@
-"""`holdfast bench`: measure the store, the archive and the crawler beside their peers."""
+"""`holdfast bench`: measure Holdfast beside its peers; store, archive and crawler here, the others in their files."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.bench_output import (
-    CORPUS_BYTES_MAX,
-    CORPUS_DEFAULT,
-    Meter,
     Publication,
+    chosen_corpus,
     corpus_option,
-    exit_for,
-    json_option,
     known_names,
-    output_option,
-    publish,
+    measure,
     pywb_option,
-    repeat_option,
-    work_dir_option,
+    report_options,
     workload_option,
 )
+from holdfast.cli.bench_query import query_
 from holdfast.cli.bench_replay import replay_
+from holdfast.cli.bench_stream import stream_
+from holdfast.cli.bench_webbase import webbase_
+from holdfast.cli.bench_webstore import webstore_
 from holdfast.cli.options import read_bytes
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.bench.run import Plan
 
 CAPTURES_DEFAULT = 1_000_000
+DOCUMENTS_BYTES_MAX = 1 << 30  # every process of `bench storage` holds all of them in memory
 
 
 @click.group()
@@ -51,23 +50,16 @@ def bench() -> None:
     multiple=True,
     help="Also fill a volume with so many small contents; without --corpus, measure nothing else.",
 )
-@repeat_option
-@json_option
-@output_option
-@work_dir_option
+@report_options
 def storage(**options: Any) -> None:
     """Named workloads on Holdfast, plain files, WARC writers, SQLite, RocksDB and SeaweedFS.
 
     The exit code is 1 if Holdfast itself failed to run; a missed target is reported and is no failure.
     """
-    from holdfast.bench.run import run, scratch
+    from holdfast.bench.run import run
 
     plan = _plan(options)
-    with scratch(options["work_dir"]) as directory, Meter() as meter:
-        outcome = run(plan, directory, meter.show)
-        publication = _storage_publication(plan, outcome, directory)
-    publish(publication, as_json=options["as_json"], output=options["output"])
-    exit_for(outcome.missing)
+    measure(plan, run, _storage_publication, options)
 
 
 @bench.command("archive")
@@ -93,24 +85,16 @@ def storage(**options: Any) -> None:
     help="Also import and export one record with so large a payload; without --corpus, measure nothing else.",
 )
 @pywb_option
-@repeat_option
-@json_option
-@output_option
-@work_dir_option
+@report_options
 def archive_(**options: Any) -> None:
     """Import, space, lookup, export and round trip, beside warcio, FastWARC, cdxj-indexer and pywb.
 
     The exit code is 1 if Holdfast itself failed to run; a missed target is reported and is no failure.
     """
     from holdfast.bench.archive.run import run_archive
-    from holdfast.bench.run import scratch
 
     plan = _archive_plan(options)
-    with scratch(options["work_dir"]) as directory, Meter() as meter:
-        outcome = run_archive(plan, directory, meter.show)
-        publication = _archive_publication(plan, outcome, directory)
-    publish(publication, as_json=options["as_json"], output=options["output"])
-    exit_for(outcome.missing)
+    measure(plan, run_archive, _archive_publication, options)
 
 
 @bench.command("crawl")
@@ -123,28 +107,19 @@ def archive_(**options: Any) -> None:
     multiple=True,
     help="Also measure a frontier of so many URLs beside a small one; without --corpus, measure nothing else.",
 )
-@repeat_option
-@json_option
-@output_option
-@work_dir_option
+@report_options
 def crawl_(**options: Any) -> None:
     """Crawl one local site, served by nginx, with Holdfast, Scrapy, wget and wget2.
 
     The exit code is 1 if Holdfast itself failed to run; a missed target is reported and is no failure.
     """
     from holdfast.bench.crawl.run import run_crawls
-    from holdfast.bench.run import scratch
 
     plan = _crawl_plan(options)
-    with scratch(options["work_dir"]) as directory, Meter() as meter:
-        outcome = run_crawls(plan, directory, meter.show)
-        publication = _crawl_publication(plan, outcome, directory)
-    publish(publication, as_json=options["as_json"], output=options["output"])
-    exit_for(outcome.missing)
+    measure(plan, run_crawls, _crawl_publication, options)
 
 
 def _plan(options: dict[str, Any]) -> Plan:
-    from holdfast.bench.corpus import Limits, choose
     from holdfast.bench.run import Plan
     from holdfast.bench.subjects import SUBJECTS
     from holdfast.bench.workload import CALLERS, Workload
@@ -153,8 +128,7 @@ def _plan(options: dict[str, Any]) -> Plan:
     workloads = known_names("workload", options["workload"], tuple(each.value for each in Workload))
     corpus = None
     if options["corpus"] is not None or not options["scale"]:
-        directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
-        corpus = choose(directory, Limits(documents_max=max(1, options["documents"])))
+        corpus = chosen_corpus(options, max(1, options["documents"]), DOCUMENTS_BYTES_MAX)
     return Plan(
         corpus=corpus,
         subjects=subjects,
@@ -171,16 +145,13 @@ def _archive_plan(options: dict[str, Any]) -> ArchivePlan:
     from holdfast.bench.archive.crawl import distinct_for
     from holdfast.bench.archive.run import ArchivePlan
     from holdfast.bench.archive.workload import SUBJECTS, ArchiveWorkload
-    from holdfast.bench.corpus import Limits, choose
 
     subjects = known_names("subject", options["only"], tuple(SUBJECTS))
     workloads = known_names("workload", options["workload"], tuple(each.value for each in ArchiveWorkload))
     corpus = None
     alone = options["scale"] or options["large"] or options["captures"]
     if options["corpus"] is not None or not alone:
-        directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
-        limits = Limits(documents_max=distinct_for(options["pages"]), total_bytes_max=CORPUS_BYTES_MAX)
-        corpus = choose(directory, limits)
+        corpus = chosen_corpus(options, distinct_for(options["pages"]))
     captures = options["captures"]
     if captures is None:
         captures = CAPTURES_DEFAULT if corpus else 0
@@ -197,7 +168,6 @@ def _archive_plan(options: dict[str, Any]) -> ArchivePlan:
 
 
 def _crawl_plan(options: dict[str, Any]) -> CrawlPlan:
-    from holdfast.bench.corpus import Limits, choose
     from holdfast.bench.crawl.crawlers import CRAWLERS
     from holdfast.bench.crawl.frontier import SMALL
     from holdfast.bench.crawl.run import CrawlPlan
@@ -206,8 +176,7 @@ def _crawl_plan(options: dict[str, Any]) -> CrawlPlan:
     crawlers = known_names("crawler", names, tuple(CRAWLERS))
     corpus = None
     if options["corpus"] is not None or not options["frontier"]:
-        directory = options["corpus"] or CORPUS_DEFAULT.expanduser()
-        corpus = choose(directory, Limits(documents_max=options["pages"], total_bytes_max=CORPUS_BYTES_MAX))
+        corpus = chosen_corpus(options, options["pages"])
     frontier = tuple(sorted({SMALL, *options["frontier"]})) if options["frontier"] else ()
     return CrawlPlan(corpus=corpus, crawlers=crawlers, repeats=options["repeat"], frontier=frontier)
 
@@ -252,4 +221,8 @@ def _crawl_publication(plan: CrawlPlan, outcome: Any, directory: Path) -> Public
     return Publication("crawl", report.as_json(found), partial(report.print_report, found), draw)
 
 
+bench.add_command(query_)
 bench.add_command(replay_)
+bench.add_command(stream_)
+bench.add_command(webstore_)
+bench.add_command(webbase_)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
 
-CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
-CORPUS_BYTES_MAX = 1 << 40  # all but `bench storage` read page by page
+    from holdfast.bench.corpus import Corpus
 
+CORPUS_DEFAULT = Path("~/.cache/holdfast/corpus")  # where `make corpus` puts it
+CORPUS_BYTES_MAX = 1 << 40  # nearly all read page by page
 
 _PATH = click.Path(path_type=Path)
 corpus_option = click.option("--corpus", type=_PATH, help="Directory of pages, any files.")
@@ -22,12 +22,22 @@ workload_option = click.option("--workload", metavar="WORKLOAD", multiple=True, 
 pywb_option = click.option(
     "--pywb", metavar="PYTHON", help="An interpreter that has pywb; default is the one that runs this."
 )
-repeat_option = click.option(
-    "--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts."
+_REPORT_OPTIONS = (
+    click.option(
+        "--repeat", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
+    click.option("--output", type=_PATH, help="Directory for the report as JSON and as a chart."),
+    click.option("--work-dir", type=_PATH, help="Where files and archives live meanwhile."),
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-output_option = click.option("--output", type=_PATH, help="Directory for the report as JSON and as a chart.")
-work_dir_option = click.option("--work-dir", type=_PATH, help="Where files and archives live meanwhile.")
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def report_options(command: F) -> F:
+    """How often to measure, where, and what becomes of the report: every command has these."""
+    for option in reversed(_REPORT_OPTIONS):
+        command = option(command)
+    return command
 
 
 class Publication(NamedTuple):
@@ -37,6 +47,14 @@ class Publication(NamedTuple):
     values: dict[str, Any]
     show: Callable[[Console], None]
     draw: Callable[[Path], None] | None  # None: nothing to be drawn
+
+
+def chosen_corpus(options: dict[str, Any], documents_max: int, total_bytes_max: int = CORPUS_BYTES_MAX) -> Corpus:
+    """Pages of the directory that was given, or of the default one. Raises UsageError if there are none."""
+    from holdfast.bench.corpus import Limits, choose
+
+    limits = Limits(documents_max=documents_max, total_bytes_max=total_bytes_max)
+    return choose(options["corpus"] or CORPUS_DEFAULT.expanduser(), limits)
 
 
 def known_names(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -73,6 +91,17 @@ def publish(publication: Publication, *, as_json: bool, output: Path | None) -> 
         publication.show(console if console.is_terminal else Console(width=190))
     if output is not None:
         _write(publication, text, output)
+
+
+def measure(plan: Any, run: Callable[..., Any], report: Callable[..., Publication], options: dict[str, Any]) -> None:
+    """Runs the plan in a scratch directory, publishes what came out; exits with 1 if we have no figure ourselves."""
+    from holdfast.bench.run import scratch
+
+    with scratch(options["work_dir"]) as directory, Meter() as meter:
+        outcome = run(plan, directory, meter.show)
+        publication = report(plan, outcome, directory)
+    publish(publication, as_json=options["as_json"], output=options["output"])
+    exit_for(outcome.missing)
 
 
 def _write(publication: Publication, text: str, output: Path) -> None:

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.bench_output import (
-    CORPUS_BYTES_MAX,
-    CORPUS_DEFAULT,
     Meter,
     Publication,
+    chosen_corpus,
     corpus_option,
     exit_for,
-    json_option,
     known_names,
-    output_option,
     publish,
     pywb_option,
-    repeat_option,
-    work_dir_option,
+    report_options,
     workload_option,
 )
 
@@ -38,10 +34,7 @@ if TYPE_CHECKING:
     "--requests", type=click.IntRange(0), default=0, help="Instead: so many requests to Holdfast alone, and its memory."
 )
 @pywb_option
-@repeat_option
-@json_option
-@output_option
-@work_dir_option
+@report_options
 def replay_(**options: Any) -> None:
     """Rewritten and raw replay, CDX and TimeMap queries, beside pywb; wrk asks.
 
@@ -67,16 +60,14 @@ def _plan(options: dict[str, Any]) -> ReplayPlan:
     import sys
 
     from holdfast.bench.archive.crawl import distinct_for
-    from holdfast.bench.corpus import Limits, choose
     from holdfast.bench.replay.run import ReplayPlan
     from holdfast.bench.replay.servers import SERVERS
     from holdfast.bench.replay.workload import ReplayWorkload
 
     servers = known_names("server", options["only"], tuple(SERVERS))
     workloads = known_names("workload", options["workload"], tuple(each.value for each in ReplayWorkload))
-    limits = Limits(documents_max=distinct_for(options["pages"]), total_bytes_max=CORPUS_BYTES_MAX)
     return ReplayPlan(
-        corpus=choose(options["corpus"] or CORPUS_DEFAULT.expanduser(), limits),
+        corpus=chosen_corpus(options, distinct_for(options["pages"])),
         servers=servers,
         workloads=tuple(ReplayWorkload(name) for name in workloads),
         repeats=options["repeat"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.interrupt import Interruption
-from holdfast.cli.options import archive_option, json_option, read_bytes
+from holdfast.cli.options import archive_option, connector_option, json_option, read_bytes
 from holdfast.cli.output import counted, in_bytes, note, progress_bar, show
 from holdfast.errors import Damaged
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @archive_option
+@connector_option
 @click.option("--repair", is_flag=True, help="Mend what can be mended; needs to be the only writer.")
 @click.option("--deep", is_flag=True, help="Also decode every content and compare it with its signature.")
 @click.option("--rate-limit", metavar="BYTES/s", callback=read_bytes, help="Read no faster, for example 50M.")
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def check(
     *,
     archive: Path,
+    connector: Path | None,
     repair: bool,
     deep: bool,
     rate_limit: int | None,
@@ -44,8 +46,13 @@ def check(
 
     if recreate and not repair:
         raise click.UsageError("--recreate needs --repair")
+    if connector is not None and repair:
+        raise click.UsageError("--repair needs an archive; 'holdfast volume repair' mends the volumes of a connector")
     options = CheckOptions(repair, deep, rate_limit, volumes, recreate)
-    report = _repair(archive, options) if repair else _check(archive, options)
+    if connector is not None:
+        report = _check_connector(connector, options)
+    else:
+        report = _repair(archive, options) if repair else _check(archive, options)
     for fault in report.faults:
         show(_fault_values(fault), _fault_text(fault), as_json=as_json)
     _summarize(report, as_json=as_json)
@@ -58,6 +65,15 @@ def _check(archive: Path, options: CheckOptions) -> CheckReport:
 
     with progress_bar("checking") as advance:
         return check_archive(archive, options, advance)
+
+
+def _check_connector(connector: Path, options: CheckOptions) -> CheckReport:
+    from holdfast.config import load_connector
+    from holdfast.env import REAL
+    from holdfast.storage.check import Checker
+
+    with progress_bar("checking") as advance:
+        return Checker(connector.parent, load_connector(connector), REAL, options).check(advance)
 
 
 def _repair(archive: Path, options: CheckOptions) -> CheckReport:

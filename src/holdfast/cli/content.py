@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.inputs import STANDARD_INPUT, Input, batches, find_inputs
-from holdfast.cli.interrupt import writing
-from holdfast.cli.options import archive_option, json_option
+from holdfast.cli.interrupt import writing_contents
+from holdfast.cli.options import archive_option, connector_option, json_option
 from holdfast.cli.output import in_bytes, progress_bar, show, show_fields, show_lines, write_file
 from holdfast.model import ContentKey, ContentStat, Stored, StoreMode
+
+if TYPE_CHECKING:
+    from holdfast.archive import Archive, Connection
 
 
 @click.group()
@@ -21,11 +24,19 @@ def content() -> None:
     """Store, fetch, remove and list contents."""
 
 
+def reading(archive: Path, connector: Path | None) -> Archive | Connection:
+    """What has contents, open for reading."""
+    import holdfast
+
+    return holdfast.connect(connector, read_only=True) if connector else holdfast.open(archive, read_only=True)
+
+
 # -- put ---------------------------------------------------------------------------------------------------------------
 
 
 @content.command()
 @archive_option
+@connector_option
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option(
     "--mode",
@@ -42,6 +53,7 @@ def content() -> None:
 def put(
     *,
     archive: Path,
+    connector: Path | None,
     files: tuple[str, ...],
     mode: str,
     codec: str | None,
@@ -54,10 +66,10 @@ def put(
 
     What was printed is durable. If one of the files cannot be read, nothing is stored.
     """
-    from holdfast.storage.storing import StoreOptions
+    from holdfast.storage.duplicates import StoreOptions
 
     options = StoreOptions(StoreMode(mode), codec, content_type, volume, replicas)
-    with writing(archive) as (opened, interruption):
+    with writing_contents(archive, connector) as (opened, interruption):
         limit = opened.settings.store.content_bytes_max
         inputs = find_inputs(files, limit)
         total_bytes = sum(each.size or 0 for each in inputs)
@@ -89,18 +101,17 @@ def _stored_values(source: Input, stored: Stored) -> dict[str, Any]:
 
 @content.command()
 @archive_option
+@connector_option
 @click.argument("key")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all.")
 @json_option
-def get(*, archive: Path, key: str, output: str | None, as_json: bool) -> None:
+def get(*, archive: Path, connector: Path | None, key: str, output: str | None, as_json: bool) -> None:
     """Write a content to standard output, or to a file."""
-    import holdfast
-
     to_file = output not in (None, STANDARD_INPUT)
     if as_json and not to_file:
         raise click.UsageError("--json needs -o FILE: standard output takes the content")
     wanted = ContentKey.parse(key)
-    with holdfast.open(archive, read_only=True) as opened:
+    with reading(archive, connector) as opened:
         data = opened.contents.get(wanted)
     if not to_file:
         sys.stdout.buffer.write(data)
@@ -113,29 +124,29 @@ def get(*, archive: Path, key: str, output: str | None, as_json: bool) -> None:
 
 @content.command()
 @archive_option
+@connector_option
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 @json_option
-def rm(*, archive: Path, keys: tuple[str, ...], as_json: bool) -> None:
+def rm(*, archive: Path, connector: Path | None, keys: tuple[str, ...], as_json: bool) -> None:
     """Take one reference away from each content and print how many are left; with the last one it is gone.
 
     If one of the keys is unknown, nothing is removed.
     """
     wanted = [ContentKey.parse(key) for key in keys]
-    with writing(archive) as (opened, _):
+    with writing_contents(archive, connector) as (opened, _):
         for key, left in zip(wanted, opened.contents.delete_batch(wanted), strict=True):
             show({"contentkey": str(key), "references": left}, f"{key} {left}", as_json=as_json)
 
 
 @content.command()
 @archive_option
+@connector_option
 @click.argument("key")
 @json_option
-def stat(*, archive: Path, key: str, as_json: bool) -> None:
+def stat(*, archive: Path, connector: Path | None, key: str, as_json: bool) -> None:
     """Tell what is known of a content."""
-    import holdfast
-
     wanted = ContentKey.parse(key)
-    with holdfast.open(archive, read_only=True) as opened:
+    with reading(archive, connector) as opened:
         known = opened.contents.stat(wanted)
     if as_json:
         show(_stat_values(known) | {"copies": list(known.copies)}, "", as_json=True)
@@ -169,12 +180,11 @@ def _stat_values(known: ContentStat) -> dict[str, Any]:
 
 @content.command("list")
 @archive_option
+@connector_option
 @click.option("--volume", help="Only what stands in this volume.")
 @json_option
-def list_(*, archive: Path, volume: str | None, as_json: bool) -> None:
+def list_(*, archive: Path, connector: Path | None, volume: str | None, as_json: bool) -> None:
     """Print the contentkey of every content, volume by volume, in the order of storing."""
-    import holdfast
-
-    with holdfast.open(archive, read_only=True) as opened:
+    with reading(archive, connector) as opened:
         for known in opened.contents.listing(volume):
             show_lines(json.dumps(_stat_values(each)) if as_json else str(each.key) for each in known)

@@ -12,6 +12,7 @@ from holdfast.cli.crawl_log import log
 from holdfast.cli.crawl_look import list_, status, stop
 from holdfast.cli.crawl_options import job_options
 from holdfast.cli.crawl_pages import expire, why
+from holdfast.cli.indexing import index_option
 from holdfast.cli.options import archive_option, is_verbose, json_option
 from holdfast.cli.output import note, show, show_fields
 
@@ -58,6 +59,7 @@ class Seeds(click.Argument):
 @archive_option
 @click.argument("words", metavar=_SEEDS, nargs=-1, cls=Seeds)
 @job_options
+@index_option
 @json_option
 @click.pass_context
 def crawl(
@@ -68,6 +70,7 @@ def crawl(
     words: tuple[str, ...],
     dry_run: bool,
     quiet: bool,
+    index: bool | None,
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -79,7 +82,7 @@ def crawl(
     Exits with 12 if nothing at all could be fetched.
     """
     from holdfast.cli.crawl_plan import plan_of
-    from holdfast.cli.crawl_run import run_crawl
+    from holdfast.cli.crawl_run import Manner, run_crawl
     from holdfast.cli.crawl_words import plan_words
 
     plan = plan_of(archive, words, chosen, tuple(crawl.commands))
@@ -91,7 +94,7 @@ def crawl(
     plan.require_idle()
     for name, line in {}.items() if quiet else plan_words(plan).items():
         note(f"{name:<10}  {line}")
-    run_crawl(archive, plan, quiet=quiet, verbose=is_verbose(context), as_json=as_json)
+    run_crawl(archive, plan, Manner(quiet, is_verbose(context), as_json, index))
 
 
 def _show_plan(plan: Plan, *, as_json: bool) -> None:

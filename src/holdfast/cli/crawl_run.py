@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.crawl_display import display
 from holdfast.cli.crawl_report import saved_bytes, tally_fields
+from holdfast.cli.indexing import bring_up, is_automatic, kept_up
 from holdfast.cli.interrupt import writing
 from holdfast.cli.output import note, show, show_fields, visible
 from holdfast.errors import CrawlFailed
@@ -24,7 +26,17 @@ _STOPPING = (signal.SIGTERM, signal.SIGHUP)
 _UNANSWERED = ("connect", "tls", "timeout", "protocol", "dropped")
 
 
-def run_crawl(archive: Path, plan: Plan, *, quiet: bool, verbose: bool, as_json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a crawl is run."""
+
+    quiet: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    index: bool | None = None  # whether the index is kept up to date; None: as the settings say
+
+
+def run_crawl(archive: Path, plan: Plan, manner: Manner) -> None:
     """Raises CrawlFailed if nothing at all could be fetched, KeyboardInterrupt after Ctrl-C."""
     from holdfast.crawl.collecting import collect_seldom
     from holdfast.crawl.conductor import Crawl
@@ -33,12 +45,20 @@ def run_crawl(archive: Path, plan: Plan, *, quiet: bool, verbose: bool, as_json:
     job = plan.job
     if job.browser.enabled:
         _warn_without_browser(job)
+    quiet = manner.quiet
     with writing(archive) as (opened, interruption):
-        with display(job, interruption, quiet=quiet, verbose=verbose) as progress, _asked_to_stop() as asked:
+        indexed = is_automatic(opened, manner.index)
+        with (
+            display(job, interruption, quiet=quiet, verbose=manner.verbose) as progress,
+            _asked_to_stop() as asked,
+            kept_up(opened, wanted=indexed),
+        ):
             summary = Crawl(opened, job).run(progress, lambda: interruption.pressed or asked())
-        _summarize(archive, summary, quiet=quiet, as_json=as_json)
+        _summarize(archive, summary, quiet=quiet, as_json=manner.as_json)
         if interruption.pressed or (_is_cut_short(summary) and not quiet):
             note(f"holdfast: what waits is kept; 'holdfast crawl --resume {job.name}' goes on")
+    if indexed:
+        bring_up(archive, quiet=quiet or manner.as_json)
     _fail_without_response(archive, plan, summary)
 
 

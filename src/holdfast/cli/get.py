@@ -19,7 +19,7 @@ from holdfast.model import RecordId
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
-    from holdfast.archive.stored import StoredRecord
+    from holdfast.records.stored import StoredRecord
 
 _RECORD_ID = re.compile(r"[a-z0-9][a-z0-9._-]*-\d{10}")
 _NEIGHBOURS_MAX = 1000  # captures of a host among which the URL that was meant is looked for

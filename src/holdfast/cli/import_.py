@@ -12,6 +12,7 @@ import click
 
 from holdfast.cli.import_inputs import Found, find_inputs
 from holdfast.cli.import_report import Holdings, Tally
+from holdfast.cli.indexing import bring_up, index_option, is_automatic
 from holdfast.cli.interrupt import Interruption, writing
 from holdfast.cli.options import archive_option, is_verbose, json_option
 from holdfast.cli.output import counted, note
@@ -38,6 +39,7 @@ def _named(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--jobs", type=click.IntRange(1, 64), default=JOBS, help=f"Files read at a time; here {JOBS} by default.")
 @click.option("--strict", is_flag=True, help="Stop at the first fault of a file.")
 @click.option("--no-verify", is_flag=True, help="Do not compare blocks and payloads with their digests.")
+@index_option
 @json_option
 @click.pass_context
 def import_(
@@ -50,6 +52,7 @@ def import_(
     jobs: int,
     strict: bool,
     no_verify: bool,
+    index: bool | None,
     as_json: bool,
 ) -> None:
     """Add the records of WARC, ARC, WACZ and Tianwang files.
@@ -74,6 +77,9 @@ def import_(
             note("holdfast: what was added stays; run the same command again to go on")
             raise
         tally.summarize(Holdings.of(opened).since(before))
+        wanted = is_automatic(opened, index)
+    if wanted:
+        bring_up(archive, quiet=as_json)
     if tally.failed:
         raise click.exceptions.Exit(MalformedInput.exit_code)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from holdfast.errors import TooLarge, UsageError
 
@@ -16,6 +16,7 @@ STANDARD_INPUT = "-"
 BATCH_FILES_MAX = 256
 BATCH_BYTES_MAX = 64 << 20  # a larger file is a batch of its own
 _PIECE_BYTES = 1 << 20
+_LOOK_S = 0.5  # between two looks for Ctrl-C while nothing comes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,24 @@ class Input:
     def read(self, limit: int) -> bytearray:
         """The content; of one beyond the limit no more than needed to know that."""
         if self.name == STANDARD_INPUT:
-            return self._read(sys.stdin.buffer, limit)
+            return self._read(_read_input, limit)
         with open(self.name, "rb") as file:
-            return self._read(file, limit)
+            return self._read(file.read, limit)
 
-    def _read(self, file: BinaryIO, limit: int) -> bytearray:
+    def _read(self, read: Callable[[int], bytes], limit: int) -> bytearray:
         content = bytearray()
-        while piece := file.read(_PIECE_BYTES):
+        while piece := read(_PIECE_BYTES):
             content += piece
             if len(content) > limit:
                 raise _too_large(self.name, limit)
         return content
+
+
+def _read_input(most: int) -> bytes:
+    """Of standard input what there is; empty at its end. A Ctrl-C that comes just before a read would not wake that."""
+    while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+        pass
+    return os.read(sys.stdin.fileno(), most)
 
 
 def find_inputs(names: Sequence[str], limit: int) -> list[Input]:

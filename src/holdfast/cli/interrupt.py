@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 from holdfast.cli.output import Advance, progress_bar
 
 if TYPE_CHECKING:
-    from holdfast.archive import Archive
+    from holdfast.archive import Archive, Connection
 
 _NOTICE = b"holdfast: finishing what has begun; Ctrl-C again ends at once\n"
 _SHOW_CURSOR = b"\x1b[?25h\n"
@@ -44,9 +44,9 @@ class Interruption:
         return self._pressed
 
     @contextmanager
-    def progress_bar(self, title: str, total_bytes: int | None = None) -> Iterator[Advance]:
+    def progress_bar(self, title: str, total: int | None = None, *, counts: bool = False) -> Iterator[Advance]:
         """A progress bar whose every step is a checkpoint."""
-        with progress_bar(title, total_bytes) as advance:
+        with progress_bar(title, total, counts=counts) as advance:
 
             def step(count: int) -> None:
                 advance(count)
@@ -107,3 +107,12 @@ def writing(path: Path) -> Iterator[tuple[Archive, Interruption]]:
 
     with Interruption() as interruption, holdfast.open(path) as archive:
         yield archive, interruption
+
+
+@contextmanager
+def writing_contents(path: Path, connector: Path | None) -> Iterator[tuple[Archive | Connection, Interruption]]:
+    """What has contents, the archive or the volumes of a connector, open for writing; Ctrl-C held back meanwhile."""
+    import holdfast
+
+    with Interruption() as interruption, holdfast.connect(connector) if connector else holdfast.open(path) as opened:
+        yield opened, interruption

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Any, TypedDict, TypeVar
 
 import click
 
+T = TypeVar("T")
 ARCHIVE_TYPE = click.Path(path_type=Path)
 ARCHIVE_HELP = "The archive's directory; without it, the current one."
 
@@ -21,6 +25,12 @@ def _chosen_archive(context: click.Context, _: click.Parameter, value: Path | No
 
 
 archive_option = click.option("-a", "--archive", type=ARCHIVE_TYPE, callback=_chosen_archive, help=ARCHIVE_HELP)
+connector_option = click.option(
+    "--connector",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Use the volumes that a connector lists, without an archive.",
+)
 collection_option = click.option("-c", "--collection", metavar="NAME", help="The collection; without it, all of them.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 
@@ -40,3 +50,39 @@ def read_bytes(context: click.Context, parameter: click.Parameter, value: str | 
         message = f"{value!r} is not a number of bytes such as 4096, 50M or 1.5G"
         raise click.BadParameter(message, context, parameter)
     return count
+
+
+_SHAPE = (
+    click.option("--organization", default="log", show_default=True, help="log, tree, hash or hashed-log."),
+    click.option("--depth", default=3, show_default=True, help="Of the directories of organization tree."),
+    click.option("--logs", default=64, show_default=True, help="Of organization hashed-log."),
+    click.option("--buckets", default=64, show_default=True, help="Of organization hash, to begin with."),
+    click.option(
+        "--bucket-bytes", metavar="SIZE", default="64K", show_default=True, callback=read_bytes, help="Of each of them."
+    ),
+)
+
+
+class Shape(TypedDict):
+    """What the options of a new volume's organization say."""
+
+    organization: str
+    depth: int
+    logs: int
+    buckets: int
+    bucket_bytes: int
+
+
+def shape_options(command: Callable[..., T]) -> Callable[..., T]:
+    """The organization of a new volume, and its measures; the command gets them as `shape`."""
+
+    @wraps(command)
+    def shaped(*, organization: str, depth: int, logs: int, buckets: int, bucket_bytes: int, **others: Any) -> T:
+        return command(
+            shape=Shape(organization=organization, depth=depth, logs=logs, buckets=buckets, bucket_bytes=bucket_bytes),
+            **others,
+        )
+
+    for option in reversed(_SHAPE):
+        shaped = option(shaped)
+    return shaped

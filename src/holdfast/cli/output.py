@@ -16,7 +16,7 @@ import click
 _DRAFT = ".open"
 # Control characters, line separators, what turns the direction of text, and what is no character at all.
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-Advance = Callable[[int], None]  # takes the bytes done since its last call
+Advance = Callable[[int], None]  # takes the bytes, or things, done since its last call
 
 
 def visible(text: str) -> str:
@@ -49,12 +49,22 @@ def show_fields(values: dict[str, str]) -> None:
 
 def show_table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> None:
     """Columns under a heading; the first `left` of them hold words, the others numbers."""
+    show_lines(table_lines(heading, rows, left=left))
+
+
+def table_lines(heading: Sequence[str], rows: Sequence[Sequence[str]], *, left: int, tail: int = 0) -> list[str]:
+    """The lines of a table; its first `left` columns and its last `tail` ones hold words, the others numbers."""
     table = [list(map(visible, row)) for row in (heading, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    numbers = range(left, len(widths) - tail)
+    lines = []
     for row in table:
-        words = [cell.ljust(width) for cell, width in zip(row[:left], widths[:left], strict=True)]
-        numbers = [cell.rjust(width) for cell, width in zip(row[left:], widths[left:], strict=True)]
-        click.echo("  ".join([*words, *numbers]).rstrip())
+        cells = [
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def note(message: str) -> None:
@@ -78,8 +88,13 @@ def counted(count: int, noun: str) -> str:
 
 
 @contextmanager
-def progress_bar(title: str, total_bytes: int | None = None, *, lines: bool = False) -> Iterator[Advance]:
-    """A bar while standard error is a terminal. If `lines` are printed meanwhile, those show the progress there."""
+def progress_bar(
+    title: str, total: int | None = None, *, lines: bool = False, counts: bool = False
+) -> Iterator[Advance]:
+    """A bar while standard error is a terminal. If `lines` are printed meanwhile, those show the progress there.
+
+    It is about bytes, unless it `counts` things.
+    """
     if not sys.stderr.isatty() or (lines and sys.stdout.isatty()):
         yield lambda _: None
         return
@@ -87,6 +102,7 @@ def progress_bar(title: str, total_bytes: int | None = None, *, lines: bool = Fa
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        MofNCompleteColumn,
         Progress,
         ProgressColumn,
         TextColumn,
@@ -94,17 +110,13 @@ def progress_bar(title: str, total_bytes: int | None = None, *, lines: bool = Fa
         TransferSpeedColumn,
     )
 
-    columns: tuple[ProgressColumn, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-    )
-    if total_bytes is not None:
+    done = (MofNCompleteColumn(),) if counts else (DownloadColumn(binary_units=True), TransferSpeedColumn())
+    columns: tuple[ProgressColumn, ...] = (TextColumn("{task.description}"), BarColumn(), *done)
+    if total is not None:
         columns = (*columns, TimeRemainingColumn(compact=True))
     # Standard output stays as it is: rich would send it to the bar's terminal.
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=total_bytes)
+        task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)
 
 
@@ -136,15 +148,21 @@ def _write(file: BinaryIO, pieces: Iterable[bytes]) -> int:
 
 
 def _replace(target: Path, pieces: Iterable[bytes]) -> int:
+    with replaced(target) as file:
+        return _write(file, pieces)
+
+
+@contextmanager
+def replaced(target: Path) -> Iterator[BinaryIO]:
+    """A file to be written, which takes the place of `target` when it is whole."""
     draft = target.with_name(f".holdfast-{os.getpid()}{_DRAFT}")
     try:
         with draft.open("wb") as file:
-            count = _write(file, pieces)
+            yield file
         draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    return count
 
 
 def _is_draft(name: object) -> bool:

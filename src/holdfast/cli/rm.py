@@ -17,7 +17,7 @@ from holdfast.cli.selecting import CDX_NAMES, batch_option, filter_options, filt
 if TYPE_CHECKING:
     from holdfast.archive import Archive
     from holdfast.archive.removal import Removal, RemovalOptions
-    from holdfast.archive.selection import Selection
+    from holdfast.records.selection import Selection
 
 CAPTURES_SHOWN = 20
 

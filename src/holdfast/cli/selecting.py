@@ -11,7 +11,7 @@ import click
 from holdfast.cli.options import collection_option
 
 if TYPE_CHECKING:
-    from holdfast.archive.selection import Selection
+    from holdfast.records.selection import Selection
 
 MATCHES = ("exact", "prefix", "host", "domain", "range", "all")
 _NAMES = {  # as CDX servers have them, for the fingers of their users
@@ -66,8 +66,8 @@ class Filters:
 
     def selection(self) -> Selection:
         """Records by a question to the catalog if one was asked, else whole batches."""
-        from holdfast.archive.selection import Selection
         from holdfast.catalog import CaptureQuery
+        from holdfast.records.selection import Selection
 
         asked = {name: value for name, value in self.query.items() if value or value == 0}
         if not asked:

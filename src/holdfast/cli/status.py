@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import in_bytes, show, show_fields, show_table
+from holdfast.cli.output import counted, in_bytes, show, show_fields, show_table
+from holdfast.errors import DamagedIndex
 
 if TYPE_CHECKING:
-    from holdfast.archive import VolumeReport
+    from holdfast.archive import Archive, VolumeReport
     from holdfast.catalog import Total
 
 _NOTHING = {"captures": 0, "payload_bytes": 0}
@@ -28,17 +29,19 @@ def status(*, archive: Path, as_json: bool) -> None:
     with holdfast.open(archive, read_only=True) as opened:
         totals = _totals(list(opened.volumes()))
         collections, batches = opened.catalog.totals()
+        index = _index(opened)
         sealed = {name: opened.journal.is_sealed(name) for name in opened.journal.names()}
     captures = sum(total.captures for total in collections.values())
     if as_json:
         groups = {
             "captures": captures,
+            "index": index,
             "collections": {name: total._asdict() for name, total in collections.items()},
             "batches": {name: _batch(batches, name) | {"sealed": sealed[name]} for name in sealed},
         }
         show({"archive": str(archive)} | groups | totals, "", as_json=True)
         return
-    show_fields({"archive": str(archive.resolve()), "captures": f"{captures:,}"} | _for_people(totals))
+    show_fields({"archive": str(archive.resolve()), "captures": f"{captures:,}"} | _for_people(totals, index))
     _show_groups("COLLECTION", {name: total._asdict() for name, total in collections.items()})
     _show_groups("BATCH", {name: _batch(batches, name) for name in sealed})
 
@@ -77,7 +80,23 @@ def _totals(reports: Sequence[VolumeReport]) -> dict[str, int]:
     }
 
 
-def _for_people(totals: dict[str, int]) -> dict[str, str]:
+def _index(archive: Archive) -> dict[str, Any]:
+    """How far the index reaches; why it cannot be told, if it is damaged."""
+    try:
+        state = archive.index.state()
+        return {"captures": sum(each.rows for each in state.tables["captures"]), "pending": archive.index.pending()}
+    except DamagedIndex as error:
+        return {"damaged": str(error)}
+
+
+def _index_for_people(index: dict[str, Any]) -> str:
+    if "damaged" in index:
+        return f"damaged: {index['damaged']}"
+    behind = f", {counted(index['pending'], 'record')} not indexed yet" if index["pending"] else ""
+    return f"{counted(index['captures'], 'capture')}{behind}"
+
+
+def _for_people(totals: dict[str, int], index: dict[str, Any]) -> dict[str, str]:
     return {
         "contents": f"{totals['contents']:,} ({in_bytes(totals['content_bytes'])})",
         "references": f"{totals['references']:,} ({in_bytes(totals['referenced_bytes'])})",
@@ -86,5 +105,6 @@ def _for_people(totals: dict[str, int]) -> dict[str, str]:
         "reclaimable": in_bytes(totals["dead_bytes"]),
         "saved by duplicates": in_bytes(totals["saved_by_duplicates_bytes"]),
         "saved by compression": in_bytes(totals["saved_by_compression_bytes"]),
+        "index": _index_for_people(index),
         "volumes": f"{totals['volumes_up']} up, {totals['volumes_down']} down",
     }

@@ -1,4 +1,4 @@
-"""Settings: one tree of frozen dataclasses, read from `holdfast.toml`.
+"""Settings: one tree of frozen dataclasses, read from `holdfast.toml` and from connectors.
 
 Flags win over the environment, the environment over the file, the file over the defaults beside the fields.
 An unknown key is an error that names the nearest known one.
@@ -6,11 +6,24 @@ An unknown key is an error that names the nearest known one.
 
 from __future__ import annotations
 
+from holdfast.config.address import join_address, split_address
 from holdfast.config.changing import new_text, with_state, with_volume
-from holdfast.config.reading import load, parse
+from holdfast.config.connector import (
+    ConnectorWatch,
+    is_xml,
+    load_connector,
+    merged,
+    resolved,
+    watch_connector,
+    watch_settings,
+)
+from holdfast.config.reading import check_place, load, parse, reject_twins
 from holdfast.config.settings import (
     AccessRule,
+    IndexSettings,
+    QuerySettings,
     RecordSettings,
+    RemoteSettings,
     ServeSettings,
     Settings,
     StoreSettings,
@@ -18,18 +31,34 @@ from holdfast.config.settings import (
 )
 
 ARCHIVE_VARIABLE = "HOLDFAST_ARCHIVE"
+INDEX_VARIABLE = "HOLDFAST_INDEX_AUTOMATIC"
 
 __all__ = [
     "ARCHIVE_VARIABLE",
+    "INDEX_VARIABLE",
     "AccessRule",
+    "ConnectorWatch",
+    "IndexSettings",
+    "QuerySettings",
     "RecordSettings",
+    "RemoteSettings",
     "ServeSettings",
     "Settings",
     "StoreSettings",
     "VolumeSettings",
+    "check_place",
+    "is_xml",
+    "join_address",
     "load",
+    "load_connector",
+    "merged",
     "new_text",
     "parse",
+    "reject_twins",
+    "resolved",
+    "split_address",
+    "watch_connector",
+    "watch_settings",
     "with_state",
     "with_volume",
 ]

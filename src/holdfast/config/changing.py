@@ -6,7 +6,15 @@ from dataclasses import fields
 from typing import Any
 
 from holdfast.config.reading import FORMAT
-from holdfast.config.settings import RecordSettings, ServeSettings, Settings, StoreSettings, VolumeSettings
+from holdfast.config.settings import (
+    RecordSettings,
+    RemoteSettings,
+    ServeSettings,
+    Settings,
+    StoreSettings,
+    VolumeSettings,
+)
+from holdfast.errors import UnknownName
 from holdfast.model import VolumeState
 
 
@@ -19,6 +27,10 @@ def new_text(settings: Settings) -> str:
         tomlkit.comment("Holdfast archive. All settings and their defaults: 'holdfast' documentation, settings.")
     )
     document["format"] = FORMAT
+    if settings.uid:
+        document["uid"] = settings.uid
+    if settings.connector:
+        document["connector"] = settings.connector
     store = tomlkit.table()
     store["signature"] = settings.store.signature
     for name, value in _differences(settings.store).items():
@@ -28,10 +40,13 @@ def new_text(settings: Settings) -> str:
         document["records"] = different
     if different := _differences(settings.serve):
         document["serve"] = different
+    if different := _differences(settings.remote):
+        document["remote"] = different
     volumes = tomlkit.aot()
     for volume in settings.volume:
         volumes.append(_volume_table(volume))
-    document["volume"] = volumes
+    if settings.volume:
+        document["volume"] = volumes
     return tomlkit.dumps(document)
 
 
@@ -40,18 +55,23 @@ def with_volume(text: str, volume: VolumeSettings) -> str:
     import tomlkit
 
     document = tomlkit.parse(text)
-    document.setdefault("volume", tomlkit.aot()).append(_volume_table(volume))
+    if not document.get("volume"):  # `volume = []` has no room for tables
+        document.pop("volume", None)
+        document["volume"] = tomlkit.aot()
+    document["volume"].append(_volume_table(volume))
     return tomlkit.dumps(document)
 
 
 def with_state(text: str, name: str, state: VolumeState) -> str:
-    """The text of `holdfast.toml` with another state for a volume."""
+    """The text of `holdfast.toml`, or of a connector, with another state for a volume. Raises UnknownName."""
     import tomlkit
 
     document = tomlkit.parse(text)
-    for volume in document["volume"]:
-        if volume["name"] == name:
-            volume["state"] = state.value
+    found = [volume for volume in document.get("volume", ()) if volume["name"] == name]
+    if not found:
+        raise UnknownName(f"no volume {name!r} is listed here")
+    for volume in found:
+        volume["state"] = state.value
     return tomlkit.dumps(document)
 
 
@@ -60,14 +80,17 @@ def _volume_table(volume: VolumeSettings) -> Any:
 
     table = tomlkit.table()
     table["name"] = volume.name
-    table["organization"] = volume.organization
+    if not volume.address:  # its server knows
+        table["organization"] = volume.organization
     table["state"] = volume.state.value
     for name, value in _differences(volume).items():
         table.setdefault(name, value)
     return table
 
 
-def _differences(settings: StoreSettings | RecordSettings | ServeSettings | VolumeSettings) -> dict[str, Any]:
+def _differences(
+    settings: StoreSettings | RecordSettings | ServeSettings | RemoteSettings | VolumeSettings,
+) -> dict[str, Any]:
     return {
         each.name: getattr(settings, each.name)
         for each in fields(settings)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from holdfast.crawl.frontier import Found, Frontier, host_of, key_of
 from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.messages import Hop, Kind
+from holdfast.crawl.messages import Kind
 from holdfast.crawl.scope import Scope
 from holdfast.crawl.traps import Budget, Traps
+from holdfast.formats.links.hops import Hop
 
 _SITEMAP_HOPS_MAX = 3  # sitemaps that name sitemaps
 _SITEMAPS_MAX = 1000  # of a host

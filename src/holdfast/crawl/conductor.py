@@ -27,14 +27,15 @@ from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.layout import FRONTIER, LOG, SPOOL
 from holdfast.crawl.limits import Limits
 from holdfast.crawl.log import CrawlLog
-from holdfast.crawl.messages import Hop, Job, Outcome, Reading
+from holdfast.crawl.messages import Job, Outcome, Reading
 from holdfast.crawl.pipeline import Pipeline, PipelineStart, ProcessDied
 from holdfast.crawl.privacy import private_networks
-from holdfast.crawl.retention import is_expiring, remove_expired
+from holdfast.crawl.retention import is_expiring, remove_expired, remove_superseded
 from holdfast.crawl.tally import Tally
 from holdfast.crawl.traps import Traps
 from holdfast.crawl.warcinfo import describe
 from holdfast.errors import HoldfastError
+from holdfast.formats.links.hops import Hop
 from holdfast.urls import canonical
 
 log = logging.getLogger("holdfast.crawl")
@@ -200,6 +201,8 @@ class Crawl:
         if totals.finished and self._job.revisit.lifetime_s:
             removed = remove_expired(self._archive, self._frontier, self._job, time.time())
             self._intake.event("expired", urls=len(removed))
+        if totals.finished and (superseded := remove_superseded(self._archive)):
+            self._intake.event("superseded", captures=superseded)
         self._frontier.commit()
         self._intake.event("stop", state=state.value, reason=reason)
         self._intake.commit()

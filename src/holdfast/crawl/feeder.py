@@ -14,7 +14,8 @@ from typing import NamedTuple
 from holdfast.crawl.frontier import Frontier, UrlRow, host_of
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.messages import Hop, Job, Kind
+from holdfast.crawl.messages import Job, Kind
+from holdfast.formats.links.hops import Hop
 
 _AHEAD = 4  # times what a host, or the whole crawl, may fetch at a time
 _AHEAD_MAX = 8192

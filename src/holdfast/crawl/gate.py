@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from holdfast.crawl.frontier import Frontier, host_of
 from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.messages import Hop, Job, Kind, Outcome, Reading
+from holdfast.crawl.messages import Job, Kind, Outcome, Reading
 from holdfast.crawl.robots import Robots, answer
+from holdfast.formats.links.hops import Hop
 
 AGENT = "Holdfast"  # the name by which rules call us
 _RULES_HELD = 4096

@@ -24,10 +24,11 @@ from holdfast.crawl.frontier.order import link_depth
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.log import CrawlLog, row_of_fetch
-from holdfast.crawl.messages import Hop, Job, Kind, Outcome, Reading
+from holdfast.crawl.messages import Job, Kind, Outcome, Reading
 from holdfast.crawl.recording import draft_of
 from holdfast.crawl.schedule import History
 from holdfast.errors import VolumeFull
+from holdfast.formats.links.hops import Hop
 
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that another attempt may change
 _RATE_LIMITED = frozenset((429, 503))  # for these the fetcher has paused the host already

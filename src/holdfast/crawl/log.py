@@ -23,7 +23,19 @@ from holdfast.errors import HoldfastError
 
 Row = dict[str, Any]
 
-EVENTS = ("fetch", "start", "stop", "robots", "refused", "trapped", "abandoned", "pause", "expired", "warning")
+EVENTS = (
+    "fetch",
+    "start",
+    "stop",
+    "robots",
+    "refused",
+    "trapped",
+    "abandoned",
+    "pause",
+    "expired",
+    "superseded",
+    "warning",
+)
 RESULTS = (
     *("new", "duplicate", "unchanged", "redirect", "gone", "empty"),
     *("error", "retry", "robots", "part"),

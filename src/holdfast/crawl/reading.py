@@ -17,13 +17,11 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-from holdfast.archive.draft import Draft
 from holdfast.crawl.collecting import collect_seldom
 from holdfast.crawl.frames import frames_from
 from holdfast.crawl.frontier.rows import key_of
 from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.links import Document, links_of
-from holdfast.crawl.messages import Fetched, Hop, Kind, Outcome, Reading, pack, unpack_fetched
+from holdfast.crawl.messages import Fetched, Kind, Outcome, Reading, pack, unpack_fetched
 from holdfast.crawl.recording import Payload, Recorder, mime_of, plain
 from holdfast.crawl.robots import ROBOTS_BYTES_MAX
 from holdfast.crawl.sitemaps import read_sitemap
@@ -31,6 +29,9 @@ from holdfast.crawl.traps import Traps
 from holdfast.errors import HoldfastError, TooLarge
 from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.http import HttpHead, parse_head
+from holdfast.formats.links import Document, links_of
+from holdfast.formats.links.hops import Hop
+from holdfast.records.draft import Draft
 from holdfast.storage.signature import find_signature
 from holdfast.urls import canonical, parse
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any, NamedTuple
 
-from holdfast.archive.draft import REVISIT_MIME, Draft, fingerprint, pair_requests, urlkey_of
 from holdfast.batches.entry import Entry, one_line
 from holdfast.crawl.messages import Fetched, Job
 from holdfast.formats.compose import ID_BYTES, RECORD_END, WarcHead, digest_text, record_id
 from holdfast.formats.http import HttpHead
+from holdfast.records.draft import REVISIT_MIME, Draft, fingerprint, pair_requests, urlkey_of
 from holdfast.urls import url_key
 
 _FORMAT = "warc/1.1"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.archive import Archive
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
+from holdfast.archive.updating import LATEST
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.crawl.crawls import crawl_directory, kept_job
 from holdfast.crawl.frontier import Frontier, State, UrlRow
@@ -23,6 +23,7 @@ from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.messages import Outcome
 from holdfast.errors import UnknownName, UsageError
 from holdfast.model import Capture
+from holdfast.records.selection import Selection
 
 _AT_A_TIME = 1000  # pages that one removal takes
 _REASONS_MAX = 1000  # characters
@@ -86,6 +87,13 @@ def remove_expired(archive: Archive, frontier: Frontier, job: CrawlJob, now: flo
             frontier.forget(each.key, each.row)
         frontier.commit()
     return removed
+
+
+def remove_superseded(archive: Archive) -> int:
+    """Where only the latest captures are kept, and are seen at once: removes the others, and returns how many."""
+    if archive.updates.is_batch or archive.settings.records.keep != LATEST:
+        return 0
+    return archive.updates.run().captures
 
 
 def expire(archive: Archive, name: str, *, dry_run: bool, now: float) -> list[Expired]:

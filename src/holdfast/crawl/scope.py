@@ -25,8 +25,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.crawl.job import CrawlJob, ScopeKind
-from holdfast.crawl.messages import Hop
 from holdfast.errors import UsageError
+from holdfast.formats.links.hops import Hop
 from holdfast.urls import registered_domain
 
 _HOSTS_CACHED: Final = 65_536

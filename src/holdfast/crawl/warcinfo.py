@@ -9,11 +9,11 @@ from secrets import token_bytes
 
 import holdfast
 from holdfast.archive import Archive
-from holdfast.archive.draft import Draft, Drafting
 from holdfast.crawl.fetching.request import USER_AGENT
 from holdfast.crawl.job import CrawlJob
 from holdfast.formats import open_records
 from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
+from holdfast.records.draft import Draft, Drafting
 
 
 def describe(job: CrawlJob, visit: int, archive: Archive) -> Draft:

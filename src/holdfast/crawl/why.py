@@ -13,10 +13,10 @@ from holdfast.crawl.frontier import Frontier, UrlRow
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.layout import FRONTIER
-from holdfast.crawl.messages import Hop
 from holdfast.crawl.schedule import History
 from holdfast.crawl.traps import Traps
 from holdfast.errors import UnknownName, UsageError
+from holdfast.formats.links.hops import Hop
 from holdfast.urls import canonical, parse
 
 _HOPS = {

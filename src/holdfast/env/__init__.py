@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.env.files import File, Files, LocalFiles
-from holdfast.env.lock import WriterLock
+from holdfast.env.files import File, Files, LocalFiles, RewritableFile
+from holdfast.env.lock import WriterLock, brief_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +29,4 @@ class Environment:
 
 REAL = Environment(files=LocalFiles())
 
-__all__ = ["REAL", "Environment", "File", "Files", "LocalFiles", "WriterLock"]
+__all__ = ["REAL", "Environment", "File", "Files", "LocalFiles", "RewritableFile", "WriterLock", "brief_lock"]

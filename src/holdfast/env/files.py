@@ -37,11 +37,24 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class RewritableFile(File, Protocol):
+    """An open file whose bytes may also be overwritten: until a `sync`, a power cut may leave any mixture of them."""
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Overwrites bytes inside the file."""
+
+    def allocate(self, size: int) -> None:
+        """Makes the file that long, if it is shorter, with zeros; overwriting them will not run out of space."""
+
+
 class Files(Protocol):
     """A file system."""
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
         """Opens an existing file, or with `create` a new one that must not exist yet."""
+
+    def open_rewritable(self, path: Path, *, create: bool = False) -> RewritableFile:
+        """As `open`, for writing anywhere in it."""
 
     def names(self, directory: Path) -> list[str]:
         """The names in a directory, sorted; none if it does not exist."""
@@ -167,6 +180,21 @@ class LocalFile:
             os.ftruncate(self._descriptor, size)
             self._end = size
 
+    def write(self, offset: int, data: Buffer) -> None:
+        rest = memoryview(data)
+        with translated_errors(self.path):
+            while rest:
+                written = os.pwrite(self._descriptor, rest, offset)
+                offset += written
+                rest = rest[written:]
+
+    def allocate(self, size: int) -> None:
+        with translated_errors(self.path):
+            have = os.fstat(self._descriptor).st_size
+            if have < size:
+                os.posix_fallocate(self._descriptor, have, size - have)
+            self._end = max(have, size)
+
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
@@ -183,6 +211,9 @@ class LocalFiles:
         flags = os.O_RDWR if writable else os.O_RDONLY
         return LocalFile(path, flags | (os.O_CREAT | os.O_EXCL if create else 0))
 
+    def open_rewritable(self, path: Path, *, create: bool = False) -> RewritableFile:
+        return LocalFile(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0))
+
     def names(self, directory: Path) -> list[str]:
         try:
             with translated_errors(directory):
@@ -191,10 +222,12 @@ class LocalFiles:
             return []
 
     def exists(self, path: Path) -> bool:
-        return path.exists()
+        with translated_errors(path):
+            return path.exists()
 
     def is_directory(self, path: Path) -> bool:
-        return path.is_dir()
+        with translated_errors(path):
+            return path.is_dir()
 
     def make_directory(self, path: Path) -> None:
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""The writer's lock: one process writes to an archive, any number read.
+"""The writer's lock: one process writes to an archive or to a volume, any number read.
 
 The lock is the kernel's (`flock`), so a killed writer never leaves it behind. The file's text tells who holds it.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from holdfast.env.files import translated_errors
 from holdfast.errors import Busy
@@ -16,7 +20,7 @@ from holdfast.errors import Busy
 class WriterLock:
     """Held from construction to `release`. Raises Busy at once if another process, or another handle, holds it."""
 
-    def __init__(self, path: Path, purpose: str) -> None:
+    def __init__(self, path: Path, purpose: str, *, subject: str = "archive") -> None:
         self._path = path
         with translated_errors(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -26,14 +30,45 @@ class WriterLock:
             holder = os.pread(self._descriptor, 200, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise Busy(
-                f"archive '{path.parent}' is being written by another process ({holder or 'unknown'}); "
+                f"{subject} '{path.parent}' is being written by another process ({holder or 'unknown'}); "
                 "wait for it to end, or open the archive for reading"
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"pid {os.getpid()}, {purpose}\n".encode("utf-8", "replace"), 0)
+
+    @staticmethod
+    def holder(path: Path) -> int | None:
+        """The process that holds the lock, as far as can be told without trying to take it, which would be in the way.
+
+        A killed process leaves its number behind; it counts for as long as some process has that number.
+        """
+        try:
+            match = re.match(rb"pid (\d{1,10}),", path.read_bytes()[:200])
+        except OSError:
+            return None
+        number = int(match[1]) if match else 0
+        return number if number and Path(f"/proc/{number}").exists() else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.ftruncate(descriptor, 0)
             os.close(descriptor)
+
+
+@contextmanager
+def brief_lock(path: Path) -> Iterator[None]:
+    """Keeps other processes out of a few lines of code; waits for its turn. The file is made where it is missing."""
+    with translated_errors(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

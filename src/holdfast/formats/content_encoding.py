@@ -16,33 +16,44 @@ def decoded_content(body: bytes, headers: Headers, bytes_max: int = PAYLOAD_BYTE
 
     Raises TooLarge if there would be more than `bytes_max`.
     """
-    named = ",".join(headers.get_all("content-encoding")).lower()
-    layers = [name.strip() for name in named.split(",") if name.strip()]
-    for name in reversed(layers[-_LAYERS_MAX:]):
+    for name in _layers(headers):
         undone = _decode(name, body, bytes_max)
         if undone is None:
             break
+        if len(undone) > bytes_max:
+            raise TooLarge(f"a payload of {len(body)} bytes decodes to more than {bytes_max}: raise 'bytes_max'")
         body = undone
     return body
 
 
+def decoded_beginning(body: bytes, headers: Headers, bytes_max: int) -> bytes:
+    """As `decoded_content`, but at most `bytes_max` bytes, and no error if there would be more."""
+    for name in _layers(headers):
+        undone = _decode(name, body, bytes_max)
+        if undone is None:
+            break
+        body = undone[:bytes_max]
+    return body[:bytes_max]
+
+
+def _layers(headers: Headers) -> list[str]:
+    """The encodings, the outermost first."""
+    named = ",".join(headers.get_all("content-encoding")).lower()
+    return [name.strip() for name in named.split(",") if name.strip()][-_LAYERS_MAX:][::-1]
+
+
 def _decode(name: str, body: bytes, bytes_max: int) -> bytes | None:
-    """The body without one encoding; None if that cannot be."""
+    """The body without one encoding, or a little more than `bytes_max` of it; None if that cannot be."""
     if name in ("gzip", "x-gzip"):
-        decoded = _inflate(body, 31, bytes_max)
-    elif name == "deflate":
+        return _inflate(body, 31, bytes_max)
+    if name == "deflate":
         decoded = _inflate(body, 15, bytes_max)
         if decoded is None:  # many servers send it without the zlib frame
             decoded = _inflate(body, -15, bytes_max)
-    elif name == "br":
-        decoded = _unbrotli(body, bytes_max)
-    elif name == "zstd":
-        decoded = _unzstd(body, bytes_max)
-    else:
-        return None
-    if decoded is not None and len(decoded) > bytes_max:
-        raise TooLarge(f"a payload of {len(body)} bytes decodes to more than {bytes_max}: raise 'bytes_max'")
-    return decoded
+        return decoded
+    if name == "br":
+        return _unbrotli(body, bytes_max)
+    return _unzstd(body, bytes_max) if name == "zstd" else None
 
 
 def _inflate(body: bytes, window_bits: int, bytes_max: int) -> bytes | None:

@@ -4,8 +4,6 @@ Names, order and types are those of the flat table `ccindex` as published in com
 places in files are 64-bit and a status may be null. `warc_segment` is the batch of the record, `crawl` the collection;
 `subset` is told as Common Crawl does: `robotstxt`, `warc` for what succeeded, `crawldiagnostics` for the rest.
 Two columns of ours follow: `contentkey`, what the payload is stored under, and `record`, the record's global id.
-
-Needs pyarrow: `pip install 'holdfast[parquet]'`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from holdfast.errors import UsageError
 from holdfast.formats.cdx import bare_digest
 from holdfast.model import Capture
 
@@ -83,10 +80,8 @@ class ParquetCatalogWriter:
     """Writes captures in the order they come; `close` writes the end, without which the file is void."""
 
     def __init__(self, path: Path, row_group: int = ROW_GROUP) -> None:
-        try:
-            from pyarrow import parquet
-        except ImportError as error:
-            raise UsageError("Parquet needs pyarrow; run: pip install 'holdfast[parquet]'") from error
+        from pyarrow import parquet
+
         self._schema = _schema()
         self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd")
         self._row_group = row_group

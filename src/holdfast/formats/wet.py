@@ -12,35 +12,15 @@ else UTF-8 if they are that, else windows-1252.
 from __future__ import annotations
 
 import json
-from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from holdfast.formats.charset import charset_of, decoded
 from holdfast.formats.compose import ID_BYTES, Version, WarcHead, digest_of, record_id, record_parts
 from holdfast.formats.markup import HTML_BYTES_MAX, HTML_KINDS, kind_of, looks_like_html, parsed_page
+from holdfast.formats.page_text import lines_of, title_of
 from holdfast.model import Capture
 
-if TYPE_CHECKING:
-    from turbohtml import PlainText
-
 _PLAIN = frozenset(("text/plain",))
-# The renderer lays tables out in columns and numbers lists; there it drops captions and runs the words of nested tables
-# together, of which old pages are full. As plain blocks, nothing is lost, added or glued.
-_AS_BLOCKS = (
-    "button",
-    "caption",
-    "center",
-    "fieldset",
-    "legend",
-    "ol",
-    "option",
-    "table",
-    "td",
-    "textarea",
-    "th",
-    "tr",
-)
 
 
 def has_text(content_type: str) -> bool:
@@ -56,7 +36,8 @@ def text_of(content: bytes, content_type: str = "") -> str:
     if kind in _PLAIN:
         return decoded(content, charset_of(content_type)).text
     if kind in HTML_KINDS or (not kind and looks_like_html(content)):
-        return _page_text(content, charset_of(content_type))
+        page = parsed_page(content, charset_of(content_type))
+        return "\n".join(filter(None, (title_of(page), lines_of(page))))
     return ""
 
 
@@ -80,23 +61,6 @@ def wet_record(
         extra=(("WARC-Identified-Content-Language", languages),) if languages else (),
     )
     return record_parts(head, [block], version)
-
-
-def _page_text(content: bytes, charset: str) -> str:
-    page = parsed_page(content, charset)
-    title = page.find("title")
-    lines = [" ".join(title.text.split())] if title is not None else []
-    for element in page.find_all([*_AS_BLOCKS]):
-        element.tag = "div"
-    lines += [line.strip() for line in page.to_text(_form()).split("\n")]
-    return "\n".join(filter(None, lines))
-
-
-@cache
-def _form() -> PlainText:
-    from turbohtml import PlainText
-
-    return PlainText(layout="strict", bullet="")
 
 
 def _languages(capture: Capture) -> str:

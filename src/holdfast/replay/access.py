@@ -16,18 +16,14 @@ again at most once a second, and new rules hold at once. Rules that cannot be re
 from __future__ import annotations
 
 import logging
-import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from functools import lru_cache
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from holdfast import config
-from holdfast.catalog.times import digits, earliest, latest
+from holdfast.catalog.rules import Verdict, dated, prefix_key
 from holdfast.config import AccessRule
 from holdfast.errors import HoldfastError
 from holdfast.model import Capture
@@ -37,15 +33,6 @@ from holdfast.urls import host_key, url_key
 log = logging.getLogger("holdfast.replay")
 LOOK_EVERY_S = 1.0
 ANY = "*"
-_EVER = "99999999999999"
-_DAYS = {"hour": 1 / 24, "day": 1, "week": 7, "month": 30, "year": 365}
-_SPAN = re.compile(r"(\d+) ?([a-z]+?)s?", re.ASCII)
-
-
-class Verdict(StrEnum):
-    ALLOW = "allow"
-    BLOCK = "block"
-    EXCLUDE = "exclude"
 
 
 class Access:
@@ -131,32 +118,11 @@ class Access:
             log.error("access rules stay as they were: %s", error)
 
 
-class _Dated(NamedTuple):
-    """What a rule asks of the time, and what it says."""
-
-    verdict: Verdict
-    first: str  # 14 digits, both ends included
-    last: str
-    span: timedelta | None  # younger than this
-    until: str  # the rule holds until then
-
-    def fits(self, timestamp: str, now: str) -> bool:
-        if not self.first <= timestamp <= self.last:
-            return False
-        if self.span is not None:
-            return timestamp > _before(now, self.span)
-        return not self.until or now < self.until
-
-    @property
-    def asks_time(self) -> bool:
-        return self.first != "" or self.last != _EVER or self.span is not None or self.until != ""
-
-
 class _Compiled:
     """Rules for one collection, found by URL key."""
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
-        self._rules = [_dated(rule) for rule in rules]
+        self._rules = [dated(rule) for rule in rules]
         self._has_embargo = any(rule.embargo for rule in rules)
         self._all: list[int] = []
         self._exact: dict[str, list[int]] = {}
@@ -166,7 +132,7 @@ class _Compiled:
             if rule.url:
                 self._exact.setdefault(url_key(rule.url), []).append(index)
             elif rule.prefix:
-                key, ends = _prefix_key(rule.prefix)
+                key, ends = prefix_key(rule.prefix)
                 for end in ends:
                     prefixes.setdefault(key + end, []).append(index)
                 if "" not in ends:  # the page whose key has lost its last slash
@@ -225,36 +191,6 @@ def _nested(prefixes: Sequence[str]) -> list[int]:
         found.append(above[-1] if above else -1)
         above.append(index)
     return found
-
-
-def _dated(rule: AccessRule) -> _Dated:
-    first = earliest(digits(rule.from_, "from")) if rule.from_ else ""
-    last = latest(digits(rule.to, "to")) if rule.to else _EVER
-    span = _SPAN.fullmatch(rule.embargo)
-    if rule.embargo and span is None:
-        return _Dated(Verdict(rule.rule), first, last, None, earliest(digits(rule.embargo, "embargo")))
-    length = timedelta(days=int(span[1]) * _DAYS[span[2]]) if span else None
-    return _Dated(Verdict(rule.rule), first, last, length, "")
-
-
-@lru_cache(64)
-def _before(now: str, span: timedelta) -> str:
-    """The moment that lies so far back; the first of all if the span is longer than time itself."""
-    try:
-        return (datetime.strptime(now, "%Y%m%d%H%M%S") - span).strftime("%Y%m%d%H%M%S").zfill(14)
-    except OverflowError:
-        return ""
-
-
-def _prefix_key(prefix: str) -> tuple[str, tuple[str, ...]]:
-    """The key of a prefix, and what may follow it: a key leaves out the last slash, which a prefix means."""
-    bare = prefix.removesuffix("*")
-    key = url_key(bare)
-    if bare.endswith("?") and not key.endswith("?"):
-        return key, ("?",)
-    if bare.endswith("/") and not key.endswith("/"):
-        return key, ("/", "?")
-    return key, ("",)
 
 
 def _stamp(path: Path) -> Iterable[int] | None:

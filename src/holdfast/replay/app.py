@@ -18,10 +18,21 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.utils import ClientDisconnected
 
 from holdfast.errors import CaptureNotFound, Denied, HoldfastError, NotFound, UsageError
-from holdfast.replay import api, assets, availability, cdx_server, downloads, memento, operations
+from holdfast.replay import api, assets, availability, cdx_server, downloads, memento, operations, streaming
 from holdfast.replay.asked import SERVICE_WORKER, Asked, asked
 from holdfast.replay.kinds import HTML_TYPES
-from holdfast.replay.pages import calendar, compare, crawls, explorer, home, missing, replay_page, searching, static
+from holdfast.replay.pages import (
+    calendar,
+    compare,
+    crawls,
+    explorer,
+    home,
+    missing,
+    replay_page,
+    searching,
+    static,
+    volumes,
+)
 from holdfast.replay.replaying import Flow, Header, Replayer
 from holdfast.replay.replies import Reply
 from holdfast.replay.server.cycle import WHOLE
@@ -115,7 +126,7 @@ class ControlsApp(App):
     """The origin of the pages with controls, and of the answers for programs. No archived code runs there."""
 
     def __init__(self, site: Site) -> None:
-        pages = (home, searching, static, replay_page, explorer, compare, crawls)
+        pages = (home, searching, static, replay_page, explorer, compare, crawls, volumes)
         offered = (*pages, api, availability, cdx_server, operations)
         routes = [route for module in offered for route in module.routes(site)]
         own = [Route("/favicon.ico", _favicon), Route(_ROBOTS, _robots)]
@@ -154,6 +165,8 @@ class ControlsApp(App):
                 return await cdx_server.cdx(site, request, target)
             case "record" | "warc":
                 return await downloads.download(site, request, target)
+            case "stream":
+                return await streaming.stream(site, request, target)
             case "odd":
                 site.collection(target.collection)
                 raise UsageError(target.fault)

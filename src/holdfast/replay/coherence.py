@@ -16,9 +16,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.catalog.times import seconds
-from holdfast.crawl.links import Document, links_of
-from holdfast.crawl.messages import Hop
 from holdfast.errors import Blocked, CaptureNotFound, Damaged, TooLarge
+from holdfast.formats.links import Document, links_of
+from holdfast.formats.links.hops import Hop
 from holdfast.model import Capture
 from holdfast.replay.finding import Finder
 from holdfast.replay.reading import read

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.catalog.rules import Verdict
 from holdfast.crawl.crawls import (
     CrawlStatus,
     crawl_directory,
@@ -33,7 +34,6 @@ from holdfast.crawl.layout import OUTPUT
 from holdfast.crawl.log import Row, read_log
 from holdfast.env.files import translated_errors
 from holdfast.errors import Busy, Denied, HoldfastError, NotFound, UnknownName, UsageError, VolumeFull
-from holdfast.replay.access import Verdict
 from holdfast.replay.site import Site
 
 SEEDS_MAX = 1000

@@ -16,15 +16,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.archive import Archive
-from holdfast.archive.record_export import is_writable, warc_parts, warcinfo
-from holdfast.archive.selection import companions
-from holdfast.archive.stored import StoredRecord
+from holdfast.archive.record_export import warcinfo
 from holdfast.batches.entry import REFERENCE, REMOVED
 from holdfast.catalog import CaptureQuery
+from holdfast.catalog.rules import Verdict
 from holdfast.errors import Blocked, CaptureNotFound, TooLarge, UsageError
 from holdfast.formats.warc_writer import RecordCompressor
 from holdfast.model import Capture, RecordId
-from holdfast.replay.access import Verdict
+from holdfast.records.as_warc import is_writable, warc_parts
+from holdfast.records.selection import companions
+from holdfast.records.stored import StoredRecord
 from holdfast.replay.cdx_dialects import Dialect, parse_params, parse_request
 from holdfast.replay.scanning import Watch, in_thread, streamed
 from holdfast.replay.site import Site
@@ -152,7 +153,7 @@ def _with_companions(archive: Archive, chosen: Iterable[RecordId]) -> Iterator[S
         entry = records.entry(record)
         if entry is None or entry.type == REMOVED or record in given:
             continue
-        together = {record: entry} | companions(records, record, entry)
+        together = {record: entry} | companions(records.entry, record, entry)
         given = {each for each in given if each.batch == record.batch and each.serial > record.serial - _NEARBY}
         for each in sorted(together.keys() - given):
             is_elsewhere = together[each].type == REFERENCE

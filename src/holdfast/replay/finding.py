@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from holdfast.catalog import CaptureQuery
+from holdfast.catalog.rules import Verdict
 from holdfast.catalog.times import real_time
 from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
 from holdfast.model import Capture
-from holdfast.replay.access import Verdict
 from holdfast.replay.busters import Busters
 from holdfast.replay.site import Site
 from holdfast.urls import post_key, url_key
@@ -159,6 +159,6 @@ def _is_same(url: str, other: str) -> bool:
 
 def post_url(capture: Capture) -> str:
     """The URL with method and body under which the catalog keeps a capture by another method than GET."""
-    from holdfast.archive.draft import keyed_url
+    from holdfast.records.draft import keyed_url
 
     return keyed_url(capture.url, capture.extra)

@@ -1,7 +1,7 @@
 """For those who run the server: `/health`, `/status`, `/metrics`.
 
 What all workers counted together, and what the archive holds. All of it is cheap: totals stand in the catalog, figures
-of volumes in memory.
+of volumes are asked for at most once a second, and not for long.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ _UNCACHED = {"Cache-Control": "no-store"}
 _GAUGES = {
     "connections_open": "Connections that are open.",
     "in_flight": "Requests that are being answered.",
+}
+_VOLUME_GAUGES = {
+    "blocks": "Blocks in a volume.",
+    "content_bytes": "Bytes of the contents in a volume.",
+    "disk_bytes": "Bytes that a volume takes.",
+    "dead_bytes": "Bytes of a volume that compaction would give back.",
+    "free_bytes": "Bytes that a volume has room for.",
+    "outstanding": "Requests that wait for a volume.",
 }
 _MEANINGS = {
     "cache_hits": "Rewritten answers that were in the cache.",
@@ -111,7 +119,7 @@ def _worker(counters: Counters, row: int) -> dict[str, int]:
 
 
 def _stored(site: Site) -> dict[str, int]:
-    reports = list(site.archive.volumes())
+    reports = site.volumes.reports()
     stats = [report.stat for report in reports if report.stat is not None]
     return {
         "contents": sum(stat.blocks for stat in stats),
@@ -170,6 +178,17 @@ def _holdings(site: Site) -> Iterator[str]:
     yield from _family("captures", "gauge", "Captures in the archive.", captures)
     for name, value in _stored(site).items():
         yield from _family(name, "gauge", f"As /status has it: {name.replace('_', ' ')}.", [("", value)])
+    yield from _volumes(site)
+
+
+def _volumes(site: Site) -> Iterator[str]:
+    """One row for each volume; one that is down has no other figures."""
+    found = site.volumes.listing()
+    up = ((f'{{volume="{each["name"]}"}}', int(each["up"])) for each in found)
+    yield from _family("volume_up", "gauge", "Whether a volume answers.", up)
+    for name, meaning in _VOLUME_GAUGES.items():
+        rows = ((f'{{volume="{each["name"]}"}}', each[name]) for each in found if each["up"])
+        yield from _family(f"volume_{name}", "gauge", meaning, rows)
 
 
 def _family(name: str, kind: str, meaning: str, rows: Iterable[tuple[str, int]]) -> Iterator[str]:

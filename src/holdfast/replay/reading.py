@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.archive.records import Records
-from holdfast.archive.stored import StoredRecord
 from holdfast.errors import CaptureNotFound
 from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
+from holdfast.records.records import Records
+from holdfast.records.stored import StoredRecord
 
 _NO_STATUS = 200
 _NOT_MODIFIED = 304

@@ -9,13 +9,16 @@ from holdfast.archive import Archive
 from holdfast.config import ServeSettings
 from holdfast.errors import UnknownCollection
 from holdfast.replay.access import Access
+from holdfast.replay.full_text import FullText
 from holdfast.replay.links import LinkCache
 from holdfast.replay.replies import ReplyCache
 from holdfast.replay.server.counters import Counters
+from holdfast.replay.sharing import SharedStreams
 from holdfast.replay.spool import Spool
 from holdfast.replay.standing import Standing
 from holdfast.replay.target import ALL, DEFAULT
 from holdfast.replay.tokens import Tokens
+from holdfast.replay.volumes import Volumes
 
 
 @dataclass(slots=True)
@@ -33,11 +36,17 @@ class Site:
     replies: ReplyCache = field(init=False)
     spool: Spool = field(init=False)
     links: LinkCache = field(init=False)
+    volumes: Volumes = field(init=False)
+    streams: SharedStreams = field(init=False)
+    full_text: FullText = field(init=False)
 
     def __post_init__(self) -> None:
         self.replies = ReplyCache(self.settings.cache_bytes)
         self.spool = Spool(self.settings.spool_bytes_max)
         self.links = LinkCache()
+        self.volumes = Volumes(self.archive)
+        self.streams = SharedStreams(self.archive, self.settings)
+        self.full_text = FullText(self)
 
     @property
     def default_collection(self) -> str:

@@ -8,6 +8,7 @@
     /<coll>/cdx   /<coll>/index?            the CDX server; what it is asked stands in the query
     /<coll>/delete                          lines of CDX are posted here that are to go
     /<coll>/record/<id>   /<coll>/warc      downloads
+    /<coll>/stream                          captures in bulk
     /<coll>                                 the collection itself
 
 `web` is the default collection, `all` is all of them as one.
@@ -28,7 +29,7 @@ DEFAULT, ALL = "web", "all"
 RESERVED = frozenset(
     (
         *("", "_hf", "api", "cdx", "compare", "crawls", "explore", "favicon.ico", "health", "metrics", "openapi.json"),
-        *("robots.txt", "search", "static", "status"),
+        *("robots.txt", "search", "static", "status", "volumes"),
     )
 )
 FORMS = frozenset(("link", "json", "cdxj"))
@@ -49,7 +50,7 @@ _LIKE_URL = re.compile(r"[^/?]*[.:%]")
 class Target(NamedTuple):
     """One request for something archived. `collection` is the name as it was given."""
 
-    kind: str  # replay, calendar, timegate, timemap, cdx, record, warc, delete, collection; odd: not to be understood
+    kind: str  # replay, calendar, timegate, timemap, cdx, record, warc, stream, delete, collection; odd: no sense in it
     collection: str
     timestamp: str = ""
     modifier: str = ""
@@ -101,7 +102,7 @@ def _special(name: str, rest: str, timed: re.Match[str] | None) -> Target | None
         return Target("replay", name, timed[1] or "", ALIASES[timed[2]], archived_url(timed[3]))
     word, slash, tail = rest.partition("/")
     bare, mark, query = rest.partition("?")
-    if bare in ("cdx", "warc", "delete") or (bare == "index" and mark):
+    if bare in ("cdx", "warc", "stream", "delete") or (bare == "index" and mark):
         return Target("cdx" if bare == "index" else bare, name, url=query)
     if not bare:
         return Target("collection", name, url=query if mark else "")

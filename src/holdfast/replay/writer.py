@@ -19,8 +19,8 @@ from typing import Any
 
 from holdfast.archive import Archive
 from holdfast.archive.adding import Added
-from holdfast.archive.draft import Draft
 from holdfast.errors import Busy
+from holdfast.records.draft import Draft
 
 IDLE_S = 0.1  # without work, before the archive is closed
 TURN_S = 0.5  # with work, before others get a turn

@@ -24,13 +24,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from holdfast.archive import Archive
 from holdfast.archive.adding import Added, Outcome
-from holdfast.archive.draft import Draft, Drafting, keyed_url
 from holdfast.archive.exchange import Exchange, drafts_of, page
 from holdfast.archive.importing import ImportOptions, ImportReport
 from holdfast.archive.input import Input
-from holdfast.archive.references import reference_drafts
 from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.selection import Selection
 from holdfast.batches.entry import REFERENCE
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
@@ -39,6 +36,9 @@ from holdfast.errors import MalformedInput, TooLarge, UsageError
 from holdfast.formats import Finding, FindingKind, open_records
 from holdfast.formats.http import parse_head
 from holdfast.model import RecordId, batch_name
+from holdfast.records.draft import Draft, Drafting, keyed_url
+from holdfast.records.references import reference_drafts
+from holdfast.records.selection import Selection
 from holdfast.replay.site import Site
 from holdfast.replay.target import ALL, DEFAULT, RESERVED
 from holdfast.replay.writer import Writer, writer_at

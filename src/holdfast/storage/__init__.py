@@ -13,6 +13,9 @@ Guarantees:
 
 In order of dependency: `block`, `segment`, `layout`, `identity` name and describe bytes. `volume` is the protocol that
 all volumes speak. `keydir` and `ledger` know where blocks are; `commit` shares syncs among threads; `shield` keeps
-Ctrl-C out. `organizations` are the ways to lay out a volume. `instance` joins volumes, and its `gate` keeps those who
-count apart from who moves blocks; `contents`, `migrate`, `training`, `check` and `repair` work on them.
+Ctrl-C out. `organizations` are the ways to lay out a volume, `opening` opens one, here or elsewhere. `instance` joins
+volumes: it asks them side by side (`asking`), knows which may hold a signature (`filter`, `following`), and finds all
+blocks of a content (`holdings`). Its `gate` keeps those who count apart from who moves blocks in this process; other
+processes are reckoned with at every step. `duplicates`, `storing`, `replicas`, `deleting` and `moving` are those steps.
+`contents`, `migrate`, `rebalance`, `restoring`, `merging`, `training`, `check` and `repair` are made of them.
 """

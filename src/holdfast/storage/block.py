@@ -17,8 +17,10 @@ A person finds a block with `grep -abo HOLDFAST/1`, reads its header with `head 
 and decodes it with `zstd -d`.
 
 Kinds: `block` is a content; `replica` is a copy of a block of another volume (`home`); `dict` is a compression
-dictionary; `count` has no data and sets the counter of a block written earlier: 0 removes it. The same header thus
-serves for every entry of a segment, and a block file of the `tree` organization is a segment of one block.
+dictionary; `count` has no data and sets the counter of a block written earlier: 0 removes it; `ticket` names the commit
+that the next `references` entries belong to and keeps its outcomes (`holdfast.storage.tickets`): its signature is the
+client and the sequence; `state` likewise begins a transaction of a `hash` volume's journal. The same header thus serves
+for every entry of a segment, and a block file of the `tree` organization is a segment of one block.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ BLOCK: Final = b"block"
 REPLICA: Final = b"replica"
 DICT: Final = b"dict"
 COUNT: Final = b"count"
+TICKET: Final = b"ticket"
+MARK: Final = b"mark"
+STATE: Final = b"state"
 _NO_HOME = b"-".ljust(16)
 
 _FORMAT = (

@@ -18,15 +18,20 @@ from pathlib import Path
 
 from holdfast.config import Settings, VolumeSettings
 from holdfast.env import Environment
-from holdfast.errors import Damaged, HoldfastError
+from holdfast.errors import Damaged, HoldfastError, VolumeDown
 from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
-from holdfast.storage.faults import Watch
-from holdfast.storage.instance import Found, Instance
+from holdfast.storage.faults import SelfChecking, Watch
+from holdfast.storage.holdings import Found, Holdings
+from holdfast.storage.instance import Instance
+from holdfast.storage.merging import find_doubled
+from holdfast.storage.opening import Opening
 from holdfast.storage.organizations import find_organization, volume_spec
-from holdfast.storage.volume import Block, ReadableVolume
+from holdfast.storage.roster import Roster
+from holdfast.storage.volume import MOVING, Block, ReadableVolume
 
 UNDECODABLE = "undecodable content"
+DOUBLED = "contents that have a block in another volume too"
 UNLIKE = "content unlike its signature"
 
 
@@ -64,6 +69,7 @@ class Checker:
         self.settings = settings
         self.env = env
         self.options = options
+        self._roster = Roster()
 
     def check(self, progress: Callable[[int], None] | None = None) -> CheckReport:
         """Changes nothing."""
@@ -80,6 +86,9 @@ class Checker:
         return self.root / volume.path if volume.path else layout.volume_directory(self.root, volume.name)
 
     def _check_volume(self, volume: VolumeSettings, watch: Watch) -> Iterator[Fault]:
+        if volume.address:
+            yield from self._check_remote(volume, watch)
+            return
         directory = self.directory(volume)
         try:
             spec = volume_spec(volume.name, directory, self.settings.store, self.env)
@@ -89,6 +98,20 @@ class Checker:
             yield Fault(volume.name, path, 0, "unreadable volume", "a VOLUME file", str(error), remedy=remedy)
             return
         yield from find_organization(spec.identity.organization).check(spec, watch)
+
+    def _check_remote(self, volume: VolumeSettings, watch: Watch) -> Iterator[Fault]:
+        """A volume on another machine checks its own files; what can be seen from here, `_check_together` sees."""
+        opening = Opening(self.root, self.settings.store, self.settings.remote, self.env, False, self._roster)
+        try:
+            opened = opening(volume)
+            try:
+                if isinstance(opened.volume, SelfChecking):
+                    yield from opened.volume.check(watch)
+            finally:
+                opened.close()
+        except VolumeDown as error:
+            remedy = "start its server; if it is lost, 'holdfast volume repair' fills a new one from replicas"
+            yield Fault(volume.name, volume.address, 0, "unreadable volume", "an answer", str(error), remedy=remedy)
 
     def _check_together(self, watch: Watch) -> Iterator[Fault]:
         """What shows only with all volumes open: sound contents, replicas."""
@@ -104,26 +127,35 @@ class Checker:
             for volume in instance.volumes.values():
                 if self.options.volumes and volume.name not in self.options.volumes:
                     continue
-                for batch in volume.scan():
-                    for block in batch:
-                        watch.read(len(block.encoded.data))
-                        yield from self._check_block(instance, volume, block, remarks)
+                try:
+                    for batch in volume.scan():
+                        yield from self._check_batch(instance, volume, batch, watch, remarks)
+                except VolumeDown as error:  # a fault by now
+                    watch.notes.append(f"contents could not be compared: {error}")
         finally:
             instance.close()
-        for remark, count in remarks.items():
+        for remark, count in (+remarks).items():
             watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that")
 
-    def _check_block(
-        self, instance: Instance, volume: ReadableVolume, block: Block, remarks: Counter[str]
+    def _check_batch(
+        self, instance: Instance, volume: ReadableVolume, batch: list[Block], watch: Watch, remarks: Counter[str]
     ) -> Iterator[Fault]:
-        key = instance.content_key(volume, block.key)
-        where = (volume.name, str(block.path), block.offset)
-        if self.options.deep:
-            yield from _check_content(instance, volume, block, key, where)
-        if len(instance.volumes) > 1:
-            if orphaned(instance, block, key):
+        keys = [instance.content_key(volume, block.key) for block in batch]
+        alone = len(instance.volumes) < 2
+        if not alone:
+            own = list(dict.fromkeys(block.key.signature for block in batch if not block.replica))
+            remarks[DOUBLED] += len(find_doubled(instance, volume.name, own))
+        holdings = [None] * len(keys) if alone else instance.find_batch(keys)
+        for block, key, held in zip(batch, keys, holdings, strict=True):
+            watch.read(len(block.encoded.data))
+            where = (volume.name, str(block.path), block.offset)
+            if self.options.deep:
+                yield from _check_content(instance, volume, block, key, where)
+            if held is None:
+                continue
+            if block.replica and held.lost:
                 yield Fault(*where, "replica without its block", f"a block in volume {key.volume!r}", "none", key)
-            elif remark := unfinished(instance, volume, block, key):
+            elif remark := unfinished(instance, volume, block, held):
                 remarks[remark] += 1
 
 
@@ -139,23 +171,19 @@ def _check_content(
         yield Fault(*where, UNLIKE, key.signature.hex(), found.hex(), key)
 
 
-def orphaned(instance: Instance, block: Block, key: ContentKey) -> bool:
-    """Whether a replica's block is gone, though replicas go first: it was lost."""
-    return block.replica and all(found.facts.replica for found in instance.find(key))
-
-
-def unfinished(instance: Instance, volume: ReadableVolume, block: Block, key: ContentKey) -> str:
+def unfinished(instance: Instance, volume: ReadableVolume, block: Block, held: Holdings) -> str:
     """What a crash or a new setting left for a repair to do about a block and its copies; empty if nothing."""
-    found = list(instance.find(key))
-    originals = [each for each in found if not each.facts.replica]
-    if block.replica and originals and originals[0].facts.references != block.references:
-        return "replicas with an older counter"
-    if not block.replica and originals and originals[0].volume is not volume:
+    original = held.original
+    if original is None:
+        return ""
+    if block.replica:
+        return "replicas with an older counter" if original.references != block.references else ""
+    if block.references >= MOVING:
         return "copies of an unfinished migration"
+    if original.volume is not volume:
+        return "blocks under a key that has another block"
     wanted = min(instance.settings.store.replicas, len(instance.volumes))
-    if not block.replica and originals and originals[0].volume is volume and len(found) < wanted:
-        return f"contents with fewer than {wanted} copies"
-    return ""
+    return f"contents with fewer than {wanted} copies" if len(held.blocks) - len(held.moving) < wanted else ""
 
 
 def sound_copy(found: Sequence[Found]) -> Found | None:

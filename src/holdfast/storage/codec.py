@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import threading
 import zlib
+from array import array
 from importlib.metadata import entry_points
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import zstandard
 
@@ -27,6 +28,7 @@ ZLIB_LEVEL = 6
 BROTLI_QUALITY = 5
 AUTO = "auto"
 ZSTD_DICT = "zstd-dict"
+ALIAS = "alias"  # no data: the content is that of another block, see `merging`
 
 _perthread = threading.local()
 
@@ -39,6 +41,14 @@ class Codec(Protocol):
     def encode(self, content: Buffer) -> Buffer: ...
     def decode(self, stored: Buffer, size: int) -> bytes:
         """The content, which must be of `size` bytes; raises DamagedBlock otherwise, never returns more."""
+
+
+@runtime_checkable
+class BulkCodec(Protocol):
+    """A codec that decodes many contents at once, on several cores, outside the interpreter's lock."""
+
+    def decode_many(self, stored: list[memoryview], sizes: list[int], threads: int) -> list[memoryview]:
+        """The contents, in memory that they share. Raises DamagedBlock if any of them cannot be decoded."""
 
 
 class NoneCodec:
@@ -81,10 +91,16 @@ class ZstdCodec:
         return compressor.compress(content)
 
     def decode(self, stored: Buffer, size: int) -> bytes:
+        return _decode_zstd(self._decompressor(), stored, size, self.name)
+
+    def decode_many(self, stored: list[memoryview], sizes: list[int], threads: int) -> list[memoryview]:
+        return _decode_many(self._decompressor(), stored, sizes, threads, self.name)
+
+    def _decompressor(self) -> zstandard.ZstdDecompressor:
         decompressor: zstandard.ZstdDecompressor | None = getattr(_perthread, "zstd_decompressor", None)
         if decompressor is None:
             decompressor = _perthread.zstd_decompressor = zstandard.ZstdDecompressor()
-        return _decode_zstd(decompressor, stored, size, self.name)
+        return decompressor
 
 
 class BrotliCodec:
@@ -128,11 +144,17 @@ class Dictionary:
         return compressor.compress(content)
 
     def decode(self, stored: Buffer, size: int) -> bytes:
+        return _decode_zstd(self._decompressor(), stored, size, self.name)
+
+    def decode_many(self, stored: list[memoryview], sizes: list[int], threads: int) -> list[memoryview]:
+        return _decode_many(self._decompressor(), stored, sizes, threads, self.name)
+
+    def _decompressor(self) -> zstandard.ZstdDecompressor:
         decompressor: zstandard.ZstdDecompressor | None = getattr(self._perthread, "decompressor", None)
         if decompressor is None:
             decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
             self._perthread.decompressor = decompressor
-        return _decode_zstd(decompressor, stored, size, self.name)
+        return decompressor
 
 
 def train_dictionary(samples: list[bytes], size_bytes: int) -> Dictionary:
@@ -227,6 +249,26 @@ def _decode_zstd(decompressor: zstandard.ZstdDecompressor, stored: Buffer, size:
         return _sized(decompressor.decompress(stored), size, name)
     except zstandard.ZstdError as error:
         raise _undecodable(name, error) from error
+
+
+def _decode_many(
+    decompressor: zstandard.ZstdDecompressor, stored: list[memoryview], sizes: list[int], threads: int, name: str
+) -> list[memoryview]:
+    """Sizes are given, so that a frame that says otherwise is an error before it takes any memory."""
+    if any(size == 0 for size in sizes):  # which the library takes for "not known"
+        raise DamagedBlock(f"cannot decode {name} data together: some of it is empty")
+    try:
+        frames = decompressor.multi_decompress_to_buffer(
+            stored,  # type: ignore[arg-type]
+            decompressed_sizes=array("Q", sizes).tobytes(),
+            threads=threads,
+        )
+    except zstandard.ZstdError as error:
+        raise _undecodable(name, error) from error
+    contents = [memoryview(frames[index]) for index in range(len(frames))]  # type: ignore[arg-type]
+    if [len(content) for content in contents] != sizes:
+        raise DamagedBlock(f"cannot decode {name} data: frames do not hold what their blocks say")
+    return contents
 
 
 def _sized(content: bytes, size: int, name: str) -> bytes:

@@ -28,6 +28,17 @@ class Group:
         self.done = False
         self.error: BaseException | None = None
 
+    def mark(self) -> tuple[int, int]:
+        """How much is in it, for `cut_back`."""
+        return len(self.parts), len(self.parts[-1][1]) if self.parts else 0
+
+    def cut_back(self, mark: tuple[int, int]) -> None:
+        """Takes out what has come since the mark was made."""
+        parts, buffers = mark
+        del self.parts[parts:]
+        if parts:
+            del self.parts[-1][1][buffers:]
+
 
 class Flusher(Protocol):
     """What the owner of a group commit does in each flush."""
@@ -76,17 +87,22 @@ class GroupCommit:
             else:
                 gate.acquire()
         if group.error is not None:
-            raise _fresh(group.error)
+            raise fresh_error(group.error)
 
     @property
     def idle(self) -> bool:
         """Nothing is gathering and nothing in flight."""
         return self._in_flight is None and not self.current.parts
 
+    @property
+    def newest(self) -> Group | None:
+        """The last group that has entries and is not durable yet. To be asked with the lock held."""
+        return self.current if self.current.parts else self._in_flight
+
     def flush(self) -> None:
         """Everything handed in before this call is durable after it."""
         with self.lock:
-            group = self.current if self.current.parts else self._in_flight
+            group = self.newest
         if group is not None:
             self.wait(group)
 
@@ -154,7 +170,7 @@ def _open(gates: list[threading.Lock]) -> None:
         gate.release()
 
 
-def _fresh(error: BaseException) -> HoldfastError:
+def fresh_error(error: BaseException) -> HoldfastError:
     """Each waiting thread raises its own exception: sharing one would mix up their tracebacks."""
     if isinstance(error, HoldfastError):
         return type(error)(*error.args)

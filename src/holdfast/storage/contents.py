@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import os
 from collections.abc import Iterator, Sequence
 
 from holdfast.env.files import Buffer
-from holdfast.errors import ContentNotFound, Damaged, Denied, VolumeDown
+from holdfast.errors import ContentNotFound, Damaged, Denied, HoldfastError, VolumeDown
 from holdfast.model import ContentKey, ContentStat, Stored
-from holdfast.storage.instance import Found, Instance
+from holdfast.storage.bulk import BulkRead
+from holdfast.storage.deleting import Deleter
+from holdfast.storage.duplicates import StoreOptions
+from holdfast.storage.holdings import Holdings
+from holdfast.storage.instance import Instance
 from holdfast.storage.replicas import Replicator
-from holdfast.storage.storing import StoreHints, StoreOptions, Storer
+from holdfast.storage.storing import StoreHints, Storer
 from holdfast.storage.training import AutomaticTraining
-from holdfast.storage.volume import Block, BlockKey, Effect, ReadableVolume, Recount, Release
+from holdfast.storage.volume import MOVING, Block, BlockKey, ReadableVolume
 
 log = logging.getLogger("holdfast.storage")
+_LOOKS_MAX = 8  # for a content that is not found
 _DEFAULTS = StoreOptions()
 _NO_HINTS = StoreHints()
 
@@ -27,6 +32,7 @@ class Contents:
         self._instance = instance
         self._replicator = Replicator(instance)
         self._storer = Storer(instance, self._replicator)
+        self._deleter = Deleter(instance, self._replicator)
         self._training = AutomaticTraining(instance)
 
     # -- storing ------------------------------------------------------------------------------------------------
@@ -54,114 +60,166 @@ class Contents:
 
     def require_up(self, volume: str) -> None:
         """Raises VolumeDown if the volume is."""
-        if reason := self._instance.down.get(volume):
+        if volume in self._instance.down or (volume in self._instance.volumes and not self._instance.is_up(volume)):
+            reason = self._instance.down.get(volume, "it does not answer")
             raise VolumeDown(f"volume {volume!r} is down: {reason}")
 
     def references(self, key: ContentKey, size: int) -> tuple[ContentKey, int] | None:
         """The block of that key, or else one of its volume with the same signature and size, and its counter."""
-        for found in self._instance.find(key):
-            if not found.facts.replica and found.facts.size == size:
+        for found in self._instance.find(key).counted:
+            if found.facts.size == size:
                 return key, found.facts.references
         volume = self._instance.volumes.get(key.volume)
         if volume is None:
             return None
         (blocks,) = volume.probe([key.signature])
         for facts in blocks:
-            if not facts.replica and facts.size == size:
+            if not facts.replica and not facts.moving and facts.size == size:
                 return self._instance.content_key(volume, facts.key), facts.references
         return None
+
+    def is_shared(self, key: ContentKey) -> bool:
+        """Whether processes of other archives may count the content too."""
+        return any(self._instance.is_shared(found.volume.name) for found in self._instance.find(key).counted)
 
     # -- retrieving ---------------------------------------------------------------------------------------------
 
     def get(self, key: ContentKey) -> bytes:
-        """The content. Raises ContentNotFound, or Damaged if neither the block nor a replica can be read."""
+        """The content. Raises ContentNotFound, or Damaged if neither the block nor a replica can be read.
+
+        If a volume that may have it is down, VolumeDown. Where there are replicas as a rule, one of them is read before
+        a volume that does not answer is waited for.
+        """
         own = self._instance.volumes.get(key.volume)
-        if own is not None:  # nearly always the answer, at the price of one look-up
+        wanted = [BlockKey(key.signature, key.overflow)]
+        if own is not None and self._instance.is_up(key.volume):  # nearly always the answer, with one look-up
             try:
-                (block,) = own.fetch([BlockKey(key.signature, key.overflow)])
+                (block,) = self._fetch_hurried(own, wanted)
                 if block is not None:
                     return self._instance.encodings.decode(block, own)
-            except Damaged as error:
+            except (Damaged, VolumeDown) as error:
                 log.warning("%s", error)
-        block, volume = self._fetch_any(key)
+        try:
+            block, volume = self._fetch_any(key)
+        except VolumeDown:
+            remote = self._instance.remote.get(key.volume) if self._replicator.is_usual else None
+            if own is None or remote is None:
+                raise
+            remote.wake()
+            (found,) = own.fetch(wanted)
+            if found is None:
+                raise
+            block, volume = found, own
         return self._instance.encodings.decode(block, volume)
+
+    def _fetch_hurried(self, volume: ReadableVolume, keys: Sequence[BlockKey]) -> list[Block | None]:
+        """The volume's blocks; if others have replicas as a rule, one that does not answer is not waited for."""
+        remote = self._instance.remote.get(volume.name) if self._replicator.is_usual else None
+        return volume.fetch(keys) if remote is None else remote.fetch_at_once(keys)
 
     def get_batch(self, keys: Sequence[ContentKey]) -> list[bytes]:
         """The contents, in the order of the keys."""
         contents: list[bytes | None] = [None] * len(keys)
-        by_volume: dict[str, list[int]] = {}
+        wanted: dict[str, list[tuple[int, BlockKey]]] = {}
         for index, key in enumerate(keys):
-            by_volume.setdefault(key.volume, []).append(index)
-        for name, indexes in by_volume.items():
-            volume = self._instance.volumes.get(name)
-            if volume is not None:
-                self._get_from(volume, keys, indexes, contents)
+            wanted.setdefault(key.volume, []).append((index, BlockKey(key.signature, key.overflow)))
+        self._get_each(wanted, contents)
+        missing = [index for index, content in enumerate(contents) if content is None]
+        if len(missing) > 1:  # moved, or their volume is down: together they cost few look-ups
+            wanted = {}
+            for index, held in zip(missing, self._instance.find_batch([keys[index] for index in missing]), strict=True):
+                if held.blocks:
+                    found = held.blocks[0]
+                    wanted.setdefault(found.volume.name, []).append((index, found.facts.key))
+            self._get_each(wanted, contents)
         return [self.get(key) if content is None else content for key, content in zip(keys, contents, strict=True)]
 
-    def _get_from(
-        self, volume: ReadableVolume, keys: Sequence[ContentKey], indexes: list[int], contents: list[bytes | None]
-    ) -> None:
-        """Fills in what one volume has; what it cannot give is left to `get`, which knows where else to look."""
+    def get_buffers(self, keys: Sequence[str]) -> list[Buffer | HoldfastError]:
+        """The contents, in the order of the keys, in memory that they may share; why one cannot be had in its place."""
+        return self.gather(keys).decode(threads=os.cpu_count() or 1)
+
+    def gather(self, keys: Sequence[str]) -> BulkRead:
+        """Reads what `get_buffers` decodes: two threads can do the two side by side."""
+        return BulkRead(self._instance, keys, self.get)
+
+    def _get_each(self, wanted: dict[str, list[tuple[int, BlockKey]]], contents: list[bytes | None]) -> None:
+        """Fills in what the volumes have; what they cannot give is left to `get`, which knows where else to look."""
+        names = [name for name in wanted if name in self._instance.volumes and self._instance.is_up(name)]
+        answers = self._instance.asking.each(names, lambda name: self._get_from(name, wanted[name]))
+        for found in answers.given.values():
+            for index, content in found:
+                contents[index] = content
+
+    def _get_from(self, name: str, wanted: list[tuple[int, BlockKey]]) -> list[tuple[int, bytes]]:
+        volume = self._instance.volume(name)
         try:
-            blocks = volume.fetch([BlockKey(keys[index].signature, keys[index].overflow) for index in indexes])
-            found = [(index, block) for index, block in zip(indexes, blocks, strict=True) if block is not None]
+            blocks = self._fetch_hurried(volume, [key for _, key in wanted])
+            found = [(index, block) for (index, _), block in zip(wanted, blocks, strict=True) if block is not None]
             decoded = self._instance.encodings.decode_all([block for _, block in found], volume)
         except Damaged:
-            return
-        for (index, _), content in zip(found, decoded, strict=True):
-            contents[index] = content
+            return []
+        return [(index, content) for (index, _), content in zip(found, decoded, strict=True)]
 
     def _fetch_any(self, key: ContentKey) -> tuple[Block, ReadableVolume]:
-        """The first block that can be read and decoded, wherever it is."""
-        try:
-            return self._fetch_first(key)
-        except ContentNotFound:
-            if self._instance.writable:
-                raise
-        for volume in self._instance.volumes.values():  # it may have moved from one that was seen later
-            volume.refresh()
-        return self._fetch_first(key)
+        """The first block that can be read and decoded, wherever it is.
 
-    def _fetch_first(self, key: ContentKey) -> tuple[Block, ReadableVolume]:
-        damage: Damaged | None = None
-        for found in self._instance.find(key):
-            try:
-                (block,) = found.volume.fetch([found.facts.key])
-                if block is not None:
-                    self._instance.encodings.codec_of(block.encoded, found.volume)
-                    return block, found.volume
-            except Damaged as error:
-                damage = error
-        if damage is not None:
-            raise damage
-        raise self._not_found(key)
+        Where the filter, or a reader's view of a volume, may be outdated, all are asked before it is said not to be.
+        """
+        self._instance.look_around()
+        problem: HoldfastError | None = None
+        complete = 0
+        for attempt in range(_LOOKS_MAX):
+            everywhere = attempt > 0
+            held = self._instance.find_batch([key], everywhere=everywhere)[0]
+            complete += everywhere and not held.away
+            for found in held.blocks:
+                try:
+                    (block,) = found.volume.fetch([found.facts.key])
+                    if block is not None:
+                        self._instance.encodings.check(block, found.volume)
+                        return block, found.volume
+                except (Damaged, VolumeDown) as error:
+                    problem = error
+            if problem is not None:
+                raise problem
+            if complete > 1:  # once is not enough: it may have moved from a volume not asked yet to one asked already
+                break
+            if not everywhere and not self._instance.writable:
+                for volume in self._instance.volumes.values():
+                    volume.refresh()
+        raise self._not_found(held)
 
-    def _not_found(self, key: ContentKey) -> ContentNotFound | VolumeDown:
-        reason = self._instance.down.get(key.volume)
-        if reason is not None:
-            return VolumeDown(f"cannot read content {key}: its volume is down and no replica is known ({reason})")
-        return ContentNotFound(f"no content {key}")
+    def _not_found(self, held: Holdings) -> ContentNotFound | VolumeDown:
+        if held.away:
+            reasons = [f"{name}: {self._instance.down[name]}" for name in held.away if name in self._instance.down]
+            told = f" ({'; '.join(reasons)})" if reasons else ""
+            return VolumeDown(
+                f"cannot read content {held.key}: no replica is known, and {' and '.join(held.away)} "
+                f"{'are' if len(held.away) > 1 else 'is'} down{told}"
+            )
+        return ContentNotFound(f"no content {held.key}")
 
     def stat(self, key: ContentKey) -> ContentStat:
         """What is known of a content. Raises ContentNotFound."""
-        holders = [found.volume.name for found in self._instance.find(key)]
+        holders = self.holders(key)
         block, volume = self._fetch_any(key)
         return self._stat(volume, block, tuple(name for name in holders if name != volume.name))
 
     def holders(self, key: ContentKey) -> list[str]:
         """The volumes that have the content, or a replica of it."""
-        return [found.volume.name for found in self._instance.find(key)]
+        return [found.volume.name for found in self._instance.find(key).blocks]
 
     def listing(self, volume: str | None = None) -> Iterator[list[ContentStat]]:
         """What `stat` tells of every content, or of those in one volume, in batches. Copies are not sought."""
         names = list(self._instance.volumes) if volume is None else [self._instance.volume(volume).name]
         for each in map(self._instance.volume, names):
             for blocks in each.scan():
-                yield [self._stat(each, block) for block in blocks if self._is_in_force(each, block)]
+                yield [self._stat(each, block) for block in self._in_force(each, blocks)]
 
     def _stat(self, volume: ReadableVolume, block: Block, copies: tuple[str, ...] = ()) -> ContentStat:
         key, encoded = self._instance.content_key(volume, block.key), block.encoded
-        return ContentStat(key, encoded.size, len(encoded.data), block.references, encoded.codec, block.place, copies)
+        references = block.references % MOVING  # of a copy that is left alone, too
+        return ContentStat(key, encoded.size, len(encoded.data), references, encoded.codec, block.place, copies)
 
     def scan(self) -> Iterator[list[tuple[ContentKey, bytes]]]:
         """All contents, volume by volume in the volume's order, in batches."""
@@ -169,16 +227,23 @@ class Contents:
             for blocks in volume.scan(counted=False):
                 yield [
                     (self._instance.content_key(volume, block.key), self._instance.encodings.decode(block, volume))
-                    for block in blocks
-                    if self._is_in_force(volume, block)
+                    for block in self._in_force(volume, blocks)
                 ]
 
-    def _is_in_force(self, volume: ReadableVolume, block: Block) -> bool:
-        """Whether the block stands for its content: no replica, nor a copy that an unfinished migration made."""
-        if block.replica or not block.key.home:
-            return not block.replica
-        found = next(iter(self._instance.find(self._instance.content_key(volume, block.key))), None)
-        return found is not None and found.volume is volume
+    def _in_force(self, volume: ReadableVolume, blocks: Sequence[Block]) -> list[Block]:
+        """Those that stand for their content: no replicas, nor copies that an unfinished migration made."""
+        unsure = {
+            block.key: self._instance.content_key(volume, block.key)
+            for block in blocks
+            if not block.replica and (block.key.home or block.references >= MOVING)
+        }
+        out = set()
+        if unsure:
+            for key, held in zip(unsure, self._instance.find_batch(list(unsure.values())), strict=True):
+                original = held.original
+                if original is None or original.volume is not volume:
+                    out.add(key)
+        return [block for block in blocks if not block.replica and block.key not in out]
 
     # -- deleting -----------------------------------------------------------------------------------------------
 
@@ -190,43 +255,7 @@ class Contents:
         """Like `delete` for each; if a key is unknown, nothing is deleted."""
         self._require_writable()
         with self._instance.gate:
-            return self._delete_batch(keys)
-
-    def _delete_batch(self, keys: Sequence[ContentKey]) -> list[int]:
-        originals = [self._original(key) for key in keys]
-        self._withdraw_replicas(keys, originals)
-        left = [0] * len(keys)
-        by_volume: dict[str, list[int]] = {}
-        for index, original in enumerate(originals):
-            by_volume.setdefault(original.volume.name, []).append(index)
-        for name, indexes in by_volume.items():
-            outcomes = self._instance.writer(name).commit([Release(originals[index].facts.key) for index in indexes])
-            for index, outcome in zip(indexes, outcomes, strict=True):
-                if outcome.effect is Effect.MISSING:
-                    raise ContentNotFound(f"no content {keys[index]}")
-                left[index] = outcome.references
-        if self._replicator.may_exist:
-            for key in dict.fromkeys(keys):
-                self._replicator.follow(key)
-        return left
-
-    def _withdraw_replicas(self, keys: Sequence[ContentKey], originals: Sequence[Found]) -> None:
-        """Replicas go before their block does: a crash in between leaves too few copies, never one too many."""
-        for key, count in Counter(keys).items():
-            references = originals[keys.index(key)].facts.references
-            if count > references:
-                raise ContentNotFound(f"content {key} has {references} references, fewer than {count}")
-            if count == references and self._replicator.may_exist:
-                self._replicator.withdraw(key)
-
-    def _original(self, key: ContentKey) -> Found:
-        """The block in force. What an interrupted migration left beside it goes now, or it would come into force."""
-        found = [each for each in self._instance.find(key) if not each.facts.replica]
-        if not found:
-            raise self._not_found(key)
-        for copy in found[1:]:
-            self._instance.writer(copy.volume.name).commit([Recount(copy.facts.key, 0)])
-        return found[0]
+            return self._deleter.delete(keys)
 
     def _require_writable(self) -> None:
         if not self._instance.writable:

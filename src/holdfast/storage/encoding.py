@@ -6,22 +6,45 @@ Dictionaries belong to volumes: each volume holds all that its blocks need, so t
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.env.files import Buffer
-from holdfast.errors import DamagedBlock, UsageError
-from holdfast.storage.codec import AUTO, NONE, ZSTD, ZSTD_DICT, Codec, Dictionary, compressible, find_codec
+from holdfast.errors import DamagedBlock, UsageError, VolumeDown
+from holdfast.model import ContentKey
+from holdfast.storage.codec import (
+    ALIAS,
+    AUTO,
+    NONE,
+    ZSTD,
+    ZSTD_DICT,
+    BulkCodec,
+    Codec,
+    Dictionary,
+    compressible,
+    find_codec,
+)
 from holdfast.storage.spread import Spread
-from holdfast.storage.volume import Block, Encoded, ReadableVolume
+from holdfast.storage.volume import Block, Encoded, EncodedGroup, ReadableVolume
+
+
+def alias_target(block: Block, volume: ReadableVolume) -> ContentKey:
+    """The content that an alias stands for: one with its signature, stored in the volume where the alias is."""
+    return ContentKey(volume.name, block.key.signature, block.encoded.dictionary)
 
 
 class Encodings:
     """Thread-safe. Keeps every dictionary it has seen: a volume has a handful."""
 
-    def __init__(self, volumes: Mapping[str, ReadableVolume] | None = None) -> None:
-        """`volumes` are those that may help each other out with dictionaries."""
-        self._volumes = volumes if volumes is not None else {}
+    def __init__(
+        self,
+        volumes: Callable[[], Mapping[str, ReadableVolume]] = dict,
+        content: Callable[[ContentKey], bytes] | None = None,
+    ) -> None:
+        """`volumes` gives those that may help each other out with dictionaries, `content` what an alias stands for."""
+        self._volumes = volumes
+        self._content = content
         self._dictionaries: dict[tuple[str, int], Dictionary] = {}
+        self._own: set[tuple[str, int]] = set()  # those that the volume surely has itself
         self._newest: dict[str, Dictionary | None] = {}
         self._lock = threading.Lock()
         self._spread = Spread()
@@ -67,6 +90,24 @@ class Encodings:
             self._dictionaries[volume.name, dictionary.id] = dictionary
         self._newest[volume.name] = dictionary
 
+    def forget(self, name: str) -> None:
+        """The volume of that name is another one now, or gone."""
+        with self._lock:
+            for known in [known for known in self._dictionaries if known[0] == name]:
+                del self._dictionaries[known]
+            self._own = {known for known in self._own if known[0] != name}
+        self._newest.pop(name, None)
+
+    def dictionary(self, volume: ReadableVolume, number: int) -> tuple[int, bytes] | None:
+        """The volume's own dictionary of that number."""
+        if (volume.name, number) in self._own:  # the others were borrowed
+            return number, self._dictionaries[volume.name, number].data
+        found = volume.dictionary(number)
+        if found is not None:
+            self._remember(volume.name, found)
+            self._own.add((volume.name, number))
+        return found
+
     def _remember(self, name: str, found: tuple[int, bytes]) -> Dictionary:
         number, data = found
         with self._lock:
@@ -89,22 +130,43 @@ class Encodings:
             )
         return self._remember(volume.name, found)
 
+    def check(self, block: Block, volume: ReadableVolume) -> None:
+        """Raises DamagedBlock if nothing is known that decodes the block."""
+        if block.encoded.codec != ALIAS:
+            self.codec_of(block.encoded, volume)
+
     def _find_dictionary(self, volume: ReadableVolume, number: int) -> tuple[int, bytes] | None:
         """The volume's dictionary or, if it lost it, one of the same id that another volume has."""
-        try:
-            found = volume.dictionary(number)
-        except DamagedBlock:
-            found = None
-        others = (other for other in self._volumes.values() if other is not volume)
-        return found or next((found for other in others if (found := other.dictionary(number)) is not None), None)
+        for each in (volume, *(other for other in self._volumes().values() if other is not volume)):
+            try:
+                found = each.dictionary(number)
+            except (DamagedBlock, VolumeDown):
+                continue
+            if found is not None:
+                return found
+        return None
 
     def decode(self, block: Block, volume: ReadableVolume) -> bytes:
         encoded = block.encoded
+        if encoded.codec == ALIAS and self._content is not None:
+            return self._content(alias_target(block, volume))
         return self.codec_of(encoded, volume).decode(encoded.data, encoded.size)
 
     def decode_all(self, blocks: Sequence[Block], volume: ReadableVolume) -> list[bytes]:
         """Like `decode` for each, on all cores."""
         return self._spread.map(lambda block: self.decode(block, volume), blocks)
+
+    def decode_group(self, group: EncodedGroup, volume: ReadableVolume, threads: int) -> list[Buffer] | None:
+        """The contents of a group, many at a time; None if they are to be decoded alone."""
+        if group.codec == NONE.name:
+            return [*group.data] if [len(each) for each in group.data] == group.sizes else None
+        if group.codec == ALIAS:
+            return None
+        codec = self.codec_of(Encoded(group.codec, group.dictionary, 0, b""), volume)
+        try:
+            return [*codec.decode_many(group.data, group.sizes, threads)] if isinstance(codec, BulkCodec) else None
+        except DamagedBlock:
+            return None  # whoever decodes them alone finds out which
 
     def close(self) -> None:
         self._spread.close()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from holdfast.env import REAL, Environment
-from holdfast.model import ContentKey
+from holdfast.model import ContentKey, Fault
 from holdfast.storage.volume import BlockKey
 
 MISSING_DICTIONARY = "missing dictionary"
@@ -52,6 +53,14 @@ class Watch:
                 self.env.sleep(ahead_s)
 
 
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A volume that checks its own files, which the client cannot see."""
+
+    def check(self, watch: Watch) -> Iterator[Fault]:
+        """Every fault of the volume."""
+
+
 @dataclass(slots=True)
 class Repair:
     """What a volume's own repair did, and what only other volumes can mend."""
@@ -59,6 +68,7 @@ class Repair:
     lost: list[Lost] = field(default_factory=list)
     dictionaries: list[int] = field(default_factory=list)  # lost, by id
     recount: list[Lost] = field(default_factory=list)  # the block is there, its counter may be too low
+    blocks: int = 0  # how many there must be, replicas included, where names cannot tell; 0: names do
 
 
 def fault_key(volume: str, key: BlockKey) -> ContentKey:

@@ -5,7 +5,7 @@ bit is set in all five may hold it, all others surely do not. One look-up thus a
 (more share bits). A false positive costs one probe, about once in 700 signatures per volume.
 
 The filter is derived. A clean close saves it together with each volume's position; if a position differs at the next
-opening, it is built anew from the volumes' signatures. Removed signatures stay in it until then.
+opening, that volume's part is built anew from its signatures (see `following`). Removed signatures stay in until then.
 
 Saved form: `HOLDFAST-FILTER/1` and the crc32 of all that follows, on a line; a JSON line with the volumes, their
 positions and counts; the masks, in the byte order of the machine, which the JSON line names.
@@ -38,9 +38,7 @@ class VolumeFilter:
     def __init__(self, names: Sequence[str], keys: int = 0) -> None:
         self.names = list(names)
         self._bits = {name: 1 << (index % _BITS_MAX) for index, name in enumerate(names)}
-        self._typecode = next(
-            code for code, width in zip("BHIQ", (8, 16, 32, 64), strict=True) if len(names) <= width or width == 64
-        )
+        self._typecode = _typecode(len(names))
         self._counts = dict.fromkeys(names, 0)
         length = _LENGTH_MIN
         while length < keys * MASKS_PER_KEY_MIN:
@@ -53,6 +51,35 @@ class VolumeFilter:
         for position in self._positions(signature):
             masks[position] |= bit
         self._counts[name] += 1
+
+    def extend(self, name: str) -> None:
+        """One more volume, of which nothing is known yet."""
+        self._bits[name] = 1 << (len(self.names) % _BITS_MAX)
+        self.names.append(name)
+        self._counts[name] = 0
+        if _typecode(len(self.names)) != self._typecode:
+            self._typecode = _typecode(len(self.names))
+            self._masks = array(self._typecode, self._masks)
+
+    def refill(self, name: str, signatures: Iterable[bytes]) -> None:
+        """Replaces all that is known of one volume; those who ask meanwhile see what was known before."""
+        filled = VolumeFilter([])
+        filled.names, filled._bits, filled._typecode = self.names, self._bits, self._typecode
+        filled._counts = self._counts | {name: 0}
+        filled._masks = self._masks[:] if self._shares_its_bit(name) else self._without(self._bits[name])
+        for signature in signatures:
+            filled.add(signature, name)
+        self._masks, self._counts = filled._masks, filled._counts
+
+    def _shares_its_bit(self, name: str) -> bool:
+        return list(self._bits.values()).count(self._bits[name]) > 1
+
+    def _without(self, bit: int) -> array[int]:
+        """The masks without one bit: as one long number, because a loop over millions of masks takes seconds."""
+        width = self._masks.itemsize
+        kept = (~bit & ((1 << 8 * width) - 1)).to_bytes(width, sys.byteorder) * len(self._masks)
+        masks = int.from_bytes(self._masks.tobytes(), sys.byteorder) & int.from_bytes(kept, sys.byteorder)
+        return array(self._typecode, masks.to_bytes(len(kept), sys.byteorder))
 
     def may_hold(self, signature: bytes) -> list[str]:
         """Names of the volumes that may hold the signature, in the order of `names`."""
@@ -92,8 +119,8 @@ class VolumeFilter:
         replace_file(env.files, path, b"%b %08x\n%b" % (_MAGIC, block.checksum(body), body))
 
     @classmethod
-    def load(cls, env: Environment, path: Path, positions: Mapping[str, int]) -> VolumeFilter | None:
-        """The saved filter, if it is sound and says what the volumes say; None otherwise."""
+    def read(cls, env: Environment, path: Path) -> tuple[VolumeFilter, dict[str, int]] | None:
+        """The saved filter and the positions it was saved with, if it is sound; None otherwise."""
         try:
             raw = read_file(env.files, path)
         except FileNotFoundError:
@@ -103,13 +130,24 @@ class VolumeFilter:
             return None
         line, _, masks = body.partition(b"\n")
         facts = json.loads(line)
-        current = {"positions": dict(positions), "names": list(positions), "byteorder": sys.byteorder}
-        if any(facts.get(name) != value for name, value in current.items()):
+        if facts.get("byteorder") != sys.byteorder:
             return None
         loaded = cls(facts["names"])
         loaded._masks = array(loaded._typecode, masks)
         loaded._counts = facts["counts"]
-        return loaded
+        return loaded, facts["positions"]
+
+    @classmethod
+    def load(cls, env: Environment, path: Path, positions: Mapping[str, int]) -> VolumeFilter | None:
+        """The saved filter, if it is sound and says what the volumes say; None otherwise."""
+        found = cls.read(env, path)
+        if found is None or found[1] != dict(positions) or found[0].names != list(positions):
+            return None
+        return found[0]
+
+
+def _typecode(volumes: int) -> str:
+    return next(code for code, width in zip("BHIQ", (8, 16, 32, 64), strict=True) if volumes <= width or width == 64)
 
 
 def build_filter(sources: Mapping[str, Callable[[], Iterable[bytes]]]) -> VolumeFilter:

@@ -6,6 +6,9 @@
     signature sha256
     crc32 1a2b3c4d
 
+The third line is the organization's shape: `depth` of a tree (without meaning for a log), `logs` of a hashed log,
+`bucket-bytes` of a hash.
+
 The uid is random; every segment and every block header repeats it, so that files of different volumes cannot be mixed
 up unnoticed. The crc32 is of the lines before it.
 """
@@ -15,13 +18,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.config import VolumeSettings
 from holdfast.env import Environment
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import DamagedBlock
 from holdfast.storage import block, layout
+from holdfast.storage.lanes import Lanes
 from holdfast.storage.segment import check_version
 
 _MAGIC = b"HOLDFAST-VOLUME/"
+HASHED_LOG, HASH = "hashed-log", "hash"
+_SHAPES = {HASHED_LOG: "logs", HASH: "bucket-bytes"}  # what the third line is called; `depth` for others
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +37,28 @@ class Identity:
 
     uid: bytes
     organization: str
-    depth: int
+    shape: int  # depth, logs or bytes of a bucket
     signature: str
+
+    @property
+    def lanes(self) -> Lanes:
+        """Of the segments, if it is a log, plain or hashed."""
+        return Lanes(self.shape if self.organization == HASHED_LOG else 0)
 
     def pack(self) -> bytes:
         text = (
             f"HOLDFAST-VOLUME/1 {self.uid.decode()}\n"
-            f"organization {self.organization}\ndepth {self.depth}\nsignature {self.signature}\n"
+            f"organization {self.organization}\n"
+            f"{_SHAPES.get(self.organization, 'depth')} {self.shape}\nsignature {self.signature}\n"
         ).encode()
         return text + b"crc32 %08x\n" % block.checksum(text)
 
 
-def new_identity(env: Environment, organization: str, depth: int, signature: str) -> Identity:
-    return Identity(env.random_bytes(4).hex().encode(), organization, depth, signature)
+def new_identity(env: Environment, volume: VolumeSettings, signature: str) -> Identity:
+    """Of a volume that is to be made."""
+    shapes = {HASHED_LOG: volume.logs, HASH: volume.bucket_bytes}
+    shape = shapes.get(volume.organization, volume.depth)
+    return Identity(env.random_bytes(4).hex().encode(), volume.organization, shape, signature)
 
 
 def write_identity(env: Environment, directory: Path, identity: Identity) -> None:
@@ -56,8 +72,8 @@ def read_identity(env: Environment, directory: Path) -> Identity:
     raw = read_file(env.files, path)
     check_version(raw, _MAGIC, path)
     try:
-        head, organization, depth, signature, _ = (line.split(" ", 1) for line in raw.decode().splitlines())
-        identity = Identity(head[1].encode(), organization[1], int(depth[1]), signature[1])
+        head, organization, shape, signature, _ = (line.split(" ", 1) for line in raw.decode().splitlines())
+        identity = Identity(head[1].encode(), organization[1], int(shape[1]), signature[1])
     except (ValueError, IndexError):
         identity = None
     if identity is None or identity.pack() != raw:

@@ -1,7 +1,8 @@
 """The keydir: signature → places of its blocks, in a table. Derived from the segments and rebuildable at any time.
 
 Key `s` + signature holds the slots of all blocks with that signature, one after the other (nearly always one).
-Key `g` + number holds the facts of a segment, `p` the position and the totals, `v` the version of this layout.
+Key `g` + number holds the facts of a segment, `p` the position and the totals, `v` the version of this layout, and
+`t` + name of a ticket what is remembered of its commit (`holdfast.storage.tickets`).
 Everything that one group of entries changes is written in one batch, position included, so that the keydir is always
 the exact state of the log at some serial; opening a volume replays the entries after it.
 
@@ -13,14 +14,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import DamagedKeydir, HoldfastError
 from holdfast.storage.table import Table, TableKind, verify_table
+from holdfast.storage.tickets import Kept
 
-SLOTS, SEGMENT, POSITION, VERSION = b"s", b"g", b"p", b"v"
+SLOTS, SEGMENT, POSITION, TICKET, VERSION = b"s", b"g", b"p", b"t", b"v"
 VERSION_NOW = b"1"
 KIND = TableKind("keydir", DamagedKeydir, "holdfast check --repair")
 
@@ -62,6 +64,17 @@ class SegmentFacts:
     blocks: int = 0
     dead_blocks: int = 0
 
+    def copy(self) -> SegmentFacts:
+        return SegmentFacts(
+            self.generation,
+            self.through,
+            self.first_serial,
+            self.bytes,
+            self.dead_bytes,
+            self.blocks,
+            self.dead_blocks,
+        )
+
 
 @dataclass(slots=True)
 class Position:
@@ -77,11 +90,25 @@ class Position:
     references: int = 0
     referenced_bytes: int = 0
 
+    def copy(self) -> Position:
+        return Position(
+            self.serial,
+            self.segment,
+            self.offset,
+            self.blocks,
+            self.replicas,
+            self.content_bytes,
+            self.stored_bytes,
+            self.references,
+            self.referenced_bytes,
+        )
+
 
 _SLOT = struct.Struct("<IBBIIQQQQQQ")
 _FACTS = struct.Struct("<IIQQQQQ")
 _POSITION = struct.Struct("<9Q")
 _NUMBER = struct.Struct(">I")
+_SERIAL = struct.Struct("<Q")
 _SLOT_BYTES = _SLOT.size
 
 
@@ -136,6 +163,10 @@ class Keydir:
         found = self._table.get_many([SLOTS + signature for signature in signatures])
         return [unpack_slots(packed) if packed else () for packed in found]
 
+    def packed_slots_of(self, signatures: list[bytes]) -> list[bytes | None]:
+        """As `slots_of`, not unpacked."""
+        return self._table.get_many([SLOTS + signature for signature in signatures])
+
     def segments(self) -> dict[int, SegmentFacts]:
         return {_NUMBER.unpack(key)[0]: SegmentFacts(*_FACTS.unpack(value)) for key, value in self._scan(SEGMENT)}
 
@@ -143,10 +174,18 @@ class Keydir:
         packed = self._table.get(POSITION)
         return Position(*_POSITION.unpack(packed)) if packed else Position()
 
-    def all_slots(self) -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
-        """Every signature with its slots, by ascending signature."""
-        for key, value in self._scan(SLOTS):
+    def all_slots(self, start: bytes = b"") -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
+        """Every signature from `start` on with its slots, by ascending signature."""
+        for key, value in self._scan(SLOTS, start):
             yield key, unpack_slots(value)
+
+    def tickets(self) -> Iterator[tuple[bytes, Kept]]:
+        """What is remembered of commits, by name."""
+        for name, value in self._scan(TICKET):
+            yield name, Kept(_SERIAL.unpack_from(value)[0], value[_SERIAL.size :])
+
+    def has_ticket(self, name: bytes) -> bool:
+        return self._table.get(TICKET + name) is not None
 
     def write(self, change: KeydirChange) -> None:
         """One atomic step. Not synced: the segments are the truth."""
@@ -162,6 +201,11 @@ class Keydir:
                 puts.append((SEGMENT + _NUMBER.pack(segment), facts))
             else:
                 deletes.append(SEGMENT + _NUMBER.pack(segment))
+        for name, kept in change.tickets.items():
+            if kept:
+                puts.append((TICKET + name, _SERIAL.pack(kept.serial) + kept.data))
+            else:
+                deletes.append(TICKET + name)
         if change.position is not None:
             puts += ((POSITION, change.position), (VERSION, VERSION_NOW))
         self._table.write(puts, deletes)
@@ -185,8 +229,8 @@ class Keydir:
         """Closes whatever state it is in."""
         self._table.abandon()
 
-    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self._table.scan(prefix, bytes([prefix[0] + 1])):
+    def _scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._table.scan(prefix + start, bytes([prefix[0] + 1])):
             yield key[1:], value
 
 
@@ -197,11 +241,12 @@ def verify_keydir(path: Path, *, cache_bytes: int) -> None:
 
 @dataclass(slots=True)
 class KeydirChange:
-    """What one step writes: new slots (none = forget the signature), packed facts and position."""
+    """What one step writes: new slots (none = forget the signature), packed facts and position, and tickets."""
 
     slots: Mapping[bytes, tuple[Slot, ...]]
     segments: Mapping[int, bytes | None]
     position: bytes | None
+    tickets: Mapping[bytes, Kept | None] = field(default_factory=dict)
 
 
 def pack_facts(facts: SegmentFacts) -> bytes:

@@ -12,14 +12,25 @@ my-archive/
   intent                     contents that an unfinished addition was about to store
   removal                    records that an unfinished removal was about to take away
   refused                    fingerprints of records that are not to come back
+  active                     under the batch scheme: what streams and queries see
+  update                     how far an unfinished update has come
+  leases/                    locked by those who read a state of the archive for long
+  index/                     derived: words, metadata and links of captures (see `holdfast.index.layout`)
   crawls/<name>/             jobs, frontiers and logs (see `holdfast.crawl.layout`)
   volumes/<name>/
     VOLUME                   uid, organization, depth, signature
     000001.seg               organization log: append-only segments; 000001-2.seg is its second compacted form
-    keydir/                  organization log: derived
+    001000.seg, 001017.seg   organization hashed-log: segments of the front, and of log 17
+    keydir/                  organizations log and hashed-log: derived
     tree/AD/EE/2232AF3A...   organization tree: one file per block
-    dictionaries/            organization tree: one block file per dictionary
+    buckets-1                organization hash: buckets, by ascending signatures; buckets-2 has twice as many
+    overflow                 organization hash: overflow buckets, and runs of large blocks
+    redo                     organization hash: its state, and what may still have to be written to the pages
+    tickets                  organization tree: commits that may be asked for again, once there were some
+    dictionaries/            two block files per dictionary
     lost/                    bytes that no repair could save, set aside for study
+    objects                  volumes in an object store: where that is, and that it is ours
+    uploaded                 volumes in an object store: derived; which segments are there
 """
 
 from __future__ import annotations
@@ -34,16 +45,26 @@ FILTERS = "filters"
 VOLUMES = "volumes"
 BATCHES = "batches"
 CATALOG = "catalog"
+INDEX = "index"
 INTENT = "intent"
 REMOVAL = "removal"
 REFUSED = "refused"
+ACTIVE = "active"
+UPDATE = "update"
+LEASES = "leases"
 SEALED = "SEALED"
 
 VOLUME = "VOLUME"
 KEYDIR = "keydir"
 TREE = "tree"
+BUCKETS = "buckets"
+OVERFLOW = "overflow"
+REDO = "redo"
+TICKETS = "tickets"
 DICTIONARIES = "dictionaries"
 LOST = "lost"
+OBJECTS = "objects"
+UPLOADED = "uploaded"
 UNFINISHED = ".open"  # suffix of a file that is being written
 
 _RECORDS = re.compile(r"records-(\d{6,8})(?:-(\d{1,6}))?\.tw\.zst")

@@ -5,15 +5,18 @@ applies everything to a scratch keydir and compares: all through `Ledger.apply`,
 
 An entry is dead once nothing depends on it: a block that was removed or replaced, a count that a later count or a
 removal overrode. A removal (`count` 0) is dead from the start as far as space goes, but must outlive all dead blocks in
-earlier segments, or a rebuild would bring them back; compaction sees to that.
+earlier segments, or a rebuild would bring them back; compaction sees to that. A ticket is dead space from the start,
+too, and compaction keeps it as long as it is remembered.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from holdfast.storage.block import COUNT, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.block import COUNT, HEADER_BYTES, REPLICA, TICKET, Header
 from holdfast.storage.keydir import (
     KeydirChange,
     Place,
@@ -23,7 +26,10 @@ from holdfast.storage.keydir import (
     pack_facts,
     pack_position,
 )
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES
+from holdfast.storage.lanes import Lanes
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry
+from holdfast.storage.tickets import Kept, Sessions
+from holdfast.storage.volume import held
 
 
 class LedgerSource(Protocol):
@@ -32,6 +38,7 @@ class LedgerSource(Protocol):
     def slots(self, signature: bytes) -> tuple[Slot, ...]: ...
     def segments(self) -> dict[int, SegmentFacts]: ...
     def position(self) -> Position: ...
+    def tickets(self) -> Iterator[tuple[bytes, Kept]]: ...
 
 
 def find_slot(slots: tuple[Slot, ...], overflow: int, home: bytes) -> Slot | None:
@@ -41,11 +48,23 @@ def find_slot(slots: tuple[Slot, ...], overflow: int, home: bytes) -> Slot | Non
     return None
 
 
+@dataclass(slots=True)
+class _Undo:
+    """What was there before the changes since `begin`."""
+
+    position: Position
+    slots: dict[bytes, tuple[Slot, ...] | None] = field(default_factory=dict)
+    segments: dict[int, SegmentFacts | None] = field(default_factory=dict)
+
+
 class Ledger:
     """Not thread-safe: the owner's lock guards it."""
 
-    def __init__(self, source: LedgerSource) -> None:
+    def __init__(self, source: LedgerSource, lanes: Lanes, *, remember_tickets: bool = True) -> None:
+        """Who only reads has no use for tickets."""
         self._source = source
+        self.lanes = lanes
+        self._remember_tickets = remember_tickets
         self.reset()
 
     def reset(self) -> None:
@@ -55,7 +74,42 @@ class Ledger:
         self.slots_changed: dict[bytes, tuple[Slot, ...]] = {}
         self._slots_taken: dict[bytes, tuple[Slot, ...]] = {}
         self._segments_changed: set[int] = set()
-        self._starts: tuple[list[int], list[int]] | None = None
+        self._starts: dict[int, tuple[list[int], list[int]]] = {}  # by lane
+        self._floors: dict[int, int] = {}  # by lane, while lanes are replayed
+        self._sessions: Sessions | None = None
+        self._undo: _Undo | None = None
+
+    @property
+    def sessions(self) -> Sessions:
+        """What is remembered of commits with tickets. Read from the source when it is first needed."""
+        if self._sessions is None:
+            self._sessions = Sessions(self._source.tickets())
+        return self._sessions
+
+    def begin(self) -> None:
+        """What is applied from here on can be undone by `roll_back`, until `end`. Tickets are for after `end`."""
+        self._undo = _Undo(self.position.copy())
+
+    def end(self) -> None:
+        self._undo = None
+
+    def roll_back(self) -> None:
+        """Everything is as it was at `begin`."""
+        undo, self._undo = self._undo, None
+        assert undo is not None
+        self.position = undo.position
+        for signature, slots in undo.slots.items():
+            if slots is None:
+                del self.slots_changed[signature]
+            else:
+                self.slots_changed[signature] = slots
+        for segment, facts in undo.segments.items():
+            if facts is not None:
+                self.segments[segment] = facts
+            else:
+                del self.segments[segment]
+                self._segments_changed.discard(segment)
+                self._starts = {}
 
     def slots(self, signature: bytes) -> tuple[Slot, ...]:
         """Any thread may ask: a change is visible in at least one of the three places at any moment."""
@@ -66,19 +120,35 @@ class Ledger:
 
     def begin_segment(self, segment: int, generation: int, through: int) -> None:
         """A segment begins; the next entry is its first."""
-        first = self.position.serial + 1
+        first = self.floor(segment) + 1
+        if self._undo is not None:
+            self._undo.segments[segment] = None
         self.segments[segment] = SegmentFacts(generation, through, first, SEGMENT_HEADER_BYTES)
         self._segments_changed.add(segment)
-        self._starts = None
-        self.position.segment, self.position.offset = segment, SEGMENT_HEADER_BYTES
+        self._starts = {}
+        self._go_on(segment, SEGMENT_HEADER_BYTES)
 
-    def replace_segments(self, old: list[int], segment: int, facts: SegmentFacts) -> None:
-        """A compacted segment has taken the place of a run of segments; the slots follow by `patch_slots`."""
+    def next_segment(self) -> int:
+        """The number of a segment that is to begin."""
+        return self.lanes.next_front([*self.segments, self.position.segment])
+
+    def floor(self, segment: int) -> int:
+        """A serial that all entries of a segment exceed that is about to begin."""
+        lane = self.lanes.of(segment)
+        return self._floors.get(lane, 0) if lane else self.position.serial
+
+    def _go_on(self, segment: int, offset: int) -> None:
+        """The next entry of the segment is at this offset. Only at the front are there new ones."""
+        if self.lanes.of(segment) == 0:
+            self.position.segment, self.position.offset = segment, offset
+
+    def replace_segments(self, old: list[int], new: Mapping[int, SegmentFacts]) -> None:
+        """Others have taken the place of these segments; the slots follow by `patch_slots`."""
         for number in old:
             del self.segments[number]
-        self.segments[segment] = facts
-        self._segments_changed = self._segments_changed - set(old) | {segment}
-        self._starts = None
+        self.segments.update(new)
+        self._segments_changed = self._segments_changed - set(old) | set(new)
+        self._starts = {}
 
     def patch_slots(self, patched: dict[bytes, tuple[Slot, ...]]) -> None:
         """Blocks have moved: changes that are still to be taken must say so too."""
@@ -97,16 +167,40 @@ class Ledger:
         facts.bytes += length
         facts.dead_bytes += length
         self._segments_changed.add(segment)
-        self.position.offset = offset + length
+        self._go_on(segment, offset + length)
+
+    def apply_entry(self, entry: Entry, segment: int) -> None:
+        """The entry, of whatever kind, is part of the log."""
+        header = entry.header
+        if header.kind == TICKET:
+            self.occupy(header.serial, segment, entry.offset, header.length)
+            if self._remember_tickets:
+                self.sessions.apply(header.signature, Kept(header.serial, bytes(entry.data)))
+        else:
+            self.apply(header, segment, entry.offset)
+
+    def occupy(self, serial: int, segment: int, offset: int, length: int) -> None:
+        """A ticket takes up this place; `sessions` must be told what it says."""
+        facts = self._changing(segment)
+        facts.bytes += length
+        facts.dead_bytes += length
+        self._advance(serial, segment, offset + length)
+
+    def _advance(self, serial: int, segment: int, end: int) -> None:
+        """An entry has become part of the log."""
+        position = self.position
+        if (lane := self.lanes.of(segment)) == 0:
+            position.serial, position.segment, position.offset = serial, segment, end
+        else:  # replayed: other lanes may have had later ones
+            self._floors[lane] = serial
+            position.serial = max(position.serial, serial)
 
     def apply(self, header: Header, segment: int, offset: int, slots: tuple[Slot, ...] | None = None) -> None:
-        """The entry with this header, at this place, has become part of the log. `slots`, if they are known already."""
-        facts = self.segments[segment]
+        """The block or count with this header, at this place, is part of the log. `slots`, if they are known."""
+        facts = self._changing(segment)
         length = HEADER_BYTES + header.stored
         facts.bytes += length
-        self._segments_changed.add(segment)
-        position = self.position
-        position.serial, position.segment, position.offset = header.serial, segment, offset + length
+        self._advance(header.serial, segment, offset + length)
         if slots is None:
             slots = self.slots(header.signature)
         if header.kind == COUNT:
@@ -118,7 +212,7 @@ class Ledger:
         facts.blocks += 1
         old = find_slot(slots, header.overflow, header.home)
         if old is not None:
-            self._bury(old)
+            self._bury(header.signature, old)
             slots = tuple(slot for slot in slots if slot is not old)
         new = Slot(
             header.overflow,
@@ -130,7 +224,7 @@ class Ledger:
             header.serial,
             header.serial,
         )
-        self.slots_changed[header.signature] = (*slots, new)
+        self._change_slots(header.signature, (*slots, new))
         self._count(new, +1)
 
     def _recount(self, header: Header, facts: SegmentFacts, slots: tuple[Slot, ...]) -> None:
@@ -140,31 +234,42 @@ class Ledger:
         if old is None:
             return
         if header.references == 0:
-            self._bury(old)
-            self.slots_changed[header.signature] = tuple(slot for slot in slots if slot is not old)
+            self._bury(header.signature, old)
+            self._change_slots(header.signature, tuple(slot for slot in slots if slot is not old))
             return
-        self._bury_count(old)
+        self._bury_count(header.signature, old)
         new = Slot(*old[:8], header.references, header.serial, old.serial)
-        self.slots_changed[header.signature] = tuple(new if slot is old else slot for slot in slots)
+        self._change_slots(header.signature, tuple(new if slot is old else slot for slot in slots))
         if not new.replica:
-            self.position.references += new.references - old.references
-            self.position.referenced_bytes += (new.references - old.references) * new.size
+            difference = held(new.references) - held(old.references)
+            self.position.references += difference
+            self.position.referenced_bytes += difference * new.size
 
-    def _bury(self, slot: Slot) -> None:
-        segment = self.segment_of(slot.serial)  # not `slot.segment`: a compaction may be moving it this moment
-        facts = self.segments[segment]
+    def _bury(self, signature: bytes, slot: Slot) -> None:
+        segment = self.segment_of(slot.serial, signature)  # not `slot.segment`: a compaction may be moving it now
+        facts = self._changing(segment)
         facts.dead_bytes += HEADER_BYTES + slot.stored
         facts.dead_blocks += 1
-        self._segments_changed.add(segment)
-        self._bury_count(slot)
+        self._bury_count(signature, slot)
         self._count(slot, -1)
 
-    def _bury_count(self, slot: Slot) -> None:
+    def _bury_count(self, signature: bytes, slot: Slot) -> None:
         """The count entry that set this slot's references, if it is not the block itself, is of no use any more."""
         if slot.count_serial != slot.serial:
-            segment = self.segment_of(slot.count_serial)
-            self.segments[segment].dead_bytes += HEADER_BYTES
-            self._segments_changed.add(segment)
+            self._changing(self.segment_of(slot.count_serial, signature)).dead_bytes += HEADER_BYTES
+
+    def _changing(self, segment: int) -> SegmentFacts:
+        """The facts of a segment, about to be changed."""
+        facts = self.segments[segment]
+        if self._undo is not None and segment not in self._undo.segments:
+            self._undo.segments[segment] = facts.copy()
+        self._segments_changed.add(segment)
+        return facts
+
+    def _change_slots(self, signature: bytes, slots: tuple[Slot, ...]) -> None:
+        if self._undo is not None and signature not in self._undo.slots:
+            self._undo.slots[signature] = self.slots_changed.get(signature)
+        self.slots_changed[signature] = slots
 
     def _count(self, slot: Slot, sign: int) -> None:
         position = self.position
@@ -174,15 +279,19 @@ class Ledger:
         position.blocks += sign
         position.content_bytes += sign * slot.size
         position.stored_bytes += sign * slot.stored
-        position.references += sign * slot.references
-        position.referenced_bytes += sign * slot.size * slot.references
+        position.references += sign * held(slot.references)
+        position.referenced_bytes += sign * slot.size * held(slot.references)
 
-    def segment_of(self, serial: int) -> int:
-        """The segment that holds, or held, the entry with this serial."""
-        if self._starts is None:
-            ordered = sorted(self.segments)
-            self._starts = (ordered, [self.segments[number].first_serial for number in ordered])
-        numbers, starts = self._starts
+    def segment_of(self, serial: int, signature: bytes) -> int:
+        """The segment that holds, or held, the entry with this serial, which is about this signature."""
+        lane = self.lanes.for_signature(signature)
+        if lane not in self._starts:
+            of = self.lanes.of
+            ordered = sorted(
+                (number for number in self.segments if of(number) in (0, lane)), key=lambda n: (of(n) == 0, n)
+            )
+            self._starts[lane] = (ordered, [self.segments[number].first_serial for number in ordered])
+        numbers, starts = self._starts[lane]
         return numbers[max(bisect_right(starts, serial) - 1, 0)]
 
     def take(self) -> KeydirChange:
@@ -191,6 +300,7 @@ class Ledger:
             self.slots_changed,
             {segment: pack_facts(self.segments[segment]) for segment in self._segments_changed},
             pack_position(self.position),
+            self._sessions.take() if self._sessions is not None else {},
         )
         self._slots_taken = self.slots_changed  # before the next line: see `slots`
         self.slots_changed, self._segments_changed = {}, set()

@@ -15,13 +15,15 @@ from holdfast.errors import DamagedBlock
 from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
 from holdfast.storage.block import HEADER_BYTES, parse
-from holdfast.storage.check import UNDECODABLE, UNLIKE, Checker, CheckReport, orphaned, sound_copy, unfinished
+from holdfast.storage.check import UNDECODABLE, UNLIKE, Checker, CheckReport, sound_copy
 from holdfast.storage.faults import MISSING_DICTIONARY, Lost, Repair
 from holdfast.storage.identity import Identity, new_identity, read_identity, write_identity
 from holdfast.storage.instance import Instance
+from holdfast.storage.merging import Merger
 from holdfast.storage.organizations import find_organization, volume_spec
 from holdfast.storage.replicas import Replicator
-from holdfast.storage.volume import Adopt, BlockKey, Recount
+from holdfast.storage.restoring import Restorer
+from holdfast.storage.volume import Adopt, Recount
 
 
 def repair_store(checker: Checker, progress: Callable[[int], None] | None = None) -> CheckReport:
@@ -33,7 +35,7 @@ def repair_store(checker: Checker, progress: Callable[[int], None] | None = None
     if not report.faults and not report.notes:
         return report
     faulty = [volume for volume in checker.chosen() if _is_faulty(volume, report)]
-    gone = [volume.name for volume in faulty if not checker.env.files.names(checker.directory(volume))]
+    gone = [volume.name for volume in faulty if _is_empty(checker, volume)]
     mendable = [volume for volume in faulty if volume.name not in gone or checker.options.recreate]
     checker.env.files.remove(checker.root / layout.FILTERS)  # it may not tell what the volumes hold from now on
     repairs = {volume.name: _repair_volume(checker, volume) for volume in mendable}
@@ -53,7 +55,12 @@ def repair_store(checker: Checker, progress: Callable[[int], None] | None = None
 
 
 def _is_faulty(volume: VolumeSettings, report: CheckReport) -> bool:
-    return any(fault.volume == volume.name for fault in report.faults)
+    here = not volume.address  # others have their own 'check --repair', where their files are
+    return here and any(fault.volume == volume.name for fault in report.faults)
+
+
+def _is_empty(checker: Checker, volume: VolumeSettings) -> bool:
+    return not set(checker.env.files.names(checker.directory(volume))) - {layout.LOCK}
 
 
 def _made_anew(volume: VolumeSettings, checker: Checker) -> Fault:
@@ -81,7 +88,7 @@ def _repair_volume(checker: Checker, volume: VolumeSettings) -> Repair:
 
 def _recovered_identity(checker: Checker, volume: VolumeSettings, directory: Path) -> Identity:
     """What the VOLUME file must have said: the uid stands in every block, the rest in the connector."""
-    identity = new_identity(checker.env, volume.organization, volume.depth, checker.settings.store.signature)
+    identity = new_identity(checker.env, volume, checker.settings.store.signature)
     uid = _uid_in(checker.env, directory)
     return replace(identity, uid=uid) if uid else identity
 
@@ -94,7 +101,7 @@ def _uid_in(env: Environment, directory: Path) -> bytes | None:
                 return uid
             continue
         raw = read_file(env.files, path)
-        if raw.startswith(b"HOLDFAST-SEGMENT/1 "):
+        if raw.startswith((b"HOLDFAST-SEGMENT/1 ", b"HOLDFAST-BUCKETS/1 ")):
             return raw[19:27]
         header = parse(raw[:HEADER_BYTES])
         if header is not None:
@@ -127,6 +134,9 @@ def _mend_together(checker: Checker, repairs: dict[str, Repair], faults: list[Fa
             numbers = [*repair.dictionaries, *(int(Path(fault.file).name, 16) for fault in missing)]
             losses += _restore_dictionaries(instance, name, numbers)
         _align_copies(instance)
+        losses += [
+            fault for name, repair in repairs.items() if (fault := _missing(instance, name, repair, losses)) is not None
+        ]
         return losses + uncertain + unsound
     finally:
         instance.close()
@@ -135,7 +145,7 @@ def _mend_together(checker: Checker, repairs: dict[str, Repair], faults: list[Fa
 def _restore(instance: Instance, lost: Lost) -> Fault | None:
     """Puts a sound copy back where the block was, with its counter."""
     key = lost.content_key
-    copy = sound_copy(list(instance.find(key)))
+    copy = sound_copy(instance.find(key).blocks)
     if copy is None:
         kind = "content lost" if not lost.replica else "replica lost"
         return Fault(lost.volume, "", 0, kind, "a sound copy", "none", key, remedy="its bytes, if any, are in 'lost/'")
@@ -146,9 +156,21 @@ def _restore(instance: Instance, lost: Lost) -> Fault | None:
     target = instance.writer(lost.volume)
     encoded = Replicator(instance).portable(block, copy.volume, target)
     replica = lost.replica or not copy.facts.replica  # the block itself is elsewhere: a damaged file could not tell
-    target.commit([Adopt(lost.key, encoded, lost.references or copy.facts.references, replica)])
+    target.commit([Adopt(lost.key, encoded, lost.references or copy.references, replica)])
     instance.note(key.signature, lost.volume)
     return None
+
+
+def _missing(instance: Instance, name: str, repair: Repair, losses: list[Fault]) -> Fault | None:
+    """Blocks that are gone, and with them their names: no other volume had them."""
+    if not repair.blocks:
+        return None
+    stat = instance.volumes[name].stat()
+    found = stat.blocks + stat.replicas + sum(fault.volume == name and fault.key is not None for fault in losses)
+    if found >= repair.blocks:
+        return None
+    remedy = "their names are not known; what is left of their bytes is in 'lost/'"
+    return Fault(name, "", 0, "content lost", f"{repair.blocks} blocks", f"{found}", remedy=remedy)
 
 
 def _restore_dictionaries(instance: Instance, name: str, numbers: list[int]) -> list[Fault]:
@@ -168,7 +190,7 @@ def _restore_dictionaries(instance: Instance, name: str, numbers: list[int]) -> 
 def _exchange(instance: Instance, fault: Fault) -> bool:
     """Puts a copy with the right signature in the place of a block whose bytes are intact, but not its content."""
     assert fault.key is not None
-    found = list(instance.find(fault.key))
+    found = instance.find(fault.key).blocks
     bad = next((each for each in found if each.volume.name == fault.volume), None)
     for each in found:
         (block,) = each.volume.fetch([each.facts.key])
@@ -186,30 +208,18 @@ def _exchange(instance: Instance, fault: Fault) -> bool:
 def _recount(instance: Instance, block: Lost) -> Fault | None:
     """A counter that could not be read: a copy knows it, or nobody does."""
     key = block.content_key
-    copies = [found for found in instance.find(key) if found.volume.name != block.volume]
+    copies = [found for found in instance.find(key).blocks if found.volume.name != block.volume]
     if not copies:
         return Fault(block.volume, "", 0, "counter uncertain", "a counter", f"{block.references} or more", key)
-    instance.writer(block.volume).commit([Recount(block.key, copies[0].facts.references)])
+    instance.writer(block.volume).commit([Recount(block.key, copies[0].references)])
     return None
 
 
 def _align_copies(instance: Instance) -> None:
-    """Originals from replicas left alone, equal counters, enough copies, one original each."""
-    if len(instance.volumes) < 2:
-        return
-    replicator = Replicator(instance)
-    copies = min(instance.settings.store.replicas, len(instance.places(b"\0")))
-    for volume in list(instance.volumes.values()):
-        for batch in volume.scan():
-            for block in batch:
-                key = instance.content_key(volume, block.key)
-                if orphaned(instance, block, key):
-                    _restore(instance, Lost(key.volume, BlockKey(key.signature, key.overflow), False, block.references))
-                remark = unfinished(instance, volume, block, key)
-                if remark.startswith("copies of"):
-                    instance.writer(volume.name).commit([Recount(block.key, 0)])
-                elif remark:
-                    replicator.follow(key, copies)
+    """Originals from replicas left alone, equal counters, enough copies, nothing half moved, nothing twice."""
+    if len(instance.volumes) > 1:
+        Restorer(instance).run()
+        Merger(instance).run()
 
 
 def _write_audit(path: Path, env: Environment, faults: list[Fault]) -> None:

@@ -1,4 +1,4 @@
-"""Segment files: a short header, then entries (blocks, replicas, dictionaries, counts) one after the other.
+"""Segment files: a short header, then entries (blocks, replicas, counts, tickets) one after the other.
 
     byte  text                                                    meaning
     ----  ------------------------------------------------------  -------------------------------------------------
@@ -146,6 +146,21 @@ def walk(file: File, uid: bytes, start: int, end: int, floor: int = -1) -> Itera
             yield Damage(offset, length, f"crc32 {header.checksum:08x}", f"{found:08x}", header, header.serial)
         floor = header.serial
         offset += length
+
+
+def lone_ticket(entry: Entry) -> bytes:
+    """A ticket as it is copied: the entries of its commit may be gone, and it must not claim others."""
+    return block.pack(entry.header._replace(references=0)) + bytes(entry.data)
+
+
+def offset_behind(file: File, uid: bytes, start: int, end: int, serial: int) -> int:
+    """Where the entries after this serial begin, by looking at headers only; or where one of them cannot be read."""
+    while start < end:
+        header = block.parse(file.read(start, HEADER_BYTES))
+        if header is None or header.uid != uid or header.serial > serial:
+            break
+        start += header.length
+    return start
 
 
 def _fits(header: Header, uid: bytes, offset: int, end: int, floor: int) -> bool:

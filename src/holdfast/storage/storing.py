@@ -5,45 +5,34 @@ the block that was found; a new content is encoded for its home volume. All that
 
 What a probe says may be outdated by the time of the commit, so the volume has the last word: it counts a duplicate that
 appeared meanwhile, reports a block that vanished (MISSING), or one that must be compared first (UNSURE). Those contents
-go round again.
+go round again. So do those of a volume that fails, is full or takes nothing, to the next one in their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.env.files import Buffer
-from holdfast.errors import TooLarge, UsageError
+from holdfast.errors import HoldfastError, TooLarge, UsageError, VolumeDown
 from holdfast.model import ContentKey, Stored, StoreMode
 from holdfast.storage.codec import AUTO, ZSTD_DICT, find_codec
+from holdfast.storage.duplicates import Duplicates, Item, Known, StoreOptions
 from holdfast.storage.instance import Instance
-from holdfast.storage.replicas import Replicator
+from holdfast.storage.replicas import Fresh, Replicator
 from holdfast.storage.spread import Spread
 from holdfast.storage.volume import (
-    BlockFacts,
+    MOVING,
     BlockKey,
+    Claim,
     Effect,
-    Encoded,
     Operation,
     Outcome,
     ReadableVolume,
     Refer,
     Store,
-    Volume,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """How to store. None leaves the choice to the archive's settings."""
-
-    mode: StoreMode = StoreMode.REGULAR
-    codec: str | None = None
-    content_type: str | None = None
-    volume: str | None = None  # only this volume; duplicates in others are not looked for
-    replicas: int | None = None
 
 
 class Announced(NamedTuple):
@@ -63,27 +52,7 @@ class StoreHints:
     announce: Callable[[list[Announced]], None] | None = None
 
 
-@dataclass(slots=True)
-class _Item:
-    """A content on its way."""
-
-    content: Buffer
-    signature: bytes
-    places: list[str]
-    content_type: str | None
-    compared: set[tuple[str, BlockKey]] = field(default_factory=set)  # by volume, and not equal
-    encoded: Encoded | None = None
-    stored: Stored | None = None
-
-
-class _Duplicate(NamedTuple):
-    """A block that holds the content already."""
-
-    volume: str
-    key: BlockKey
-    references: int
-
-
+_TRIES_MAX = 100  # of one content; each means that somebody else was faster
 _NO_HINTS = StoreHints()
 
 
@@ -94,6 +63,7 @@ class Storer:
         self._instance = instance
         self._replicator = replicator
         self._store_settings = instance.settings.store
+        self._duplicates = Duplicates(instance)
         self._spread = Spread()
 
     def sign(self, contents: Sequence[Buffer]) -> list[bytes]:
@@ -105,23 +75,48 @@ class Storer:
         signatures = hints.signatures or self.sign(contents)
         types: Sequence[str | None] = hints.content_types or [options.content_type] * len(contents)
         items = [
-            _Item(content, signature, self._places(signature, options), content_type)
+            Item(content, signature, self._places(signature, options), content_type)
             for content, signature, content_type in zip(contents, signatures, types, strict=True)
         ]
         with self._instance.gate:
             return self._store(items, options, replicas, hints)
 
-    def _store(self, items: list[_Item], options: StoreOptions, replicas: int, hints: StoreHints) -> list[Stored]:
+    def _store(self, items: list[Item], options: StoreOptions, replicas: int, hints: StoreHints) -> list[Stored]:
         waiting = items
         while waiting:
             waiting = self._round(waiting, options, hints)
         stored = [item.stored for item in items if item.stored is not None]
         assert len(stored) == len(items)
-        if self._replicator.may_exist:
-            for item, each in zip(items, stored, strict=True):
-                if replicas > 1 or each.duplicate:
-                    self._replicator.follow(each.key, replicas, item.places)
+        if len(self._instance.volumes) > 1:
+            self._replicate(items, replicas)
         return stored
+
+    def _replicate(self, items: list[Item], replicas: int) -> None:
+        """New contents are copied as they are; copies of others are looked for, and brought in line."""
+        references: dict[ContentKey, int] = {}
+        fresh: dict[ContentKey, Item] = {}
+        known: dict[ContentKey, list[str]] = {}
+        for item in items:
+            assert item.stored is not None
+            key = item.stored.key
+            references[key] = max(references.get(key, 0), item.stored.references)
+            if item.new:
+                fresh[key] = item
+        for item in items:
+            assert item.stored is not None
+            key = item.stored.key
+            if key not in fresh and (replicas > 1 or self._replicator.may_have(key.signature, key.volume)):
+                known[key] = item.places
+        if replicas > 1:
+            self._replicator.spread(
+                [
+                    Fresh(key, item.encoded, references[key], item.places)
+                    for key, item in fresh.items()
+                    if item.encoded is not None
+                ],
+                replicas,
+            )
+        self._replicator.follow(known, replicas, known)
 
     def close(self) -> None:
         self._spread.close()
@@ -138,10 +133,10 @@ class Storer:
         if options.volume is not None:
             self._instance.chosen(options.volume)
         replicas = self._store_settings.replicas if options.replicas is None else options.replicas
-        available = len(self._instance.places(b"\0"))
+        available = self._instance.writable_count
         if replicas < 1:
             raise UsageError(f"bad number of replicas {replicas}: at least 1")
-        if replicas > available:
+        if replicas > max(available, 1):
             raise UsageError(f"{replicas} replicas need {replicas} writable volumes, there are {available}")
         return replicas
 
@@ -153,13 +148,18 @@ class Storer:
 
     # -- one round ----------------------------------------------------------------------------------------------
 
-    def _round(self, items: list[_Item], options: StoreOptions, hints: StoreHints) -> list[_Item]:
+    def _round(self, items: list[Item], options: StoreOptions, hints: StoreHints) -> list[Item]:
         """Commits one operation per content, grouped by volume; returns the contents that must go round again."""
-        plans: dict[str, list[tuple[_Item, Operation]]] = {}
+        plans: dict[str, list[tuple[Item, Operation]]] = {}
         announced: list[Announced] = []
-        new: list[_Item] = []
-        for item, at_home in zip(items, self._probed(items, options), strict=True):
-            duplicate = self._find_duplicate(item, at_home, options)
+        new: list[Item] = []
+        again: list[Item] = []
+        known: Known = {}
+        if options.mode is StoreMode.REGULAR and hints.announce is None:
+            items = self._claim(items, options, again)
+        sought = self._duplicates.find(items, options, known)
+        self._fail_all(sought.failed, items, options, again)
+        for item, duplicate in sought.found:
             if duplicate is None:
                 new.append(item)
                 announced.append(Announced(ContentKey(item.places[0], item.signature), len(item.content), 0))
@@ -169,121 +169,127 @@ class Storer:
                 announced.append(Announced(key, len(item.content), duplicate.references))
         if hints.announce is not None:
             hints.announce(announced)
-        self._encode(new, options)
-        for item in new:
-            plans.setdefault(item.places[0], []).append((item, self._store_operation(item, options)))
-        again = []
-        for name, planned in plans.items():
-            volume = self._instance.writer(name)
-            outcomes = volume.commit([operation for _, operation in planned])
-            for (item, _), outcome in zip(planned, outcomes, strict=True):
-                if outcome.effect in (Effect.MISSING, Effect.UNSURE):
-                    again.append(item)
-                else:
-                    self._accept(item, volume, outcome)
+        new = self._encoded(new, options, again)
+        for item, overflow_min in zip(new, self._duplicates.overflow_mins(new, known), strict=True):
+            operation = self._store_operation(item, options, overflow_min)
+            plans.setdefault(item.places[0], []).append((item, operation))
+        self._carry_out(plans, options, again)
         return again
 
-    def _probed(self, items: list[_Item], options: StoreOptions) -> list[tuple[BlockFacts, ...]]:
-        """What the home volume of each content has under its signature, asked all at once."""
-        found: list[tuple[BlockFacts, ...]] = [()] * len(items)
-        if options.mode is StoreMode.FORCE_NEW:
-            return found
-        by_home: dict[str, list[int]] = {}
-        for index, item in enumerate(items):
-            by_home.setdefault(item.places[0], []).append(index)
-        for name, indexes in by_home.items():
-            probed = self._instance.volume(name).probe([items[index].signature for index in indexes])
-            for index, facts in zip(indexes, probed, strict=True):
-                found[index] = facts
-        return found
+    def _claim(self, items: list[Item], options: StoreOptions, again: list[Item]) -> list[Item]:
+        """Counts duplicates in home volumes on other machines with one question each; returns what is left."""
+        plans: dict[str, list[Item]] = {}
+        for item in items:
+            if self._instance.is_shared(item.places[0]) and item.claimed != item.places[0]:
+                plans.setdefault(item.places[0], []).append(item)
+        if not plans:
+            return items
 
-    def _find_duplicate(self, item: _Item, at_home: tuple[BlockFacts, ...], options: StoreOptions) -> _Duplicate | None:
-        if options.mode is StoreMode.FORCE_NEW:
-            return None
-        home = item.places[0]
-        duplicate = self._duplicate(item, home, at_home, options.mode)
-        if duplicate is not None:
-            return self._in_force(home, duplicate)
-        for name in self._others(item, options):
-            (found,) = self._instance.volume(name).probe([item.signature])
-            duplicate = self._duplicate(item, name, found, options.mode)
-            if duplicate is not None:
-                return self._in_force(name, duplicate)
-        return None
+        def claim(name: str) -> list[Outcome]:
+            return self._instance.writer(name).commit(
+                [Claim(each.signature, len(each.content)) for each in plans[name]]
+            )
 
-    def _in_force(self, name: str, facts: BlockFacts) -> _Duplicate:
-        """A block under another home may be the copy of an unfinished migration: then the original must be counted."""
-        if facts.key.home:
-            key = self._instance.content_key(self._instance.volume(name), facts.key)
-            found = next(iter(self._instance.find(key)), None)
-            if found is not None and not found.facts.replica:
-                return _Duplicate(found.volume.name, found.facts.key, found.facts.references)
-        return _Duplicate(name, facts.key, facts.references)
+        answers = self._instance.asking.each(list(plans), claim)
+        for name, outcomes in answers.given.items():
+            volume = self._instance.volume(name)
+            for item, outcome in zip(plans[name], outcomes, strict=True):
+                item.claimed = name
+                if outcome.effect is Effect.DUPLICATE and outcome.references < MOVING:
+                    self._accept(item, volume, outcome)
+        left = [item for item in items if item.stored is None and item.places[0] not in answers.failed]
+        self._fail_all(answers.failed, items, options, again)
+        return left
 
-    def _encode(self, items: list[_Item], options: StoreOptions) -> None:
-        """Encodes the contents that are new, equal ones once."""
+    def _carry_out(
+        self, plans: dict[str, list[tuple[Item, Operation]]], options: StoreOptions, again: list[Item]
+    ) -> None:
+        def commit(name: str) -> list[Outcome]:
+            return self._instance.writer(name).commit([operation for _, operation in plans[name]])
+
+        answers = self._instance.asking.each(list(plans), commit)
+        for name, outcomes in answers.given.items():
+            volume = self._instance.volume(name)
+            for (item, _), outcome in zip(plans[name], outcomes, strict=True):
+                unsettled = outcome.references >= MOVING  # it came while a migration is bringing such a block home
+                if unsettled or outcome.effect in (Effect.MISSING, Effect.UNSURE):
+                    again.append(item)
+                    item.tries += 1
+                    if item.tries > _TRIES_MAX:
+                        item.give_up(name, VolumeDown(f"volume {name!r} has a block that cannot be settled"))
+                else:
+                    self._accept(item, volume, outcome)
+        for name, error in answers.failed.items():
+            self._fail(name, error, [item for item, _ in plans[name]], options)
+            again += [item for item, _ in plans[name]]
+
+    def _fail_all(
+        self, failed: dict[str, HoldfastError], items: Sequence[Item], options: StoreOptions, again: list[Item]
+    ) -> None:
+        """Home volumes have failed: their contents go round again."""
+        for name, error in failed.items():
+            theirs = [item for item in items if item.places[0] == name]
+            self._fail(name, error, theirs, options)
+            again += theirs
+
+    def _fail(self, name: str, error: HoldfastError, items: Sequence[Item], options: StoreOptions) -> None:
+        """A volume does not answer, or takes nothing: others are asked, unless the caller wants just this one."""
+        if options.volume == name:
+            raise error
+        self._instance.rest(name, error)
+        for item in items:
+            item.give_up(name, error)
+
+    # -- new contents -----------------------------------------------------------------------------------------------
+
+    def _encoded(self, items: list[Item], options: StoreOptions, again: list[Item]) -> list[Item]:
+        """Encodes the contents that are new, equal ones once, and returns those that have a volume to go to."""
         codec = options.codec or self._store_settings.codec
+        if codec in (AUTO, ZSTD_DICT):
+            items = self._with_dictionaries(items, options, again)
         # Reversed, so that of equal ones the first is kept, as if they came one by one.
-        distinct = {(item.signature, len(item.content)): item for item in reversed(items) if item.encoded is None}
+        waiting = [item for item in items if item.encoded is None]
+        distinct = {(item.signature, len(item.content), item.places[0]): item for item in reversed(waiting)}
         if options.mode is not StoreMode.REGULAR:  # then equal signatures need not mean equal contents
-            distinct = {(index.to_bytes(4, "big"), 0): item for index, item in enumerate(items) if item.encoded is None}
+            distinct = {(index.to_bytes(4, "big"), 0, ""): item for index, item in enumerate(waiting)}
 
-        def encode(item: _Item) -> None:
+        def encode(item: Item) -> None:
             volume = self._instance.volume(item.places[0])
             item.encoded = self._instance.encodings.encode(item.content, codec, item.content_type, volume)
 
         self._spread.map(encode, list(distinct.values()))
         for item in items:
             if item.encoded is None:
-                item.encoded = distinct[item.signature, len(item.content)].encoded
+                item.encoded = distinct[item.signature, len(item.content), item.places[0]].encoded
+        return items
 
-    def _store_operation(self, item: _Item, options: StoreOptions) -> Store:
+    def _with_dictionaries(self, items: list[Item], options: StoreOptions, again: list[Item]) -> list[Item]:
+        """Those contents whose home volume has told which dictionary it wants."""
+        homes = list({item.places[0]: None for item in items})
+        answers = self._instance.asking.each(
+            homes, lambda name: self._instance.encodings.newest(self._instance.volume(name))
+        )
+        kept = [item for item in items if item.places[0] not in answers.failed]
+        self._fail_all(answers.failed, items, options, again)
+        return kept
+
+    def _store_operation(self, item: Item, options: StoreOptions, overflow_min: int) -> Store:
         assert item.encoded is not None
         return Store(
             item.signature,
             item.encoded,
             force_new=options.mode is StoreMode.FORCE_NEW,
             compared=self._compared(item) if options.mode is StoreMode.COMPARE else None,
-            overflow_min=self._overflow_min(item, item.places[0]),
+            overflow_min=overflow_min,
         )
 
-    def _others(self, item: _Item, options: StoreOptions) -> list[str]:
-        """The volumes beside its home that may have the content."""
-        if options.volume is not None:
-            return []
-        return [name for name in self._instance.others(item.signature, item.places[0]) if name in item.places]
-
-    def _duplicate(self, item: _Item, name: str, found: tuple[BlockFacts, ...], mode: StoreMode) -> BlockFacts | None:
-        for facts in found:
-            if facts.replica or facts.size != len(item.content) or (name, facts.key) in item.compared:
-                continue
-            if mode is StoreMode.REGULAR or self._same(item, self._instance.volume(name), facts):
-                return facts
-        return None
-
-    def _same(self, item: _Item, volume: ReadableVolume, facts: BlockFacts) -> bool:
-        """Whether a block holds just this content; if not, that is remembered."""
-        (block,) = volume.fetch([facts.key])
-        if block is not None and self._instance.encodings.decode(block, volume) == item.content:
-            return True
-        item.compared.add((volume.name, facts.key))
-        return False
-
-    def _compared(self, item: _Item) -> frozenset[BlockKey]:
+    def _compared(self, item: Item) -> frozenset[BlockKey]:
         """Blocks of the home volume that are not this content."""
         return frozenset(key for name, key in item.compared if name == item.places[0])
 
-    def _overflow_min(self, item: _Item, home: str) -> int:
-        """One above all numbers that contents of this volume have in other volumes, to which they were moved."""
-        taken = -1
-        for name in self._instance.others(item.signature, home):
-            (found,) = self._instance.volume(name).probe([item.signature])
-            taken = max([taken, *(facts.key.overflow for facts in found if facts.key.home == home.encode())])
-        return taken + 1
-
-    def _accept(self, item: _Item, volume: Volume, outcome: Outcome) -> None:
+    def _accept(self, item: Item, volume: ReadableVolume, outcome: Outcome) -> None:
         key: ContentKey = self._instance.content_key(volume, outcome.key)
-        if outcome.effect is Effect.NEW:
+        item.new = outcome.effect is Effect.NEW
+        if item.new:
             self._instance.note(item.signature, volume.name)
-        duplicate = outcome.effect is not Effect.NEW
-        item.stored = Stored(key, duplicate, len(item.content), outcome.stored, outcome.references)
+        item.stored = Stored(key, not item.new, len(item.content), outcome.stored, outcome.references)

@@ -6,6 +6,10 @@ moves nothing but its signature (W12).
 
 All writing is one call, `commit`, with a batch of operations: when it returns they are durable; if it raises, none of
 them was acknowledged. Calls from several threads share syncs. Operations see the effects of those before them.
+
+A commit may carry a ticket (`TicketedVolume`): then it happens once, however often it is handed in, also across a crash
+of the volume's process. So a client whose answer was lost asks again with the same ticket and is told what happened the
+first time.
 """
 
 from __future__ import annotations
@@ -14,11 +18,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from holdfast.env.files import Buffer
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import OVERFLOW_MAX
+
+# Added to the counter of a copy that a migration makes, until the original is gone: nobody counts on such a copy, and
+# what a crash leaves of a migration can be told from a block.
+MOVING = 5_000_000_000
+
+
+def held(references: int) -> int:
+    """How many references a counter stands for: those of a copy on its way are its original's."""
+    return references if references < MOVING else 0
 
 
 class BlockKey(NamedTuple):
@@ -45,6 +58,18 @@ class BlockFacts(NamedTuple):
     stored: int
     references: int
 
+    @property
+    def moving(self) -> bool:
+        """Whether it is a copy that a migration has not finished."""
+        return self.references >= MOVING
+
+
+class Mark(NamedTuple):
+    """A place in a volume's order: behind this block."""
+
+    key: BlockKey
+    serial: int
+
 
 class Encoded(NamedTuple):
     """A content in encoded form, as it travels and rests."""
@@ -53,6 +78,23 @@ class Encoded(NamedTuple):
     dictionary: int  # 0 unless the codec is zstd-dict
     size: int
     data: Buffer
+
+
+class EncodedGroup(NamedTuple):
+    """Contents that are encoded alike, checksums verified, each with its place in the question. Data shares memory."""
+
+    codec: str
+    dictionary: int
+    indexes: list[int]
+    sizes: list[int]  # of the contents
+    data: list[memoryview]
+
+
+class Gathered(NamedTuple):
+    """The answer to a question for many blocks: what could be read together, and what must be asked for alone."""
+
+    groups: list[EncodedGroup]
+    alone: list[int]  # places in the question
 
 
 class Block(NamedTuple):
@@ -70,6 +112,11 @@ class Block(NamedTuple):
     def place(self) -> str:
         """File and offset, for a person with dd."""
         return f"{self.path}@{self.offset}"
+
+    @property
+    def mark(self) -> Mark:
+        """Where a scan that has seen this block goes on."""
+        return Mark(self.key, self.serial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,39 +137,64 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """Add a reference to the volume's own block with this signature and size, if it has one: MISSING otherwise.
+
+    A store that sends its content only where it must begins with this.
+    """
+
+    signature: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refer:
-    """Add a reference to an existing block."""
+    """Add a reference to an existing block. Replicas are not counted on: such a block is MISSING."""
 
     key: BlockKey
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Take a reference away; the last one removes the block."""
+    """Take a reference away; the last one removes the block. A replica is MISSING here too."""
 
     key: BlockKey
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Keep a block under exactly this key and counter, replacing what is there: a replica, or a block that moves in."""
+    """Keep a block under exactly this key and counter, replacing what is there: a replica, or a block that moves in.
+
+    With `expected`, only in the place of a replica that has this counter; 0: only if there is nothing. Else CONFLICT.
+    """
 
     key: BlockKey
     encoded: Encoded
     references: int
     replica: bool
+    expected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """Set a block's counter, 0 removing it; with `expected`, only if the counter still has that value."""
+    """Set a block's counter, 0 removing it; with `expected`, only if the counter still has that value.
+
+    With `replica`, only if it is one, or is none: else it is MISSING. Between looking and counting, a block may have
+    moved away, and a replica have come in its place.
+    """
 
     key: BlockKey
     references: int
     expected: int | None = None
+    replica: bool | None = None
 
 
-Operation = Store | Refer | Release | Adopt | Recount
+Operation = Store | Claim | Refer | Release | Adopt | Recount
+
+
+def signature_of(operation: Operation) -> bytes:
+    """What the operation is about."""
+    return operation.signature if isinstance(operation, Store | Claim) else operation.key.signature
 
 
 class Effect(Enum):
@@ -136,6 +208,14 @@ class Effect(Enum):
     UNSURE = "unsure"  # a block of equal signature and size must be compared first; nothing changed
     CONFLICT = "conflict"  # the counter was not as expected; nothing changed
 
+    @property
+    def changes(self) -> bool:
+        """Whether the volume is not as it was."""
+        return self in _CHANGING
+
+
+_CHANGING = frozenset([Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.REMOVED])
+
 
 class Outcome(NamedTuple):
     """The answer to one operation."""
@@ -144,6 +224,9 @@ class Outcome(NamedTuple):
     key: BlockKey
     references: int = 0
     stored: int = 0
+
+
+Result = list[Outcome] | HoldfastError  # of one of many commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +246,38 @@ class VolumeStat:
     dictionaries: int
 
 
+class Ticket(NamedTuple):
+    """Names a commit, so that it happens once: who made it, and the how manieth of theirs it is."""
+
+    client: bytes  # 8 bytes, chosen at random
+    sequence: int  # from 1 on, without gaps
+    settled: int = 0  # the client will not ask again for its commits up to this one: they can be forgotten
+
+
+class News(NamedTuple):
+    """What a volume tells of the signatures that have come since a position. None: too many; take `signatures`."""
+
+    position: int
+    signatures: list[bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a volume is doing (B5)."""
+
+    state: str  # down, idling, storing, streaming
+    outstanding: int = 0  # requests that wait for their answer
+    clients: int = 0
+
+
+@runtime_checkable
+class Active(Protocol):
+    """A volume that can tell what it is doing: one on a server. Any thread may call."""
+
+    def status(self) -> tuple[VolumeStat, Activity]:
+        """How full it is, and what it does, with one question. Raises VolumeDown if nobody answers."""
+
+
 class ReadableVolume(Protocol):
     """A volume open for reading, maybe while another process writes to it. Any thread may call."""
 
@@ -176,10 +291,11 @@ class ReadableVolume(Protocol):
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         """The blocks, checksums verified; None where there is none. Raises DamagedBlock."""
 
-    def scan(self, *, counted: bool = True) -> Iterator[list[Block]]:
+    def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
         """All blocks in the volume's order, in batches; those stored or removed meanwhile may or may not appear.
 
-        Without `counted`, their `references` may be outdated: who does not need them is served faster.
+        Without `counted`, their `references` may be outdated: who does not need them is served faster. `after` goes on
+        behind a block that an earlier scan gave, also if that block is gone.
         """
 
     def signatures(self) -> Iterator[bytes]:
@@ -206,3 +322,54 @@ class Volume(ReadableVolume, Protocol):
 
     def position(self) -> int:
         """A number that changes with every change of the volume's set of blocks."""
+
+
+class TicketedVolume(Volume, Protocol):
+    """A volume that a server can give out: each commit of a client happens once."""
+
+    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[Outcome]:
+        """As `commit_all` for one commit; raises what keeps it from happening."""
+
+    def commit_all(
+        self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]
+    ) -> list[list[Outcome] | HoldfastError]:
+        """Many commits with one sync; they are durable when this returns. One that fails does not fail the others.
+
+        With a ticket that the volume knows nothing is carried out: the outcomes of the first time are returned. A
+        ticket that was made void, or that its client has settled, is answered with UsageError.
+        """
+
+    def void(self, ticket: Ticket) -> list[Outcome] | None:
+        """What the commit with this ticket did; None if it did not happen, and then it never will. Durable."""
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A volume on another machine: each call is a round trip, it may be down for a while, and others write to it."""
+
+    @property
+    def available(self) -> bool:
+        """False for a short while after a failure: then it is left alone."""
+
+    def fetch_at_once(self, keys: Sequence[BlockKey]) -> list[Block | None]:
+        """As `fetch`; if it does not answer, VolumeDown is raised at once."""
+
+    def wake(self) -> None:
+        """It is not left alone any more: the next call waits for it as if it had not failed."""
+
+
+@runtime_checkable
+class BulkReadable(Protocol):
+    """A volume that reads many blocks faster together than one by one. Any thread may call."""
+
+    def gather(self, signatures: Sequence[bytes]) -> Gathered:
+        """The volume's own blocks of these signatures, overflow 0. What is not there, or not sound, is to be asked for
+        alone: nothing is raised here."""
+
+
+@runtime_checkable
+class Newsworthy(Protocol):
+    """A volume that others write to as well, and that can tell what came in since."""
+
+    def news(self, since: int) -> News:
+        """The signatures that have come since a position. Removed ones are not told."""

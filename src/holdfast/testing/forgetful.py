@@ -5,11 +5,13 @@
         fill_a_store(files)
     disk = files.after_power_cut(Random(seed))  # what a real disk could hold now; another seed, another disk
 
-Every create, append, truncate, sync, rename, remove, sync_directory and newly made directory is one *point*.
+Every create, append, write, allocate, truncate, sync, rename, remove, sync_directory and newly made directory is
+one *point*.
 A power cut leaves
 
 - of a file, its bytes as of the last sync; of the bytes appended since none, all, a prefix, or some with
-  512-byte sectors turned into zeros or garbage; of the truncations since, the first few;
+  512-byte sectors turned into zeros or garbage; of the truncations since, the first few; of each sector
+  overwritten since any of its versions, or garbage;
 - of a directory, its names as of the last sync_directory and the first few changes since, each directory for
   itself. A synced file can lose its name. A rename happens wholly or not at all, also between directories.
 """
@@ -17,7 +19,6 @@ A power cut leaves
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -27,71 +28,14 @@ from random import Random
 from threading import RLock
 from weakref import WeakSet
 
-from holdfast.env.files import Buffer, File, translated_errors
+from holdfast.env.files import Buffer, File, RewritableFile, translated_errors
+from holdfast.testing.forgetful_bytes import Image, Inode, refusal
 
-_SECTOR_BYTES = 512
 _UNLIMITED_BYTES = 1 << 40  # what a disk without `capacity` has room for
 
 
 class PowerCut(BaseException):
     """The machine is off. Not an Exception, so that no product code takes it for a failure to handle."""
-
-
-@dataclass(slots=True)
-class _Image:
-    """Bytes of a file. Those below `floor` are on the disk, save the `lost` ranges, whose sync has failed."""
-
-    data: bytearray = field(default_factory=bytearray)
-    floor: int = 0
-    lost: list[tuple[int, int]] = field(default_factory=list)
-
-    def after_power_cut(self, random: Random) -> bytearray:
-        fate = random.choice(("none", "all", "prefix", "torn", "torn prefix"))
-        end = self.floor if fate == "none" else len(self.data)
-        if "prefix" in fate:
-            end = random.randint(self.floor, end)
-        data = self.data[:end]
-        if "torn" in fate and self.floor < end:
-            sectors = range(self.floor - self.floor % _SECTOR_BYTES, end, _SECTOR_BYTES)
-            for begin in random.sample(sectors, random.randint(1, len(sectors))):
-                _spoil(data, max(begin, self.floor), begin + _SECTOR_BYTES, random)
-        for start, stop in self.lost:
-            _spoil(data, start, stop, random)
-        return data
-
-
-def _spoil(data: bytearray, start: int, stop: int, random: Random) -> None:
-    length = max(0, min(stop, len(data)) - start)
-    data[start : start + length] = random.choice((bytes(length), random.randbytes(length)))
-
-
-@dataclass(slots=True, eq=False)
-class _Inode:
-    """A file whatever its name. `earlier` holds the image before each truncation that is not yet durable."""
-
-    image: _Image = field(default_factory=_Image)
-    earlier: list[_Image] = field(default_factory=list)
-
-    def truncate(self, size: int) -> None:
-        image = self.image
-        if size < len(image.data):
-            self.earlier.append(image)
-            lost = [(start, min(stop, size)) for start, stop in image.lost if start < size]
-            self.image = _Image(image.data[:size], min(image.floor, size), lost)
-        else:
-            image.data.extend(bytes(size - len(image.data)))
-
-    def sync(self, *, fail: bool) -> None:
-        image = self.image
-        if fail:  # as on Linux, the pages count as clean from now on, so that no later sync writes them
-            image.lost.append((image.floor, len(image.data)))
-            raise _refusal(errno.EIO)
-        self.earlier.clear()
-        image.floor = len(image.data)
-
-    def forget(self, random: Random) -> None:
-        data = random.choice([*self.earlier, self.image]).after_power_cut(random)
-        self.image, self.earlier = _Image(data, len(data)), []
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +51,7 @@ class _Directory:
             self.journal[0].settle()
 
 
-_Node = _Inode | _Directory
+_Node = Inode | _Directory
 
 
 @dataclass(slots=True, eq=False)
@@ -148,17 +92,13 @@ def _dump(directory: _Directory, target: Path) -> None:
             (target / name).write_bytes(node.image.data)
 
 
-def _refusal(code: int) -> OSError:
-    return OSError(code, os.strerror(code))
-
-
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class ForgetfulFile:
     """An open file of a ForgetfulFiles. It outlives its name; closing works even without power."""
 
     path: Path
     _files: ForgetfulFiles
-    _inode: _Inode
+    _inode: Inode
     _writable: bool
     _end: int
     _open: bool = True
@@ -178,12 +118,12 @@ class ForgetfulFile:
             stored += part
             self._end = len(stored)
             if len(part) < len(data):
-                raise _refusal(errno.ENOSPC)
+                raise refusal(errno.ENOSPC)
 
     def read(self, offset: int, length: int) -> bytes:
         with self._usable():
             if offset < 0 or length < 0:
-                raise _refusal(errno.EINVAL)
+                raise refusal(errno.EINVAL)
             return bytes(self._inode.image.data[offset : offset + length])
 
     def size(self) -> int:
@@ -199,10 +139,28 @@ class ForgetfulFile:
     def truncate(self, size: int) -> None:
         with self._usable():
             if not self._writable or size < 0:
-                raise _refusal(errno.EINVAL)
+                raise refusal(errno.EINVAL)
             self._files._point("truncate", self.path)
             self._inode.truncate(size)
             self._end = size
+
+    def write(self, offset: int, data: Buffer) -> None:
+        with self._usable(writable=True):
+            try:
+                self._files._point("write", self.path)
+            except PowerCut:
+                self._inode.image.write(offset, bytes(data[: Random(self._files.points).randint(0, len(data))]))
+                raise
+            self._inode.image.write(offset, bytes(data))
+
+    def allocate(self, size: int) -> None:
+        with self._usable(writable=True):
+            missing = size - len(self._inode.image.data)
+            self._files._point("allocate", self.path)
+            if missing > self._files._room():
+                raise refusal(errno.ENOSPC)
+            self._inode.image.data.extend(bytes(max(0, missing)))
+            self._end = len(self._inode.image.data)
 
     def close(self) -> None:
         self._open = False
@@ -211,7 +169,7 @@ class ForgetfulFile:
     def _usable(self, *, writable: bool = False) -> Iterator[None]:
         with self._files._powered(), translated_errors(self.path):
             if not self._open or (writable and not self._writable):
-                raise _refusal(errno.EBADF)
+                raise refusal(errno.EBADF)
             yield
 
 
@@ -242,13 +200,19 @@ class ForgetfulFiles:
         return len(self.history)
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
+        return self._opened(path, writable=writable, create=create)
+
+    def open_rewritable(self, path: Path, *, create: bool = False) -> RewritableFile:
+        return self._opened(path, writable=True, create=create)
+
+    def _opened(self, path: Path, *, writable: bool, create: bool) -> ForgetfulFile:
         with self._powered(), translated_errors(path):
             if create:
                 self._point("create", path)
-                self._create(path, _Inode())
+                self._create(path, Inode())
             node = self._node(path)
             if isinstance(node, _Directory):
-                raise _refusal(errno.EISDIR)
+                raise refusal(errno.EISDIR)
             file = ForgetfulFile(path, self, node, writable, len(node.image.data))
             self._handles.add(file)
             return file
@@ -286,10 +250,10 @@ class ForgetfulFiles:
             node, replaced = self._node(old), target.entries.get(new.name)
             if node is replaced:
                 return
-            if isinstance(replaced, _Directory) and (replaced.entries or isinstance(node, _Inode)):
-                raise _refusal(errno.ENOTEMPTY)
-            if isinstance(node, _Directory) and (isinstance(replaced, _Inode) or new.is_relative_to(old)):
-                raise _refusal(errno.EINVAL)
+            if isinstance(replaced, _Directory) and (replaced.entries or isinstance(node, Inode)):
+                raise refusal(errno.ENOTEMPTY)
+            if isinstance(node, _Directory) and (isinstance(replaced, Inode) or new.is_relative_to(old)):
+                raise refusal(errno.EINVAL)
             _Change([(source, old.name, None), (target, new.name, node)]).happen()
 
     def remove(self, path: Path) -> None:
@@ -297,7 +261,7 @@ class ForgetfulFiles:
             self._point("remove", path)
             with suppress(FileNotFoundError):
                 if isinstance(self._node(path), _Directory):
-                    raise _refusal(errno.EISDIR)
+                    raise refusal(errno.EISDIR)
                 _Change([(self._directory(path.parent), path.name, None)]).happen()
 
     def sync_directory(self, path: Path) -> None:
@@ -346,7 +310,7 @@ class ForgetfulFiles:
     def _load(self, path: Path) -> _Node:
         if not path.is_dir():
             data = bytearray(path.read_bytes())
-            return _Inode(_Image(data, len(data)))
+            return Inode(Image(data, len(data)))
         directory = _Directory()
         self._directories.append(directory)
         directory.entries = {child.name: self._load(child) for child in sorted(path.iterdir())}
@@ -369,23 +333,23 @@ class ForgetfulFiles:
     def _node(self, path: Path) -> _Node:
         node: _Node = self._directories[0]
         for name in path.parts[1:] if path.anchor else path.parts:
-            if isinstance(node, _Inode):
-                raise _refusal(errno.ENOTDIR)
+            if isinstance(node, Inode):
+                raise refusal(errno.ENOTDIR)
             if name not in node.entries:
-                raise _refusal(errno.ENOENT)
+                raise refusal(errno.ENOENT)
             node = node.entries[name]
         return node
 
     def _directory(self, path: Path) -> _Directory:
         node = self._node(path)
-        if isinstance(node, _Inode):
-            raise _refusal(errno.ENOTDIR)
+        if isinstance(node, Inode):
+            raise refusal(errno.ENOTDIR)
         return node
 
     def _create(self, path: Path, node: _Node) -> None:
         parent = self._directory(path.parent)
         if path.name in parent.entries:
-            raise _refusal(errno.EEXIST)
+            raise refusal(errno.EEXIST)
         _Change([(parent, path.name, node)]).happen()
 
     def _room(self) -> int:
@@ -394,6 +358,6 @@ class ForgetfulFiles:
         inodes = {*self._inodes(), *(file._inode for file in self._handles if file._open)}
         return max(0, self.capacity - sum(len(inode.image.data) for inode in inodes))
 
-    def _inodes(self) -> list[_Inode]:
+    def _inodes(self) -> list[Inode]:
         named = (node for directory in self._directories for node in directory.entries.values())
-        return [node for node in named if isinstance(node, _Inode)]
+        return [node for node in named if isinstance(node, Inode)]

@@ -1,21 +1,18 @@
 """The conformance suite for volumes: what every organization must do, whatever its files look like.
 
-    class TestMyOrganization(VolumeConformance):
+    class TestMyOrganization(OrganizationConformance):
         def open_volume(self, directory: Path) -> Volume:
             return my_open_or_create(directory)
 
 is all that a new organization needs; pytest collects the tests and gives each a directory of its own. The
-suite stores made-up signatures, so that collisions need no luck, and it never looks at a volume's files.
+suite stores made-up signatures, so that collisions need no luck, and it never looks at a volume's files. What is no
+organization, such as a client of a volume server, has no tickets: `VolumeConformance` is for it.
 """
 
 from __future__ import annotations
 
-import hashlib
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -23,77 +20,28 @@ from holdfast.storage.volume import (
     Adopt,
     BlockFacts,
     BlockKey,
+    Claim,
     Effect,
     Encoded,
     Operation,
     Outcome,
-    ReadableVolume,
     Recount,
     Refer,
     Release,
     Store,
-    Volume,
 )
+from holdfast.testing.volume_calls import fetched, fill, perform, plain, probed, scanned, sign, totals
+from holdfast.testing.volume_marks import MarkConformance
+from holdfast.testing.volume_tickets import TicketConformance
+
+__all__ = ["OrganizationConformance", "VolumeConformance", "fetched", "perform", "plain", "scanned", "sign", "totals"]
 
 THREADS = 8
 LARGE_BYTES = 8 << 20
 
 
-def sign(name: object) -> bytes:
-    """A made-up signature, of the length that `sha256` has."""
-    return hashlib.sha256(repr(name).encode()).digest()
-
-
-def plain(data: bytes) -> Encoded:
-    """A content as it is."""
-    return Encoded("none", 0, len(data), data)
-
-
-def perform(volume: Volume, operation: Operation) -> Outcome:
-    """The outcome of a commit of one operation."""
-    (outcome,) = volume.commit([operation])
-    return outcome
-
-
-def fetched(volume: ReadableVolume, key: BlockKey) -> tuple[bytes, int] | None:
-    """Data and counter of a block; None if there is none."""
-    (block,) = volume.fetch([key])
-    return None if block is None else (bytes(block.encoded.data), block.references)
-
-
-def scanned(volume: ReadableVolume) -> list[tuple[BlockKey, bytes, int]]:
-    """Key, data and counter of every block, in the volume's order."""
-    return [(block.key, bytes(block.encoded.data), block.references) for batch in volume.scan() for block in batch]
-
-
-def probed(volume: ReadableVolume, signature: bytes) -> set[BlockFacts]:
-    """What the volume knows of a signature."""
-    (found,) = volume.probe([signature])
-    assert len(found) == len(set(found))
-    return set(found)
-
-
-def totals(volume: ReadableVolume) -> tuple[int, ...]:
-    """Blocks, replicas, references; bytes of contents, as stored, and as referred to."""
-    stat = volume.stat()
-    exact = (stat.blocks, stat.replicas, stat.references)
-    return (*exact, stat.content_bytes, stat.stored_bytes, stat.referenced_bytes)
-
-
-class VolumeConformance(ABC):
-    """Tests for pytest. A subclass says how its volume is opened."""
-
-    @abstractmethod
-    def open_volume(self, directory: Path) -> Volume:
-        """Opens the volume in the directory for writing; makes an empty one if there is none."""
-
-    @contextmanager
-    def opened(self, directory: Path) -> Iterator[Volume]:
-        volume = self.open_volume(directory)
-        try:
-            yield volume
-        finally:
-            volume.close()
+class VolumeConformance(MarkConformance):
+    """Tests for pytest. A subclass says how its volume is opened: `open_volume`."""
 
     # -- storing ------------------------------------------------------------------------------------------------
 
@@ -179,6 +127,24 @@ class VolumeConformance(ABC):
             assert sorted(len(data) for _, data, _ in scanned(volume)) == [0, 1, LARGE_BYTES]
             assert totals(volume) == (3, 0, 4, LARGE_BYTES + 1, LARGE_BYTES + 1, LARGE_BYTES + 1)
 
+    def test_a_claim_counts_what_is_there(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as volume:
+            assert perform(volume, Claim(sign(1), 3)) == Outcome(Effect.MISSING, BlockKey(sign(1)))
+            volume.commit([Store(sign(1), plain(b"one")), Adopt(BlockKey(sign(2), 0, b"v7"), plain(b"two"), 1, False)])
+            assert perform(volume, Claim(sign(1), 3)) == Outcome(Effect.DUPLICATE, BlockKey(sign(1)), 2, 3)
+            assert perform(volume, Claim(sign(1), 4)).effect is Effect.MISSING
+            assert perform(volume, Claim(sign(2), 3)).effect is Effect.MISSING, "blocks of other volumes do not count"
+            assert totals(volume) == (2, 0, 3, 6, 6, 9)
+
+    def test_claims_of_several_contents_each_have_their_outcome(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as volume:
+            volume.commit([Store(sign(1), plain(b"one"))])
+            here, away = Effect.DUPLICATE, Effect.MISSING
+            for wanted, effects in (((2, 3), [away, away]), ((2, 1), [away, here]), ((1, 2), [here, away])):
+                outcomes = volume.commit([Claim(sign(number), 3) for number in wanted])
+                assert [each.effect for each in outcomes] == effects
+            assert fetched(volume, BlockKey(sign(1))) == (b"one", 3)
+
     # -- counting -----------------------------------------------------------------------------------------------
 
     def test_references_come_and_go(self, tmp_path: Path) -> None:
@@ -260,11 +226,26 @@ class VolumeConformance(ABC):
             perform(volume, Recount(copy, 0))
             assert totals(volume) == (1, 0, 2, 3, 3, 6)
 
+    def test_who_adopts_may_say_in_place_of_what(self, tmp_path: Path) -> None:
+        key, data = BlockKey(sign(1), 0, b"v7"), plain(b"abc")
+        with self.opened(tmp_path) as volume:
+            assert perform(volume, Adopt(key, data, 2, True, expected=1)) == Outcome(Effect.CONFLICT, key)
+            assert perform(volume, Adopt(key, data, 2, True, expected=0)).effect is Effect.NEW
+            for expected in (0, 1):
+                assert perform(volume, Adopt(key, data, 9, False, expected=expected)).references == 2
+            assert perform(volume, Recount(key, 5, replica=False)).effect is Effect.MISSING
+            assert perform(volume, Recount(key, 5, expected=2, replica=True)).references == 5
+            assert perform(volume, Adopt(key, data, 9, False, expected=5)).effect is Effect.NEW
+            assert perform(volume, Adopt(key, data, 1, False, expected=9)).effect is Effect.CONFLICT, "it is no replica"
+            assert perform(volume, Recount(key, 5, replica=True)).effect is Effect.MISSING
+            assert totals(volume) == (1, 0, 9, 3, 3, 27)
+
     def test_adopting_replaces(self, tmp_path: Path) -> None:
         key = BlockKey(sign(1), 0, b"v7")
         with self.opened(tmp_path) as volume:
             perform(volume, Adopt(key, plain(b"a copy"), 2, True))
-            perform(volume, Refer(key))
+            assert perform(volume, Refer(key)).effect is Effect.MISSING, "a replica is not counted on"
+            assert perform(volume, Release(key)).effect is Effect.MISSING
             perform(volume, Adopt(key, plain(b"itself"), 8, False))
             assert totals(volume) == (1, 0, 8, 6, 6, 48)
         with self.opened(tmp_path) as volume:
@@ -287,7 +268,7 @@ class VolumeConformance(ABC):
 
     def test_scan_yields_every_block_once_in_a_lasting_order(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
-            expected = _fill(volume)
+            expected = fill(volume)
             first = scanned(volume)
             assert Counter(first) == Counter(expected)
         with self.opened(tmp_path) as volume:
@@ -306,7 +287,7 @@ class VolumeConformance(ABC):
     def test_signatures_come_once_each(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
             assert list(volume.signatures()) == []
-            expected = {key.signature for key, _, _ in _fill(volume)}
+            expected = {key.signature for key, _, _ in fill(volume)}
             found = list(volume.signatures())
             assert (len(found), set(found)) == (len(expected), expected)
 
@@ -342,7 +323,7 @@ class VolumeConformance(ABC):
 
     def test_reopening_keeps_everything(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
-            expected = _fill(volume)
+            expected = fill(volume)
             before = totals(volume)
         for _ in range(3):
             with self.opened(tmp_path) as volume:
@@ -381,19 +362,5 @@ class VolumeConformance(ABC):
             assert effects == {"counted": 4, "removed": 1, "missing": THREADS - 5}
 
 
-def _fill(volume: Volume) -> list[tuple[BlockKey, bytes, int]]:
-    """Some of everything: removed and recounted blocks, overflows, replicas and moved blocks. Returns what is left."""
-    stores = [Store(sign(number % 15), plain(b"%d" % number * (number // 15 + 1))) for number in range(45)]
-    held = {
-        outcome.key: (bytes(store.encoded.data), 1)
-        for store, outcome in zip(stores, volume.commit(stores), strict=True)
-    }
-    for number in range(10):
-        key = BlockKey(sign(number), 0, b"v7")
-        held[key] = (b"copy", 2)
-        perform(volume, Adopt(key, plain(b"copy"), 2, number % 2 == 0))
-    for number, (key, (data, references)) in enumerate(list(held.items())):
-        step: Operation = Refer(key) if number % 4 == 0 else Release(key)
-        held[key] = (data, references + (1 if number % 4 == 0 else -1))
-        perform(volume, step)
-    return [(key, data, references) for key, (data, references) in held.items() if references]
+class OrganizationConformance(TicketConformance, VolumeConformance):
+    """All that an organization must do."""

@@ -50,12 +50,12 @@ def test_an_address_leads_to_its_calendar(served: Served) -> None:
         assert (visit.status, visit.headers["location"]) == (302, leads_to)
 
 
-def test_words_are_looked_for_in_addresses_and_the_page_says_so(served: Served) -> None:
+def test_without_an_index_words_are_looked_for_in_addresses_and_the_page_says_so(served: Served) -> None:
     page = ask(served.controls, "/search?q=Rooms+museum").page
     assert {name for name in page.links() if "rooms" in name} == {
         *("museum.example/rooms/east", "museum.example/rooms/west", "museum.example/rooms/north?floor=2")
     }
-    assert "in addresses, not in the text of pages" in page.one("main").text
+    assert "no index of words yet, so words are looked for in addresses only" in page.one("main").text
     assert "No address has this word" in ask(served.controls, "/search?q=zeppelin").page.one("main").text
 
 
@@ -184,7 +184,7 @@ def test_neighbours_may_be_in_other_collections(served: Served) -> None:
     links = page.links()
     assert links["museum.example/rooms/east"] == f"/all/*/{HOME}rooms/east"
     assert links["All below museum.example/rooms/*"] == f"/all/*/{HOME}rooms/*"
-    assert links["Search for similar addresses"] == "/search?q=museum.example%20the%20south%20wing&as=words"
+    assert links["Search for similar addresses"] == "/search?q=museum.example%20the%20south%20wing&as=addresses"
 
 
 def test_captures_of_one_second_are_told_apart(served: Served) -> None:

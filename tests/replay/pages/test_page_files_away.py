@@ -9,7 +9,7 @@ from page_visits import ask
 from serving import Served, serving
 
 import holdfast
-from holdfast.archive.references import reference_drafts
+from holdfast.records.references import reference_drafts
 
 URL = "http://away.example/page"
 LINE = f"example,away)/page 20240102030405 {URL} text/html 200 3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ - - 0 0 gone.warc"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(bool(missing), reason=missing or "there is a bro
 SCREENS = {"phone": (360, 740), "wide": (1440, 900)}
 PAGES = (
     *("/explore", "/explore?filter=host2", "/explore?host=example.com", "/explore?host=example.com&type=image/png"),
-    *("/compare", f"/compare?url={URL}", "/crawls"),
+    *("/compare", f"/compare?url={URL}", "/crawls", "/volumes"),
     *(
         f"/compare?{urlencode({'url': URL, 'a': 2020, 'b': 2023, 'view': view})}"
         for view in ("text", "links", "headers")

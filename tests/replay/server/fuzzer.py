@@ -11,7 +11,15 @@ from contextlib import suppress
 from hostile import MALFORMED, TRICKS
 
 TARGETS = (
-    *("/", "/search?q=example", "/explore", "/explore?host=example.com", "/compare?url=http://example.com/", "/crawls"),
+    *(
+        "/",
+        "/search?q=example",
+        "/explore",
+        "/explore?host=example.com",
+        "/compare?url=http://example.com/",
+        "/crawls",
+        "/volumes",
+    ),
     *(
         "/main",
         "/main/",

@@ -86,7 +86,7 @@ def import_large(path: Path, source: Path) -> Cost:
 def export_large(path: Path, target: Path) -> Cost:
     from holdfast.archive import open
     from holdfast.archive.exporting import ExportOptions
-    from holdfast.archive.selection import Selection
+    from holdfast.records.selection import Selection
 
     options = ExportOptions("warc.gz", exact=True)
     with open(path, read_only=True) as archive:

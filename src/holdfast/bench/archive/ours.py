@@ -61,7 +61,7 @@ def export_all(path: Path, crawls: Crawls, target: Path) -> list[Figure]:
     """Everything into one gzip WARC, which is durable in the end."""
     from holdfast.archive import open
     from holdfast.archive.exporting import ExportOptions
-    from holdfast.archive.selection import Selection
+    from holdfast.records.selection import Selection
 
     with open(path, read_only=True) as archive:
         report, cost = measured(lambda: archive.export(Selection(), target, ExportOptions("warc.gz"), None))
@@ -75,7 +75,7 @@ def export_cdxj(path: Path, target: Path) -> None:
     """The rows of the catalog as a sorted CDXJ file, for peers that search one."""
     from holdfast.archive import open
     from holdfast.archive.exporting import ExportOptions
-    from holdfast.archive.selection import Selection
+    from holdfast.records.selection import Selection
 
     with open(path, read_only=True) as archive:
         archive.export(Selection(), target, ExportOptions("cdxj"), None)
@@ -157,7 +157,7 @@ def import_files(archive: Archive, files: Sequence[Path]) -> int:
 
 def _there_and_back(archive: Archive, files: Sequence[Path], target: Path) -> None:
     from holdfast.archive.exporting import ExportOptions
-    from holdfast.archive.selection import Selection
+    from holdfast.records.selection import Selection
 
     import_files(archive, files)
     archive.export(Selection(), target, ExportOptions("warc.gz", exact=True), None)

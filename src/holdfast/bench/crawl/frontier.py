@@ -112,7 +112,7 @@ def _fill(frontier: Frontier, urls: int) -> None:
 
 def _found(number: int) -> Found:
     from holdfast.crawl.frontier import Found, key_of
-    from holdfast.crawl.messages import Hop
+    from holdfast.formats.links.hops import Hop
 
     url = url_of(number)
     return Found(key_of(url), url, Hop.LINK, 1)

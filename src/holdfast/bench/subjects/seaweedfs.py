@@ -52,6 +52,11 @@ class Seaweedfs:
     def session(self) -> Session:
         return _Needles(self._master, self._volume)
 
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Of the master and of the volume server."""
+        return self._master, self._volume
+
     def server_pids(self) -> list[int]:
         return [self._server.pid]
 
@@ -71,7 +76,7 @@ class Seaweedfs:
             if self._server.poll() is not None:
                 raise Unavailable(f"weed server ended with {self._server.returncode}: see '{self._log.name}'")
             try:
-                if "fid" in _assign(self._master, 1):
+                if "fid" in assign(self._master, 1):
                     return
             except (OSError, http.client.HTTPException, ValueError):
                 pass  # not listening yet
@@ -114,7 +119,7 @@ class _Needles:
         """File ids, assigned by the master in runs: `fid`, `fid_1`, `fid_2` ..."""
         for start in range(0, count, _FIDS_PER_ASSIGN):
             size = min(_FIDS_PER_ASSIGN, count - start)
-            first = _assign(self._master, size)["fid"]
+            first = assign(self._master, size)["fid"]
             yield from (f"{first}_{number}" if number else first for number in range(size))
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
@@ -150,7 +155,8 @@ def _command(directory: Path, ports: tuple[int, ...]) -> list[str]:
     ]
 
 
-def _assign(master: int, count: int) -> dict[str, Any]:
+def assign(master: int, count: int) -> dict[str, Any]:
+    """The master's answer: the first of so many file ids, as `fid`."""
     connection = http.client.HTTPConnection(_LOOPBACK, master, timeout=10)
     try:
         connection.request("GET", f"/dir/assign?count={count}")

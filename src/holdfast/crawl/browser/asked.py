@@ -7,7 +7,8 @@ from base64 import b64decode
 from typing import Any, NamedTuple
 
 from holdfast.crawl.frontier import host_of
-from holdfast.crawl.messages import Hop, Job
+from holdfast.crawl.messages import Job
+from holdfast.formats.links.hops import Hop
 from holdfast.urls import canonical
 
 CONTENT_BYTES_MAX = 8 << 20

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from holdfast.crawl.links import Document, links_of
-from holdfast.crawl.messages import Fetched, Hop, Job, Outcome
+from holdfast.crawl.messages import Fetched, Job, Outcome
+from holdfast.formats.links import Document, links_of
+from holdfast.formats.links.hops import Hop
 from holdfast.formats.record import Headers
 from holdfast.urls import canonical, parse
 

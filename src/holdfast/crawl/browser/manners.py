@@ -12,11 +12,12 @@ from holdfast.crawl.fetching.fetcher import Fetcher
 from holdfast.crawl.frontier import host_of
 from holdfast.crawl.gate import agent_of, origin_of
 from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.messages import Fetched, Hop, Job, Kind, Outcome
+from holdfast.crawl.messages import Fetched, Job, Kind, Outcome
 from holdfast.crawl.robots import ROBOTS_BYTES_MAX, Robots, answer
 from holdfast.errors import TooLarge
 from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.http import parse_head
+from holdfast.formats.links.hops import Hop
 from holdfast.urls import canonical, parse
 
 Deliver = Callable[[Fetched], None]

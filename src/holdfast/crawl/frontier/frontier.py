@@ -26,7 +26,8 @@ from holdfast.crawl.frontier.line import Line, place_key, place_of
 from holdfast.crawl.frontier.order import link_depth, priority_of
 from holdfast.crawl.frontier.rows import KEY_BYTES, HostRow, State, UrlRow
 from holdfast.crawl.frontier.totals import Totals
-from holdfast.crawl.messages import Hop, Kind
+from holdfast.crawl.messages import Kind
+from holdfast.formats.links.hops import Hop
 
 LIVE_HOSTS_MAX = 4096
 _HOSTS_HELD = 4 * LIVE_HOSTS_MAX  # rows of hosts in memory

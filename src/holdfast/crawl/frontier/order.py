@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.crawl.frontier.rows import UrlRow
-from holdfast.crawl.messages import Hop, Kind
+from holdfast.crawl.messages import Kind
+from holdfast.formats.links.hops import Hop
 
 _DEEP = 60  # levels of depth that are told apart
 _LAST_PRIORITY = 2 + _DEEP

@@ -6,7 +6,8 @@ import hashlib
 import time
 from typing import Any, Final, NamedTuple, Self
 
-from holdfast.crawl.messages import Hop, Kind
+from holdfast.crawl.messages import Kind
+from holdfast.formats.links.hops import Hop
 
 KEY_BYTES = 16
 _DOWN_FAILURES = 3  # in a row

@@ -10,11 +10,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.archive.stored import StoredRecord
 from holdfast.catalog import CaptureQuery, parse_query
+from holdfast.catalog.rules import Verdict
 from holdfast.errors import Blocked, CaptureNotFound, Denied, MalformedKey
 from holdfast.model import Capture, ContentKey, RecordId
-from holdfast.replay.access import Verdict
+from holdfast.records.stored import StoredRecord
 from holdfast.replay.api.endpoint import HEADERS, answer
 from holdfast.replay.finding import Finder
 from holdfast.replay.pages.display import path_to

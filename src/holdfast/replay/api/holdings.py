@@ -37,6 +37,10 @@ async def status(site: Site, request: Request) -> Response:
     return answer(await in_thread(operations.status, site))
 
 
+async def volumes(site: Site, request: Request) -> Response:
+    return answer({"volumes": await in_thread(site.volumes.listing)})
+
+
 async def comparison(site: Site, request: Request) -> Response:
     asked = request.query_params
     collection = site.collection(asked.get("collection") or site.default_collection)

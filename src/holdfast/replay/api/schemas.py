@@ -49,6 +49,30 @@ _CAPTURE: dict[str, Schema] = {
     "page": {"type": "string", "description": "Where people look at it."},
     "raw": {"type": "string", "description": "Where its payload is, as it was."},
 }
+_HIT: dict[str, Schema] = {
+    "record": _CAPTURE["record"],
+    "url": _TEXT,
+    "timestamp": TIMESTAMP,
+    "title": _maybe(_TEXT),
+    "mime": _maybe(_TEXT),
+    "status": _maybe(_NUMBER),
+    "lang": {"type": ["string", "null"], "description": "ISO 639-1."},
+    "size": _CAPTURE["size"],
+    "collection": _TEXT,
+    "rank": {"type": "number", "description": "Of its page; the mean is 1. 0: none was computed yet."},
+    "inlinks": {"type": "integer", "description": "Pages that link to it."},
+    "score": {"type": "number", "description": "Relevance, where the answer is sorted by it."},
+    "snippet": {
+        "type": ["object", "null"],
+        "properties": {
+            "text": _TEXT,
+            "marks": _list({"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}),
+        },
+        "required": ["text", "marks"],
+    },
+    "page": _CAPTURE["page"],
+    "raw": _CAPTURE["raw"],
+}
 _HEADER: Schema = {"type": "array", "items": _TEXT, "minItems": 2, "maxItems": 2}
 _OPEN: Schema = {"type": "object"}
 
@@ -104,6 +128,26 @@ COMPONENTS: dict[str, Schema] = {
         "required": ["seeds"],
         "additionalProperties": False,
     },
+    "Facet": _object(
+        {
+            "value": _TEXT,
+            "count": _NUMBER,
+            "term": {"type": "string", "description": "What, added to the query, leaves these captures only."},
+        }
+    ),
+    "Found": _object(
+        {
+            "query": {"type": "string", "description": "In its canonical form."},
+            "sort": _TEXT,
+            "total": {"type": "integer", "description": "Matches, given or not."},
+            "offset": _NUMBER,
+            "hits": _list(ref("Hit")),
+            "facets": {"type": "object", "additionalProperties": _list(ref("Facet"))},
+            "timeline": _list(_object({"month": _TEXT, "count": _NUMBER})),
+            "pending": {"type": "integer", "description": "Records that came since and are not indexed yet."},
+        }
+    ),
+    "Hit": _object(_HIT),
     "Imported": _object(
         {
             "records": _NUMBER,
@@ -121,6 +165,33 @@ COMPONENTS: dict[str, Schema] = {
         "required": ["version"],
     },
     "Stopping": _object({"name": _TEXT, "was_running": _FLAG}),
+    "Volume": _object(
+        {
+            "name": _TEXT,
+            "organization": _TEXT,
+            "state": {"type": "string", "enum": ["writable", "read-only"]},
+            "activity": {"type": "string", "enum": ["down", "idling", "storing", "streaming"]},
+            "up": _FLAG,
+            "reason": {"type": ["string", "null"], "description": "Why it is down."},
+            "address": {"type": ["string", "null"], "description": "Of its server or object store."},
+            "weight": {"type": "number"},
+            "outstanding": {"type": ["integer", "null"], "description": "Requests that wait for their answer."},
+            "clients": _maybe(_NUMBER),
+            "capacity_bytes": _maybe(_NUMBER),
+            "fragmentation": {"type": ["number", "null"], "description": "Share of its bytes that are dead."},
+            "blocks": _maybe(_NUMBER),
+            "replicas": _maybe(_NUMBER),
+            "references": _maybe(_NUMBER),
+            "content_bytes": _maybe(_NUMBER),
+            "stored_bytes": _maybe(_NUMBER),
+            "referenced_bytes": _maybe(_NUMBER),
+            "disk_bytes": _maybe(_NUMBER),
+            "dead_bytes": _maybe(_NUMBER),
+            "free_bytes": _maybe(_NUMBER),
+            "dictionaries": _maybe(_NUMBER),
+        }
+    ),
+    "Volumes": _object({"volumes": _list(ref("Volume"))}),
     "Written": _object(
         {
             "record": _TEXT,

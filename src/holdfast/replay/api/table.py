@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from holdfast.catalog.query import MATCHES, SORTS
-from holdfast.replay.api import captures, crawls, holdings, taking
+from holdfast.query.answers import FACETS, OFFSET_MAX
+from holdfast.query.answers import SORTS as QUERY_SORTS
+from holdfast.replay.api import captures, crawls, holdings, search, taking
 from holdfast.replay.api.endpoint import Body, Endpoint, Parameter, Schema
 from holdfast.replay.api.schemas import ref
 
@@ -55,6 +57,21 @@ _SEARCH = (
     _flag("resolveRevisits", "give type and status of what a revisit repeats"),
     _COLLECTION,
 )
+_QUERY = (
+    Parameter("q", "the query, in the query language; everything if it is empty", _TEXT),
+    Parameter(
+        "sort", "in which order; as fits the query if it is not said", {"type": "string", "enum": list(QUERY_SORTS)}
+    ),
+    _number("limit", "how many hits; 10 if it is not said", 0, search.LIMIT_MAX),
+    _number("offset", "how many to pass over", 0, OFFSET_MAX),
+    _flag("latest", "of the matching captures of a URL only the newest"),
+    _flag("snippets", "give a piece of each hit's text around the words; true if it is not said"),
+    Parameter(
+        "facet", "a field by which all matches are counted", {"type": "string", "enum": list(FACETS)}, repeats=True
+    ),
+    _flag("timeline", "count all matches by month"),
+    _COLLECTION,
+)
 _PAYLOAD = Body(
     "the payload of a response, of whatever type; or as application/http a whole HTTP response, head and body",
     {"*/*": _BINARY, "application/http; msgtype=response": _BINARY},
@@ -72,6 +89,15 @@ ENDPOINTS = (
         captures.search,
         ref("Captures"),
         _SEARCH,
+    ),
+    Endpoint(
+        "GET",
+        "/api/search",
+        "searchText",
+        "Captures by their words, metadata and links, in the query language; in all collections if none is said.",
+        search.search,
+        ref("Found"),
+        _QUERY,
     ),
     Endpoint(
         "PUT",
@@ -128,6 +154,14 @@ ENDPOINTS = (
         "The collections, with counts where there are no access rules.",
         holdings.collections,
         ref("Collections"),
+    ),
+    Endpoint(
+        "GET",
+        "/api/volumes",
+        "listVolumes",
+        "The volumes: what they are doing, how full and how fragmented they are.",
+        holdings.volumes,
+        ref("Volumes"),
     ),
     Endpoint("GET", "/api/status", "getStatus", "The same as /status.", holdings.status, ref("Status")),
     Endpoint(

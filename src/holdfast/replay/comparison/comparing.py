@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.archive.records import Records
 from holdfast.model import Capture
+from holdfast.records.records import Records
 from holdfast.replay.comparison.headers import HeaderDifference, header_difference
 from holdfast.replay.comparison.links import LinkDifference, link_difference
 from holdfast.replay.comparison.side import Side, side_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.crawl.links import LINKS_MAX, Document, Link, links_of
-from holdfast.crawl.messages import Hop
+from holdfast.formats.links import LINKS_MAX, Document, Link, links_of
+from holdfast.formats.links.hops import Hop
 from holdfast.replay.comparison.side import Side
 
 ROLES = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.archive.records import Records
 from holdfast.errors import CaptureNotFound, Damaged, HoldfastError, TooLarge
 from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.markup import HTML_KINDS, kind_of, looks_like_html
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
+from holdfast.records.records import Records
 from holdfast.replay.comparison.picture import PICTURE_BYTES, dimensions
 from holdfast.replay.reading import Archived, read
 

@@ -24,6 +24,8 @@ _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\xa0\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
+_JOINERS = "\u200c\u200d"  # Persian, Indic scripts and some pictures are not what they are without them
+_BLANKS = re.compile(r"\s+")
 # What may stand in a path of ours as it is: '#' would end it, '\\' turn into '/', blanks and quotes be lost or doubled.
 _PATH_SAFE = "/:?&=+,;@!$'()*~[]|%-._"
 
@@ -35,6 +37,13 @@ def visible(text: str) -> str:
 
 def _escaped(match: re.Match[str]) -> str:
     return quote(match[0].encode("utf-8", "surrogateescape" if "\udc80" <= match[0] <= "\udcff" else "surrogatepass"))
+
+
+def plain(text: str, most: int = 0) -> str:
+    """Words of a page for the eye: blanks made one, everything unseen left out but what joins letters; cut if long."""
+    words = _BLANKS.sub(" ", text if not most else text[: most * 4])
+    words = _UNSEEN.sub(lambda match: match[0] if match[0] in _JOINERS else "", words)
+    return words if not most or len(words) <= most else f"{words[:most].rstrip()} …"
 
 
 def shown(url: str, most: int = SHOWN_MAX) -> str:

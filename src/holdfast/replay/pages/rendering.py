@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from holdfast.replay.pages import display, readable
+from holdfast.replay.pages import display, readable, results
 from holdfast.replay.pages.static import static_path
 from holdfast.replay.site import Site
 
@@ -41,8 +41,9 @@ def environment() -> Environment:
     pages.globals["path_to"] = display.path_to
     pages.globals["compare_path"] = display.compare_path
     words = (display.in_words, display.unit, display.iso, display.size)
-    for each in (display.visible, display.shown, display.bare, display.quoted, *words):
+    for each in (display.visible, display.plain, display.shown, display.bare, display.quoted, *words):
         pages.filters[each.__name__] = each
+    pages.filters["pieces"] = results.pieces
     pages.filters["readable"] = readable.readable
     pages.filters["readable_host"] = readable.readable_host
     pages.filters["counted"] = display.count  # 'count' is one of Jinja's own

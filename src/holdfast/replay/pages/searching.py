@@ -1,117 +1,152 @@
-"""The one box: an address leads to its captures, words to the addresses that have all of them.
+"""The one box: an address leads to its captures, everything else is a query in the query language.
 
-Words are looked for in addresses only, up to a limit that the page tells. Pages come first, then whatever else has the
-words, each in the order of the catalog: pictures and scripts of a site would else hide what they belong to.
+/search?q=example.com                 an address: its calendar
+/search?q=example.com/*               the beginning of addresses: their list
+/search?q=harbour tides&sort=newest   words: captures that have them, with facets and a timeline
+/search?q=...&as=words                a query in any case
+/search?q=...&as=addresses            words in addresses; also what an archive without an index does with words
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
-from urllib.parse import unquote
+from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from holdfast.catalog import CaptureQuery
-from holdfast.errors import UsageError
-from holdfast.model import Capture
-from holdfast.replay.kinds import HTML_TYPES
-from holdfast.replay.pages.display import path_to
-from holdfast.replay.pages.history import captures
+from holdfast.errors import IndexNotFound, MalformedQuery, UsageError
+from holdfast.query import QueryOptions
+from holdfast.query.answers import FACETS
+from holdfast.query.fields import ALIASES, NAMES
+from holdfast.query.parser import parse
+from holdfast.query.syntax import Match, conjunction
+from holdfast.replay.pages.addresses import Found, look
+from holdfast.replay.pages.display import path_to, visible
 from holdfast.replay.pages.listing import listing
 from holdfast.replay.pages.pasted import pasted
-from holdfast.replay.pages.readable import readable
 from holdfast.replay.pages.rendering import render
+from holdfast.replay.pages.results import SORTS, Wanted, facets, timeline, turns
+from holdfast.replay.scanning import in_thread
 from holdfast.replay.site import Site
-from holdfast.urls import parse
+from holdfast.urls import parse as parse_url
 
-LOOK_MAX = 100_000  # captures
-FOUND_MAX = 100  # addresses
 QUERY_MAX = 16 << 10  # characters
+HITS = 20  # on a page
+REACH = 10_000  # hits that can be paged through
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _HOST = re.compile(r"[^.].*\.[^.].*|localhost|.+:\d+|\[.+\]")
+_FIELD = re.compile(rf"[-(]*(?:{'|'.join((*NAMES, *ALIASES))})[:<>=]", re.IGNORECASE)
 _END = re.compile(r"[/?#*]")
 _TIME = re.compile(r"\d{0,14}")
+_PLACE = re.compile(r" at character (\d{1,5})")
+_PAGE = re.compile(r"[1-9]\d{0,5}", re.ASCII)
 
 
-class Found(NamedTuple):
-    """What a look through the addresses gave."""
+class Fault(NamedTuple):
+    """Why a query was not answered."""
 
-    captures: list[Capture]  # the newest of each address
-    looked: int  # captures that were looked at
-    is_cut: bool  # there is more than was looked at, or than is shown
+    message: str
+    parts: tuple[str, str, str] | None  # the query before the place that is wrong, the sign there, and the rest
 
 
 def address_in(text: str) -> str:
     """The URL, or beginning of URLs with a star, that the text is; empty if it is words. A fragment is left out."""
     bare = text.strip().partition("#")[0]
-    if not bare or any(character.isspace() for character in bare):
+    if not bare or any(character.isspace() for character in bare) or _FIELD.match(bare):
         return ""
     if _SCHEME.match(bare) or bare.startswith(("urn:", "dns:")):
         return bare
     host = _END.split(bare.removeprefix("*."), maxsplit=1)[0]
-    if _HOST.fullmatch(host) is None or parse(f"http://{host}") is None:
+    if _HOST.fullmatch(host) is None or parse_url(f"http://{host}") is None:
         return ""
     return bare if bare.endswith("*") or bare.startswith("*.") else f"http://{bare}"
-
-
-def look(site: Site, collection: str | None, words: list[str]) -> Found:
-    """Addresses with all the words, which must be in lower case; pages before everything else."""
-    if not words:
-        return Found([], 0, False)
-    pages: dict[str, Capture] = {}
-    others: dict[str, Capture] = {}
-    looked = 0
-    for capture in captures(site, CaptureQuery(match="all", collection=collection)):
-        if looked == LOOK_MAX or (len(pages) == FOUND_MAX and capture.urlkey not in pages):
-            return Found(_first(pages, others), looked, True)
-        looked += 1
-        if capture.urlkey in pages:
-            pages[capture.urlkey] = capture
-        elif capture.urlkey in others or _has(capture.url, words):
-            _take(capture, pages, others)
-    return Found(_first(pages, others), looked, len(pages) + len(others) > FOUND_MAX)
-
-
-def _take(capture: Capture, pages: dict[str, Capture], others: dict[str, Capture]) -> None:
-    """One capture that is a page makes its address one, also if it moved or failed later."""
-    if capture.mime in HTML_TYPES and capture.status.startswith("2"):
-        others.pop(capture.urlkey, None)
-        pages[capture.urlkey] = capture
-    elif capture.urlkey in others or len(others) <= FOUND_MAX:
-        others[capture.urlkey] = capture
-
-
-def _first(pages: dict[str, Capture], others: dict[str, Capture]) -> list[Capture]:
-    return [*pages.values(), *others.values()][:FOUND_MAX]
-
-
-def _has(url: str, words: list[str]) -> bool:
-    text = unquote(readable(url)).casefold()
-    return all(word in text for word in words)
 
 
 def routes(site: Site) -> list[Route]:
     async def search(request: Request) -> Response:
         site.tokens.require_read(request)
         query, collection = asked_for(site, request)
-        address = "" if request.query_params.get("as") == "words" else address_in(query)
+        taken_as = request.query_params.get("as", "")
+        address = "" if taken_as in ("words", "addresses") else address_in(query)
         meant = pasted(site, address, request.headers.get("host", ""))
         if meant.url == address and "*" in (address[-1:], address[:1]):
             return await listing(site, request, collection, address, request.query_params.get("after", ""))
         if address:
             time = meant.time or time_of(request) or "*"
             return RedirectResponse(path_to(meant.collection or collection, time, meant.url), 302)
-        words = query.casefold().split()
-        found = (
-            await run_in_threadpool(look, site, site.collection(collection), words) if words else Found([], 0, False)
-        )
-        return render(site, request, "search.html", q=query, collection=collection, found=found, words=words)
+        has_index = site.full_text.exists
+        if not query.strip():
+            return render(site, request, "search.html", q=query, fault=None, has_index=has_index)
+        if taken_as == "addresses" or not has_index:
+            return await _in_addresses(site, request, query, collection)
+        return await _answered(site, request, query, collection)
 
     return [Route("/search", search)]
+
+
+async def _in_addresses(site: Site, request: Request, query: str, collection: str) -> Response:
+    words = query.casefold().split()
+    found: Found = await run_in_threadpool(look, site, site.collection(collection), words)
+    values: dict[str, Any] = {
+        "q": query,
+        "collection": collection,
+        "found": found,
+        "words": words,
+        "has_index": site.full_text.exists,
+    }
+    return render(site, request, "search_addresses.html", **values)
+
+
+async def _answered(site: Site, request: Request, query: str, collection: str) -> Response:
+    try:
+        wanted = wanted_of(site, request, query, collection)
+        options = QueryOptions(
+            sort=wanted.sort, limit=HITS, offset=(wanted.page - 1) * HITS, facets=FACETS, timeline=True
+        )
+        found = await in_thread(site.full_text.ask, wanted.text, options)
+    except (MalformedQuery, IndexNotFound) as error:
+        fault = fault_of(query, error)
+        return render(site, request, "search.html", status=error.http_status, q=query, fault=fault, has_index=True)
+    last = max(1, -(-min(found.total, REACH) // HITS))
+    values: dict[str, Any] = {
+        "q": query,
+        "taken_as": request.query_params.get("as", ""),
+        "wanted": wanted,
+        "found": found,
+        "facets": facets(wanted, found.facets),
+        "timeline": timeline(wanted, {each.month: each.count for each in found.timeline}),
+        "sorts": SORTS,
+        "last": last,
+        "turns": turns(wanted, last),
+        "reach": REACH,
+    }
+    return render(site, request, "search_results.html", **values)
+
+
+def wanted_of(site: Site, request: Request, query: str, collection: str) -> Wanted:
+    """What is asked for. A collection beside the query becomes a part of it. Raises UsageError, MalformedQuery."""
+    page = request.query_params.get("page") or "1"
+    if _PAGE.fullmatch(page) is None or int(page) * HITS > REACH:
+        raise UsageError(f"no page {page[:20]!r}: give a number from 1 to {REACH // HITS}")
+    expression = parse(query)
+    name = site.collection(collection)
+    if name is not None:
+        expression = conjunction([expression, Match("collection", name)])
+    return Wanted(expression, request.query_params.get("sort", ""), int(page))
+
+
+def fault_of(query: str, error: MalformedQuery | IndexNotFound) -> Fault:
+    """The message for people, and where in the query it is."""
+    message = visible(str(error))
+    place = _PLACE.search(str(error))
+    parts = None
+    if place is not None and 0 < int(place[1]) <= len(query):
+        at = int(place[1]) - 1
+        parts = query[:at], query[at], query[at + 1 :]
+    return Fault(message[:1].upper() + message[1:], parts)
 
 
 def asked_for(site: Site, request: Request) -> tuple[str, str]:

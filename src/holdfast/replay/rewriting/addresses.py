@@ -21,8 +21,8 @@ from functools import lru_cache
 
 import ada_url
 
-from holdfast.crawl.links.encoding import query_codec, with_encoded_query
 from holdfast.formats.charset import UTF_8
+from holdfast.formats.links.encoding import query_codec, with_encoded_query
 from holdfast.urls.parse import parse, scalar_values
 
 MODIFIERS = ("id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.crawl.links.srcset import places_in_srcset
+from holdfast.formats.links.srcset import places_in_srcset
 from holdfast.replay.rewriting.addresses import Scene, rewrite
 
 

@@ -17,7 +17,7 @@ from typing import Self
 
 KINDS = (
     *("replay", "raw", "banner", "calendar", "timegate", "timemap", "cdx", "record", "page", "api", "static"),
-    *("operations", "collection", "warc", "stray", "missing", "refused", "other"),
+    *("operations", "collection", "warc", "stream", "stray", "missing", "refused", "other"),
 )
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # and one for all that is longer

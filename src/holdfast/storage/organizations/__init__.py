@@ -2,6 +2,8 @@
 
 `log`   append-only segments with a keydir and group commit; the default (`log`, and the `log_*` modules beside it)
 `tree`  Webstore's directory tree, one file per block (`tree`)
+`hash`  WebBase's buckets of signatures: random access without an index (`hash`, and the `hash_*` modules)
+`hashed-log`  WebBase's logs for ranges of signatures: a log whose scans are sorted (`hashed_log`)
 
 A new organization implements the protocols of `holdfast.storage.volume`, passes the conformance suite in
 `holdfast.testing.volumes`, and gets its line here.
@@ -21,8 +23,17 @@ from holdfast.model import Fault
 from holdfast.storage import layout
 from holdfast.storage.faults import Repair, Watch
 from holdfast.storage.identity import new_identity, read_identity, write_identity
-from holdfast.storage.organizations.compaction import Compaction, Progress
-from holdfast.storage.organizations.log import LogReader, LogVolume
+from holdfast.storage.lanes import LOGS_MAX
+from holdfast.storage.organizations.compaction import Compaction, Progress, SelfCompacting
+from holdfast.storage.organizations.hash import create_hash, open_hash
+from holdfast.storage.organizations.hash_check import check_hash
+from holdfast.storage.organizations.hash_compaction import compact_hash
+from holdfast.storage.organizations.hash_page import PAGE_BYTES_MIN
+from holdfast.storage.organizations.hash_reading import HashReading
+from holdfast.storage.organizations.hash_repair import repair_hash
+from holdfast.storage.organizations.hashed_log import open_hashed_log
+from holdfast.storage.organizations.hashed_log_reading import HashedLogReader
+from holdfast.storage.organizations.log import LogReader, open_log
 from holdfast.storage.organizations.log_check import check_log
 from holdfast.storage.organizations.log_compaction import compact as compact_log
 from holdfast.storage.organizations.log_repair import repair_log
@@ -30,25 +41,28 @@ from holdfast.storage.organizations.spec import VolumeSpec
 from holdfast.storage.organizations.tree import TreeReading
 from holdfast.storage.organizations.tree_check import check_tree, repair_tree
 from holdfast.storage.organizations.tree_writing import TreeVolume
-from holdfast.storage.volume import ReadableVolume, Volume
+from holdfast.storage.volume import ReadableVolume, TicketedVolume, Volume
 
 DEPTH_MAX = 8
+BUCKETS_MAX = 1 << 24
+BUCKET_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Organization:
     """How volumes of one organization are opened."""
 
-    writer: Callable[[VolumeSpec], Volume]
+    writer: Callable[[VolumeSpec], TicketedVolume]
     reader: Callable[[VolumeSpec], ReadableVolume]
     compact: Callable[[Any, float, Progress | None], Compaction]  # the writer, least share of dead bytes, progress
     check: Callable[[VolumeSpec, Watch], Iterator[Fault]]
     repair: Callable[[VolumeSpec], Repair]
+    create: Callable[[VolumeSpec, VolumeSettings], None] | None = None  # None: opening for writing makes what is needed
 
 
 ORGANIZATIONS: dict[str, Organization] = {
     "log": Organization(
-        lambda spec: LogVolume(spec.name, spec.directory, spec.identity, spec.settings, spec.env),
+        open_log,
         lambda spec: LogReader(spec.name, spec.directory, spec.identity, spec.settings, spec.env),
         compact_log,
         check_log,
@@ -60,6 +74,21 @@ ORGANIZATIONS: dict[str, Organization] = {
         lambda volume, dead_share_min, progress: volume.compact(progress),
         check_tree,
         repair_tree,
+    ),
+    "hash": Organization(
+        open_hash,
+        lambda spec: HashReading(spec.name, spec.directory, spec.identity, spec.env),
+        compact_hash,
+        check_hash,
+        repair_hash,
+        lambda spec, volume: create_hash(spec, volume.buckets),
+    ),
+    "hashed-log": Organization(
+        open_hashed_log,
+        lambda spec: HashedLogReader(spec.name, spec.directory, spec.identity, spec.settings, spec.env),
+        lambda volume, dead_share_min, progress: volume.compact(dead_share_min, progress),
+        check_log,
+        lambda spec: repair_log(spec, open_hashed_log),
     ),
 }
 
@@ -74,33 +103,72 @@ def find_organization(name: str) -> Organization:
 def create_volume(directory: Path, volume: VolumeSettings, settings: StoreSettings, env: Environment) -> None:
     """Makes an empty volume, durably. The directory must not hold one already."""
     organization = find_organization(volume.organization)
-    if not 1 <= volume.depth <= DEPTH_MAX:
-        raise UsageError(f"bad depth {volume.depth} for volume {volume.name!r}: a tree has 1 to {DEPTH_MAX} levels")
+    if volume.url:
+        from holdfast.storage.objects import create_object_volume
+
+        return create_object_volume(directory, volume, settings, env)
+    _require_shape(volume)
     if env.files.exists(directory / layout.VOLUME):
         raise UsageError(f"'{directory}' holds a volume already")
-    identity = new_identity(env, volume.organization, volume.depth, settings.signature)
+    identity = new_identity(env, volume, settings.signature)
     write_identity(env, directory, identity)
-    organization.writer(VolumeSpec(volume.name, directory, identity, settings, env)).close()
+    spec = VolumeSpec(volume.name, directory, identity, settings, env)
+    if organization.create is not None:
+        organization.create(spec, volume)
+    organization.writer(spec).close()
 
 
-def open_volume(name: str, directory: Path, settings: StoreSettings, env: Environment) -> Volume:
+def _require_shape(volume: VolumeSettings) -> None:
+    if not 1 <= volume.depth <= DEPTH_MAX:
+        raise UsageError(f"bad depth {volume.depth} for volume {volume.name!r}: a tree has 1 to {DEPTH_MAX} levels")
+    if not 1 <= volume.logs <= LOGS_MAX:
+        raise UsageError(f"bad number of logs {volume.logs} for volume {volume.name!r}: 1 to {LOGS_MAX}")
+    if not 1 <= volume.buckets <= BUCKETS_MAX:
+        raise UsageError(f"bad number of buckets {volume.buckets} for volume {volume.name!r}: 1 to {BUCKETS_MAX}")
+    if not PAGE_BYTES_MIN <= volume.bucket_bytes <= BUCKET_BYTES_MAX or volume.bucket_bytes % PAGE_BYTES_MIN:
+        raise UsageError(
+            f"bad size of buckets {volume.bucket_bytes} for volume {volume.name!r}: a multiple of {PAGE_BYTES_MIN}, "
+            f"at most {BUCKET_BYTES_MAX}"
+        )
+
+
+def open_volume(name: str, directory: Path, settings: StoreSettings, env: Environment) -> TicketedVolume:
     """Opens for writing. Raises VolumeDown, DamagedBlock, DamagedKeydir or FormatTooNew."""
+    if env.files.exists(directory / layout.OBJECTS):
+        from holdfast.storage.objects import open_object_volume
+
+        return open_object_volume(VolumeSettings(name), directory, settings, env)
     spec = volume_spec(name, directory, settings, env)
     return find_organization(spec.identity.organization).writer(spec)
 
 
 def open_volume_reader(name: str, directory: Path, settings: StoreSettings, env: Environment) -> ReadableVolume:
+    if env.files.exists(directory / layout.OBJECTS):
+        from holdfast.storage.objects import open_object_reader
+
+        return open_object_reader(VolumeSettings(name), directory, settings, env)
     spec = volume_spec(name, directory, settings, env)
     return find_organization(spec.identity.organization).reader(spec)
 
 
 def compact_volume(volume: Volume, dead_share_min: float, progress: Progress | None) -> Compaction:
     """Reclaims the space of dead entries."""
+    if isinstance(volume, SelfCompacting):
+        return volume.compact(dead_share_min, progress)
     return find_organization(volume.organization).compact(volume, dead_share_min, progress)
 
 
 def volume_spec(name: str, directory: Path, settings: StoreSettings, env: Environment) -> VolumeSpec:
-    """Raises VolumeDown, DamagedBlock, FormatTooNew or UsageError."""
+    """What checking and repairing need. Raises VolumeDown, DamagedBlock, FormatTooNew or UsageError."""
+    if env.files.exists(directory / layout.OBJECTS):
+        from holdfast.storage.objects import tiered_environment
+
+        env = tiered_environment(directory, settings, env)
+    return identified(name, directory, settings, env)
+
+
+def identified(name: str, directory: Path, settings: StoreSettings, env: Environment) -> VolumeSpec:
+    """The volume that the directory says it is. Raises as `volume_spec`."""
     try:
         identity = read_identity(env, directory)
     except FileNotFoundError:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from holdfast.storage.volume import Remote
 
 Progress = Callable[[int], None]  # bytes read since the last call
 
@@ -15,3 +18,10 @@ class Compaction:
     files: int
     bytes_before: int
     bytes_after: int
+
+
+@runtime_checkable
+class SelfCompacting(Remote, Protocol):
+    """A volume on another machine, whose server reclaims its space."""
+
+    def compact(self, dead_share_min: float, progress: Progress | None) -> Compaction: ...

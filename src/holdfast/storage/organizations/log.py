@@ -1,7 +1,8 @@
 """The `log` organization: append-only segments, a keydir, and group commit. The default.
 
 A commit decides under the volume's lock what its operations mean, hands the resulting entries to the current group and
-waits for it (`holdfast.storage.commit`). One caller thus pays one sync; sixteen share one.
+waits for it (`holdfast.storage.commit`). One caller thus pays one sync; sixteen share one. A commit with a ticket
+writes one more entry, before its own, and happens as a whole or not at all.
 
 Threads: any thread may call any method. The lock of the group commit guards the ledger and the gathering group; the
 thread that leads a flush owns the tail file and writes the keydir. What must not be interrupted is done behind a
@@ -15,34 +16,30 @@ from pathlib import Path
 
 from holdfast.config import StoreSettings
 from holdfast.env import Environment, File
-from holdfast.errors import HoldfastError, VolumeDown, VolumeFull
+from holdfast.env.files import Buffer
+from holdfast.errors import HoldfastError, VolumeFull
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, COUNT, REPLICA, Header
-from holdfast.storage.commit import Group, GroupCommit
+from holdfast.storage.block import HEADER_BYTES, TICKET, Header
+from holdfast.storage.commit import Group
 from holdfast.storage.identity import Identity
 from holdfast.storage.keydir import KeydirChange, Slot
-from holdfast.storage.ledger import Ledger, find_slot
+from holdfast.storage.ledger import Ledger
+from holdfast.storage.organizations.committing import GroupCommitted
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
+from holdfast.storage.organizations.log_decisions import LogDecisions
 from holdfast.storage.organizations.log_index import FollowerIndex, WriterIndex
 from holdfast.storage.organizations.log_reading import LogReading
 from holdfast.storage.organizations.log_recovery import open_keydir, recover
 from holdfast.storage.organizations.segments import SegmentFiles
-from holdfast.storage.shield import Shield
+from holdfast.storage.organizations.spec import VolumeSpec
+from holdfast.storage.tickets import Kept, Past, Sessions, pack_past, past_bytes, ticket_name
 from holdfast.storage.volume import (
-    Adopt,
     BlockKey,
-    Effect,
     Encoded,
     Operation,
     Outcome,
-    Recount,
-    Refer,
-    Release,
-    Store,
-    next_key,
+    Ticket,
 )
-
-_NOTHING = Encoded("none", 0, 0, b"")
 
 
 class LogReader(LogReading):
@@ -51,7 +48,7 @@ class LogReader(LogReading):
     def __init__(
         self, name: str, directory: Path, identity: Identity, settings: StoreSettings, env: Environment
     ) -> None:
-        segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max)
+        segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max, identity.lanes)
         self._follower = FollowerIndex(directory, segments, settings.keydir_cache_bytes, env)
         super().__init__(name, DictionaryShelf(env, directory, identity), env, segments, self._follower)
 
@@ -60,7 +57,7 @@ class LogReader(LogReading):
         self._segments.close()
 
 
-class LogVolume(LogReading):
+class LogVolume(GroupCommitted, LogReading):
     """A log volume open for writing."""
 
     def __init__(
@@ -70,21 +67,21 @@ class LogVolume(LogReading):
         self.settings = settings
         self.identity = identity
         self._algorithm = identity.signature.encode()
-        self._failure: BaseException | None = None
-        segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max)
+        self._ticketed = False  # a commit with a ticket has begun in this segment, and must end in it
+        segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max, identity.lanes)
         dictionaries = DictionaryShelf(env, directory, identity)
         dictionaries.settle()
         self.keydir = open_keydir(directory, segments, settings)
         try:
-            self.ledger = Ledger(self.keydir)
+            self.ledger = Ledger(self.keydir, segments.lanes)
             recover(self.ledger, self.keydir, segments)
         except BaseException:
             self.keydir.abandon()
             raise
-        self.commits = GroupCommit(self)
-        self.shield = Shield(f"volume-{name}")
+        self._decisions = LogDecisions(self.ledger, self._append)
+        GroupCommitted.__init__(self, name, self)
         index = WriterIndex(self.ledger, self.keydir, self.flush)
-        super().__init__(name, dictionaries, env, segments, index)
+        LogReading.__init__(self, name, dictionaries, env, segments, index)
         self.segments = segments
         self._durable_serial = self.ledger.position.serial
         self._tail_number = self.ledger.position.segment
@@ -97,87 +94,69 @@ class LogVolume(LogReading):
 
     # -- operations, under the lock -----------------------------------------------------------------------------
 
-    def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
-        return self.shield.run(lambda: self._commit(operations))
+    @property
+    def _sessions(self) -> Sessions:
+        return self.ledger.sessions
 
-    def _commit(self, operations: Sequence[Operation]) -> list[Outcome]:
-        with self.commits.lock:
-            self._refuse_after_failure()
-            outcomes = [self._perform(operation) for operation in operations]
-            group = self.commits.current
-        if group.parts:
-            self.commits.wait(group)
+    def _perform(self, operations: Sequence[Operation]) -> list[Outcome]:
+        return [self._decisions.perform(operation) for operation in operations]
+
+    def _perform_once(self, operations: Sequence[Operation], ticket: Ticket, *, void: bool = False) -> list[Outcome]:
+        """All operations, behind an entry that keeps their outcomes; none of them, if one fails."""
+        name, length = ticket_name(ticket), past_bytes(operations)
+        group, position = self.commits.current, self.ledger.position
+        mark = group.mark()
+        self.ledger.begin()
+        try:
+            buffers = self._part()
+            self._ticketed = True
+            slot, serial = len(buffers), position.serial + 1
+            buffers.append(b"")
+            self.ledger.occupy(serial, position.segment, position.offset, HEADER_BYTES + length)
+            outcomes = [self._decisions.perform(operation) for operation in operations]
+        except BaseException:
+            self.ledger.roll_back()
+            group.cut_back(mark)
+            raise
+        finally:
+            self._ticketed = False
+        if self.ledger.position.serial == serial and not void:  # nothing has changed: nothing to be remembered
+            self.ledger.roll_back()
+            group.cut_back(mark)
+            return outcomes
+        self.ledger.end()
+        sessions = self.ledger.sessions
+        data = pack_past(Past(sessions.settled(ticket), void, outcomes))
+        assert len(data) == length
+        entry = Encoded("none", 0, length, data)
+        header = self._header(TICKET, BlockKey(name), entry, position.serial - serial, serial=serial)
+        buffers[slot] = block.pack(header) + data
+        sessions.apply(name, Kept(serial, data))
         return outcomes
 
-    def flush(self) -> None:
-        """Everything handed in before is durable, and in the keydir."""
-        if not self.commits.idle:
-            self.shield.run(self.commits.flush)
+    def _append(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, slots: tuple[Slot, ...]) -> None:
+        buffers = self._part()
+        header = self._header(kind, key, encoded, references)
+        packed = block.pack(header)
+        position = self.ledger.position
+        self.ledger.apply(header, position.segment, position.offset, slots)
+        buffers.extend((packed, encoded.data) if len(encoded.data) else (packed,))
 
-    def _perform(self, operation: Operation) -> Outcome:
-        match operation:
-            case Store():
-                return self._store(operation)
-            case Refer(key):
-                return self._count(key, +1)
-            case Release(key):
-                return self._count(key, -1)
-            case Adopt(key, encoded, references, replica):
-                self._append(REPLICA if replica else BLOCK, key, encoded, references)
-                return Outcome(Effect.NEW, key, references, len(encoded.data))
-            case Recount(key, references, expected):
-                return self._recount(key, references, expected)
-
-    def _store(self, store: Store) -> Outcome:
-        signature, encoded = store.signature, store.encoded
-        slots = self.ledger.slots(signature)
-        if slots and not store.force_new:
-            for slot in slots:
-                key = BlockKey(signature, slot.overflow, slot.home)
-                if slot.home or slot.size != encoded.size:
-                    continue
-                if store.compared is None:
-                    self._append_count(key, slot.references + 1, slots)
-                    return Outcome(Effect.DUPLICATE, key, slot.references + 1, slot.stored)
-                if key not in store.compared:
-                    return Outcome(Effect.UNSURE, key)
-        taken = [slot.overflow + 1 for slot in slots if not slot.home]
-        key = next_key(signature, max([store.overflow_min, *taken]))
-        self._append(BLOCK, key, encoded, store.references, slots)
-        return Outcome(Effect.NEW, key, store.references, len(encoded.data))
-
-    def _count(self, key: BlockKey, step: int) -> Outcome:
-        slots = self.ledger.slots(key.signature)
-        slot = find_slot(slots, key.overflow, key.home)
-        if slot is None:
-            return Outcome(Effect.MISSING, key)
-        references = slot.references + step
-        self._append_count(key, references, slots)
-        return Outcome(Effect.COUNTED if references else Effect.REMOVED, key, references, slot.stored)
-
-    def _recount(self, key: BlockKey, references: int, expected: int | None) -> Outcome:
-        slot = find_slot(self.ledger.slots(key.signature), key.overflow, key.home)
-        if slot is not None and expected not in (None, slot.references):
-            return Outcome(Effect.CONFLICT, key, slot.references, slot.stored)
-        return self._count(key, references - slot.references if slot is not None else 0)
-
-    def _append_count(self, key: BlockKey, references: int, slots: tuple[Slot, ...] | None = None) -> None:
-        self._append(COUNT, key, _NOTHING, references, slots)
-
-    def _append(
-        self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, slots: tuple[Slot, ...] | None = None
-    ) -> None:
-        if slots is None:  # before anything changes: the keydir may fail
-            slots = self.ledger.slots(key.signature)
+    def _part(self) -> list[Buffer]:
+        """Where the next entry goes: a new segment, if the current one is full."""
         position, group = self.ledger.position, self.commits.current
-        if position.segment == 0 or position.offset >= self.settings.segment_bytes_max:
-            number = position.segment + 1
+        if not self._ticketed and (position.segment == 0 or position.offset >= self.settings.segment_bytes_max):
+            number = self.ledger.next_segment()
             self.ledger.begin_segment(number, 0, number)
-        segment, offset = position.segment, position.offset
-        header = Header(
+        if not group.parts or group.parts[-1][0] != position.segment:
+            group.parts.append((position.segment, []))
+        return group.parts[-1][1]
+
+    def _header(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, *, serial: int = 0) -> Header:
+        return Header(
             kind,
             self.identity.uid,
-            position.serial + 1,
+            serial or self.ledger.position.serial + 1,
             self._durable_serial,
             self._algorithm,
             key.signature,
@@ -190,11 +169,6 @@ class LogVolume(LogReading):
             references,
             block.checksum(encoded.data),
         )
-        packed = block.pack(header)
-        self.ledger.apply(header, segment, offset, slots)
-        if not group.parts or group.parts[-1][0] != segment:
-            group.parts.append((segment, []))
-        group.parts[-1][1].extend((packed, encoded.data) if len(encoded.data) else (packed,))
 
     def add_dictionary(self, number: int, data: bytes) -> None:
         self._refuse_after_failure()
@@ -248,7 +222,8 @@ class LogVolume(LogReading):
         if self._tail is None:
             return
         if self._tail_number != position.segment:
-            begun = range(position.segment + 1, self._tail_number + 1)
+            stride = self.ledger.lanes.stride
+            begun = range(position.segment + stride, self._tail_number + 1, stride)
             self._segments.discard([self._segments.path(number, 0) for number in begun])
             self._tail_number, self._tail = position.segment, None
             if position.segment:
@@ -257,12 +232,6 @@ class LogVolume(LogReading):
         if self._tail is not None:
             self._tail.truncate(position.offset)
             self._tail.sync()
-
-    def _refuse_after_failure(self) -> None:
-        if self._failure is not None:
-            raise VolumeDown(
-                f"volume {self.name!r} refuses to write after a failure ({self._failure}); open the archive again"
-            )
 
     # -- sealing and closing ------------------------------------------------------------------------------------
 
@@ -276,7 +245,7 @@ class LogVolume(LogReading):
             self._refuse_after_failure()
             if self.commits.current.parts or self.ledger.position.segment == 0:
                 return
-            number = self.ledger.position.segment + 1
+            number = self.ledger.next_segment()
             self._start_segment(number)
             self.ledger.begin_segment(number, 0, number)
             self._write_keydir(self.ledger.take())
@@ -298,3 +267,8 @@ def _prepared(prepared: object) -> tuple[KeydirChange, int]:
     assert isinstance(prepared, tuple)
     change, serial = prepared
     return change, serial
+
+
+def open_log(spec: VolumeSpec) -> LogVolume:
+    """Opens for writing."""
+    return LogVolume(spec.name, spec.directory, spec.identity, spec.settings, spec.env)

@@ -4,8 +4,9 @@ Online: stores, fetches and releases go on. Bounded: one run at a time, so the e
 memory is one window. Safe at every kill point: the new segment is durable under its own name before any slot points to
 it, the slots are durable before the old files go, and an interrupted switch is repeated at the next opening.
 
-What is copied: blocks and replicas that a slot points to, the count entries that are in force, and removals as long as
-an earlier segment still holds dead blocks that a rebuild might otherwise bring back to life.
+What is copied: blocks and replicas that a slot points to, the count entries that are in force, tickets that are still
+remembered, and removals as long as an earlier segment still holds dead blocks that a rebuild might otherwise bring back
+to life.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from pathlib import Path
 from holdfast.env import File
 from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock, HoldfastError
-from holdfast.storage.block import COUNT
+from holdfast.storage.block import BLOCK, COUNT, REPLICA, TICKET
 from holdfast.storage.keydir import KeydirChange, SegmentFacts, pack_facts
 from holdfast.storage.ledger import find_slot
 from holdfast.storage.organizations.compaction import Compaction, Progress
 from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.organizations.log_relocation import moved_entries, relocation
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, walk
+from holdfast.storage.segment import Damage, Entry, lone_ticket
 
 COPY_BYTES = 4 << 20  # appended at once
 
@@ -54,11 +55,14 @@ def plan(volume: LogVolume, dead_share_min: float) -> list[list[int]]:
     """Runs of neighbouring sealed segments worth rewriting, each small enough to become one segment."""
     limit = volume.settings.segment_bytes_max
     runs: list[list[int]] = []
-    room = 0
+    room, lane = 0, 0
     known, last = volume.keydir.segments(), volume.keydir.position().segment
-    for number in sorted(known):
-        if number >= last:  # by the keydir, for what is not durable yet may fail
-            break
+    lanes = volume.segments.lanes
+    for number in sorted(known, key=lambda n: (lanes.of(n), n)):
+        if number == last:  # by the keydir, for what is not durable yet may fail
+            continue
+        if lanes.of(number) != lane:
+            room, lane = 0, lanes.of(number)
         facts = known[number]
         live = facts.bytes - facts.dead_bytes
         wanted = facts.dead_bytes > 0 and facts.dead_bytes >= dead_share_min * facts.bytes
@@ -107,7 +111,7 @@ def _replace(volume: LogVolume, run: list[int], file: File, generation: int, cop
         gone: dict[int, bytes | None] = dict.fromkeys(run)
         volume.keydir.write(KeydirChange({}, gone | {run[0]: pack_facts(facts)}, None))
         expected = _merged(volume.ledger.segments, run, generation, file.size(), copied)
-        volume.ledger.replace_segments(run, run[0], expected)
+        volume.ledger.replace_segments(run, {run[0]: expected})
     _switch(volume, run[0], generation)
     volume.keydir.sync()
     volume.segments.discard(old_paths)
@@ -145,7 +149,7 @@ def _copy(
     skip_damage: bool,
 ) -> _Copy:
     copied = _Copy()
-    keep_removals = any(facts.dead_blocks for number, facts in volume.keydir.segments().items() if number < first)
+    keep_removals = holds_dead_blocks(volume, volume.segments.lanes.of(first), first)
     buffers: list[Buffer] = []
     gathered = 0
     for path, step in steps:
@@ -156,13 +160,13 @@ def _copy(
                     "run 'holdfast check --repair'"
                 )
             copied.skipped_bytes += step.length
-        elif _is_needed(volume, step, keep_removals):
-            copied.blocks += step.header.kind != COUNT
-            buffers.append(step.raw)
+        elif is_needed(volume, step, keep_removals):
+            copied.blocks += step.header.kind in (BLOCK, REPLICA)
+            buffers.append(lone_ticket(step) if step.header.kind == TICKET else step.raw)
             gathered += len(step.raw)
         else:
             copied.skipped_bytes += len(step.raw)
-            copied.skipped_blocks += step.header.kind != COUNT
+            copied.skipped_blocks += step.header.kind in (BLOCK, REPLICA)
         if gathered >= COPY_BYTES:
             file.append(buffers)
             buffers, gathered = [], 0
@@ -174,17 +178,26 @@ def _entries(volume: LogVolume, run: list[int], progress: Progress | None) -> It
     for number in run:
         facts = volume.ledger.segments[number]
         file = volume.segments.file(number, facts.generation)
-        for step in walk(file, volume.segments.uid, SEGMENT_HEADER_BYTES, file.size(), facts.first_serial - 1):
+        for step in volume.segments.walk(number, file, file.size(), facts.first_serial - 1):
             if progress is not None:
                 progress(step.length if isinstance(step, Damage) else len(step.raw))
             yield file.path, step
 
 
-def _is_needed(volume: LogVolume, entry: Entry, keep_removals: bool) -> bool:
+def holds_dead_blocks(volume: LogVolume, lane: int, before: int) -> bool:
+    """Whether segments that are replayed earlier hold blocks that a rebuild would bring back without removals."""
+    known, lane_of = volume.keydir.segments(), volume.segments.lanes.of
+    earlier = (number for number in known if (number < before if lane_of(number) == lane else lane == 0))
+    return any(known[number].dead_blocks for number in earlier)
+
+
+def is_needed(volume: LogVolume, entry: Entry, keep_removals: bool) -> bool:
     """By the keydir, not by the ledger: what is not durable yet must not make an entry obsolete."""
     header = entry.header
     if header.kind == COUNT and header.references == 0:
         return keep_removals
+    if header.kind == TICKET:
+        return volume.keydir.has_ticket(header.signature)
     slot = find_slot(volume.keydir.slots(header.signature), header.overflow, header.home)
     if slot is None:
         return False

@@ -10,10 +10,11 @@ from pathlib import Path
 from holdfast.env import Environment
 from holdfast.errors import Damaged, DamagedBlock
 from holdfast.storage import layout
-from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot
+from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot, pack_slots
 from holdfast.storage.ledger import Ledger
 from holdfast.storage.organizations.log_recovery import replay_tail, require_complete
 from holdfast.storage.organizations.segments import SegmentFiles
+from holdfast.storage.tickets import Kept
 
 REFRESH_EVERY_S = 0.2
 CATCH_UP_TRIES = 3
@@ -32,9 +33,16 @@ class WriterIndex:
         """As of what is acknowledged: that is in the keydir."""
         return self._keydir.slots_of(signatures)
 
+    def packed_slots_of(self, signatures: list[bytes]) -> list[bytes | None]:
+        return self._keydir.packed_slots_of(signatures)
+
     def signatures(self) -> Iterator[bytes]:
+        return (signature for signature, _ in self.all_slots())
+
+    def all_slots(self, start: bytes = b"") -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
+        """Every signature from `start` on with its slots, by ascending signature, as of what is acknowledged."""
         self._flush()
-        return (signature for signature, _ in self._keydir.all_slots())
+        return self._keydir.all_slots(start)
 
     def facts(self) -> tuple[Position, dict[int, SegmentFacts]]:
         self._flush()
@@ -57,11 +65,13 @@ class FollowerIndex:
         self._env = env
         self._lock = threading.Lock()
         self._keydir = Keydir(directory / layout.KEYDIR, cache_bytes=cache_bytes, follow=True)
-        self._ledger = Ledger(self._keydir)
+        self._ledger = Ledger(self._keydir, segments.lanes, remember_tickets=False)
         self._refreshed_s = float("-inf")
         try:
             current, _ = segments.listing()
             self.refresh()
+            known = self._ledger.segments
+            current = [each for each in current if not segments.lanes.is_distributed(each.segment, known)]
             require_complete(self._ledger, current)
         except BaseException:
             self._keydir.abandon()
@@ -74,15 +84,24 @@ class FollowerIndex:
     def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]:
         return [self._ledger.slots(signature) for signature in signatures]
 
+    def packed_slots_of(self, signatures: list[bytes]) -> list[bytes | None]:
+        self._refresh_if_due()
+        found = self._keydir.packed_slots_of(signatures)
+        if changed := self._ledger.slots_changed:
+            for index, signature in enumerate(signatures):
+                if (slots := changed.get(signature)) is not None:
+                    found[index] = pack_slots(slots) or None
+        return found
+
     def signatures(self) -> Iterator[bytes]:
         return (signature for signature, _ in self.all_slots())
 
-    def all_slots(self) -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
-        """Every signature with its slots as of the last refresh, by ascending signature."""
+    def all_slots(self, start: bytes = b"") -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
+        """Every signature from `start` on with its slots as of the last refresh, by ascending signature."""
         changed = self._ledger.slots_changed
-        fresh = sorted(signature for signature, slots in changed.items() if slots)
+        fresh = sorted(signature for signature, slots in changed.items() if slots and signature >= start)
         index = 0
-        for signature, slots in self._keydir.all_slots():
+        for signature, slots in self._keydir.all_slots(start):
             while index < len(fresh) and fresh[index] < signature:
                 yield fresh[index], changed[fresh[index]]
                 index += 1
@@ -94,6 +113,10 @@ class FollowerIndex:
             yield signature, slots
         for signature in fresh[index:]:
             yield signature, changed[signature]
+
+    def tickets(self) -> Iterator[tuple[bytes, Kept]]:
+        """What the keydir remembers of commits; those behind its position are only in the segments."""
+        return self._keydir.tickets()
 
     def facts(self) -> tuple[Position, dict[int, SegmentFacts]]:
         return self._ledger.position, self._ledger.segments
@@ -108,12 +131,14 @@ class FollowerIndex:
         for _ in range(CATCH_UP_TRIES):
             with suppress(Damaged):
                 self._keydir.catch_up()
-                ledger = Ledger(self._keydir)
+                ledger = Ledger(self._keydir, self._segments.lanes, remember_tickets=False)
                 replay_tail(ledger, self._segments, strict=False)
                 if self._is_current(ledger):
                     return ledger
             self._keydir.follow_anew()
-        ledger = Ledger(self._keydir)  # something is lost; the rest can be read
+        ledger = Ledger(
+            self._keydir, self._segments.lanes, remember_tickets=False
+        )  # something is lost; the rest can be read
         with suppress(DamagedBlock):
             replay_tail(ledger, self._segments, strict=False)
         return ledger
@@ -121,9 +146,15 @@ class FollowerIndex:
     def _is_current(self, ledger: Ledger) -> bool:
         """Whether the ledger knows all segments that there are, and no others, and nothing less than before."""
         names = set(self._env.files.names(self._segments.directory))
-        known = [layout.segment_name(number, facts.generation) for number, facts in ledger.segments.items()]
-        covered = {each for number, facts in ledger.segments.items() for each in range(number, facts.through + 1)}
+        lanes, segments = self._segments.lanes, ledger.segments
+        known = [layout.segment_name(number, facts.generation) for number, facts in segments.items()]
+        covered = {
+            each for number, facts in segments.items() for each in range(number, facts.through + 1, lanes.stride)
+        }
         there = {parsed[0] for name in names if (parsed := layout.parse_segment_name(name))}
+        if lanes.logs:  # a distribution may be under way, or just done
+            there = {n for n in there if lanes.front(n) == n or lanes.front(n) not in covered}
+            there = {n for n in there if not lanes.is_distributed(n, segments)}
         return there <= covered and names.issuperset(known) and ledger.position.serial >= self._ledger.position.serial
 
     def _refresh_if_due(self) -> bool:

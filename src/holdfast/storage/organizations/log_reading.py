@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Protocol
 
 from holdfast.env import Environment, File
+from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock
 from holdfast.storage import block
 from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA, Header
 from holdfast.storage.keydir import Position, SegmentFacts, Slot
 from holdfast.storage.ledger import find_slot
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
+from holdfast.storage.organizations.log_bulk import gather
 from holdfast.storage.organizations.segments import SegmentFiles
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
-from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, VolumeStat
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, offset_behind, walk
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, Gathered, Mark, VolumeStat
 
 MANY = 8  # keys that are looked up in one call
 SCAN_BATCH = 512
@@ -27,7 +29,11 @@ class LogIndex(Protocol):
 
     def slots(self, signature: bytes) -> tuple[Slot, ...]: ...
     def slots_of(self, signatures: list[bytes]) -> list[tuple[Slot, ...]]: ...
+    def packed_slots_of(self, signatures: list[bytes]) -> list[bytes | None]: ...
     def signatures(self) -> Iterator[bytes]: ...
+    def all_slots(self, start: bytes = b"") -> Iterator[tuple[bytes, tuple[Slot, ...]]]:
+        """Every signature from `start` on with its slots, by ascending signature."""
+
     def facts(self) -> tuple[Position, dict[int, SegmentFacts]]:
         """Position with totals, and the segments."""
 
@@ -65,6 +71,10 @@ class LogReading:
         found = self._index.slots_of([key.signature for key in keys])
         return [self._fetch(key, slots) for key, slots in zip(keys, found, strict=True)]
 
+    def gather(self, signatures: Sequence[bytes]) -> Gathered:
+        packed = self._index.packed_slots_of(list(signatures))
+        return gather(signatures, packed, self._segments.file, self._segments.uid)
+
     def _fetch(self, key: BlockKey, slots: tuple[Slot, ...]) -> Block | None:
         slot = find_slot(slots, key.overflow, key.home)
         if slot is None:
@@ -83,15 +93,19 @@ class LogReading:
 
     def _read(self, key: BlockKey, slot: Slot) -> Block:
         file = self._segments.file(slot.segment, slot.generation)
-        raw = file.read(slot.offset, HEADER_BYTES + slot.stored)
+        return self._parsed(key, slot, file.read(slot.offset, HEADER_BYTES + slot.stored))
+
+    def _parsed(self, key: BlockKey, slot: Slot, raw: Buffer) -> Block:
+        """The block in these bytes, verified."""
         header = block.parse(raw)
         if header is None or header.signature != key.signature or header.stored != slot.stored:
-            raise self._damaged(slot, "a header for this content", repr(raw[:28]), key)
+            raise self._damaged(slot, "a header for this content", repr(bytes(raw[:28])), key)
         data = memoryview(raw)[HEADER_BYTES:]
         found = block.checksum(data)
         if found != header.checksum:
             raise self._damaged(slot, f"crc32 {header.checksum:08x}", f"{found:08x}", key)
-        return _block(header, data, slot.references, file.path, slot.offset)
+        path = self._segments.path(slot.segment, slot.generation)
+        return _block(header, data, slot.references, path, slot.offset)
 
     def _missing(self, segment: int, generation: int) -> DamagedBlock:
         path = self._segments.path(segment, generation)
@@ -104,12 +118,16 @@ class LogReading:
             f"expected {expected}, found {found}; run 'holdfast check --repair'"
         )
 
-    def scan(self, *, counted: bool = True) -> Iterator[list[Block]]:
-        seen = -1  # serials up to here are done with: compaction changes the segments, but keeps the order
-        for file, end, has_dead in self._files_in_order():
+    def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
+        # Serials up to `seen` are done with: compaction changes the segments, but keeps the order.
+        seen = after.serial if after is not None else -1
+        for file, end, has_dead in self._files_in_order(seen):
             batch: list[Entry] = []
             batch_bytes = 0
-            for step in walk(file, self._segments.uid, SEGMENT_HEADER_BYTES, end):
+            start = SEGMENT_HEADER_BYTES
+            if after is not None:
+                start, after = self._behind(after, file, end), None  # the files that follow are all new
+            for step in walk(file, self._segments.uid, start, end):
                 if not isinstance(step, Entry) or step.header.serial <= seen:
                     continue
                 seen = step.header.serial
@@ -122,13 +140,23 @@ class LogReading:
             if batch:
                 yield self._live(batch, file.path, look_up=counted or has_dead)
 
-    def _files_in_order(self) -> Iterator[tuple[File, int, bool]]:
-        """The segments, their ends, and whether they hold dead blocks.
+    def _behind(self, mark: Mark, file: File, end: int) -> int:
+        """Where in this file the entries behind the mark begin. The keydir knows, unless the block is gone."""
+        slot = find_slot(self._index.slots(mark.key.signature), mark.key.overflow, mark.key.home)
+        here = slot is not None and file.path == self._segments.path(slot.segment, slot.generation)
+        if slot is not None and here and slot.serial == mark.serial:
+            return slot.offset + HEADER_BYTES + slot.stored
+        return offset_behind(file, self._segments.uid, SEGMENT_HEADER_BYTES, end, mark.serial)
+
+    def _files_in_order(self, seen: int) -> Iterator[tuple[File, int, bool]]:
+        """The segments that may hold serials after `seen`, their ends, and whether they hold dead blocks.
 
         After a compaction meanwhile, a segment may hold entries of earlier ones too.
         """
         position, segments = self._index.facts()
         left = sorted(segments)
+        begun = [number for number in left if segments[number].first_serial <= seen + 1]
+        left = left[max(0, len(begun) - 1) :]
         while left:
             number = left[0]
             generation = segments[number].generation
@@ -168,7 +196,7 @@ class LogReading:
     def stat(self) -> VolumeStat:
         position, segments = self._index.facts()
         return VolumeStat(
-            organization="log",
+            organization=self.organization,
             blocks=position.blocks,
             replicas=position.replicas,
             references=position.references,

@@ -2,7 +2,8 @@
 
 What may be found behind the keydir's position:
 - entries that were synced but had not reached the keydir: applied;
-- at the very end, bytes of a group that was never synced, hence never acknowledged: cut off;
+- at the very end, bytes of a group that was never synced, hence never acknowledged: cut off, and with them what there
+  is of a commit with a ticket that is not there to its end;
 - damage before entries that were written after it had been synced: acknowledged bytes have gone bad. That is not for
   an opening to judge: it stops, and `check --repair` is needed.
 Each entry says up to which serial the log was durable when it was written (`after`), which tells the last two apart.
@@ -19,7 +20,8 @@ from holdfast.config import StoreSettings
 from holdfast.env import File
 from holdfast.errors import DamagedBlock, DamagedKeydir
 from holdfast.storage import layout
-from holdfast.storage.keydir import Keydir, Position
+from holdfast.storage.block import STATE, TICKET
+from holdfast.storage.keydir import Keydir, Position, SegmentFacts
 from holdfast.storage.ledger import Ledger
 from holdfast.storage.organizations.log_relocation import finish_compactions, recount
 from holdfast.storage.organizations.segments import Listed, SegmentFiles
@@ -51,7 +53,7 @@ def rebuild_keydir(path: Path, segments: SegmentFiles, settings: StoreSettings) 
     path.parent.mkdir(parents=True, exist_ok=True)
     keydir = Keydir(draft, cache_bytes=settings.keydir_cache_bytes)
     try:
-        replay_all(Ledger(keydir), keydir, segments)
+        replay_all(Ledger(keydir, segments.lanes), keydir, segments)
         keydir.sync()
     finally:
         keydir.close()
@@ -60,20 +62,25 @@ def rebuild_keydir(path: Path, segments: SegmentFiles, settings: StoreSettings) 
 
 
 def replay_all(
-    ledger: Ledger, keydir: Keydir, segments: SegmentFiles, acknowledged: Position | None = None
+    ledger: Ledger,
+    keydir: Keydir,
+    segments: SegmentFiles,
+    acknowledged: tuple[Position, dict[int, SegmentFacts]] | None = None,
 ) -> list[tuple[Path, Damage]]:
     """Applies every sound entry of every segment; returns what was damaged. A torn tail is left alone."""
     damages = []
-    current, _ = segments.listing()
+    position, known = acknowledged or (None, {})
+    current, _ = segments.listing(known)
     for listed in current:
         ledger.begin_segment(listed.segment, listed.generation, listed.through)
         file = segments.file(listed.segment, listed.generation)
         end = file.size()
-        if listed is current[-1]:
-            end = acknowledged_end(file, segments.uid, ledger.position, acknowledged)
-        for count, step in enumerate(walk(file, segments.uid, SEGMENT_HEADER_BYTES, end, ledger.position.serial), 1):
+        if listed is current[-1] and segments.lanes.of(listed.segment) == 0:  # only there is anything torn
+            end = acknowledged_end(file, segments.uid, ledger.position, position)
+        floor = ledger.floor(listed.segment)
+        for count, step in enumerate(segments.walk(listed.segment, file, end, floor), 1):
             if isinstance(step, Entry):
-                ledger.apply(step.header, listed.segment, step.offset)
+                ledger.apply_entry(step, listed.segment)
             else:
                 ledger.skip(listed.segment, step.offset, step.length)
                 damages.append((file.path, step))
@@ -85,7 +92,7 @@ def replay_all(
 
 def recover(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> None:
     """Brings keydir, ledger and files of a volume that is opened for writing into one state."""
-    current, leftovers = segments.listing()
+    current, leftovers = segments.listing(keydir.segments())
     superseded = {parsed[0] for path in leftovers if (parsed := layout.parse_segment_name(path.name))}
     finished = finish_compactions(keydir, segments, current, superseded) if superseded else []
     ledger.reset()
@@ -96,16 +103,19 @@ def recover(ledger: Ledger, keydir: Keydir, segments: SegmentFiles) -> None:
     for listed in finished:
         recount(ledger, segments, listed)
     take(ledger, keydir)
-    if finished:
+    if superseded:
         keydir.sync()
     segments.discard(leftovers)
 
 
 def require_complete(ledger: Ledger, current: Sequence[Listed]) -> None:
     """Raises DamagedKeydir if the keydir never heard of some segment: RocksDB may lose all and keep silent."""
-    known = [(number, facts.through) for number, facts in ledger.segments.items()]
+    lane_of = ledger.lanes.of
+    known = [(number, facts.through, lane_of(number)) for number, facts in ledger.segments.items()]
     for listed in current:
-        if not any(first <= listed.through and listed.segment <= through for first, through in known):
+        lane = lane_of(listed.segment)
+        here = ((first, through) for first, through, other in known if other == lane)
+        if not any(first <= listed.through and listed.segment <= through for first, through in here):
             raise DamagedKeydir(f"the keydir does not know '{listed.path}'; run 'holdfast check --repair'")
 
 
@@ -121,7 +131,8 @@ def _settle_tail(ledger: Ledger, segments: SegmentFiles, torn: Torn | None) -> N
 
 def replay_tail(ledger: Ledger, segments: SegmentFiles, *, strict: bool) -> Torn | None:
     """Applies the entries behind the ledger's position. Returns what was torn; with `strict`, damage raises."""
-    number = ledger.position.segment or 1
+    stride = ledger.lanes.stride
+    number = ledger.position.segment or ledger.next_segment()
     while True:
         facts = ledger.segments.get(number)
         generation = facts.generation if facts else 0
@@ -130,11 +141,11 @@ def replay_tail(ledger: Ledger, segments: SegmentFiles, *, strict: bool) -> Torn
         file = _tail_file(segments, number, generation)
         if not facts:
             ledger.begin_segment(number, generation, number)
-        last = not segments.exists(number + 1, 0)
+        last = not segments.exists(number + stride, 0)
         torn = _replay_segment(ledger, segments, number, file, last=last, strict=strict)
         if torn is not None:
             return torn
-        number += 1
+        number += stride
 
 
 def _tail_file(segments: SegmentFiles, number: int, generation: int) -> File:
@@ -157,7 +168,7 @@ def _replay_segment(
     end = torn_from(file, segments.uid, start, size, floor) if last else size
     for step in walk(file, segments.uid, start, end, floor):
         if isinstance(step, Entry):
-            ledger.apply(step.header, number, step.offset)
+            ledger.apply_entry(step, number)
         elif strict:
             raise DamagedBlock(
                 f"cannot read '{file.path}' at {step.offset}: expected {step.expected}, found {step.found}; "
@@ -177,8 +188,13 @@ def acknowledged_end(file: File, uid: bytes, begun: Position, known: Position | 
 
 
 def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
-    """Where the unacknowledged end of the last segment begins; `end` if all of it is sound, or bad but acknowledged."""
+    """Where the unacknowledged end of the last segment begins; `end` if all of it is sound, or bad but acknowledged.
+
+    A commit with a ticket happens as a whole: if the end of the last one is missing, it was not acknowledged either.
+    So does a transaction of a journal, with all tickets in it.
+    """
     torn: int | None = None
+    whole, complete = end, floor  # where the last one that happens as a whole begins, and its last serial
     for step in walk(file, uid, start, end, floor):
         if isinstance(step, Damage):
             if torn is None:
@@ -188,6 +204,10 @@ def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
                 torn = None  # the damaged entries were durable before this one was written
             if torn is None:
                 floor = step.header.serial
+                if step.header.kind in (TICKET, STATE) and floor > complete:
+                    whole, complete = step.offset, floor + step.header.references
+    if floor < complete:
+        return whole
     return end if torn is None else torn
 
 

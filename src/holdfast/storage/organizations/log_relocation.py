@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, REPLICA, TICKET, Header
 from holdfast.storage.keydir import Keydir, KeydirChange, Place, SegmentFacts, Slot, pack_facts
 from holdfast.storage.ledger import Ledger, find_slot
 from holdfast.storage.organizations.segments import Listed, SegmentFiles
@@ -32,7 +32,7 @@ def moved_entries(segments: SegmentFiles, segment: int, generation: int) -> Iter
     moved = (
         Moved(step.header, Place(segment, generation, step.offset, step.header.stored))
         for step in steps
-        if isinstance(step, Entry) and step.header.kind != COUNT
+        if isinstance(step, Entry) and step.header.kind in (BLOCK, REPLICA)
     )
     while batch := list(islice(moved, BATCH)):
         yield batch
@@ -59,11 +59,12 @@ def finish_compactions(
 
     What the returned segments hold of dead entries can only be told when the log has been replayed: see `recount`.
     """
-    known = keydir.segments()
+    known, lane_of = keydir.segments(), segments.lanes.of
     finished = []
     for listed in current:
-        run = [number for number in known if listed.segment <= number <= listed.through]
-        if not run or not any(listed.segment <= number <= listed.through for number in left):
+        lane = lane_of(listed.segment)
+        run = [n for n in known if listed.segment <= n <= listed.through and lane_of(n) == lane]
+        if not run or not any(listed.segment <= n <= listed.through and lane_of(n) == lane for n in left):
             continue
         for batch in moved_entries(segments, listed.segment, listed.generation):
             keydir.write(relocation(batch, keydir.slots))
@@ -82,15 +83,21 @@ def recount(ledger: Ledger, segments: SegmentFiles, listed: Listed) -> None:
     known = ledger.segments[listed.segment]
     facts = SegmentFacts(known.generation, known.through, known.first_serial, known.bytes)
     for step in walk(file, segments.uid, SEGMENT_HEADER_BYTES, file.size()):
-        if not isinstance(step, Entry):
-            continue
-        header = step.header
-        slot = find_slot(ledger.slots(header.signature), header.overflow, header.home)
-        if header.kind == COUNT:
-            facts.dead_bytes += 0 if slot and slot.count_serial == header.serial else HEADER_BYTES
-        elif header.kind in (BLOCK, REPLICA):
-            facts.blocks += 1
-            if slot is None or slot.serial != header.serial:
-                facts.dead_blocks += 1
-                facts.dead_bytes += header.length
+        if isinstance(step, Entry):
+            tally(facts, step.header, ledger.slots)
     ledger.correct(listed.segment, facts)
+
+
+def tally(facts: SegmentFacts, header: Header, lookup: Lookup) -> None:
+    """Counts an entry of the segment: is it a block, and is it dead?"""
+    if header.kind == TICKET:
+        facts.dead_bytes += header.length
+        return
+    slot = find_slot(lookup(header.signature), header.overflow, header.home)
+    if header.kind == COUNT:
+        facts.dead_bytes += 0 if slot and slot.count_serial == header.serial else HEADER_BYTES
+    elif header.kind in (BLOCK, REPLICA):
+        facts.blocks += 1
+        if slot is None or slot.serial != header.serial:
+            facts.dead_blocks += 1
+            facts.dead_bytes += header.length

@@ -9,6 +9,8 @@ put the new keydir in place; write those corrections; set the damaged bytes asid
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.env.files import replace_file
@@ -16,10 +18,10 @@ from holdfast.errors import Damaged, DamagedBlock, HoldfastError
 from holdfast.storage import layout
 from holdfast.storage.block import BLOCK, REPLICA
 from holdfast.storage.faults import Lost, Repair
-from holdfast.storage.keydir import Keydir
+from holdfast.storage.keydir import Keydir, KeydirChange, SegmentFacts
 from holdfast.storage.ledger import Ledger, find_slot
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
-from holdfast.storage.organizations.log import LogVolume
+from holdfast.storage.organizations.log import LogVolume, open_log
 from holdfast.storage.organizations.log_check import differences
 from holdfast.storage.organizations.log_compaction import compact_run
 from holdfast.storage.organizations.log_index import FollowerIndex
@@ -32,16 +34,18 @@ from holdfast.storage.volume import BlockKey, Recount
 SET_ASIDE_BYTES_MAX = 64 << 20  # of one damaged range
 
 
-def repair_log(spec: VolumeSpec) -> Repair:
+def repair_log(spec: VolumeSpec, open_volume: Callable[[VolumeSpec], LogVolume] = open_log) -> Repair:
     """Leaves the volume sound. What it lost is reported, for other volumes to give back."""
-    segments = SegmentFiles(spec.env, spec.directory, spec.identity.uid, spec.settings.open_segments_max)
+    segments = spec.segments()
     draft = spec.directory / (layout.KEYDIR + layout.UNFINISHED)
     shutil.rmtree(draft, ignore_errors=True)
     told = Keydir(draft, cache_bytes=spec.settings.keydir_cache_bytes)
     kept = _old_keydir(spec, segments)
     try:
-        damages = replay_all(Ledger(told), told, segments, kept.facts()[0] if kept is not None else None)
+        _remember_tickets(told, kept)
+        damages = replay_all(Ledger(told, segments.lanes), told, segments, kept.facts() if kept is not None else None)
         lost, corrections = _remember(spec.name, told, kept, damages)
+        known = told.segments()
     finally:
         told.close()
         if kept is not None:
@@ -51,9 +55,9 @@ def repair_log(spec: VolumeSpec) -> Repair:
     draft.rename(keydir)
     for path, damage in damages:
         _set_aside(spec, segments, path, damage)
-    harmed = _harmed_segments(segments, damages)
+    harmed = _harmed_segments(segments, damages, known)
     segments.close()
-    _rewrite(spec, harmed, corrections)
+    _rewrite(open_volume(spec), harmed, corrections)
     return Repair(lost, DictionaryShelf(spec.env, spec.directory, spec.identity).repair())
 
 
@@ -62,6 +66,13 @@ def _old_keydir(spec: VolumeSpec, segments: SegmentFiles) -> FollowerIndex | Non
         return FollowerIndex(spec.directory, segments, spec.settings.keydir_cache_bytes, spec.env)
     except HoldfastError:
         return None
+
+
+def _remember_tickets(told: Keydir, kept: FollowerIndex | None) -> None:
+    """What the old keydir knows of commits with tickets; the segments, replayed on top, may know of later ones."""
+    if kept is not None:
+        with suppress(Damaged):
+            told.write(KeydirChange({}, {}, None, dict(kept.tickets())))
 
 
 def _remember(
@@ -113,10 +124,12 @@ def _set_aside(spec: VolumeSpec, segments: SegmentFiles, path: Path, damage: Dam
     replace_file(spec.env.files, spec.directory / layout.LOST / f"{path.stem}-{damage.offset}", raw)
 
 
-def _harmed_segments(segments: SegmentFiles, damages: list[tuple[Path, Damage]]) -> set[int]:
+def _harmed_segments(
+    segments: SegmentFiles, damages: list[tuple[Path, Damage]], known: Mapping[int, SegmentFacts]
+) -> set[int]:
     """Segments that must be rewritten: entries or the header are damaged."""
     harmed = {_number(path)[0] for path, _ in damages}
-    for listed in segments.listing()[0]:
+    for listed in segments.listing(known)[0]:
         try:
             header = read_segment_header(segments.file(listed.segment, listed.generation))
             sound = header[:3] == (segments.uid, listed.segment, listed.generation)
@@ -133,8 +146,7 @@ def _number(path: Path) -> tuple[int, int]:
     return parsed
 
 
-def _rewrite(spec: VolumeSpec, harmed: set[int], corrections: list[Recount]) -> None:
-    volume = LogVolume(spec.name, spec.directory, spec.identity, spec.settings, spec.env)
+def _rewrite(volume: LogVolume, harmed: set[int], corrections: list[Recount]) -> None:
     try:
         volume.commit(corrections)
         if volume.ledger.position.segment in harmed:

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.env import Environment, File
 from holdfast.errors import DamagedBlock
 from holdfast.storage import layout
-from holdfast.storage.segment import SegmentHeader, pack_segment_header, read_segment_header
+from holdfast.storage.keydir import SegmentFacts
+from holdfast.storage.lanes import Lanes
+from holdfast.storage.segment import (
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    Entry,
+    SegmentHeader,
+    pack_segment_header,
+    read_segment_header,
+    walk,
+)
 
 
 class Listed(NamedTuple):
@@ -29,16 +41,28 @@ class Listed(NamedTuple):
 class SegmentFiles:
     """Any thread may read through it; one thread at a time creates and discards."""
 
-    def __init__(self, env: Environment, directory: Path, uid: bytes, open_max: int) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        directory: Path,
+        uid: bytes,
+        open_max: int,
+        lanes: Lanes = Lanes(),  # noqa: B008
+    ) -> None:
         self.directory = directory
         self.uid = uid
+        self.lanes = lanes
         self._env = env
         self._open_max = open_max
         self._open: OrderedDict[tuple[int, int], File] = OrderedDict()
         self._lock = threading.Lock()
 
-    def listing(self) -> tuple[list[Listed], list[Path]]:
-        """The segments that count, ascending, and the leftovers that do not."""
+    def listing(self, known: Mapping[int, SegmentFacts] = MappingProxyType({})) -> tuple[list[Listed], list[Path]]:
+        """The segments that count, in the order of their replay, and the leftovers that do not.
+
+        A segment of the front counts, and what a distribution made of it does not, unless the keydir, which has `known`
+        segments, says that the distribution was finished.
+        """
         newest: dict[int, Listed] = {}
         leftovers = []
         for name in self._env.files.names(self.directory):
@@ -58,8 +82,14 @@ class SegmentFiles:
                 listed = max(rival, listed, key=lambda each: each.generation)
             newest[listed.segment] = listed
         current: list[Listed] = []
-        for listed in sorted(newest.values()):
-            if current and listed.segment <= current[-1].through:
+        lanes = self.lanes
+        for listed in lanes.in_order(newest.values()):
+            lane, front = lanes.of(listed.segment), lanes.front(listed.segment)
+            superseded = (
+                current and lane == lanes.of(current[-1].segment) and listed.segment <= current[-1].through
+            ) or lanes.is_distributed(listed.segment, known)
+            unfinished = lane and front in newest and not lanes.is_distributed(front, known)
+            if superseded or unfinished:
                 leftovers.append(listed.path)
             else:
                 current.append(listed)
@@ -91,6 +121,20 @@ class SegmentFiles:
                 self._open.popitem(last=False)
         return file
 
+    def walk(self, segment: int, file: File, end: int, floor: int) -> Iterator[Entry | Damage]:
+        """All of a segment up to `end`, in order. What belongs into another lane counts as damage."""
+        steps = walk(file, self.uid, SEGMENT_HEADER_BYTES, end, floor)
+        return steps if self.lanes.of(segment) == 0 else self._in_lane(self.lanes.of(segment), steps)
+
+    def _in_lane(self, lane: int, steps: Iterator[Entry | Damage]) -> Iterator[Entry | Damage]:
+        for step in steps:
+            if isinstance(step, Entry) and (other := self.lanes.for_signature(step.header.signature)) != lane:
+                header = step.header
+                wanted, found = f"an entry of log {lane}", f"one of log {other}"
+                yield Damage(step.offset, header.length, wanted, found, header, header.serial)
+            else:
+                yield step
+
     def exists(self, segment: int, generation: int) -> bool:
         return self._env.files.exists(self.path(segment, generation))
 
@@ -109,8 +153,14 @@ class SegmentFiles:
 
     def publish(self, file: File, segment: int, generation: int) -> None:
         """The segment is complete so far: synced, and durably under its own name."""
-        file.sync()
-        self._env.files.rename(file.path, self.path(segment, generation))
+        self.publish_all([(file, segment, generation)])
+
+    def publish_all(self, drafts: Sequence[tuple[File, int, int]]) -> None:
+        """As `publish`, for several segments: drafts with their numbers and generations."""
+        for file, _, _ in drafts:
+            file.sync()
+        for file, segment, generation in drafts:
+            self._env.files.rename(file.path, self.path(segment, generation))
         self._env.files.sync_directory(self.directory)
 
     def discard(self, paths: list[Path]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from holdfast.config import StoreSettings
 from holdfast.env import Environment
 from holdfast.storage.identity import Identity
+from holdfast.storage.organizations.segments import SegmentFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,8 @@ class VolumeSpec:
     identity: Identity
     settings: StoreSettings
     env: Environment
+
+    def segments(self) -> SegmentFiles:
+        """The segment files of a log, plain or hashed."""
+        uid, lanes = self.identity.uid, self.identity.lanes
+        return SegmentFiles(self.env, self.directory, uid, self.settings.open_segments_max, lanes)

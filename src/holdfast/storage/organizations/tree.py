@@ -12,6 +12,7 @@ Threads: any thread may call any method; access to one signature is exclusive. E
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from holdfast.storage import block, layout
 from holdfast.storage.block import HEADER_BYTES, REPLICA, Header
 from holdfast.storage.identity import Identity
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
-from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, VolumeStat
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, Mark, VolumeStat, held
 
 SCAN_BATCH = 256
 
@@ -75,7 +76,7 @@ class TreeReading:
     # -- places ---------------------------------------------------------------------------------------------------
 
     def path(self, key: BlockKey) -> Path:
-        *nodes, leaf = sig2location(key.signature, self.identity.depth)
+        *nodes, leaf = sig2location(key.signature, self.identity.shape)
         overflow = f"~{key.overflow}" if key.overflow else ""
         home = f"@{key.home.decode()}" if key.home else ""
         return self._tree.joinpath(*nodes, leaf + overflow + home)
@@ -86,16 +87,18 @@ class TreeReading:
         names = self._env.files.names(own.parent)
         return [own.parent / name for name in names if name.split("~")[0].split("@")[0] == own.name]
 
-    def all_paths(self) -> Iterator[Path]:
-        """Every block file, by ascending signature."""
-        return self._walk(self._tree)
+    def all_paths(self, after: BlockKey | None = None) -> Iterator[Path]:
+        """Every block file, by ascending signature; those behind the place of `after`, whether that is there or not."""
+        return self._walk(self._tree, self.path(after).relative_to(self._tree).parts if after is not None else ())
 
-    def _walk(self, directory: Path) -> Iterator[Path]:
-        for name in self._env.files.names(directory):
+    def _walk(self, directory: Path, after: tuple[str, ...]) -> Iterator[Path]:
+        names = self._env.files.names(directory)
+        for name in names[bisect_left(names, after[0]) :] if after else names:
             path = directory / name
+            on_the_way = after[:1] == (name,)
             if self._env.files.is_directory(path):
-                yield from self._walk(path)
-            else:
+                yield from self._walk(path, after[1:] if on_the_way else ())
+            elif not on_the_way:
                 yield path
 
     def signature_of(self, path: Path) -> bytes | None:
@@ -134,6 +137,11 @@ class TreeReading:
             "run 'holdfast check --repair'"
         )
 
+    def require_whole(self, file: BlockFile) -> None:
+        """Opening cut off what was never acknowledged: an unreadable counter is damage, and its value is unknown."""
+        if file.excess >= HEADER_BYTES:
+            raise self._damaged(file.path, "a counter", f"{file.excess} unreadable bytes at {file.end}")
+
     def files_of(self, signature: bytes) -> list[BlockFile]:
         found = []
         for path in self.paths_of(signature):
@@ -170,9 +178,9 @@ class TreeReading:
         encoded = Encoded(header.codec.decode(), header.dictionary, header.size, file.data)
         return Block(file.key, header.kind == REPLICA, file.references, encoded, file.path, 0, header.serial)
 
-    def scan(self, *, counted: bool = True) -> Iterator[list[Block]]:
+    def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
         batch: list[Block] = []
-        for path in self.all_paths():
+        for path in self.all_paths(after.key if after is not None else None):
             try:
                 batch.append(self._block(self.read(path)))
             except (FileNotFoundError, DamagedBlock):
@@ -211,10 +219,10 @@ class TreeReading:
                 replicas += 1
                 continue
             blocks += 1
-            references += file.references
+            references += held(file.references)
             content += file.header.size
             stored += file.header.stored
-            referenced += file.header.size * file.references
+            referenced += file.header.size * held(file.references)
         return VolumeStat(
             "tree",
             blocks,

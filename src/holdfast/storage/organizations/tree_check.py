@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.env.files import replace_file
 from holdfast.errors import DamagedBlock
 from holdfast.model import Fault
 from holdfast.storage import layout
+from holdfast.storage.codec import ALIAS
 from holdfast.storage.faults import Lost, Repair, Watch, fault_key
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.spec import VolumeSpec
 from holdfast.storage.organizations.tree import BlockFile, TreeReading
+from holdfast.storage.organizations.tree_journal import salvaged, sound_end
 from holdfast.storage.organizations.tree_writing import OPEN
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, walk
 from holdfast.storage.volume import BlockKey
 
 _LEAF = re.compile(r"((?:[0-9A-F]{2})+)(?:~([0-9]{1,5}))?(?:@([a-z0-9_-]{1,16}))?")
@@ -45,9 +49,11 @@ def check_tree(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
             continue
         watch.blocks += 1
         watch.read(file.end)
-        dictionaries.add(file.header.dictionary)
+        if file.header.codec != ALIAS.encode():  # of an alias, the field means something else
+            dictionaries.add(file.header.dictionary)
         yield from _check_block(spec, volume, file, key, watch)
     yield from DictionaryShelf(spec.env, spec.directory, spec.identity).check(spec.name, dictionaries)
+    yield from _check_journal(spec, watch)
 
 
 def _check_block(
@@ -69,6 +75,35 @@ def _check_block(
             f"{excess} bytes",
             content_key,
         )
+
+
+def _check_journal(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
+    path = spec.directory / layout.TICKETS
+    try:
+        file = spec.env.files.open(path)
+    except FileNotFoundError:
+        return
+    damaged = "damaged journal of tickets"
+    try:
+        end = sound_end(file, spec.identity, crashed=spec.env.files.exists(spec.directory / OPEN))
+    except DamagedBlock as error:
+        yield Fault(spec.name, str(path), 0, damaged, "a sound header", str(error))
+        return
+    watch.read(end)
+    for step in walk(file, spec.identity.uid, SEGMENT_HEADER_BYTES, end):
+        if isinstance(step, Damage):
+            yield Fault(spec.name, str(path), step.offset, damaged, step.expected, step.found)
+    if end < file.size():
+        watch.notes.append(f"'{path}' ends with {file.size() - end} bytes that were never acknowledged")
+
+
+def _repair_journal(spec: VolumeSpec) -> None:
+    """What is sound is kept; the damaged journal is set aside."""
+    if any(True for _ in _check_journal(spec, Watch())):
+        path = spec.directory / layout.TICKETS
+        sound = salvaged(spec.env.files.open(path), spec.identity)
+        _set_aside(spec, path)
+        replace_file(spec.env.files, path, sound)
 
 
 def repair_tree(spec: VolumeSpec) -> Repair:
@@ -99,6 +134,7 @@ def repair_tree(spec: VolumeSpec) -> Repair:
     for path, key in misplaced:
         if _put_back(spec, path, volume.path(key)):
             repair.lost = [lost for lost in repair.lost if lost.key != key]
+    _repair_journal(spec)
     repair.dictionaries = DictionaryShelf(spec.env, spec.directory, spec.identity).repair()
     return repair
 

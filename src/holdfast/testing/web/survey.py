@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.crawl.job import ScopeKind
-from holdfast.crawl.messages import Hop
+from holdfast.formats.links.hops import Hop
 from holdfast.testing.web.graph import Edge, Graph
 from holdfast.urls import Url, parse, registered_domain
 

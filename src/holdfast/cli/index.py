@@ -1,0 +1,132 @@
+"""`holdfast index`: words, metadata and links of captures, brought up to date, made anew, looked at."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.interrupt import Interruption
+from holdfast.cli.options import archive_option, json_option
+from holdfast.cli.output import counted, in_bytes, note, show, show_fields
+
+if TYPE_CHECKING:
+    from holdfast.index.building import BuildReport
+    from holdfast.index.ranking import RankingReport
+    from holdfast.index.status import IndexStatus
+
+
+@click.group()
+def index() -> None:
+    """Bring the index of words, metadata and links up to date, or make it anew."""
+
+
+ranks_option = click.option("--ranks/--no-ranks", default=True, help="Whether page ranks are brought up to date, too.")
+
+
+@index.command()
+@archive_option
+@ranks_option
+@json_option
+def update(*, archive: Path, ranks: bool, as_json: bool) -> None:
+    """Index what has come since the last time.
+
+    Imports and crawls do this by themselves, unless they are told not to. The archive is only read: others may write to
+    it meanwhile. What was interrupted goes on where it stood.
+    """
+    _write(archive, anew=False, ranks=ranks, as_json=as_json)
+
+
+@index.command()
+@archive_option
+@ranks_option
+@json_option
+def build(*, archive: Path, ranks: bool, as_json: bool) -> None:
+    """Make the index anew.
+
+    It may be damaged or missing. Searching goes on with the old one meanwhile. A build that was interrupted goes on
+    where it stood.
+    """
+    _write(archive, anew=True, ranks=ranks, as_json=as_json)
+
+
+@index.command()
+@archive_option
+@click.option("--force", is_flag=True, help="Compute them anew even if no link has changed.")
+@json_option
+def rank(*, archive: Path, force: bool, as_json: bool) -> None:
+    """Bring page ranks and in-links up to date.
+
+    'index update' does this, too. Nothing is done if no capture and no link has changed since the last time.
+    """
+    import holdfast
+
+    with holdfast.open(archive, read_only=True) as opened:
+        report = opened.index.rank(force=force)
+    show(asdict(report), _ranks_text(report), as_json=as_json)
+
+
+@index.command()
+@archive_option
+@json_option
+def status(*, archive: Path, as_json: bool) -> None:
+    """Tell what is indexed, and what is not."""
+    import holdfast
+
+    with holdfast.open(archive, read_only=True) as opened:
+        found = opened.index.status()
+    if as_json:
+        show(asdict(found), "", as_json=True)
+    else:
+        show_fields(_for_people(found))
+
+
+def _write(archive: Path, *, anew: bool, ranks: bool, as_json: bool) -> None:
+    import holdfast
+
+    with Interruption() as interruption, holdfast.open(archive, read_only=True) as opened:
+        total = opened.index.pending(anew=anew)
+        try:
+            with interruption.progress_bar("indexing", total, counts=True) as progress:
+                report = opened.index.build(progress) if anew else opened.index.update(progress)
+            if ranks:
+                opened.index.rank()
+        except KeyboardInterrupt:
+            note("holdfast: what was indexed stays; run the same command again to go on")
+            raise
+    show(asdict(report), _report_text(report), as_json=as_json)
+
+
+def _ranks_text(report: RankingReport) -> str:
+    what = f"{counted(report.pages, 'page')} with {counted(report.links, 'link')}"
+    return f"ranked {what}" if report.computed else f"no link has changed: {what} are ranked already"
+
+
+def _report_text(report: BuildReport) -> str:
+    taken = f"; took out {counted(report.removed, 'record')} that left the archive" if report.removed else ""
+    if not report.captures:
+        return f"nothing to index{taken}"
+    return (
+        f"indexed {counted(report.captures, 'capture')} with {counted(report.links, 'link')} "
+        f"({in_bytes(report.bytes)} read){taken}"
+    )
+
+
+def _for_people(found: IndexStatus) -> dict[str, str]:
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(found.failed.items()))
+    reached = ", ".join(f"{name}-{serial:010d}" for name, serial in found.batches.items())
+    waiting = f"{found.removed_pending:,}"
+    if found.unpurged:
+        waiting += f"; words of {found.unpurged:,} deleted documents are still on disk: 'holdfast index build'"
+    return {
+        "captures": f"{found.captures:,}",
+        "documents": f"{found.documents:,}",
+        "links": f"{found.links:,}",
+        "indexed up to": reached or "nothing",
+        "not indexed yet": counted(found.pending, "record"),
+        "without text": reasons or "0",
+        "to be taken out": waiting,
+        "on disk": in_bytes(found.bytes),
+    }

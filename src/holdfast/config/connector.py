@@ -1,0 +1,217 @@
+"""Connectors: files that list the volumes of an instance, read by all of its clients (W9).
+
+    format = 1                                 or Webstore's XML (`connector_xml`)
+    [store]      [remote]      [[volume]]
+
+A connector lists volumes that are somewhere else than in the archive: on volume servers (`address`), on object stores
+(`url`), in directories (`path`). An archive names its connector in `holdfast.toml` and has the connector's volumes
+besides its own; a client without an archive needs nothing but a connector.
+
+Paths in a connector are relative to it; here they become absolute, so that nobody else needs to know where they stood.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.config.reading import FORMAT, load, parse, reject_twins
+from holdfast.config.settings import RemoteSettings, Settings, StoreSettings, VolumeSettings
+from holdfast.errors import Denied, HoldfastError, InvalidSetting, NotFound
+
+log = logging.getLogger("holdfast.config")
+
+CONNECTOR_BYTES_MAX = 4 << 20
+SECTIONS = ("store", "remote", "volume")
+_FILES = ("secret_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
+_TICK_S = 2.0  # a file changed since then may change again under the same stamp
+_NAMES = {
+    "store": [each.name for each in fields(StoreSettings)],
+    "remote": [each.name for each in fields(RemoteSettings)],
+}
+S = TypeVar("S", StoreSettings, RemoteSettings)
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def load_connector(path: str | Path) -> Settings:
+    """All that a client without an archive needs. Raises NotFound, Denied, FormatTooNew or InvalidSetting."""
+    path = Path(path)
+    data = _read(path)
+    settings = _settings_of_xml(data, path) if is_xml(data) else _settings_of_toml(data, path)
+    directory = path.absolute().parent
+    volumes = tuple(_placed(volume, directory, path) for volume in settings.volume)
+    return replace(settings, volume=volumes, remote=resolved(settings.remote, directory))
+
+
+def merged(settings: Settings, path: str | Path) -> Settings:
+    """The settings of an archive, read from `path`, with the volumes of its connector behind its own.
+
+    What the archive says of `[store]` and `[remote]` itself wins over the connector. Raises what `load_connector` may,
+    and InvalidSetting if both name the same volume, or do not agree on the signature.
+    """
+    path = Path(path)
+    own = resolved(settings.remote, path.absolute().parent)
+    if not settings.connector:
+        return replace(settings, remote=own)
+    named = path.parent / settings.connector
+    file = named.parent.resolve() / named.name
+    connector = load_connector(file)
+    if connector.store.signature not in (settings.store.signature, Settings().store.signature):
+        raise InvalidSetting(
+            f"'{file}' is for signature {connector.store.signature!r}, the archive has {settings.store.signature!r}"
+        )
+    for volume in connector.volume:
+        if settings.volume_settings(volume.name) is not None:
+            raise InvalidSetting(f"volume {volume.name!r} is named both in '{path}' and in its connector '{file}'")
+    volumes = (*settings.volume, *connector.volume)
+    reject_twins(volumes, path)
+    store = replace(_over(settings, "store", settings.store, connector.store), signature=settings.store.signature)
+    return replace(settings, volume=volumes, store=store, remote=_over(settings, "remote", own, connector.remote))
+
+
+def _over(settings: Settings, section: str, own: S, others: S) -> S:
+    """The others' section, but for what the settings say themselves."""
+    said = {name: getattr(own, name) for name in _NAMES[section] if f"{section}.{name}" in settings.said}
+    return replace(others, **said)
+
+
+def resolved(remote: RemoteSettings, directory: Path) -> RemoteSettings:
+    """The same with absolute paths: relative ones count from the directory of the file that names them."""
+    paths: dict[str, Any] = {name: str(directory / given) for name in _FILES if (given := getattr(remote, name))}
+    return replace(remote, **paths)
+
+
+def is_xml(data: bytes) -> bool:
+    return data.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<") or data.startswith(_WIDE)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONNECTOR_BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"no connector '{path}': the file is missing") from None
+    except PermissionError:
+        raise Denied(f"not permitted to read the connector '{path}'") from None
+    except OSError as error:
+        raise InvalidSetting(f"cannot read the connector '{path}': {error.strerror or error}") from None
+    if len(data) > CONNECTOR_BYTES_MAX:
+        raise InvalidSetting(f"'{path}' is no connector: it has more than {CONNECTOR_BYTES_MAX} bytes")
+    return data
+
+
+def _settings_of_toml(data: bytes, path: Path) -> Settings:
+    try:
+        table = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidSetting(f"cannot read the connector '{path}': {error}") from None
+    return parse(table, path, SECTIONS)
+
+
+def _settings_of_xml(data: bytes, path: Path) -> Settings:
+    from holdfast.config.connector_xml import read_instance  # most have none
+
+    try:
+        volumes, sections = read_instance(data)
+    except InvalidSetting as error:
+        raise InvalidSetting(f"cannot read the connector '{path}': {error}") from None
+    reject_twins(volumes, path)
+    return replace(parse({"format": FORMAT, **sections}, path, SECTIONS), volume=tuple(volumes))
+
+
+def _placed(volume: VolumeSettings, directory: Path, path: Path) -> VolumeSettings:
+    """The volume with an absolute path, if it has one."""
+    if not (volume.address or volume.url or volume.path):
+        raise InvalidSetting(f"'{path}': volume {volume.name!r} is nowhere: give its address, url or path")
+    if volume.address:
+        return volume
+    return replace(volume, path=str(directory / (volume.path or f"volumes/{volume.name}")))
+
+
+class _Stamp(NamedTuple):
+    """By what is seen that a file is another one."""
+
+    inode: int
+    size: int
+    changed_ns: int
+
+
+class ConnectorWatch:
+    """Tells when settings have changed, by looking at the files that they come from. Any thread may call.
+
+    A file that is gone, or wrong, is told once to the log; what it said before stays in force until it is right again.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Settings],
+        paths: Callable[[Settings], Sequence[Path]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Loads the settings; `paths` says which files these come from. Raises what `load` may."""
+        self._load = load
+        self._paths = paths
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._told = ""
+        self.settings = load()
+        self._files = tuple(paths(self.settings))
+        self._seen: tuple[_Stamp | None, ...] | None = None  # None: to be looked at again, whatever the stamps say
+
+    def poll(self) -> Settings | None:
+        """The settings if they have changed since the last call, else None. Costs little while nothing changes."""
+        with self._lock:
+            stamps = tuple(map(_stamp, self._files))
+            if stamps == self._seen:
+                return None
+            self._seen = stamps if self._are_settled(stamps) else None
+            try:
+                settings = self._load()
+            except HoldfastError as error:
+                self._tell(str(error))
+                return None
+            self._told = ""
+            if (files := tuple(self._paths(settings))) != self._files:
+                self._files, self._seen = files, None
+            changed = settings != self.settings
+            self.settings = settings
+            return settings if changed else None
+
+    def _are_settled(self, stamps: Sequence[_Stamp | None]) -> bool:
+        """Whether a change after this look would show: clocks of file systems tick slowly."""
+        newest_s = max((stamp.changed_ns for stamp in stamps if stamp is not None), default=0) / 1e9
+        return abs(self._clock() - newest_s) > _TICK_S
+
+    def _tell(self, fault: str) -> None:
+        if fault != self._told:
+            self._told = fault
+            log.warning("the volumes stay as they were: %s", fault)
+
+
+def watch_connector(path: str | Path, clock: Callable[[], float] = time.time) -> ConnectorWatch:
+    """For a client without an archive. Raises what `load_connector` may."""
+    return ConnectorWatch(lambda: load_connector(path), lambda settings: [Path(path)], clock)
+
+
+def watch_settings(path: Path, clock: Callable[[], float] = time.time) -> ConnectorWatch:
+    """For an archive: its `holdfast.toml`, and the connector that it names. Raises what `load` and `merged` may."""
+
+    def files(settings: Settings) -> list[Path]:
+        return [path, path.parent / settings.connector] if settings.connector else [path]
+
+    return ConnectorWatch(lambda: merged(load(path), path), files, clock)
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return _Stamp(facts.st_ino, facts.st_size, facts.st_mtime_ns)

@@ -1,0 +1,24 @@
+"""The index: words, metadata and links of captures (B12), derived from batches and contents.
+
+    batches, contents ──► workers: extraction ──► documents ──► words-…/    tantivy
+                                              └─► rows ───────► tables-…/   Parquet: captures, links, backlinks
+                                                                STATE       what of it counts
+    archive.remove ────────────────────────────────────────────► removed    what is not to be found any more
+
+Every capture has a row in the table `captures`; every response, resource, revisit and conversion is a *document* of the
+words, also if it has no text, so that it is found by its metadata (`schema`). A revisit has the text of its original.
+
+Guarantees. What an update has committed survives kill -9 and power loss; killed at any moment, the next update goes on
+from the last commit, with the same result as if nothing had happened. The archive is only read. One process writes the
+index, under a lock of its own, any number read it, each as of the last commit (`view`). A record that was removed is
+found by nobody once the removal is acknowledged. A document that crashes, hangs or eats up memory costs itself only.
+The whole can be deleted: `holdfast index build` makes it again.
+"""
+
+from __future__ import annotations
+
+from holdfast.index.index import Index
+from holdfast.index.state import State
+from holdfast.index.view import View
+
+__all__ = ["Index", "State", "View"]

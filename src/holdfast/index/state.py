@@ -1,0 +1,118 @@
+"""The state of the index: which generation counts, and up to where.
+
+    holdfast-index 2 6b1f0c22                 the file's format, and the CRC-32 of the line below
+    {"generation": 1, "batches": [["202610", 812], ["202611", 4712]], "opstamp": 5120, "tables": {...}, "next_file": 9,
+     "unresolved": []}
+
+`batches` has, in the order in which batches were first indexed, each with the first serial that is not in the index.
+The place of a batch in this list is its *batch number*. `opstamp` is tantivy's mark of its last commit that counts:
+with another one, the words may hold documents beyond the state, which do not count. `tables` lists the files of each
+table; no name comes twice. `unresolved` has the numbers of revisits whose originals were not in the archive: each
+update looks whether they have come.
+
+The file is replaced as a whole, after words and tables are durable: whatever lies beyond it was never there.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.env import Environment
+from holdfast.env.files import read_file, replace_file
+from holdfast.errors import DamagedIndex, FormatTooNew
+from holdfast.index import layout
+from holdfast.index.schema import record_number, split_record_number
+from holdfast.model import RecordId
+
+FORMAT = 2
+TABLES = ("captures", "links", "backlinks")
+REPAIR = "run 'holdfast index build'"
+UNRESOLVED_MAX = 10_000
+_MAGIC = "holdfast-index"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One file of a table."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What counts of the index, as of one commit."""
+
+    generation: int = 0  # 0: there is none
+    batches: tuple[tuple[str, int], ...] = ()  # name, and first serial that is not in the index
+    opstamp: int = 0
+    tables: dict[str, tuple[TableFile, ...]] = field(default_factory=lambda: dict.fromkeys(TABLES, ()))
+    next_file: int = 1
+    unresolved: tuple[int, ...] = ()  # numbers of revisits whose originals were not there, the last `UNRESOLVED_MAX`
+
+    def end_of(self, batch: str) -> int:
+        """The first serial of a batch that is not in the index."""
+        return next((end for name, end in self.batches if name == batch), 1)
+
+    def batch_number(self, batch: str) -> int | None:
+        """Its place in the list; None for one of which nothing was indexed."""
+        return next((number for number, (name, _) in enumerate(self.batches) if name == batch), None)
+
+    def number_of(self, record: RecordId) -> int | None:
+        """The number of a record; None if it is not in the index, or not yet."""
+        number = self.batch_number(record.batch)
+        return None if number is None or record.serial >= self.batches[number][1] else record_number(number, record[1])
+
+    def record_of(self, number: int) -> RecordId:
+        """The record of a number that the index gave."""
+        batch, serial = split_record_number(number)
+        return RecordId(self.batches[batch][0], serial)
+
+
+def read_state(directory: Path, env: Environment, name: str = layout.STATE) -> State:
+    """The state of the index in a directory; that of generation 0 if there is none. Raises DamagedIndex."""
+    path = directory / name
+    try:
+        head, _, body = read_file(env.files, path).decode().partition("\n")
+    except FileNotFoundError:
+        return State()
+    except UnicodeDecodeError:
+        raise DamagedIndex(f"cannot read '{path}': it is no text; {REPAIR}") from None
+    words = head.split(" ")
+    if words[0] == _MAGIC and words[1:2] and words[1].isdigit() and int(words[1]) != FORMAT:
+        if int(words[1]) > FORMAT:
+            raise FormatTooNew(f"'{path}' has format {words[1]}; this release reads {FORMAT}: use a later one")
+        raise DamagedIndex(f"'{path}' has format {words[1]} of an earlier release; this one reads {FORMAT}: {REPAIR}")
+    if words != [_MAGIC, str(FORMAT), _checksum(body)]:
+        raise DamagedIndex(f"cannot read '{path}': its checksum does not hold; {REPAIR}")
+    facts = json.loads(body)
+    return State(
+        facts["generation"],
+        tuple((name, end) for name, end in facts["batches"]),
+        facts["opstamp"],
+        {name: tuple(TableFile(*each) for each in files) for name, files in facts["tables"].items()},
+        facts["next_file"],
+        tuple(facts["unresolved"]),
+    )
+
+
+def write_state(directory: Path, env: Environment, state: State, name: str = layout.STATE) -> None:
+    """Makes a state the one that counts. Durable on return."""
+    facts: dict[str, Any] = {
+        "generation": state.generation,
+        "batches": state.batches,
+        "opstamp": state.opstamp,
+        "tables": {name: [(each.name, each.rows) for each in files] for name, files in state.tables.items()},
+        "next_file": state.next_file,
+        "unresolved": state.unresolved[-UNRESOLVED_MAX:],
+    }
+    body = json.dumps(facts) + "\n"
+    replace_file(env.files, directory / name, f"{_MAGIC} {FORMAT} {_checksum(body)}\n{body}".encode())
+
+
+def _checksum(body: str) -> str:
+    return f"{zlib.crc32(body.encode()):08x}"

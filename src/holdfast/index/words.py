@@ -1,0 +1,137 @@
+"""The words: a tantivy index, opened for reading or written by one process.
+
+tantivy makes its own files durable with each commit. What it reports as ValueError, or by a panic, becomes an error of
+ours: no space, or damage that `holdfast index build` repairs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.env import Environment
+from holdfast.errors import DamagedIndex, VolumeFull
+from holdfast.index import layout
+from holdfast.index.schema import WORDS, analyzer, record_number, schema
+from holdfast.index.state import REPAIR, State
+
+if TYPE_CHECKING:
+    import tantivy
+
+_NUMBER_MAX = 2**64 - 1
+_SPACE_MIN = 64 << 20  # with less than this left, a failure of tantivy is for want of space
+_PANIC = "PanicException"  # of the bridge between Rust and Python; it is no Exception and has no importable name
+
+
+def open_words(path: Path) -> tantivy.Index:
+    """Opens the words for reading. Raises DamagedIndex."""
+    import tantivy
+
+    with translated_damage(path):
+        index = tantivy.Index.open(str(path))
+        index.register_tokenizer(WORDS, analyzer())
+        index.config_reader("manual")
+        return index
+
+
+def committed_opstamp(path: Path) -> int:
+    """tantivy's mark of its last commit. Raises DamagedIndex."""
+    try:
+        return int(json.loads((path / layout.META).read_bytes())["opstamp"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedIndex(f"cannot read '{path / layout.META}': {error}; {REPAIR}") from None
+
+
+def beyond(state: State) -> list[tuple[int, int]]:
+    """The numbers of records that a state does not reach, as ranges with both ends."""
+    ranges = [
+        (record_number(number, end), record_number(number + 1, 0) - 1) for number, (_, end) in enumerate(state.batches)
+    ]
+    return [*ranges, (record_number(len(state.batches), 0), _NUMBER_MAX)]
+
+
+def records_query(numbers: Collection[int]) -> tantivy.Query:
+    """The documents of these records."""
+    import tantivy
+
+    return tantivy.Query.term_set_query(schema(), "record", list(numbers))
+
+
+def range_query(first: int, last: int) -> tantivy.Query:
+    """The documents of the records from one number to another."""
+    import tantivy
+
+    return tantivy.Query.range_query(schema(), "record", tantivy.FieldType.Unsigned, first, last)
+
+
+class WordsWriter:
+    """The words, open for writing. For one thread."""
+
+    def __init__(self, path: Path, env: Environment, heap_bytes: int, threads: int) -> None:
+        """A new directory is made. Raises DamagedIndex."""
+        import tantivy
+
+        self._path = path
+        self._env = env
+        fresh = not env.files.exists(path)
+        env.files.make_directory(path)
+        with translated_damage(path):
+            index = tantivy.Index(schema(), path=str(path)) if fresh or not env.files.names(path) else open_words(path)
+            index.register_tokenizer(WORDS, analyzer())
+            self._writer = index.writer(heap_bytes, threads)
+        self._from_dict = tantivy.Document.from_dict
+        self._schema = schema()
+
+    def add(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Documents by the names of their fields."""
+        with self._translated():
+            add, from_dict, fields = self._writer.add_document, self._from_dict, self._schema
+            for document in documents:
+                add(from_dict(document, fields))
+
+    def delete(self, numbers: Collection[int]) -> None:
+        """Takes documents out that were added before."""
+        with self._translated():
+            self._writer.delete_documents_by_query(records_query(numbers))
+
+    def delete_beyond(self, state: State) -> None:
+        """Takes out what a killed writer had committed beyond a state."""
+        with self._translated():
+            for first, last in beyond(state):
+                self._writer.delete_documents_by_query(range_query(first, last))
+
+    def commit(self) -> int:
+        """Makes everything durable and visible; returns tantivy's mark of it."""
+        with self._translated():
+            return self._writer.commit()
+
+    def close(self) -> None:
+        """Waits for segments that are being merged. What was not committed is gone."""
+        with self._translated():
+            self._writer.rollback()
+            self._writer.wait_merging_threads()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            if self._env.files.free_bytes(self._path) < _SPACE_MIN or "os error 28" in str(error):
+                raise VolumeFull(f"no space left for '{self._path}': free some space") from error
+            raise DamagedIndex(f"cannot write '{self._path}': {error}; {REPAIR}") from error
+
+
+@contextmanager
+def translated_damage(path: Path) -> Iterator[None]:
+    """What tantivy cannot read becomes DamagedIndex."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise DamagedIndex(f"cannot read '{path}': {error}; {REPAIR}") from None
+    except BaseException as error:
+        if type(error).__name__ == _PANIC:
+            raise DamagedIndex(f"cannot read '{path}': {error}; {REPAIR}") from None
+        raise

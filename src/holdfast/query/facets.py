@@ -1,0 +1,81 @@
+"""Facets and the timeline: all matches counted by the values of a field, exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.index.schema import short_type
+from holdfast.query.answers import Facet, FacetValue, Month
+from holdfast.query.fields import UNKNOWN_LANGUAGE
+from holdfast.query.moment import Moment
+from holdfast.query.printing import canonical
+from holdfast.query.syntax import Compare, Expression, Match, conjunction
+
+if TYPE_CHECKING:
+    import tantivy
+
+_FIELDS = {
+    "site": "host",
+    "type": "mime",
+    "lang": "lang",
+    "status": "status",
+    "year": "month",
+    "collection": "collection",
+}
+_VALUES_MAX = (
+    1_000_000  # distinct ones of a field in a segment; with fewer, the counts of the last ones would be guessed
+)
+_MONTHS = "month"
+
+
+def count_facets(
+    moment: Moment, query: tantivy.Query, names: Sequence[str], most: int, *, timeline: bool
+) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:
+    """The facets in their order, `most` values of each, and the months, all in one pass over the matches."""
+    fields = {_FIELDS[name] for name in names} | ({_MONTHS} if timeline else set())
+    if not fields:
+        return (), ()
+    asked = {field: {"terms": {"field": field, "size": _VALUES_MAX, "segment_size": _VALUES_MAX}} for field in fields}
+    counted = {field: _counts(each) for field, each in moment.searcher.aggregate(moment.seen(query), asked).items()}
+    facets = tuple(_facet(name, counted[_FIELDS[name]], most) for name in names)
+    months = sorted(counted[_MONTHS].items()) if timeline else ()
+    return facets, tuple(Month(f"{month:06d}", count) for month, count in months)
+
+
+def _counts(aggregation: dict[str, Any]) -> Counter[Any]:
+    """Numbers come as whole or broken ones, whatever the field."""
+    return Counter(
+        {
+            int(each["key"]) if isinstance(each["key"], float) else each["key"]: each["doc_count"]
+            for each in aggregation["buckets"]
+        }
+    )
+
+
+def _facet(name: str, counted: Counter[Any], most: int) -> Facet:
+    values: Counter[str] = Counter()
+    for value, count in counted.items():
+        values[_value(name, value)] += count
+    values.pop("", None)  # captures without a host, or without an HTTP status
+    found = sorted(values.items(), key=lambda each: (-each[1], each[0]))[:most]
+    if name == "year":
+        found.sort()
+    return Facet(name, tuple(FacetValue(value, count, canonical(_term(name, value))) for value, count in found))
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "type":
+        return short_type(value)
+    if name == "year":
+        return f"{value // 100:04d}"
+    return "" if value == 0 else str(value)
+
+
+def _term(name: str, value: str) -> Expression:
+    if name == "year":
+        return conjunction([Match("from", value), Match("to", value)])
+    if name == "status":
+        return Compare("status", "=", int(value))
+    return Match(name, value or UNKNOWN_LANGUAGE)

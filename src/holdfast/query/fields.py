@@ -1,0 +1,141 @@
+"""The fields of the language: what may stand behind their names, and its normal form.
+
+A reader takes the text of a value and returns it in the form in which it is compared and printed. It raises
+MalformedQuery, whose message names the value and what is expected; the parser adds where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from holdfast.catalog.times import digits
+from holdfast.errors import MalformedQuery, UsageError
+from holdfast.model import batch_name
+from holdfast.urls import url_key
+
+Reader = Callable[[str], str]
+TITLE = "title"
+SIGNS = (">=", "<=", ">", "<", "=")
+UNKNOWN_LANGUAGE = "-"
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmgt]?)(?:i?b)?", re.ASCII)
+_LANGUAGE = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*", re.ASCII)
+_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*(?:/(?:[a-z0-9][a-z0-9!#$&^_.+-]*)?)?", re.ASCII)
+_CLASS = re.compile(r"([1-9])xx", re.IGNORECASE)
+_NUMBER_DIGITS_MAX = 15
+_DECIMALS = 6  # of a rank
+
+
+def _host(text: str) -> str:
+    """The host of a host name or of a URL, in lower case and without `www.`."""
+    key = url_key(text if "//" in text else f"http://{text}")
+    host = key.partition(")")[0]
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    if not host or ")" not in key:
+        raise MalformedQuery(f"bad host {text!r}: give a name such as example.com")
+    return host if ":" in host else ".".join(reversed(host.split(",")))
+
+
+def _domain(text: str) -> str:
+    return _host(text.removeprefix("*").removeprefix("."))
+
+
+def _type(text: str) -> str:
+    name = text.lower().partition(";")[0].strip()
+    if _TYPE.fullmatch(name) is None:
+        raise MalformedQuery(f"bad type {text!r}: give one such as text/html, image or pdf")
+    return name.removesuffix("/")
+
+
+def _language(text: str) -> str:
+    if text.lower() in (UNKNOWN_LANGUAGE, "unknown"):
+        return UNKNOWN_LANGUAGE
+    match = _LANGUAGE.fullmatch(text.lower())
+    if match is None:
+        raise MalformedQuery(f"bad language {text!r}: give two letters, such as en, or - for unknown")
+    return match[1]
+
+
+def _name(text: str) -> str:
+    try:
+        return batch_name(text)
+    except UsageError as error:
+        raise MalformedQuery(str(error)) from None
+
+
+def _time(name: str) -> Reader:
+    return lambda text: digits(text, name)
+
+
+def _url(text: str) -> str:
+    return text.strip()
+
+
+MATCHES: dict[str, Reader] = {
+    "site": _host,
+    "domain": _domain,
+    "type": _type,
+    "lang": _language,
+    "from": _time("from"),
+    "to": _time("to"),
+    "url": _url,
+    "links-to": _url,
+    "linked-from": _url,
+    "collection": _name,
+    "batch": _name,
+}
+COMPARED = ("status", "size", "rank", "inlinks")
+ALIASES = {
+    "host": "site",
+    "mime": "type",
+    "language": "lang",
+    "after": "from",
+    "since": "from",
+    "before": "to",
+    "until": "to",
+    "link": "links-to",
+    "links": "links-to",
+    "intitle": "title",
+}
+NAMES = (TITLE, *MATCHES, *COMPARED)
+
+
+def number_of(field: str, text: str) -> float:
+    """The number behind a comparison; that of `size` may have a unit, a power of 1024. Raises MalformedQuery."""
+    if field == "size":
+        return _bytes(text)
+    if field == "rank":
+        if re.fullmatch(rf"\d{{1,9}}(?:\.\d{{1,{_DECIMALS}}})?", text, re.ASCII) is None:
+            raise MalformedQuery(f"bad rank {text!r}: give a number such as 1.5; the mean of all pages is 1")
+        return float(text)
+    if not (text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX):
+        raise MalformedQuery(f"bad number {text!r} for {field!r}: give a whole one")
+    return int(text)
+
+
+def _bytes(text: str) -> int:
+    match = _BYTES.fullmatch(text.lower())
+    if match is None:
+        raise MalformedQuery(f"bad size {text!r}: give bytes such as 4096, 50K or 1.5M")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2]])
+
+
+def status_class(text: str) -> tuple[int, int] | None:
+    """First and last status of `4xx`; None for other texts."""
+    match = _CLASS.fullmatch(text)
+    return (int(match[1]) * 100, int(match[1]) * 100 + 99) if match else None
+
+
+def number_text(field: str, number: float) -> str:
+    """A number as `number_of` reads it, as short as may be."""
+    if field == "rank":
+        return f"{number:.{_DECIMALS}f}".rstrip("0").rstrip(".")
+    value = int(number)
+    if field == "size":
+        for unit in ("T", "G", "M", "K"):
+            power = 1024 ** _POWERS[unit.lower()]
+            if value and value % power == 0:
+                return f"{value // power}{unit}"
+    return str(value)

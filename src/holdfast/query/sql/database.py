@@ -1,0 +1,145 @@
+"""The archive as a database that can only be read: DuckDB in this process, over the tables of the index.
+
+    statement ──► checked: one SELECT, of our tables ──► views over Parquet files, ranks and keydirs ──► Arrow
+
+| table    | rows                                                                          |
+|----------|-------------------------------------------------------------------------------|
+| captures | captures, with title and language                                             |
+| links    | links of captures                                                             |
+| pages    | the newest capture of each URL, with its rank and how many pages link to it    |
+| contents | contents of the store; made from its keydirs when a statement names it         |
+
+Each statement has a database of its own in memory, which is gone with its answer. Nothing that it can say writes, reads
+another file, loads code or changes a limit. Records that were removed are not in any table from the moment of their
+removal on.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.config import QuerySettings
+from holdfast.index.ranks import Ranks
+from holdfast.index.tables import table_schema
+from holdfast.query.sql.answer import SqlAnswer
+from holdfast.query.sql.failures import told
+from holdfast.query.sql.statement import checked
+
+if TYPE_CHECKING:
+    import pyarrow
+    from duckdb import DuckDBPyConnection
+
+TABLES = ("captures", "contents", "links", "pages")
+_UNSETTLED = {  # what is fixed when the database is made; `lock_configuration` then keeps all of it
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+}
+_REMOVED = "number NOT IN (SELECT number FROM removed)"
+# As in the link graph: of two captures with one timestamp, the one that came in later is the newer.
+_PAGES = """
+    CREATE VIEW pages AS
+    SELECT captures.*, coalesce(ranks.rank, 0) AS rank, coalesce(ranks.inlinks, 0) AS inlinks
+    FROM captures
+    JOIN (SELECT arg_max(number, (timestamp, batch, serial)) AS number FROM captures GROUP BY page) USING (number)
+    LEFT JOIN ranks USING (page)
+"""
+_CONTENTS = """
+    CREATE TABLE contents
+    (contentkey VARCHAR, volume VARCHAR, signature VARCHAR, size BIGINT, stored_size BIGINT, "references" BIGINT)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the tables are made of."""
+
+    captures: Sequence[Path]
+    links: Sequence[Path]
+    removed: Sequence[int]  # numbers of records that are still in the files
+    beyond: Sequence[tuple[int, int]]  # ranges of numbers that are in the files and not shown yet
+    ranks: Ranks | None
+    contents: Iterator[pyarrow.RecordBatch]  # taken only if a statement names the table
+
+
+def run(text: str, parameters: Sequence[Any], sources: Sources, settings: QuerySettings) -> SqlAnswer:
+    """Runs a statement, `?` standing for the parameters. Raises MalformedQuery, Denied or TooLarge."""
+    scratch = Path(tempfile.gettempdir()) / f"holdfast-sql-{os.getpid()}-{os.urandom(6).hex()}"
+    connection = _connected(settings, scratch)
+    try:
+        statement = checked(connection, text, TABLES)
+        with told(settings):
+            _make_tables(connection, sources, statement.tables)
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        return SqlAnswer(connection, scratch, statement.text, parameters, settings)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _connected(settings: QuerySettings, scratch: Path) -> DuckDBPyConnection:
+    import duckdb
+
+    limits: dict[str, Any] = {
+        "memory_limit": f"{settings.sql_memory_bytes}B",
+        "max_temp_directory_size": f"{settings.sql_spill_bytes_max}B",
+        "temp_directory": str(scratch),  # made when something is put there, and removed when the database is closed
+    }
+    if settings.sql_threads:
+        limits["threads"] = str(settings.sql_threads)
+    return duckdb.connect(":memory:", config=_UNSETTLED | limits)
+
+
+def _make_tables(connection: DuckDBPyConnection, sources: Sources, named: frozenset[str]) -> None:
+    """Those that are named; views cost nothing until they are read."""
+    import pyarrow
+
+    removed = pyarrow.table({"number": pyarrow.array(sources.removed, pyarrow.uint64())})
+    connection.register("removed", removed)
+    files = [*sources.captures, *sources.links]
+    connection.execute(f"SET allowed_paths = [{', '.join(map(_literal, files))}]")
+    shown = [_REMOVED] if len(removed) else []
+    shown += [f"NOT number BETWEEN {first} AND {last}" for first, last in sources.beyond]
+    _make_view(connection, "captures", sources.captures, shown)
+    _make_view(connection, "links", sources.links, shown)
+    connection.register("ranks", _ranks(sources.ranks) if "pages" in named else _ranks(None))
+    connection.execute(_PAGES)
+    connection.execute(_CONTENTS)
+    if "contents" in named:
+        for batch in sources.contents:
+            connection.register("more", pyarrow.Table.from_batches([batch]))
+            connection.execute("INSERT INTO contents SELECT * FROM more")
+            connection.unregister("more")
+
+
+def _make_view(connection: DuckDBPyConnection, name: str, files: Sequence[Path], shown: Sequence[str]) -> None:
+    """The rows of some files that meet all of the conditions."""
+    if files:
+        source = f"read_parquet([{', '.join(map(_literal, files))}])"
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {source} WHERE {' AND '.join(shown) or 'true'}")
+    else:
+        connection.register(f"no_{name}", table_schema(name).empty_table())
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")
+
+
+def _ranks(ranks: Ranks | None) -> pyarrow.Table:
+    """The ranks as they lie in their file, not copied."""
+    import pyarrow
+
+    columns = ([], [], []) if ranks is None else (ranks.pages, ranks.rank, ranks.inlinks)
+    kinds = (pyarrow.uint64(), pyarrow.float64(), pyarrow.uint32())
+    arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return pyarrow.table(arrays, ["page", "rank", "inlinks"])
+
+
+def _literal(path: Path) -> str:
+    text = str(path.resolve()).replace("'", "''")
+    return f"'{text}'"

@@ -1,0 +1,141 @@
+"""One SQL statement that only reads, of the tables that are there: whatever else is refused before it is run.
+
+DuckDB is told to touch no file but ours, to load nothing and to keep its settings. That would be enough against most
+of what a statement can try; but functions that read (`read_blob` on our own files, which would show what was removed),
+that run other texts (`query`) or take addresses in memory (`arrow_scan`) only read, too. So DuckDB's own parser takes
+the statement apart, and every table and every function that gives rows must be one of a short list.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import Denied, MalformedQuery
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+CHARACTERS_MAX = 32_768
+_QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
+_ROWS_OF_FUNCTIONS = ("range", "generate_series", "unnest", "json_each", "json_tree")
+_REFUSED_FUNCTIONS = (
+    *("write_log", "nextval", "currval", "setval", "setseed", "current_setting", "getenv", "getvariable"),
+    *("sleep_ms", "pg_sleep"),
+)
+_READ_ONLY = "SQL only reads here, one SELECT at a time"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that may be run."""
+
+    text: str
+    tables: frozenset[str]  # those of ours that it names
+
+
+def checked(connection: DuckDBPyConnection, text: str, tables: Collection[str]) -> Statement:
+    """The statement, if it is one that only reads these tables. Raises MalformedQuery or Denied; nothing is run."""
+    if len(text) > CHARACTERS_MAX:
+        raise MalformedQuery(f"SQL of {len(text)} characters: at most {CHARACTERS_MAX} are taken")
+    tree = _parsed(connection, text)
+    statements = tree["statements"]
+    if len(statements) != 1:
+        raise MalformedQuery(f"{len(statements)} statements: give one SELECT")
+    nodes = list(_nodes(statements[0]))
+    own = {name.lower() for node in nodes for name in _defined(node)}
+    known = {name for name in tables if name not in own}
+    named = set()
+    for node in nodes:
+        if (table := _table_of(node)) is not None:
+            if table not in own and table not in known:
+                raise _unknown(table, known)
+            named.add(table)
+        _check(node)
+    return Statement(text, frozenset(named & known))
+
+
+def _parsed(connection: DuckDBPyConnection, text: str) -> dict[str, Any]:
+    """The statement as DuckDB's parser understands it; only SELECT can be written down so."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise MalformedQuery("SQL with what is no character: leave it out") from None
+    ((written,),) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
+    try:
+        tree: dict[str, Any] = json.loads(written)
+    except RecursionError:
+        raise MalformedQuery("SQL is nested too deeply: write it with WITH") from None
+    if not tree["error"]:
+        return tree
+    message = tree.get("error_message", "")
+    if message.startswith("Only SELECT"):
+        kinds = [each.type.name.replace("_", " ") for each in connection.extract_statements(text)]
+        raise Denied(f"cannot run {' and '.join(kinds)}: {_READ_ONLY}")
+    at = f" at character {int(tree['position']) + 1}" if tree.get("position") else ""
+    raise MalformedQuery(f"cannot understand SQL{at}: {message}")
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object in the tree, without recursion: nothing that can be nested shall exhaust the stack."""
+    waiting = [tree]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            yield each
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+
+
+def _defined(node: dict[str, Any]) -> Iterator[str]:
+    """Names that WITH gives to queries."""
+    names = node.get("cte_map")
+    if isinstance(names, dict):
+        yield from (each["key"] for each in names["map"])
+    if node.get("type") in ("RECURSIVE_CTE_NODE", "CTE_NODE") and isinstance(name := node.get("cte_name"), str):
+        yield name
+
+
+def _table_of(node: dict[str, Any]) -> str | None:
+    """The table that a node names. Raises Denied if it is outside of ours."""
+    if node.get("type") == "SHOW_REF":
+        return _shown(str(node.get("table_name", "")).strip('"').lower())
+    if node.get("type") != "BASE_TABLE" or "table_name" not in node:
+        return None
+    if node.get("schema_name") or node.get("catalog_name"):
+        raise Denied(f"no table outside of the archive's may be read, such as '{node['table_name']}': {_READ_ONLY}")
+    return str(node["table_name"]).lower()
+
+
+def _shown(name: str) -> str | None:
+    """What SHOW names; DESCRIBE and SUMMARIZE have a query of their own instead."""
+    return None if name in ("", "tables") else name
+
+
+def _unknown(table: str, known: Collection[str]) -> MalformedQuery | Denied:
+    if "/" in table or "." in table:
+        return Denied(f"no file may be read, such as '{table[:80]}': {_READ_ONLY}")
+    near = difflib.get_close_matches(table, sorted(known), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+    return MalformedQuery(f"no table '{table[:80]}': {hint}")
+
+
+def _check(node: dict[str, Any]) -> None:
+    """Raises Denied for what does more than read our tables."""
+    kind = node.get("type")
+    if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _QUERIES:
+        raise Denied(f"no {kind.removesuffix('_NODE')} inside a SELECT: {_READ_ONLY}")
+    if kind == "TABLE_FUNCTION":
+        name = _function_of(node.get("function"))
+        if name not in _ROWS_OF_FUNCTIONS:
+            raise Denied(f"no function '{name}' in FROM: {_READ_ONLY}, from the archive's own tables")
+    elif node.get("class") == "FUNCTION" and (name := _function_of(node)) in _REFUSED_FUNCTIONS:
+        raise Denied(f"no function '{name}': {_READ_ONLY}")
+
+
+def _function_of(node: Any) -> str:
+    return str(node.get("function_name", "")).lower() if isinstance(node, dict) else ""

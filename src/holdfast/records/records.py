@@ -1,0 +1,138 @@
+"""Reading records: by URL and time, by id, and in the order of the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from holdfast.batches.entry import REFERENCE, REMOVED, Entry
+from holdfast.batches.frame import FramePlace
+from holdfast.batches.journal import Journal
+from holdfast.catalog import CaptureQuery, Catalog
+from holdfast.errors import CaptureNotFound, DamagedBatch
+from holdfast.model import SERIAL_MAX, Capture, RecordId
+from holdfast.records.references import ReferencedFiles
+from holdfast.records.stored import StoredRecord
+from holdfast.storage.contents import Contents
+
+_PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
+_PATIENCE_S = (0.32, 0.64, 1.28)  # and if the file itself has gone, which removals rewrite and nothing else takes away
+_ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
+
+
+class Records:
+    """Any thread may call any method."""
+
+    def __init__(
+        self, journal: Journal, catalog: Catalog, contents: Contents, files: ReferencedFiles | None = None
+    ) -> None:
+        """`files` are those into which records by reference point."""
+        self._files = files or ReferencedFiles(())
+        self.journal = journal
+        self._catalog = catalog
+        self._contents = contents
+
+    def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
+        """The capture of the URL nearest to a time, which may be partial; without one, the newest.
+
+        Raises CaptureNotFound.
+        """
+        capture = self._catalog.closest(url, at, collection) if at else self._catalog.newest(url, collection)
+        if capture is None or capture.type in _ABOUT:
+            capture = self._better(url, at, collection) or capture
+        if capture is None:
+            raise CaptureNotFound(f"no capture of '{url}'{f' in collection {collection!r}' if collection else ''}")
+        return self.read(capture.record)
+
+    def _better(self, url: str, at: str, collection: str | None) -> Capture | None:
+        """A capture of the page itself rather than of what was said about it, else one by another method than GET."""
+        kinds = tuple(f"!=type:{kind}" for kind in _ABOUT)
+        query = CaptureQuery(url=url, match="exact", filters=kinds, collection=collection, limit=1)
+        query = replace(query, sort="closest", closest=at) if at else replace(query, sort="reverse")
+        row = next(self._catalog.search(query), None)
+        if row is not None:
+            return row.capture
+        posted = self._catalog.by_other_methods(CaptureQuery(url=url, match="exact", collection=collection))
+        return max(posted, key=lambda each: each.timestamp, default=None)
+
+    def of(self, capture: Capture) -> StoredRecord:
+        """The record of a row of the catalog."""
+        return self.read(capture.record)
+
+    def read(self, record: RecordId) -> StoredRecord:
+        """The record of an id; one by reference from its file. Raises CaptureNotFound, or DamagedBatch."""
+        entry = self.entry(record, is_expected=True)
+        if entry is None or entry.type == REMOVED:
+            state = "was removed" if entry is not None else "does not exist"
+            raise CaptureNotFound(f"record {record} {state}")
+        if entry.type == REFERENCE:
+            return self._files.read(self.stored(record, entry))
+        return self.stored(record, entry)
+
+    def stored(self, record: RecordId, entry: Entry) -> StoredRecord:
+        return StoredRecord(record, entry, self._contents, self._resolve)
+
+    def entry(self, record: RecordId, *, is_expected: bool = False) -> Entry | None:
+        """The entry of a record, what is left of it if it was removed, or None.
+
+        A follower that finds nothing where it is expected may see its catalog between two states, and looks again.
+        """
+        is_missing = False
+        for pause_s in (*_PAUSES_S, *_PATIENCE_S):
+            try:
+                entry = self._entry(record)
+                if entry is not None or not (is_expected and self._catalog.read_only):
+                    return entry
+                is_missing = False
+            except DamagedBatch:
+                is_missing = False
+            except FileNotFoundError:  # rewritten by a removal, maybe several times before we hear of it
+                is_missing = True
+            if pause_s in _PATIENCE_S and not is_missing:
+                break
+            self._catalog.refresh(pause_s)
+        try:
+            return self._entry(record)
+        except FileNotFoundError as error:
+            raise DamagedBatch(f"cannot read record {record}: '{error.filename}' is missing") from None
+
+    def _entry(self, record: RecordId) -> Entry | None:
+        packed = self._catalog.frame_of(record)
+        if packed is None:
+            return None
+        place = FramePlace.unpack(packed)
+        return self.journal.read_one(record.batch, place, record.serial)
+
+    def entries_from(self, first: RecordId) -> Iterator[Entry]:
+        """The entries of a batch from a serial number on."""
+        packed = self._catalog.frame_of(first)
+        begin = FramePlace.unpack(packed).first_serial if packed else 0
+        for serial, place in self._catalog.frames(first.batch):
+            if serial >= begin:
+                for entry in self.journal.read(first.batch, FramePlace.unpack(place)):
+                    if entry.serial >= first.serial:
+                        yield entry
+
+    def newest(self, batch: str) -> Iterator[tuple[RecordId, Entry]]:
+        """The records of a batch, those that came last first, without those that were removed."""
+        before = SERIAL_MAX
+        while (packed := self._catalog.frame_of(RecordId(batch, before))) is not None:
+            place = FramePlace.unpack(packed)
+            for entry in reversed(self.journal.read(batch, place)):
+                if entry.type != REMOVED:
+                    yield RecordId(batch, entry.serial), entry
+            if place.first_serial == 0:
+                return
+            before = place.first_serial - 1
+
+    def original(self, revisit: Capture) -> Capture:
+        """The capture that has the payload of a revisit. Raises CaptureNotFound."""
+        found = self._catalog.resolve(revisit)
+        if found is None:
+            raise CaptureNotFound(f"the capture of '{revisit.url}' at {revisit.timestamp} repeats one that is not here")
+        return found
+
+    def _resolve(self, stored: StoredRecord) -> StoredRecord | None:
+        """The record that a revisit repeats."""
+        original = self._catalog.resolve(stored.capture)
+        return self.read(original.record) if original is not None and original.record != stored.id else None

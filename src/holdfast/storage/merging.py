@@ -1,0 +1,149 @@
+"""Merging: contents that stand in two volumes become one block again (W6).
+
+Two clients that store the same new content at once, each with an outdated view of the other's volume, may make two
+counted blocks, each with a key of its own. Both keys are right, and deleting by them is; it only costs space. A merge
+keeps the block with more references, as a rule. In its volume, the other becomes an *alias*: a block under the other's
+key, with its counter and size, codec `alias` and no data, whose field `dictionary` holds the overflow number of the
+block that has the content. The alias is one more reference to that block. The other block is removed then.
+
+The order is: one more reference to the block that stays; the alias, on its way (`MOVING`); the removal of the other
+block, if its counter still is what was copied; the alias in force. It is a move, and as safe as one (see `moving`): a
+crash leaves at worst one reference too many, to each of the blocks that were being merged together.
+
+An alias leads to a block of the volume's own, so one that has moved is never the one that stays; two of them are left
+alone. So are blocks in read-only volumes, and those that were stored under another overflow number on purpose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.errors import Damaged, VolumeDown
+from holdfast.model import VolumeState
+from holdfast.storage.codec import ALIAS
+from holdfast.storage.holdings import Found
+from holdfast.storage.instance import Instance, block_key
+from holdfast.storage.moving import Mover
+from holdfast.storage.replicas import Replicator
+from holdfast.storage.volume import BlockFacts, BlockKey, Effect, Encoded, Refer, Release
+
+log = logging.getLogger("holdfast.storage")
+
+TOGETHER = 64  # blocks that are merged at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """Two blocks that hold the same content, as it seems: the one that stays, and the other."""
+
+    kept: Found
+    other: Found
+
+
+def find_doubled(instance: Instance, name: str, signatures: Sequence[bytes]) -> list[Doubled]:
+    """Contents of a volume that are in another one too; each pair is found from one of its sides only."""
+    writable = [each.name for each in instance.settings.volume if each.state is VolumeState.WRITABLE]
+    if name not in writable or not signatures:
+        return []
+    names = [other for other in writable if other in instance.volumes and instance.is_up(other)]
+    answers = instance.asking.each(names, lambda other: instance.volume(other).probe(signatures)).given
+    doubled = []
+    for index in range(len(signatures)):
+        found = [
+            Found(instance.volume(other), facts)
+            for other in names
+            if other in answers
+            for facts in answers[other][index]
+            if _counts(facts)
+        ]
+        for mine in (each for each in found if each.volume.name == name):
+            rivals = [each for each in found if _are_doubled(instance, mine, each)]
+            if rivals:
+                kept = max(rivals, key=_weight)
+                if _weight(mine) < _weight(kept) and not kept.facts.key.home:
+                    doubled.append(Doubled(kept, mine))
+    return doubled
+
+
+def _counts(facts: BlockFacts) -> bool:
+    return not facts.replica and not facts.moving and facts.stored > 0
+
+
+def _weight(found: Found) -> tuple[bool, int, str, BlockKey]:
+    """The heavier of two blocks stays. No two are equal, so that everybody chooses the same."""
+    return not found.facts.key.home, found.facts.references, found.volume.name, found.facts.key
+
+
+def _are_doubled(instance: Instance, one: Found, other: Found) -> bool:
+    homes = {instance.content_key(each.volume, each.facts.key).volume for each in (one, other)}
+    return one.volume is not other.volume and one.facts.size == other.facts.size and len(homes) == 2
+
+
+class Merger:
+    """Makes doubled contents one. For one thread; clients may go on meanwhile."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._replicator = Replicator(instance)
+        self.merged = 0
+
+    def run(self) -> int:
+        """All contents of the writable volumes that are up; returns how many were merged."""
+        for name, volume in self._instance.volumes.items():
+            try:
+                for batch in volume.scan(counted=False):
+                    signatures = list(dict.fromkeys(block.key.signature for block in batch if not block.replica))
+                    doubled = find_doubled(self._instance, name, signatures)
+                    for target in dict.fromkeys(each.kept.volume.name for each in doubled):
+                        theirs = [each for each in doubled if each.kept.volume.name == target]
+                        for start in range(0, len(theirs), TOGETHER):
+                            self._merge(name, target, theirs[start : start + TOGETHER])
+            except VolumeDown as error:
+                log.warning("what volume %r holds is not merged: %s", name, error)
+        return self.merged
+
+    def _merge(self, name: str, target: str, doubled: Sequence[Doubled]) -> None:
+        """Turns blocks of a volume into aliases of a target's, each if the contents are the same to the last byte.
+
+        All together: before originals go, a mover waits until other processes know of the copies.
+        """
+        keeper = self._instance.writer(target)
+        equal = [each for each in doubled if self._are_equal(each.kept, each.other)]
+        outcomes = keeper.commit([Refer(each.kept.facts.key) for each in equal]) if equal else []
+        counted = [each for each, told in zip(equal, outcomes, strict=True) if told.effect is Effect.COUNTED]
+        if not counted:
+            return
+        aliases = {each.other.facts.key: _alias(each.kept) for each in counted}
+        mover = Mover(self._instance, name, aliases)
+        mover.move(list(aliases), lambda block, held: None if block.replica else target)
+        # If that fails, references stay: an alias may be on its way, and whoever finishes the move counts on them.
+        keys = [self._instance.content_key(each.other.volume, each.other.facts.key) for each in counted]
+        left = []
+        for each, there in zip(counted, keeper.fetch([block_key(key, target) for key in keys]), strict=True):
+            is_whole = there is not None and there.encoded.codec != ALIAS  # as an earlier migration has copied it
+            if each.other.facts.key in mover.replaced and not is_whole:
+                self.merged += 1
+            else:  # it stays, or was deleted before there was an alias
+                left.append(Release(each.kept.facts.key))
+        if left:
+            keeper.commit(left)
+        keys += [self._instance.content_key(each.kept.volume, each.kept.facts.key) for each in counted]
+        self._replicator.follow_undeleted(keys, self._instance.settings.store.replicas)
+
+    def _are_equal(self, *blocks: Found) -> bool:
+        contents = set()
+        for found in blocks:
+            try:
+                (block,) = found.volume.fetch([found.facts.key])
+                if block is None or block.encoded.codec == ALIAS:
+                    return False
+                contents.add(self._instance.encodings.decode(block, found.volume))
+            except (Damaged, VolumeDown):
+                return False
+        return len(contents) == 1
+
+
+def _alias(kept: Found) -> Encoded:
+    return Encoded(ALIAS, kept.facts.key.overflow, kept.facts.size, b"")

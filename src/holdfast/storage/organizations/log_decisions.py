@@ -1,0 +1,120 @@
+"""What an operation means for a log volume: which entry it appends, if any, and what its caller is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.storage.block import BLOCK, COUNT, REPLICA
+from holdfast.storage.keydir import Slot
+from holdfast.storage.ledger import Ledger, find_slot
+from holdfast.storage.volume import (
+    Adopt,
+    BlockKey,
+    Claim,
+    Effect,
+    Encoded,
+    Operation,
+    Outcome,
+    Recount,
+    Refer,
+    Release,
+    Store,
+    next_key,
+)
+
+_NOTHING = Encoded("none", 0, 0, b"")
+Append = Callable[[bytes, BlockKey, Encoded, int, tuple[Slot, ...]], None]  # kind, key, data, counter, slots so far
+
+
+class LogDecisions:
+    """Not thread-safe: the volume's lock guards it."""
+
+    def __init__(self, ledger: Ledger, append: Append) -> None:
+        self._ledger = ledger
+        self._append = append
+
+    def perform(self, operation: Operation) -> Outcome:
+        """Decides, and appends what must be."""
+        match operation:
+            case Store():
+                return self._store(operation)
+            case Claim(signature, size):
+                return self._claim(signature, size, self._ledger.slots(signature)) or Outcome(
+                    Effect.MISSING, BlockKey(signature)
+                )
+            case Refer(key):
+                return self._count(key, +1)
+            case Release(key):
+                return self._count(key, -1)
+            case Adopt():
+                return self._adopt(operation)
+            case Recount():
+                return self._recount(operation)
+
+    def _store(self, store: Store) -> Outcome:
+        signature, encoded = store.signature, store.encoded
+        slots = self._ledger.slots(signature)
+        if slots and not store.force_new:
+            if store.compared is None:
+                claimed = self._claim(signature, encoded.size, slots)
+            else:
+                claimed = _unsure(signature, encoded.size, slots, store.compared)
+            if claimed is not None:
+                return claimed
+        taken = [slot.overflow + 1 for slot in slots if not slot.home]
+        key = next_key(signature, max([store.overflow_min, *taken]))
+        self._append(BLOCK, key, encoded, store.references, slots)
+        return Outcome(Effect.NEW, key, store.references, len(encoded.data))
+
+    def _claim(self, signature: bytes, size: int, slots: tuple[Slot, ...]) -> Outcome | None:
+        """One more reference to a block of the volume's own that has the content; None if there is none."""
+        for slot in slots:
+            if not slot.home and not slot.replica and slot.size == size:
+                key = BlockKey(signature, slot.overflow)
+                self._append(COUNT, key, _NOTHING, slot.references + 1, slots)
+                return Outcome(Effect.DUPLICATE, key, slot.references + 1, slot.stored)
+        return None
+
+    def _adopt(self, adopt: Adopt) -> Outcome:
+        slots = self._ledger.slots(adopt.key.signature)
+        slot = find_slot(slots, adopt.key.overflow, adopt.key.home)
+        if (
+            slot is not None
+            and adopt.expected is not None
+            and (adopt.expected, True) != (slot.references, slot.replica)
+        ):
+            return Outcome(Effect.CONFLICT, adopt.key, slot.references, slot.stored)
+        if slot is None and adopt.expected:
+            return Outcome(Effect.CONFLICT, adopt.key)
+        self._append(REPLICA if adopt.replica else BLOCK, adopt.key, adopt.encoded, adopt.references, slots)
+        return Outcome(Effect.NEW, adopt.key, adopt.references, len(adopt.encoded.data))
+
+    def _count(self, key: BlockKey, step: int) -> Outcome:
+        slots = self._ledger.slots(key.signature)
+        slot = find_slot(slots, key.overflow, key.home)
+        if slot is None or slot.replica:
+            return Outcome(Effect.MISSING, key)
+        return self._set(key, slot.references + step, slot, slots)
+
+    def _recount(self, recount: Recount) -> Outcome:
+        key = recount.key
+        slots = self._ledger.slots(key.signature)
+        slot = find_slot(slots, key.overflow, key.home)
+        if slot is None or recount.replica not in (None, slot.replica):
+            return Outcome(Effect.MISSING, key)
+        if recount.expected not in (None, slot.references):
+            return Outcome(Effect.CONFLICT, key, slot.references, slot.stored)
+        return self._set(key, recount.references, slot, slots)
+
+    def _set(self, key: BlockKey, references: int, slot: Slot, slots: tuple[Slot, ...]) -> Outcome:
+        self._append(COUNT, key, _NOTHING, references, slots)
+        return Outcome(Effect.COUNTED if references else Effect.REMOVED, key, references, slot.stored)
+
+
+def _unsure(signature: bytes, size: int, slots: tuple[Slot, ...], compared: frozenset[BlockKey]) -> Outcome | None:
+    """A block of equal size that the caller has not compared yet."""
+    for slot in slots:
+        key = BlockKey(signature, slot.overflow)
+        if not slot.home and not slot.replica and slot.size == size and key not in compared:
+            return Outcome(Effect.UNSURE, key)
+    return None

@@ -1,0 +1,159 @@
+"""One connection of a client to a volume server: frames out, frames in, one thread at a time."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.config import RemoteSettings
+from holdfast.env import Environment
+from holdfast.env.files import Buffer
+from holdfast.errors import HoldfastError, MalformedInput, UsageError
+from holdfast.storage.remote import wire
+from holdfast.storage.remote.handshake import NONCE_BYTES, answer_hello, read_secret, verify_welcome
+from holdfast.storage.remote.wire import FRAME_BYTES, Type
+
+_RECEIVE_BYTES = 256 << 10
+_KEPT_BYTES_MAX = 4 << 20  # a larger buffer is given up after use
+_WELCOME_BYTES_MAX = 64 << 10  # of a frame before the server has proven itself
+_ANSWER_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How this client proves itself."""
+
+    secret: bytes | None
+    tls: ssl.SSLContext | None
+
+
+def load_credentials(settings: RemoteSettings, directory: Path) -> Credentials:
+    """Raises NotFound, Denied or UsageError. Paths are relative to the directory."""
+    secret = read_secret(directory / settings.secret_file) if settings.secret_file else None
+    return Credentials(secret, _client_tls(settings, directory))
+
+
+def _client_tls(settings: RemoteSettings, directory: Path) -> ssl.SSLContext | None:
+    if not settings.tls_ca_file:
+        if settings.tls_cert_file or settings.tls_key_file:
+            raise UsageError("[remote] names a certificate, but no 'tls_ca_file' to know the servers by")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_verify_locations(directory / settings.tls_ca_file)
+        if settings.tls_cert_file:
+            key = directory / (settings.tls_key_file or settings.tls_cert_file)
+            context.load_cert_chain(directory / settings.tls_cert_file, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"cannot use the certificates that [remote] names: {error}") from None
+    return context
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of 'host:port' or '[::1]:port'; port 0 is any free one. Raises UsageError."""
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise UsageError(f"bad address {address!r} of a volume server: expected 'host:port'")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Link:
+    """An open connection whose both ends have proven themselves. Failures of the network raise OSError."""
+
+    def __init__(self, address: str, credentials: Credentials, settings: RemoteSettings, env: Environment) -> None:
+        host, port = split_address(address)
+        self._socket = socket.create_connection((host, port), settings.connect_timeout_s)
+        self._request = 0
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._start = self._end = 0
+        self._frame_bytes_max = _WELCOME_BYTES_MAX
+        self.is_sound = True  # False if the connection is not to be used again
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if credentials.tls is not None:
+                self._socket = credentials.tls.wrap_socket(self._socket, server_hostname=host)
+            self.facts = self._introduce(credentials.secret, env.random_bytes(NONCE_BYTES))
+            self._socket.settimeout(settings.request_timeout_s)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _introduce(self, secret: bytes | None, nonce: bytes) -> dict[str, Any]:
+        kind, _, hello = self._frame()
+        if kind == Type.FAILED:
+            raise wire.unpack_failure(hello)
+        if kind != Type.HELLO:
+            raise MalformedInput("what answers is no volume server")
+        greeting = bytes(hello)
+        welcome = self.ask(Type.AUTH, answer_hello(greeting, secret, nonce))
+        facts = verify_welcome(greeting, welcome, secret, nonce)
+        self._frame_bytes_max = _ANSWER_BYTES_MAX
+        return facts
+
+    def ask(self, kind: Type, *body: Buffer, progress: Callable[[memoryview], None] | None = None) -> memoryview:
+        """The answer to a question; valid until the next call. Raises what the server failed with."""
+        return self.receive(self.send(kind, *body), progress)
+
+    def send(self, kind: Type, *body: Buffer) -> int:
+        """Sends a question; returns its number, to receive the answer with."""
+        self._request = request = (self._request + 1) & 0xFFFFFFFF
+        size = sum(map(len, body))
+        self._socket.sendall(b"".join([wire.frame_head(kind, request, size), *body]))
+        return request
+
+    def receive(self, request: int, progress: Callable[[memoryview], None] | None = None) -> memoryview:
+        """The answer to the oldest question that was sent and not received yet."""
+        while True:
+            kind, number, body = self._frame()
+            if number not in (request, 0):
+                raise MalformedInput(f"an answer to question {number} came, {request} was asked")
+            if kind == Type.DONE:
+                return body
+            if kind == Type.FAILED:
+                self.is_sound = number != 0
+                raise _told(wire.unpack_failure(body))
+            if kind != Type.PROGRESS:
+                raise MalformedInput(f"an answer of unknown type {kind}")
+            if progress is not None:
+                progress(body)
+
+    def _frame(self) -> tuple[int, int, memoryview]:
+        self._fill(FRAME_BYTES)
+        kind, request, length = wire.unpack_frame(self._buffer, self._start)
+        if length > self._frame_bytes_max:
+            raise MalformedInput(f"an answer of {length} bytes is over the limit of {self._frame_bytes_max}")
+        self._fill(FRAME_BYTES + length)
+        start = self._start + FRAME_BYTES
+        self._start = start + length
+        return kind, request, memoryview(self._buffer)[start : start + length]
+
+    def _fill(self, wanted: int) -> None:
+        """At least so many bytes are in the buffer behind its start."""
+        have = self._end - self._start
+        if have >= wanted:
+            return
+        if self._start + wanted > len(self._buffer) or not have:
+            kept = self._buffer[self._start : self._end]
+            if not wanted <= len(self._buffer) <= _KEPT_BYTES_MAX:
+                self._buffer = bytearray(max(_RECEIVE_BYTES, wanted))
+            self._buffer[:have] = kept
+            self._start, self._end = 0, have
+        view = memoryview(self._buffer)
+        while self._end - self._start < wanted:
+            received = self._socket.recv_into(view[self._end :])
+            if not received:
+                raise ConnectionResetError("the server closed the connection")
+            self._end += received
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _told(error: HoldfastError) -> HoldfastError:
+    """What the server calls malformed is ours to correct: asking again would not help."""
+    return UsageError(f"a volume server refused a message: {error}") if isinstance(error, MalformedInput) else error

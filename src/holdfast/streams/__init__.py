@@ -1,0 +1,26 @@
+"""Streams: every capture of a moment, once each, in bulk, and from where they stopped (B9, B11, N5, I5).
+
+What flows in: options, which say which captures and in which order, or the token of an earlier stream. A snapshot is
+taken: of each batch the first serial number that is not in it. The order goes through batches or catalog from a
+position on, in short steps that hold nothing open (`log_order`, `url_order`); the choice drops what is not wanted
+before it is read (`choice`); entries and contents are read many at a time (`reading`), ahead of the consumer, in a
+thread (`ahead`), and decoded in others (`stream`). What flows out: batches of pages, each with a token (`feed`,
+`stream`). Consumers of the same snapshot may share one reading of it (`multicast`).
+
+Guarantees. A stream delivers each capture of its snapshot exactly once, whatever is written, removed, compacted,
+sealed or reindexed meanwhile, by this process or another. What is removed for good before it is handed out is not
+delivered. A token goes on exactly behind what was handed out before it, as often as it is used, after any restart. What
+cannot be read is named, counted and left out, unless the stream is strict. Memory is bounded by the size of a batch.
+"""
+
+from __future__ import annotations
+
+from holdfast.streams.batch import StreamBatch
+from holdfast.streams.consumer import Consumer
+from holdfast.streams.multicast import Multicast, MulticastOptions
+from holdfast.streams.options import StreamOptions
+from holdfast.streams.page import Page
+from holdfast.streams.reading import StreamFault
+from holdfast.streams.stream import Stream
+
+__all__ = ["Consumer", "Multicast", "MulticastOptions", "Page", "Stream", "StreamBatch", "StreamFault", "StreamOptions"]

@@ -1,0 +1,121 @@
+"""What a stream is asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+
+from holdfast.catalog import CaptureQuery
+from holdfast.catalog.times import digits, latest
+from holdfast.errors import UnknownName, UsageError
+from holdfast.model import batch_name
+
+ORDERS = ("log", "url", "date", "rank")
+WHICH = ("all", "latest")
+FACTS = ("record", "url", "timestamp", "status", "mime", "collection", "type", "digest", "size")
+PARTS = ("headers", "payload", "content", "text", "title")
+FIELDS = (*FACTS, *PARTS)
+ON_DEMAND = ("main_text", "language")  # that nobody gets who does not name them
+KNOWN_FIELDS = (*FIELDS, *ON_DEMAND)
+SHARDS_MAX = 1 << 20
+BATCH_SIZE = 256
+BATCH_SIZE_MAX = 65_536
+_OF_A_CATALOG_QUERY = ("url", "match", "to_url", "from_", "to", "filters", "collection")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """Which captures, in which order, and from where on. Everything may be combined."""
+
+    query: str = ""  # in the query language; needs the index
+    captures: CaptureQuery | None = None  # by URL, time and filters; what it says of order, limit and pages is refused
+    batch: str | None = None
+    collection: str | None = None
+    order: str = "log"  # one of ORDERS
+    which: str = "all"  # latest: of each URL the newest capture that was selected
+    at: str = ""  # the archive as it was at this time: of each URL the newest capture up to then
+    shard: tuple[int, int] | None = None  # (i, n): the i-th of n parts, from 0 on, which do not overlap
+    token: str = ""  # go on behind what the stream that gave it out has handed out
+    batch_size: int = BATCH_SIZE  # captures at most
+    fields: tuple[str, ...] = ()  # what will be asked of the pages, so that it is read together; none: everything
+    strict: bool = False  # raise at the first record or content that cannot be read
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("order", self.order, ORDERS), ("which", self.which, WHICH)):
+            if value not in known:
+                raise UnknownName(f"unknown {name} {value!r}: known are {', '.join(known)}")
+        for field in self.fields:
+            if field not in KNOWN_FIELDS:
+                raise UnknownName(f"unknown field {field!r}: known are {', '.join(KNOWN_FIELDS)}")
+        for given in (self.batch, self.collection):
+            if given is not None:
+                batch_name(given)
+        if self.at:
+            digits(self.at, "at")
+        if not 1 <= self.batch_size <= BATCH_SIZE_MAX:
+            raise UsageError(f"bad batch size {self.batch_size}: 1 to {BATCH_SIZE_MAX}")
+        _canonical(self.query)
+        self._check_shard()
+        self._check_captures()
+
+    def _check_shard(self) -> None:
+        if self.shard is None:
+            return
+        index, count = self.shard
+        if not (1 <= count <= SHARDS_MAX and 0 <= index < count):
+            raise UsageError(f"bad shard {index}/{count}: the first of {count} is 0/{count}, at most {SHARDS_MAX}")
+
+    def _check_captures(self) -> None:
+        asked = self.captures
+        if asked is None:
+            return
+        for each in fields(asked):
+            if each.name not in _OF_A_CATALOG_QUERY and getattr(asked, each.name) != each.default:
+                raise UsageError(f"{each.name!r} of a query for captures does not go with a stream: leave it out")
+        if None not in (asked.collection, self.collection) and asked.collection != self.collection:
+            raise UsageError(f"two collections: {asked.collection!r} and {self.collection!r}")
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The fields that are read ahead."""
+        return frozenset(self.fields or FIELDS)
+
+    @property
+    def of_collection(self) -> str | None:
+        return self.collection or (self.captures.collection if self.captures is not None else None)
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether there is one capture of each URL."""
+        return self.which == "latest" or bool(self.at)
+
+    @property
+    def until(self) -> str:
+        """No capture is later than this; 14 digits, or empty."""
+        return latest(digits(self.at, "at")) if self.at else ""
+
+    def digest(self) -> str:
+        """Names the set of captures and their order: equal for options that mean the same stream."""
+        asked = self.captures.plain() if self.captures is not None else None
+        facts = {
+            "query": _canonical(self.query),
+            "captures": [getattr(asked, name) for name in _OF_A_CATALOG_QUERY[:-1]] if asked is not None else None,
+            "batch": self.batch,
+            "collection": self.of_collection,
+            "order": self.order,
+            "latest": self.is_latest,
+            "until": self.until,
+            "shard": self.shard,
+        }
+        return blake2b(json.dumps(facts).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+def _canonical(query: str) -> str:
+    """A query as the language prints it. Raises MalformedQuery."""
+    if not query:
+        return ""
+    from holdfast.query.parser import parse
+    from holdfast.query.printing import canonical
+
+    return canonical(parse(query))

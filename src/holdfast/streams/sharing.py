@@ -1,0 +1,203 @@
+"""One stream shared by any number of processes of a machine, each taking the next piece of work when it is done.
+
+    work.json          the stream's token, where the next unit begins, and which units are under way, by whom
+    work.json.lock     held by who reads or changes it
+    work.json.<name>   locked (`flock`) by a worker for as long as it lives
+
+A unit is a range of the stream. A worker that asks for the next batch says that it is done with the last one: that is
+noted durably, and nobody gets it again. What a worker had taken and not acknowledged when it died is given to another,
+from the batch on that it was at: so each capture is acknowledged once, and delivered once unless its worker died.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from holdfast.env.files import read_file, replace_file
+from holdfast.errors import MalformedToken
+from holdfast.streams.batch import StreamBatch
+from holdfast.streams.options import StreamOptions
+from holdfast.streams.ranges import Bound, Position, Ranges
+from holdfast.streams.reading import StreamFault
+from holdfast.streams.source import Source
+from holdfast.streams.stream import Stream
+from holdfast.streams.token import Token, decode, require_own
+
+FORMAT = 1
+UNIT = 1024  # captures, about
+
+
+class SharedStream:
+    """A worker's part of a stream. One thread at a time; close it, or use it as a context."""
+
+    def __init__(self, source: Source, options: StreamOptions, path: Path) -> None:
+        """The first worker begins the stream; the others join it, and must ask for the same. Raises MalformedToken."""
+        self.options = options
+        self.faults: list[StreamFault] = []
+        self.fault_count = 0
+        self.delivered: int = 0  # to this worker
+        self._source = source
+        self._path = path
+        self._worker = source.env.random_bytes(8).hex()
+        self._alive = os.open(self._life(self._worker), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(self._alive, fcntl.LOCK_EX)
+        try:
+            with self._state() as state:
+                self._token = self._joined(state)
+            self._whole = Stream(source, replace(options, token=self._token.encode()))
+        except BaseException:
+            self.close()
+            raise
+
+    def _joined(self, state: dict[str, Any]) -> Token:
+        if "token" not in state:
+            begun = Stream(self._source, self.options).state
+            state.update(format=FORMAT, token=begun.encode(), next=list(begun.left.first), units={})
+            return begun
+        token = decode(state["token"])
+        require_own(token, self._source.settings.uid, self.options)
+        return token
+
+    # -- units, as the file has them ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _state(self) -> Iterator[dict[str, Any]]:
+        """What the file says; what is changed of it is durable on leaving. Nobody else looks meanwhile."""
+        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before: dict[str, Any] = {}
+            with suppress(FileNotFoundError):
+                before = self._read()
+            state = json.loads(json.dumps(before))
+            yield state
+            if state != before:
+                replace_file(self._source.env.files, self._path, json.dumps(state).encode() + b"\n")
+        finally:
+            os.close(lock)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            facts = json.loads(read_file(self._source.env.files, self._path))
+            if facts["format"] != FORMAT or not isinstance(facts["units"], dict):
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise MalformedToken(f"'{self._path}' is no file of a shared stream: name another, or delete it") from None
+        return dict(facts)
+
+    def _life(self, worker: str) -> str:
+        return f"{self._path}.{worker}"
+
+    def _is_alive(self, worker: str) -> bool:
+        """Whether a worker holds its lock; a dead one's file is taken away."""
+        try:
+            life = os.open(self._life(worker), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(life, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(life)
+        Path(self._life(worker)).unlink(missing_ok=True)
+        return False
+
+    def _take(self) -> tuple[Position, Bound] | None:
+        """The unit of a worker that died, else the next one; None if there is nothing left to take."""
+        with self._state() as state:
+            for worker, unit in list(state["units"].items()):
+                if not self._is_alive(worker):
+                    del state["units"][worker]
+                    state["units"][self._worker] = unit
+                    return tuple(unit[0]), None if unit[1] is None else tuple(unit[1])
+            if state["next"] is None:
+                return None
+            start: Position = tuple(state["next"])
+            end = self._end_of_unit(start)
+            state["next"] = None if end is None else list(end)
+            state["units"][self._worker] = [list(start), None if end is None else list(end)]
+            return start, end
+
+    def _end_of_unit(self, start: Position) -> Bound:
+        """Where the next unit begins; None: this one reaches to the end."""
+        if self.options.order == "log" and start:
+            return start[0], int(start[1]) + UNIT  # units may be shorter, or empty: no record need be looked at
+        step = self._whole.order.step(start, UNIT)
+        return step.position if step is not None else None
+
+    def _acknowledge(self, behind: Position | None) -> None:
+        """What comes before a position is done with; None: the whole unit is."""
+        with self._state() as state:
+            if behind is None:
+                state["units"].pop(self._worker, None)
+            else:
+                state["units"][self._worker][0] = list(behind)
+
+    # -- handing out --------------------------------------------------------------------------------------------
+
+    def batches(self, most: int | None = None) -> Iterator[StreamBatch]:
+        """Batches until nothing is left to take, or of so many captures. To ask for one is to be done with the last."""
+        left = most
+        while (left is None or left > 0) and (unit := self._take()) is not None:
+            start, end = unit
+            if self._is_beyond(start):
+                self._skip_to_next_batch(str(start[0]))
+                continue
+            token = replace(self._token, left=Ranges(((start, end),)), delivered=0)
+            with Stream(self._source, replace(self.options, token=token.encode())) as stream:
+                for batch in stream.batches(left):
+                    self.delivered += len(batch)
+                    yield batch
+                    self._acknowledge(stream.left.first if stream.left else None)
+                    left = None if left is None else left - len(batch)
+                self.note(stream.faults)
+                self.fault_count += stream.fault_count - len(stream.faults)
+                if not stream.left or left is None or left > 0:
+                    self._acknowledge(None)
+
+    def _is_beyond(self, start: Position) -> bool:
+        """Whether a unit lies behind the last record of its batch."""
+        if self.options.order != "log" or not start:
+            return False
+        return int(start[1]) >= self._token.snapshot.ends.get(str(start[0]), 0)
+
+    def _skip_to_next_batch(self, batch: str) -> None:
+        """A batch is done with: the next unit begins in the one after it."""
+        following = next((name for name in self._token.snapshot.ends if name > batch), None)
+        with self._state() as state:
+            state["units"].pop(self._worker, None)
+            if state["next"] is not None and state["next"][0] == batch:
+                state["next"] = None if following is None else [following, 1]
+
+    def note(self, faults: Sequence[StreamFault]) -> None:
+        """As that of a stream."""
+        self.fault_count += len(faults)
+        self.faults += faults
+        if faults and self.options.strict:
+            raise faults[0].error
+
+    @property
+    def token(self) -> str:
+        """That of the whole stream, from its beginning: what is left of it only the file tells."""
+        return self._token.encode()
+
+    def close(self) -> None:
+        """What was not acknowledged is for others."""
+        alive, self._alive = self._alive, -1
+        if alive >= 0:
+            Path(self._life(self._worker)).unlink(missing_ok=True)
+            os.close(alive)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

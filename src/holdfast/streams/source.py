@@ -1,0 +1,37 @@
+"""What a stream reads: an open archive, as far as streams know it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.batches.journal import Journal
+from holdfast.catalog import Catalog
+from holdfast.config import Settings
+from holdfast.env import Environment
+from holdfast.index.index import Index
+from holdfast.records.records import Records
+from holdfast.storage.contents import Contents
+
+if TYPE_CHECKING:
+    from holdfast.query import QueryEngine
+
+
+class Source(Protocol):
+    """An open archive. Its catalog may be another after each call, when it was made anew."""
+
+    path: Path
+    env: Environment
+    journal: Journal
+    contents: Contents
+
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def records(self) -> Records: ...
+    @property
+    def index(self) -> Index: ...
+    @property
+    def queries(self) -> QueryEngine: ...
+    @property
+    def settings(self) -> Settings: ...

@@ -1,0 +1,167 @@
+"""The language: what is written is understood, printed back, and understood the same again; what is wrong is told."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from expressions import expressions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import MalformedQuery
+from holdfast.query.parser import DEPTH_MAX, TERMS_MAX, parse
+from holdfast.query.printing import canonical
+from holdfast.query.scanning import CHARACTERS_MAX
+from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words, terms
+
+A, B, C = Words("", "a"), Words("", "b"), Words("", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "printed"),
+    [
+        ("", Everything(), "*"),
+        ("  ", Everything(), "*"),
+        ("*", Everything(), "*"),
+        ("* a", A, "a"),
+        ("a", A, "a"),
+        ('"a"', A, "a"),
+        ("a  b", And((A, B)), "a b"),
+        ('"a  b"', Words("", "a b"), '"a b"'),
+        ("“a b”", Words("", "a b"), '"a b"'),
+        ("a AND b and c", And((A, B, C)), "a b c"),
+        ("a or b", Or((A, B)), "a OR b"),
+        ("a b OR c", Or((And((A, B)), C)), "(a b) OR c"),
+        ("a (b OR c)", And((A, Or((B, C)))), "a (b OR c)"),
+        ("(a b) c", And((A, B, C)), "a b c"),
+        ("a -b", And((A, Not(B))), "a -b"),
+        ("a NOT b", And((A, Not(B))), "a -b"),
+        ("not not a", A, "a"),
+        ("--a", A, "a"),
+        ("-(a b)", Not(And((A, B))), "-(a b)"),
+        ('"or"', Words("", "or"), '"or"'),
+        ("a-b", Words("", "a-b"), "a-b"),
+        ("a & b – c", And((A, B, C)), "a b c"),
+        ("a - b", And((A, B)), "a b"),
+        ("a -& b", And((A, B)), "a b"),
+        ("a -", A, "a"),
+        ("Re: a", And((Words("", "Re:"), A)), '"Re:" a'),
+        ("12:30", Words("", "12:30"), "12:30"),
+        ("a<b", Words("", "a<b"), '"a<b"'),
+        ("Title:A", Words("title", "A"), "title:A"),
+        ('title:"a \\"b\\""', Words("title", 'a "b"'), 'title:"a \\"b\\""'),
+        ("intitle:a", Words("title", "a"), "title:a"),
+        ("site:WWW.Example.COM", Match("site", "example.com"), "site:example.com"),
+        ("site:https://www.example.com:8080/a", Match("site", "example.com"), "site:example.com"),
+        ("host:münchen.de", Match("site", "xn--mnchen-3ya.de"), "site:xn--mnchen-3ya.de"),
+        ("site:[::1]", Match("site", "::1"), "site:::1"),
+        ("domain:*.example.com", Match("domain", "example.com"), "domain:example.com"),
+        ("domain:.EDU", Match("domain", "edu"), "domain:edu"),
+        ("type:Text/HTML;charset=utf-8", Match("type", "text/html"), "type:text/html"),
+        ("type:image/", Match("type", "image"), "type:image"),
+        ("lang:EN-us", Match("lang", "en"), "lang:en"),
+        ("lang:unknown", Match("lang", "-"), "lang:-"),
+        ("from:2020-01-02T03:04:05Z", Match("from", "20200102030405"), "from:20200102030405"),
+        ("to:2020", Match("to", "2020"), "to:2020"),
+        ("status:404", Compare("status", "=", 404), "status:404"),
+        (
+            "status:4xx",
+            And((Compare("status", ">=", 400), Compare("status", "<=", 499))),
+            "status>=400 status<=499",
+        ),
+        ("size>1.5m", Compare("size", ">", 3 << 19), "size>1536K"),
+        ("size:>=10KiB", Compare("size", ">=", 10240), "size>=10K"),
+        ("size=0", Compare("size", "=", 0), "size:0"),
+        ("rank>1.50", Compare("rank", ">", 1.5), "rank>1.5"),
+        ("inlinks<=10", Compare("inlinks", "<=", 10), "inlinks<=10"),
+        (
+            "links-to:http://a.org/x_(y) b",
+            And((Match("links-to", "http://a.org/x_(y)"), B)),
+            "links-to:http://a.org/x_(y) b",
+        ),
+        ("(links-to:http://a.org/x)", Match("links-to", "http://a.org/x"), "links-to:http://a.org/x"),
+        ('url:"http://a.org/x y"', Match("url", "http://a.org/x y"), 'url:"http://a.org/x y"'),
+        ("collection:main batch:202611", And((Match("collection", "main"), Match("batch", "202611"))), None),
+        ('"\\\\"a', None, None),
+    ],
+)
+def test_a_query_is_understood_and_printed_back(text: str, expected: Expression | None, printed: str | None) -> None:
+    if expected is None:
+        with pytest.raises(MalformedQuery):
+            parse(text)
+        return
+    found = parse(text)
+    assert found == expected
+    assert canonical(found) == (printed or text)
+
+
+@given(expressions)
+@settings(max_examples=300, deadline=None)
+def test_the_canonical_form_means_the_same(expression: Expression) -> None:
+    text = canonical(expression)
+    assert parse(text) == expression
+    assert canonical(parse(text)) == text
+
+
+@given(st.text(alphabet=st.sampled_from('ab "\\():-*<>=&\t“”ORANDnot.19é漢') | st.characters(), max_size=60))
+@settings(max_examples=500, deadline=None)
+def test_any_text_is_understood_or_refused(text: str) -> None:
+    try:
+        found = parse(text)
+    except MalformedQuery:
+        return
+    printed = canonical(found)
+    assert parse(printed) == found
+    assert canonical(parse(printed)) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("titel:a", "unknown field 'titel' at character 1: did you mean 'title'?"),
+        ("a foo:bar", "unknown field 'foo' at character 3: known are title, site"),
+        ("rnak>5", "unknown field 'rnak' at character 1: did you mean 'rank'?"),
+        ("http://example.com/", "unknown field 'http' at character 1: to find a URL, say url:..."),
+        ("title: a", "nothing behind 'title:' at character 1: put the value right behind it"),
+        ('title:""', "nothing behind 'title:' at character 1"),
+        ('a "b c', "quotation that does not end at character 3"),
+        ("a (b", "a parenthesis is not closed at character 3"),
+        ("a (", "a parenthesis is not closed at character 3"),
+        ("a b)", "a parenthesis is closed that was not opened at character 4"),
+        ("a ()", "nothing between two parentheses at character 3"),
+        ("a OR", "nothing behind 'OR' at character 3: give what it connects"),
+        ("OR a", "nothing before 'OR' at character 1"),
+        ("and", "nothing before 'and' at character 1"),
+        ("a AND OR b", "nothing behind 'AND' at character 3"),
+        ("a NOT", "nothing behind 'NOT' at character 3"),
+        ("(a OR )", "nothing behind 'OR' at character 4"),
+        ("&&", "no word in '&&'"),
+        ('"&"', "no word in '&' at character 1"),
+        ("from:yesterday", "'from' at character 1: bad time 'yesterday'"),
+        ("from:202013", "13 is out of range"),
+        ("size>big", "bad size 'big': give bytes such as 4096, 50K or 1.5M"),
+        ("rank>high", "bad rank 'high'"),
+        ("rank>1e5", "bad rank '1e5'"),
+        ("inlinks>1.5", "bad number '1.5' for 'inlinks'"),
+        ("status:ok", "bad number 'ok' for 'status'"),
+        ("lang:klingon", "bad language 'klingon'"),
+        ("type:<b>", "bad type '<b>'"),
+        ("collection:A", "bad name 'A'"),
+        ("site:", "nothing behind 'site:'"),
+        ("site:/", "bad host '/'"),
+        ("a\ud800", "what is no character at character 2"),
+        ("x" * (CHARACTERS_MAX + 1), f"at most {CHARACTERS_MAX} are taken"),
+        ("(" * 40 + "a" + ")" * 40, f"more than {DEPTH_MAX} parentheses or denials"),
+        ("NOT " * 40 + "a", f"more than {DEPTH_MAX} parentheses or denials"),
+        ("a " * (TERMS_MAX + 1), f"more than {TERMS_MAX} terms"),
+    ],
+)
+def test_what_is_malformed_is_told_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(MalformedQuery, match=re.escape(message)):
+        parse(text)
+
+
+def test_terms_know_whether_they_are_wanted() -> None:
+    found = list(terms(parse("a -(b -c) OR *")))
+    assert found == [(A, True), (B, False), (C, True)]

@@ -1,0 +1,249 @@
+"""What an answer is, beyond which captures match: its order, its parts, its moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from asked_archive import Asked
+
+import holdfast
+from holdfast import Archive, CaptureQuery, RemovalOptions, Selection, page
+from holdfast.errors import IndexNotFound, MalformedQuery, NotFound, UnknownName, UsageError
+from holdfast.query import Hit, QueryOptions, Snippet
+from holdfast.query.parser import parse
+from holdfast.query.snippets import Snippets
+
+STANFORD = "http://www-db.stanford.edu/"
+PAGES = {
+    "http://a.example.edu/1": ("Stanford University", "The campus of Stanford.", [STANFORD, "/2"]),
+    "http://a.example.edu/2": ("Stanford", "No link to the group.", ["http://www.stanford.edu/"]),
+    "http://b.example.com/3": ("A page about elsewhere", "Stanford is only in the text.", [STANFORD]),
+    "http://b.example.com/4": (
+        "stanford's database group",
+        "We are at STANFORD.",
+        ["http://www-DB.stanford.edu:80/#top"],
+    ),
+    "http://c.example.com/5": ("Quiet", "Nothing to see here, but a digital library.", []),
+}
+
+
+@pytest.fixture
+def archive(scratch: Path) -> Iterator[Archive]:
+    """A small archive that may be changed; its index is up to date."""
+    with TemporaryDirectory(dir=scratch) as name:
+        holdfast.init(Path(name) / "archive")
+        with holdfast.open(Path(name) / "archive") as opened:
+            opened.add([_page(url) for url in PAGES])
+            opened.index.update()
+            yield opened
+
+
+def _page(url: str, timestamp: str = "20200102030405") -> holdfast.Exchange:
+    title, text, links = PAGES[url]
+    anchors = " ".join(f'<a href="{link}">there</a>' for link in links)
+    return page(url, f"<title>{title}</title><p>{text}</p>{anchors}".encode(), timestamp=timestamp)
+
+
+def urls(archive: Archive, text: str, **options: object) -> list[str]:
+    return sorted(hit.url for hit in archive.query(text, QueryOptions(**options)).hits)  # type: ignore[arg-type]
+
+
+def test_the_example_of_the_paper(archive: Archive) -> None:
+    """'All pages which contain the word Stanford in the title and which point to http://www-db.stanford.edu/' (B12)."""
+    assert urls(archive, f"title:Stanford links-to:{STANFORD}") == ["http://a.example.edu/1", "http://b.example.com/4"]
+
+
+def test_links_lead_both_ways(archive: Archive) -> None:
+    assert urls(archive, "linked-from:a.example.edu/1") == ["http://a.example.edu/2"]
+    assert urls(archive, "links-to:a.example.edu/2") == ["http://a.example.edu/1"]
+    assert urls(archive, "linked-from:http://nobody.example/") == []
+
+
+def test_what_was_removed_is_found_no_more(archive: Archive) -> None:
+    """At once, before the index is written again; also as the page that links come from."""
+    facets = {"facets": ("site",), "timeline": True}
+    assert archive.query("stanford", QueryOptions(**facets)).total == 4  # type: ignore[arg-type]
+    gone = Selection(query=CaptureQuery(url="http://a.example.edu/1"))
+    archive.remove(gone, RemovalOptions(reason="test"))
+    for _ in range(2):
+        answer = archive.query("stanford", QueryOptions(**facets))  # type: ignore[arg-type]
+        assert answer.total == len(answer.hits) == 3
+        assert "http://a.example.edu/1" not in [hit.url for hit in answer.hits]
+        assert {each.value: each.count for each in answer.facets[0].values} == {"a.example.edu": 1, "b.example.com": 2}
+        assert [each.count for each in answer.timeline] == [3]
+        assert urls(archive, "linked-from:a.example.edu/1") == []
+        assert len(archive.queries.records_matching("stanford")) == 3
+        assert archive.sql("SELECT 1 FROM captures WHERE url = 'http://a.example.edu/1'").table().num_rows == 0
+        assert archive.sql("SELECT 1 FROM links WHERE url = 'http://a.example.edu/1'").table().num_rows == 0
+        assert archive.sql("SELECT count(*) AS n FROM pages").table()["n"].to_pylist() == [4]
+        archive.index.update()
+
+
+def test_records_that_are_not_indexed_are_counted(archive: Archive) -> None:
+    archive.add([_page("http://c.example.com/5", "20210102030405")])
+    answer = archive.query("quiet")
+    assert (answer.total, answer.pending) == (1, 1)
+    archive.index.update()
+    answer = archive.query("quiet")
+    assert (answer.total, answer.pending) == (2, 0)
+    assert archive.query("quiet", QueryOptions(latest=True)).total == 1
+    (hit,) = archive.query("quiet", QueryOptions(latest=True)).hits
+    assert hit.timestamp == "20210102030405"
+
+
+def test_a_snapshot_is_answered_the_same_again(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.index.rank()
+    generation = archive.queries.ranks_generation()
+    ends = dict(archive.index.state().batches)
+    texts = ("stanford", "inlinks>0", "rank<=100", "-title:stanford", "linked-from:a.example.edu/2", "*")
+    before = [archive.queries.records_matching(text, ends, generation).tolist() for text in texts]
+    monkeypatch.setitem(
+        PAGES, "http://a.example.edu/2", ("Stanford", "Now with a link.", ["http://c.example.com/5", "/1"])
+    )
+    archive.add([_page(url, "20230102030405") for url in PAGES])
+    archive.index.update()
+    archive.index.rank()
+    again = [archive.queries.records_matching(text, ends, generation).tolist() for text in texts]
+    assert again == before
+    assert archive.queries.records_matching("linked-from:a.example.edu/2").tolist() != before[4]
+    with pytest.raises(NotFound, match="no ranks of generation 99"):
+        archive.queries.records_matching("rank>1", ends, 99)
+
+
+def test_ranks_must_have_been_computed(archive: Archive) -> None:
+    for text, options in (("rank>1", QueryOptions()), ("stanford", QueryOptions(sort="rank"))):
+        with pytest.raises(IndexNotFound, match="holdfast index rank"):
+            archive.query(text, options)
+    assert archive.query("stanford").hits[0].rank == 0
+
+
+def test_without_an_index_it_is_told_how_to_make_one(scratch: Path) -> None:
+    with TemporaryDirectory(dir=scratch) as name:
+        holdfast.init(Path(name) / "archive")
+        with holdfast.open(Path(name) / "archive") as opened:
+            for ask in (lambda: opened.query("a"), lambda: opened.sql("SELECT 1")):
+                with pytest.raises(IndexNotFound, match="holdfast index update"):
+                    ask()
+            with pytest.raises(MalformedQuery):
+                opened.query("a OR")
+            opened.index.update()
+            assert opened.query("*").total == 0
+            assert opened.sql("SELECT * FROM captures, links, pages, contents").table().num_rows == 0
+
+
+# -- order and parts ---------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_an_answer_make_the_whole(asked: Asked) -> None:
+    by_record = {each.record: each for each in asked.documents}
+    for sort in ("newest", "oldest", "rank", "relevance"):
+        whole = [hit.record for hit in _hits(asked, sort, 0, 1000)]
+        parts = [hit.record for start in range(0, 1000, 7) for hit in _hits(asked, sort, start, 7)]
+        assert parts == whole
+        assert len(set(whole)) == len(whole) > 50
+        told = [by_record[record] for record in whole]
+        if sort == "rank":
+            assert told == sorted(told, key=lambda each: (each.rank, each.record), reverse=True)
+        elif sort != "relevance":
+            assert told == sorted(told, key=lambda each: (each.timestamp, each.record), reverse=sort == "newest")
+
+
+def _hits(asked: Asked, sort: str, offset: int, limit: int) -> tuple[Hit, ...]:
+    options = QueryOptions(sort=sort, offset=offset, limit=limit, snippets=False)
+    return asked.archive.query("stanford OR library", options).hits
+
+
+def test_a_title_weighs_more_than_the_text(archive: Archive) -> None:
+    hits = archive.query("stanford").hits
+    assert hits[-1].url == "http://b.example.com/3"
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert hits[-1].score > 0
+
+
+def test_a_hit_is_what_was_captured(asked: Asked) -> None:
+    by_record = {each.record: each for each in asked.documents}
+    for hit in asked.archive.query("*", QueryOptions(limit=1000, snippets=False)).hits:
+        document = by_record[hit.record]
+        assert (hit.url, hit.timestamp, hit.mime) == (document.url, document.timestamp, document.mime)
+        assert (hit.status, hit.lang, hit.size) == (document.status, document.lang, document.size)
+        assert (hit.title, hit.collection) == (document.raw_title, document.collection)
+        assert (hit.rank, hit.inlinks) == (document.rank, document.inlinks)
+
+
+def test_the_default_order_depends_on_words(archive: Archive) -> None:
+    assert archive.query("stanford").sort == "relevance"
+    assert archive.query("-stanford site:c.example.com").sort == "newest"
+
+
+def test_of_one_collection(asked: Asked) -> None:
+    answer = asked.archive.query("stanford", QueryOptions(collection="other", limit=1000, snippets=False))
+    assert {hit.collection for hit in answer.hits} == {"other"}
+    assert answer.query == "stanford"
+    assert answer.total == asked.archive.query("stanford collection:other").total
+
+
+def test_the_term_of_a_facet_leaves_as_many_as_it_counts(asked: Asked) -> None:
+    facets = ("site", "type", "lang", "status", "year", "collection")
+    answer = asked.archive.query("stanford", QueryOptions(limit=0, facets=facets, facet_values=3))
+    assert answer.hits == ()
+    for facet in answer.facets:
+        assert 0 < len(facet.values) <= 3
+        for each in facet.values:
+            assert asked.archive.query(f"stanford {each.term}", QueryOptions(limit=0)).total == each.count
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"sort": "relevanc"}, "unknown sort 'relevanc': did you mean 'relevance'?"),
+        ({"facets": ("host",)}, "unknown facet 'host'"),
+        ({"limit": -1}, "bad limit -1: give 0 to 10000"),
+        ({"offset": 10**7}, "bad offset"),
+        ({"collection": "A B"}, "bad name"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], error: str) -> None:
+    with pytest.raises((UnknownName, MalformedQuery, UsageError), match=error.replace("?", r"\?")):
+        QueryOptions(**options)  # type: ignore[arg-type]
+
+
+# -- snippets ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_snippet_shows_the_words(archive: Archive) -> None:
+    (hit,) = archive.query('"digital library"').hits
+    assert hit.snippet is not None
+    assert hit.snippet.marked("[", "]") == "Nothing to see here, but a [digital] [library]"  # up to the last word
+    (hit,) = archive.query("title:quiet").hits
+    assert hit.snippet == Snippet("Nothing to see here, but a digital library.")
+    assert archive.query("quiet", QueryOptions(snippets=False)).hits[0].snippet is None
+
+
+def test_a_snippet_is_cut_around_the_words(asked: Asked) -> None:
+    maker = Snippets(asked.archive.index.view().searcher, parse("stanford 漢字 -library"))
+    far = "word " * 500 + "\n\n  at <b> STANFORD\tby 漢字学 the library " + "word " * 500
+    snippet = maker.cut(far)
+    assert "at <b> [STANFORD] by [漢字]学 the library" in snippet.marked("[", "]")
+    assert len(snippet.text) < 300
+    assert "\u200b" not in snippet.text
+    assert maker.cut("Nothing of it. " * 100).text.startswith("Nothing of it. Nothing")
+    assert maker.cut("").text == ""
+
+
+def test_a_snippet_that_takes_too_long_is_left_out(asked: Asked) -> None:
+    clock = iter([0.0, 0.5, 5.0, 5.0])
+    maker = Snippets(asked.archive.index.view().searcher, parse("*"), lambda: next(clock))
+    records = [each.record for each in asked.documents if each.mime == "text/html"][:3]
+    first, *others = maker.of(asked.archive.records, records)
+    assert first is not None
+    assert others == [None, None]
+
+
+def test_numbers_come_ascending(asked: Asked) -> None:
+    numbers = asked.archive.queries.records_matching("stanford")
+    assert numbers.dtype == np.uint64
+    assert (np.diff(numbers.astype(np.int64)) > 0).all()

@@ -1,0 +1,323 @@
+"""SQL: the tables hold what the archive holds, and nothing but them can be reached, whatever is tried."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow
+import pytest
+from asked_archive import Asked
+
+import holdfast
+from holdfast import CaptureQuery
+from holdfast.errors import Denied, HoldfastError, MalformedQuery, TooLarge
+from holdfast.query.sql.statement import CHARACTERS_MAX
+from holdfast.urls import url_key
+
+SECRET = "do not show this"
+
+
+def rows(asked: Asked, text: str, *parameters: object) -> list[dict[str, object]]:
+    return list(asked.archive.sql(text, parameters))
+
+
+def test_every_capture_and_link_is_a_row(asked: Asked) -> None:
+    captures = [row.capture for row in asked.archive.search(CaptureQuery(url="*"))]
+    found = rows(asked, "SELECT record, url, timestamp, collection FROM captures")
+    wanted = [(str(each.record), each.url, each.timestamp, each.collection) for each in captures]
+    assert sorted(tuple(each.values()) for each in found) == sorted(wanted)
+    links = rows(asked, "SELECT DISTINCT batch, serial, target_key FROM links")
+    assert len(links) == sum(len(each.links) for each in asked.documents)
+
+
+def test_a_page_is_the_newest_capture_of_its_url(asked: Asked) -> None:
+    newest = {each.urlkey: each for each in sorted(asked.documents, key=lambda each: (each.timestamp, each.record))}
+    found = {
+        str(each["urlkey"]): each for each in rows(asked, "SELECT urlkey, record, rank, inlinks, title FROM pages")
+    }
+    assert found.keys() == newest.keys()
+    for key, document in newest.items():
+        told = found[key]
+        assert (told["record"], told["title"] or "") == (str(document.record), document.raw_title)
+        assert (told["rank"], told["inlinks"]) == (document.rank, document.inlinks)
+
+
+def test_contents_are_those_of_the_store(asked: Asked) -> None:
+    stored = [each for some in asked.archive.contents.listing() for each in some]
+    found = rows(asked, 'SELECT contentkey, size, stored_size, "references" FROM contents')
+    wanted = [(str(each.key), each.size, each.stored_size, each.references) for each in stored]
+    assert sorted(tuple(each.values()) for each in found) == sorted(wanted)
+    joined = rows(asked, "SELECT count(*) AS n FROM captures JOIN contents ON captures.contents = contents.contentkey")
+    assert joined == [{"n": len(asked.documents)}]
+
+
+def test_tables_are_joined_by_numbers(asked: Asked) -> None:
+    """The example of the paper, in SQL."""
+    statement = """
+        SELECT DISTINCT captures.record FROM captures JOIN links USING (number)
+        WHERE title ILIKE ? AND target_key = ?
+    """
+    key = url_key("http://www-db.stanford.edu/")
+    wanted = {str(each.record) for each in asked.documents if "stanford" in each.raw_title and key in each.links}
+    assert {each["record"] for each in rows(asked, statement, "%stanford%", key)} == wanted != set()
+
+
+def test_an_answer_is_arrow(asked: Asked) -> None:
+    statement = "SELECT host, count(*) AS n FROM captures GROUP BY host"
+    wanted = Counter(each.host for each in asked.documents)
+    table = asked.archive.sql(statement).table()
+    assert isinstance(table, pyarrow.Table)
+    assert dict(zip(table["host"].to_pylist(), table["n"].to_pylist(), strict=True)) == wanted
+    with asked.archive.sql(statement) as answer:
+        assert answer.schema.names == ["host", "n"]
+        assert answer.reader().read_all().num_rows == len(wanted)
+    assert asked.archive.sql("SELECT url FROM captures WHERE false").table().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DESCRIBE captures",
+        "SHOW TABLES",
+        "SUMMARIZE SELECT size FROM captures",
+        "FROM pages LIMIT 1",
+        "VALUES (1)",
+        "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT * FROM t",
+        "WITH captures AS (SELECT 1 AS a) SELECT a FROM captures",
+        "SELECT * FROM range(3), unnest([1, 2])",
+        "SELECT lower(url), row_number() OVER (PARTITION BY host) FROM captures;",
+        "(SELECT 1) UNION (SELECT 2) ORDER BY 1",
+        "-- a remark\nSELECT count(*) FROM Captures",
+    ],
+)
+def test_what_only_reads_is_run(asked: Asked, statement: str) -> None:
+    assert rows(asked, statement)
+
+
+# -- what must not be --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def unchanged(directory: Path) -> Iterator[None]:
+    """Nothing below the directory is made, changed or removed."""
+    before = _files(directory)
+    yield
+    assert _files(directory) == before
+
+
+def _files(directory: Path) -> dict[str, tuple[int, int]]:
+    return {
+        str(path): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != "LOG"  # in which RocksDB notes what it pleases
+    }
+
+
+HOSTILE = [
+    "COPY captures TO '{there}/out.csv'",
+    "COPY (SELECT 1) TO '{there}/out.parquet'",
+    "COPY captures FROM '{there}/secret.csv'",
+    "EXPORT DATABASE '{there}/exported'",
+    "IMPORT DATABASE '{there}/exported'",
+    "ATTACH '{there}/other.db'",
+    "ATTACH ':memory:' AS other",
+    "DETACH memory",
+    "USE memory",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "LOAD '{there}/code.so'",
+    "PRAGMA database_list",
+    "PRAGMA enable_profiling",
+    "SET enable_external_access = true",
+    "SET memory_limit = '100GB'",
+    "SET allowed_directories = ['/']",
+    "RESET lock_configuration",
+    "SET VARIABLE a = 1",
+    "CREATE TABLE t (a INT)",
+    "CREATE TEMP TABLE t AS SELECT 1",
+    "CREATE VIEW v AS SELECT 1",
+    "CREATE OR REPLACE VIEW captures AS SELECT 1",
+    "CREATE MACRO f(x) AS x",
+    "CREATE SECRET s (TYPE s3)",
+    "INSERT INTO captures VALUES (1)",
+    "UPDATE captures SET url = ''",
+    "DELETE FROM captures",
+    "TRUNCATE captures",
+    "DROP VIEW captures",
+    "ALTER VIEW captures RENAME TO gone",
+    "MERGE INTO contents USING captures ON true WHEN MATCHED THEN DELETE",
+    "COMMENT ON VIEW captures IS 'mine'",
+    "BEGIN",
+    "CHECKPOINT",
+    "VACUUM",
+    "CALL pragma_version()",
+    "PREPARE p AS SELECT 1",
+    "EXECUTE p",
+    "EXPLAIN ANALYZE SELECT 1",
+    "WITH gone AS (DELETE FROM contents RETURNING *) SELECT * FROM gone",
+    "WITH x AS (INSERT INTO contents VALUES ('a', 'b', 'c', 1, 1, 1) RETURNING *) SELECT * FROM x",
+    "SELECT * FROM '{there}/secret.csv'",
+    'SELECT * FROM "{there}/secret.csv"',
+    "SELECT * FROM read_csv('{there}/secret.csv')",
+    "SELECT * FROM read_csv_auto('{there}/secret.csv')",
+    "SELECT * FROM read_text('{there}/secret.csv')",
+    "SELECT * FROM read_blob('{there}/*')",
+    "SELECT * FROM read_json('{there}/secret.csv')",
+    "SELECT * FROM read_parquet('{table}')",
+    "SELECT * FROM parquet_metadata('{table}')",
+    "SELECT * FROM '{table}'",
+    "SELECT * FROM read_parquet('http://127.0.0.1:1/a.parquet')",
+    "SELECT * FROM read_parquet('s3://bucket/a.parquet')",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM sniff_csv('{there}/secret.csv')",
+    "SELECT (SELECT content FROM read_text('{there}/secret.csv')) FROM captures",
+    "SELECT url FROM captures WHERE url IN (SELECT content FROM read_text('{there}/secret.csv'))",
+    "SELECT * FROM captures, LATERAL (SELECT * FROM glob(url))",
+    "DESCRIBE SELECT * FROM read_csv('{there}/secret.csv')",
+    "SELECT * FROM query('SELECT * FROM read_text(''{there}/secret.csv'')')",
+    "SELECT * FROM query_table('captures')",
+    "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('SELECT 1'))",
+    "SELECT * FROM arrow_scan(1::POINTER, 2::POINTER, 3::POINTER)",
+    "SELECT * FROM pandas_scan(140000000000000::POINTER)",
+    "SELECT * FROM python_map_function(1)",
+    "SELECT * FROM duckdb_settings()",
+    "SELECT * FROM duckdb_secrets()",
+    "SELECT * FROM duckdb_views()",
+    "SELECT * FROM duckdb_temporary_files()",
+    "SELECT * FROM duckdb_settings",
+    "SELECT * FROM information_schema.tables",
+    "SELECT * FROM pg_catalog.pg_class",
+    "SELECT * FROM sqlite_master",
+    "SELECT * FROM main.captures",
+    "SELECT * FROM removed",
+    "SELECT * FROM ranks",
+    "SELECT * FROM enable_logging()",
+    "SELECT * FROM checkpoint()",
+    "SELECT getenv('HOME')",
+    "SELECT current_setting('allowed_paths')",
+    "SELECT write_log('{secret}')",
+    "SELECT nextval('s')",
+    "SELECT sleep_ms(1000000)",
+    "SELECT * FROM local_table",
+    "SELECT * FROM SECRET",
+    "SELECT 1; SELECT 2",
+    "SELECT 1; DROP VIEW captures",
+    "SELECT 1;; DELETE FROM captures",
+    "SHOW DATABASES",
+    "SHOW ALL TABLES",
+    "",
+    ";",
+    "SELEC 1",
+    "SELECT * FROM",
+    "SELECT nothing FROM captures",
+    "SELECT no_such_function(url) FROM captures",
+    "SELECT \ud800",
+]
+
+
+@pytest.mark.parametrize("statement", HOSTILE)
+def test_what_does_more_than_read_is_refused(asked: Asked, scratch: Path, statement: str) -> None:
+    there = scratch / "there"
+    there.mkdir(exist_ok=True)
+    (there / "secret.csv").write_text(SECRET)
+    local_table = pyarrow.table({"secret": [SECRET]})  # which a replacement scan would find
+    (table, *_) = asked.archive.index.view().table_files("captures")
+    text = statement.replace("{there}", str(there)).replace("{table}", str(table)).replace("{secret}", SECRET)
+    with unchanged(scratch), pytest.raises((Denied, MalformedQuery)) as caught:
+        asked.archive.sql(text).table()
+    assert str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert local_table.num_rows == 1
+
+
+def test_deep_and_long_statements_are_refused_or_run(asked: Asked) -> None:
+    deep = 2000
+    for text in (
+        "SELECT " + "(" * deep + "1" + ")" * deep,
+        "SELECT * FROM " + "(SELECT * FROM " * deep + "captures" + ")" * deep,
+        "SELECT " + "NOT " * deep + "true",
+        "SELECT 1" + "+1" * deep,
+        "SELECT '" + "x" * CHARACTERS_MAX + "'",
+    ):
+        with pytest.raises(MalformedQuery):
+            asked.archive.sql(text).table()
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+ENDLESS = "SELECT count(*) FROM range(1000000000000)"
+
+
+@contextmanager
+def limited(asked: Asked, **limits: float) -> Iterator[None]:
+    instance = asked.archive.instance
+    before = instance.settings
+    instance.settings = replace(before, query=replace(before.query, **limits))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        instance.settings = before
+
+
+def test_what_takes_too_long_is_ended(asked: Asked) -> None:
+    with limited(asked, sql_seconds_max=0.2), pytest.raises(TooLarge, match=r"longer than 0\.2 s.*sql_seconds_max"):
+        asked.archive.sql(ENDLESS).table()
+
+
+def test_too_many_rows_are_refused(asked: Asked) -> None:
+    with limited(asked, sql_rows_max=100):
+        assert asked.archive.sql("SELECT * FROM range(100)").table().num_rows == 100
+        with pytest.raises(TooLarge, match="more than 100 rows"):
+            asked.archive.sql("SELECT * FROM range(101)").table()
+
+
+def test_memory_is_limited(asked: Asked, scratch: Path) -> None:
+    statement = "SELECT list(range) FROM range(30000000)"
+    with (
+        limited(asked, sql_memory_bytes=64 << 20, sql_spill_bytes_max=1 << 20, sql_threads=1),
+        pytest.raises(TooLarge, match="sql_memory_bytes"),
+    ):
+        asked.archive.sql(statement).table()
+
+
+def test_what_is_sorted_on_disk_is_gone_afterwards(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    statement = "SELECT range, hash(range) AS h FROM range(3000000) ORDER BY h"
+    with limited(asked, sql_memory_bytes=64 << 20, sql_threads=1), asked.archive.sql(statement) as answer:
+        assert list(tmp_path.iterdir())
+        assert next(answer.batches()).num_rows
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_ends_a_statement(asked: Asked) -> None:
+    answer = asked.archive.sql("SELECT range FROM range(1000000000000) WHERE range % 100000000000 = 1 OR range < 1e6")
+    threads = threading.active_count()
+    assert next(answer.batches()).num_rows
+    answer.close()
+    answer.close()
+    assert threading.active_count() <= threads
+    assert rows(asked, "SELECT 1 AS one") == [{"one": 1}]
+
+
+def test_ctrl_c_ends_a_statement(asked: Asked) -> None:
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), 2))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        asked.archive.sql(ENDLESS).table()
+    timer.join()
+    assert rows(asked, "SELECT 1 AS one") == [{"one": 1}]
+
+
+def test_a_reader_may_ask_while_the_index_is_written(asked: Asked) -> None:
+    with holdfast.open(asked.archive.path, read_only=True) as reader:
+        assert reader.sql("SELECT count(*) AS n FROM captures").table()["n"].to_pylist() == [len(asked.documents)]
+        with pytest.raises(HoldfastError):
+            reader.sql("DELETE FROM captures")

@@ -1,0 +1,24 @@
+"""A pytest plugin: an S3 server for each module that asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.object_store import S3Server
+
+
+@pytest.fixture(scope="module")
+def s3(memory_path: Path) -> Iterator[S3Server]:
+    directory = memory_path / f"s3-{len(list(memory_path.iterdir()))}"
+    with S3Server(directory) as server, pytest.MonkeyPatch.context() as patch:
+        server.set_environment(patch.setenv)
+        yield server
+
+
+@pytest.fixture
+def url(s3: S3Server, request: pytest.FixtureRequest) -> str:
+    """A prefix of the test's own."""
+    return f"s3://holdfast/{request.node.name}"

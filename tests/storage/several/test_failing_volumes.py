@@ -1,0 +1,179 @@
+"""Volumes that fail while they are in use, are full, or refuse: stores go elsewhere, reads go to replicas (W14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from several_world import Far, World
+
+from holdfast import ContentKey, StoreOptions
+from holdfast.errors import ContentNotFound, UsageError, VolumeDown, VolumeFull, VolumeReadOnly
+from holdfast.storage.restoring import Restorer
+from holdfast.storage.training import train
+from holdfast.storage.volume import Adopt
+
+MakeWorld = Callable[..., World]
+PAGES = [b"<p>page %d</p>" % number * 20 for number in range(24)]
+
+
+def test_a_store_goes_to_the_next_volume_if_one_fails(make_world: MakeWorld) -> None:
+    world = make_world(3)
+    contents = world.client().contents
+    world.down.add("v1")
+    keys = [stored.key for stored in contents.put_batch(PAGES)]
+    assert {key.volume for key in keys} == {"v0", "v2"}
+    assert contents.get_batch(keys) == PAGES
+    world.down.clear()
+    world.now_s += 60
+    assert {stored.key.volume for stored in contents.put_batch([page + b"!" for page in PAGES])} == {"v0", "v1", "v2"}
+
+
+def test_a_full_volume_is_left_out_for_a_while(make_world: MakeWorld) -> None:
+    world = make_world(2)
+    client = world.client()
+    world.full.add("v0")
+    assert {stored.key.volume for stored in client.contents.put_batch(PAGES[:8])} == {"v1"}
+    client.calls()
+    client.contents.put_batch(PAGES[8:16])
+    assert "v0 commit" not in client.calls(), "it was full a moment ago"
+    world.full.clear()
+    world.now_s += 60
+    assert {stored.key.volume for stored in client.contents.put_batch(PAGES[16:])} == {"v0", "v1"}
+
+
+def test_duplicates_in_a_full_volume_are_counted(make_world: MakeWorld) -> None:
+    world = make_world(2)
+    contents = world.client().contents
+    keys = [stored.key for stored in contents.put_batch(PAGES)]
+    world.full |= {"v0", "v1"}
+    assert [stored.key for stored in contents.put_batch(PAGES)] == keys
+    assert {tuple(world.counters(key)) for key in keys} == {(2,)}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error"), [("down", VolumeDown), ("full", VolumeFull), ("refusing", VolumeReadOnly)]
+)
+def test_if_every_volume_fails_the_last_error_is_raised(
+    make_world: MakeWorld, trouble: str, error: type[Exception]
+) -> None:
+    world = make_world(3)
+    contents = world.client().contents
+    failing: set[str] = getattr(world, trouble)
+    failing |= set(world.volumes)
+    with pytest.raises(error):
+        contents.put(PAGES[0])
+
+
+def test_the_volume_that_the_caller_chose_or_none(make_world: MakeWorld) -> None:
+    world = make_world(3)
+    contents = world.client().contents
+    with world.without("v1"), pytest.raises(VolumeDown):
+        contents.put(PAGES[0], StoreOptions(volume="v1"))
+    world.full.add("v1")
+    with pytest.raises(VolumeFull):
+        contents.put(PAGES[0], StoreOptions(volume="v1"))
+    assert not any(world.copies(ContentKey("v1", b"\0")))
+
+
+def test_fewer_volumes_up_than_replicas_wanted(make_world: MakeWorld) -> None:
+    world = make_world(3, replicas=3)
+    client = world.client(Far)
+    with world.without("v2"):
+        keys = [stored.key for stored in client.contents.put_batch(PAGES)]
+        assert {len(world.copies(key)) for key in keys} == {2}
+    world.now_s += 60
+    Restorer(client.instance).run()
+    assert {len(world.copies(key)) for key in keys} == {3}
+    with pytest.raises(UsageError, match="4 replicas need 4 writable volumes, there are 3"):
+        client.contents.put(PAGES[0], StoreOptions(replicas=4))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_reads_go_on_to_replicas(make_world: MakeWorld, known: bool) -> None:
+    world = make_world(3, replicas=2)
+    world.known = known
+    contents = world.client(Far).contents
+    keys = [stored.key for stored in contents.put_batch(PAGES)]
+    for name in world.volumes:
+        with world.without(name):
+            assert contents.get_batch(keys) == PAGES
+            assert [contents.get(key) for key in keys] == PAGES
+            assert [contents.stat(key).references for key in keys] == [1] * len(keys)
+
+
+def test_what_may_be_in_a_volume_that_is_down_is_not_said_to_be_missing(make_world: MakeWorld) -> None:
+    world = make_world(2)
+    contents = world.client().contents
+    key = contents.put(PAGES[0])
+    nothing = ContentKey(key.volume, b"\1" * 32)
+    with pytest.raises(ContentNotFound):
+        contents.get(nothing)
+    with world.without(key.volume):
+        for ask in (contents.get, contents.stat, contents.delete):
+            with pytest.raises(VolumeDown):
+                ask(key)
+        with pytest.raises(VolumeDown):
+            contents.get(nothing)
+    assert contents.get(key) == PAGES[0]
+
+
+def test_a_delete_needs_the_volume_of_the_block_only(make_world: MakeWorld) -> None:
+    world = make_world(2, replicas=2)
+    contents = world.client().contents
+    key = contents.put(PAGES[0])
+    contents.put(PAGES[0])
+    (other,) = {"v0", "v1"} - {key.volume}
+    with world.without(key.volume), pytest.raises(VolumeDown):
+        contents.delete(key)
+    assert world.counters(key) == [2, 2]
+    with world.without(other):
+        assert contents.delete(key) == 1
+    Restorer(world.client().instance).run()
+    assert world.counters(key) == [1, 1]
+
+
+def test_a_volume_that_comes_back_empty_is_filled_from_replicas(make_world: MakeWorld) -> None:
+    world = make_world(3, replicas=2)
+    contents = world.client().contents
+    keys = [stored.key for stored in contents.put_batch(PAGES + PAGES[:5])]
+    before = {key: world.copies(key) for key in keys}
+    world.lose("v1")
+    client = world.client()
+    done = Restorer(client.instance, ["v1"]).run()
+    assert done.restored == sum(key.volume == "v1" for key in set(keys))
+    assert {key: sorted(world.copies(key).values()) for key in keys} == {
+        key: sorted(copies.values()) for key, copies in before.items()
+    }
+    assert client.contents.get_batch(keys) == PAGES + PAGES[:5]
+    again = Restorer(client.instance).run()
+    assert (again.restored, again.aligned) == (0, 0)
+    report = world.check()
+    assert (report.faults, report.notes) == ([], [])
+
+
+def test_dictionaries_come_back_too(make_world: MakeWorld) -> None:
+    world = make_world(2, replicas=2, dictionary_bytes=4096)
+    client = world.client()
+    random = Random(0)
+    words = [random.randbytes(3).hex().encode() for _ in range(300)]
+    pages = [b"<html>%d " % n + b" ".join(random.choices(words, k=300)) for n in range(100)]
+    client.contents.put_batch(pages, StoreOptions(volume="v0"))
+    number = train(client.instance, "v0").id
+    keys = [each.key for each in client.contents.put_batch([page + b"." for page in pages], StoreOptions(volume="v0"))]
+    world.lose("v0")
+    client = world.client()
+    Restorer(client.instance).run()
+    assert world.volumes["v0"].dictionary(number) is not None
+    assert client.contents.get_batch(keys) == [page + b"." for page in pages]
+    assert world.check().clean
+
+
+def test_a_replica_target_that_fails_is_replaced_by_another(make_world: MakeWorld) -> None:
+    world = make_world(3, replicas=2)
+    client = world.client()
+    places = client.instance.places(client.instance.signature.digest(PAGES[0]))
+    client.once(places[1], "commit", lambda: world.down.add(places[1]), Adopt)
+    key = client.contents.put(PAGES[0])
+    assert set(world.copies(key)) == {places[0], places[2]}

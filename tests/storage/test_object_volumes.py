@@ -1,0 +1,75 @@
+"""Object-store volumes pass the conformance suite, over a plain directory and over a real S3 server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from holdfast.config import StoreSettings, VolumeSettings
+from holdfast.env import REAL
+from holdfast.storage import layout
+from holdfast.storage.objects.volume import ObjectVolume
+from holdfast.storage.organizations import create_volume, open_volume
+from holdfast.storage.organizations.log_compaction import compact
+from holdfast.storage.volume import Volume
+from holdfast.testing.object_store import S3Server
+from holdfast.testing.volumes import OrganizationConformance
+
+pytest_plugins = ["object_fixtures"]
+
+
+@pytest.fixture
+def tmp_path(memory_path: Path, request: pytest.FixtureRequest) -> Path:
+    """In memory: the suite syncs thousands of times, and proves nothing about the disk."""
+    owner = request.cls.__name__ if request.cls else ""
+    return memory_path / f"{owner}-{request.node.name}"
+
+
+class InObjects(OrganizationConformance):
+    """A volume whose segments rest in a store."""
+
+    options: ClassVar[dict[str, Any]] = {"segment_bytes_max": 4096, "open_segments_max": 4}
+
+    def url(self, directory: Path) -> str:
+        return f"file://{directory / 'store'}"
+
+    def open_volume(self, directory: Path) -> Volume:
+        settings = StoreSettings(keydir_cache_bytes=1 << 20, **self.options)
+        if not (directory / layout.VOLUME).exists():
+            create_volume(directory, VolumeSettings("v0", url=self.url(directory)), settings, REAL)
+        volume = open_volume("v0", directory, settings, REAL)
+        assert isinstance(volume, ObjectVolume)
+        return volume
+
+
+class TestInADirectory(InObjects):
+    pass
+
+
+class TestInADirectoryOfLargeSegments(InObjects):
+    options: ClassVar = {}
+
+
+class TestInADirectoryWithHardlyAnyCache(InObjects):
+    options: ClassVar = {"segment_bytes_max": 20_000, "object_cache_bytes": 0, "object_requests_max": 1}
+
+
+class TestInADirectoryCompactedAtEveryOpening(InObjects):
+    def open_volume(self, directory: Path) -> Volume:
+        volume = super().open_volume(directory)
+        assert isinstance(volume, ObjectVolume)
+        compact(volume)
+        return volume
+
+
+class TestInS3(InObjects):
+    options: ClassVar = {"segment_bytes_max": 16_384}
+
+    @pytest.fixture(autouse=True)
+    def _server(self, s3: S3Server) -> None:
+        """The server is there."""
+
+    def url(self, directory: Path) -> str:
+        return f"s3://holdfast/{directory.name}"

@@ -1,0 +1,240 @@
+"""The journal of a tree volume: promised first, done then, and done again after a crash only if nobody came between."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.config import StoreSettings, VolumeSettings
+from holdfast.env import REAL, Environment
+from holdfast.errors import DamagedBlock, HoldfastError, VolumeDown, VolumeFull
+from holdfast.storage import block, layout
+from holdfast.storage.faults import Watch
+from holdfast.storage.organizations import create_volume, find_organization, open_volume, tree_journal, volume_spec
+from holdfast.storage.organizations.tree_writing import TreeVolume
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
+from holdfast.storage.volume import BlockKey, Operation, Recount, Refer, Release, Store, Ticket
+from holdfast.testing.forgetful import ForgetfulFiles
+from holdfast.testing.volumes import fetched, perform, plain, scanned, sign
+
+pytest_plugins = ["crash_fixtures"]
+
+ONE = b"client-1"
+KEY = BlockKey(sign(1))
+STORE = Store(sign(1), plain(b"abc"))
+SETTINGS = StoreSettings()
+
+
+class Tree:
+    """A tree volume whose process may die at any moment: its directory is copied as it stands."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        create_volume(path, VolumeSettings("v0", "tree", depth=2), SETTINGS, REAL)
+        self.volume = self._open()
+
+    def _open(self) -> TreeVolume:
+        volume = open_volume("v0", self.path, SETTINGS, REAL)
+        assert isinstance(volume, TreeVolume)
+        return volume
+
+    def die(self) -> TreeVolume:
+        self.path = self.path.with_name(self.path.name + "x")
+        shutil.copytree(self.volume.directory, self.path)
+        self.volume.close()
+        self.volume = self._open()
+        return self.volume
+
+    @property
+    def journal(self) -> Path:
+        return self.path / layout.TICKETS
+
+    def faults(self) -> list[object]:
+        return list(find_organization("tree").check(volume_spec("v0", self.path, SETTINGS, REAL), Watch()))
+
+    def kinds(self) -> list[str]:
+        """Of the entries in the journal."""
+        file = REAL.files.open(self.journal)
+        steps = list(walk(file, self.volume.identity.uid, SEGMENT_HEADER_BYTES, file.size()))
+        return [step.header.kind.decode() for step in steps if isinstance(step, Entry)]
+
+
+@pytest.fixture
+def tree(quick: Path) -> Iterator[Tree]:
+    tree = Tree(quick)
+    yield tree
+    tree.volume.close()
+
+
+def test_without_tickets_there_is_no_journal(tree: Tree) -> None:
+    tree.volume.commit([STORE, Refer(KEY)])
+    tree.volume.compact(None)
+    tree.die()
+    assert not tree.journal.exists()
+
+
+def test_the_journal_has_a_ticket_and_what_it_changes(tree: Tree) -> None:
+    tree.volume.commit([STORE, Refer(KEY), Store(sign(2), plain(b"x")), Release(BlockKey(sign(2)))], Ticket(ONE, 1))
+    raw = tree.journal.read_bytes()
+    assert raw.startswith(b"HOLDFAST-SEGMENT/1 " + tree.volume.identity.uid + b"\nsegment 00000001 generation 000000 ")
+    assert tree.kinds() == ["ticket", "block", "count", "block", "count"]
+    header = block.parse(raw[SEGMENT_HEADER_BYTES:])
+    assert header is not None
+    assert (header.serial, header.after, header.references) == (1, 0, 4)
+    assert header.signature == b"client-1" + bytes(7) + b"\1"
+    tree.volume.void(Ticket(ONE, 2))
+    last = block.parse(tree.journal.read_bytes()[-329:])
+    assert last is not None
+    assert (last.kind, last.serial, last.after, last.references) == (b"ticket", 6, 5, 0)
+
+
+def test_what_was_promised_is_done_at_the_next_opening(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure in the middle closes the volume, since nobody could tell what the files say now."""
+    perform(tree.volume, STORE)
+    operations: list[Operation] = [Refer(KEY), Store(sign(2), plain(b"two")), Refer(KEY), Refer(BlockKey(sign(2)))]
+    publish = tree.volume._publish
+
+    def full(path: Path, change: object) -> None:
+        raise VolumeFull("no space left")
+
+    monkeypatch.setattr(tree.volume, "_publish", full)
+    with pytest.raises(VolumeFull):
+        tree.volume.commit(operations, Ticket(ONE, 1))
+    monkeypatch.setattr(tree.volume, "_publish", publish)
+    for operation in (Refer(KEY), Store(sign(3), plain(b"x"))):
+        with pytest.raises(VolumeDown, match="open the archive again"):
+            perform(tree.volume, operation)
+    with pytest.raises(VolumeDown, match="open the archive again"):
+        tree.volume.void(Ticket(ONE, 1))
+    for _ in range(3):
+        tree.die()
+        assert (fetched(tree.volume, KEY), fetched(tree.volume, BlockKey(sign(2)))) == ((b"abc", 3), (b"two", 2))
+    assert [outcome.references for outcome in tree.volume.commit([], Ticket(ONE, 1))] == [2, 1, 3, 2]
+    assert tree.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ([Refer(KEY)], (b"abc", 3)),
+        ([Release(KEY)], (b"abc", 1)),
+        ([Recount(KEY, 0)], None),
+        ([Recount(KEY, 0), Store(sign(1), plain(b"new"), references=7)], (b"new", 7)),
+    ],
+)
+def test_what_came_after_a_promise_is_not_undone(
+    tree: Tree, between: list[Operation], expected: tuple[bytes, int] | None
+) -> None:
+    for compact in (False, True):
+        ticket = Ticket(ONE, 1 + compact)
+        tree.volume.commit([Recount(KEY, 0), STORE, Refer(KEY)], ticket)
+        if compact:
+            tree.volume.compact(None)
+        tree.volume.commit(between)
+        tree.die()
+        assert fetched(tree.volume, KEY) == expected
+        tree.die()
+        assert fetched(tree.volume, KEY) == expected
+        tree.volume.commit([], ticket)
+        assert fetched(tree.volume, KEY) == expected
+
+
+def test_folding_does_not_make_the_journal_wrong(tree: Tree) -> None:
+    tree.volume.commit([STORE, Refer(KEY)], Ticket(ONE, 1))
+    tree.volume.compact(None)
+    assert tree.kinds()[-1] == "mark"
+    tree.die()
+    assert fetched(tree.volume, KEY) == (b"abc", 2)
+
+
+def test_a_long_journal_is_written_anew(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_journal, "JOURNAL_BYTES_MAX", 20_000)
+    for number in range(1, 120):
+        tree.volume.commit([STORE], Ticket(ONE, number, max(0, number - 3)))
+        assert tree.journal.stat().st_size < 22_000
+    assert fetched(tree.volume, KEY) == (b"abc", 119)
+    tree.die()
+    assert fetched(tree.volume, KEY) == (b"abc", 119)
+    assert [tree.volume.commit([STORE], Ticket(ONE, number))[0].references for number in (117, 118, 119)] == [
+        117,
+        118,
+        119,
+    ]
+    assert fetched(tree.volume, KEY) == (b"abc", 119)
+
+
+def test_what_is_torn_was_never_promised(tree: Tree) -> None:
+    tree.volume.commit([STORE], Ticket(ONE, 1))
+    before = tree.journal.stat().st_size
+    untouched = tree.path.with_name("untouched")
+    shutil.copytree(tree.path, untouched)
+    tree.volume.commit([Refer(KEY), Store(sign(2), plain(b"two"))], Ticket(ONE, 2))
+    whole = tree.journal.read_bytes()
+    for length in range(before, len(whole), 97):
+        path = tree.path.with_name(f"torn{length}")
+        shutil.copytree(untouched, path)
+        (path / layout.TICKETS).write_bytes(whole[:length])
+        volume = open_volume("v0", path, SETTINGS, REAL)
+        assert scanned(volume) == [(KEY, b"abc", 1)]
+        assert volume.commit([Refer(KEY)], Ticket(ONE, 2))[0].references == 2
+        volume.close()
+
+
+def test_a_damaged_journal_is_reported_and_repaired(tree: Tree) -> None:
+    for number in range(1, 7):
+        tree.volume.commit([STORE], Ticket(ONE, number))
+    tree.volume.close()
+    raw = bytearray(tree.journal.read_bytes())
+    raw[raw.index(b"HOLDFAST/1 ticket", 2000) + 300] ^= 1
+    tree.journal.write_bytes(raw)
+    with pytest.raises(DamagedBlock, match="run 'holdfast check --repair'"):
+        open_volume("v0", tree.path, SETTINGS, REAL)
+    assert len(tree.faults()) == 1
+    find_organization("tree").repair(volume_spec("v0", tree.path, SETTINGS, REAL))
+    assert tree.faults() == []
+    tree.volume = tree._open()
+    known = [number for number in range(1, 7) if tree.volume.commit([], Ticket(ONE, number))]
+    assert len(known) == 5
+    assert fetched(tree.volume, KEY) == (b"abc", 6)
+
+
+def test_without_space_nothing_is_promised(quick: Path) -> None:
+    files = ForgetfulFiles()
+    env = Environment(files=files)
+    create_volume(quick, VolumeSettings("v0", "tree"), SETTINGS, env)
+    volume = open_volume("v0", quick, SETTINGS, env)
+    volume.commit([STORE], Ticket(ONE, 1))
+    files.capacity = 60_000
+    results = volume.commit_all([([Refer(KEY)], Ticket(ONE, 2)), ([STORE], Ticket(ONE, 1))])
+    assert all(isinstance(result, VolumeFull) for result in results)
+    assert perform(volume, Refer(KEY)).references == 2
+    files.capacity = None
+    assert volume.commit([Refer(KEY)], Ticket(ONE, 2))[0].references == 3
+    assert volume.commit([STORE], Ticket(ONE, 1))[0].references == 1
+    volume.close()
+
+
+@pytest.mark.parametrize("failing", range(1, 7))
+def test_after_a_failed_sync_a_ticket_may_be_handed_in_again(quick: Path, failing: int) -> None:
+    """Of the journal: the commit has not happened. Of a block file: it will have, at the next opening."""
+    files = ForgetfulFiles()
+    env = Environment(files=files)
+    create_volume(quick, VolumeSettings("v0", "tree"), SETTINGS, env)
+    volume = open_volume("v0", quick, SETTINGS, env)
+    volume.commit([STORE], Ticket(ONE, 1))
+    files.fail_sync_at = files.syncs + failing
+    commits = [([Refer(KEY)], Ticket(ONE, number)) for number in (2, 3, 4)]
+    answers = [volume.commit_all([commit])[0] for commit in commits]
+    assert any(isinstance(answer, HoldfastError) for answer in answers)
+    files.fail_sync_at = None
+    volume.close()
+    volume = open_volume("v0", quick, SETTINGS, env)
+    again = [volume.commit(*commit) for commit in commits]
+    for first, second in zip(answers, again, strict=True):
+        assert isinstance(first, HoldfastError) or first == second
+    assert sorted(outcome.references for (outcome,) in again) == [2, 3, 4]
+    assert fetched(volume, KEY) == (b"abc", 4)
+    volume.close()

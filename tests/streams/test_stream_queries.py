@@ -1,0 +1,126 @@
+"""Streams of what a query finds, and in the order of ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from stream_world import captures, delivered, expected, fill
+
+from holdfast import Archive, CaptureQuery, RemovalOptions, Selection
+from holdfast.catalog.keys import encoded, page_number
+from holdfast.errors import IndexNotFound, MalformedQuery, MalformedToken, NotFound
+from holdfast.model import RecordId
+from holdfast.streams import StreamOptions
+
+ORDERS = ("log", "url", "date", "rank")
+
+
+@pytest.fixture
+def indexed(archive: Archive) -> Archive:
+    fill(archive, 40)
+    links = b"".join(b'<a href="http://%s.example/%d">x</a>' % (host, n) for host in (b"a", b"b") for n in range(3))
+    from holdfast.archive.exchange import page
+
+    archive.add([page("http://hub.example/", links, timestamp="20200101000000")], batch="one")
+    archive.index.update()
+    archive.index.rank()
+    return archive
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("query", ["word7", "site:a.example", "word3 or word11", "-word4 type:html"])
+def test_just_what_the_query_finds(indexed: Archive, query: str, order: str) -> None:
+    options = StreamOptions(query=query, order=order, batch_size=5)
+    wanted = {hit.record for hit in indexed.query(query).hits}
+    everything = delivered(indexed, StreamOptions(order=order))
+    found = delivered(indexed, options)
+    assert found == [record for record in everything if record in found]
+    assert wanted <= set(found)
+    assert 0 < len(found) < len(everything)
+    latest = delivered(indexed, replace(options, which="latest"))
+    keys = [capture.urlkey for capture in captures(indexed) if capture.record in set(latest)]
+    assert len(keys) == len(set(keys)) == len(latest)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_indexed_later_does_not_come_to_light(indexed: Archive, order: str) -> None:
+    options = StreamOptions(query="site:a.example", order=order, batch_size=3)
+    whole = delivered(indexed, options)
+    fill(indexed, 20, first=40)  # not indexed yet
+    stream = indexed.stream(options)
+    begun = [page.record for _, page in zip(range(4), stream, strict=False)]
+    indexed.index.update()
+    indexed.index.build()
+    assert begun + delivered(indexed, replace(options, token=stream.token)) == whole
+    assert len(delivered(indexed, options)) > len(whole)
+
+
+def test_queries_that_cannot_be_asked(archive: Archive) -> None:
+    fill(archive, 3)
+    with pytest.raises(IndexNotFound):
+        archive.stream(StreamOptions(query="word"))
+    with pytest.raises(MalformedQuery):
+        StreamOptions(query="site:")
+    with pytest.raises(IndexNotFound, match="index rank"):
+        archive.stream(StreamOptions(order="rank"))
+
+
+def test_the_same_query_said_otherwise_is_the_same_stream(indexed: Archive) -> None:
+    stream = indexed.stream(StreamOptions(query="site:a.example   word7"))
+    assert indexed.stream(StreamOptions(query="site:A.example word7", token=stream.token)).token
+    with pytest.raises(MalformedToken):
+        indexed.stream(StreamOptions(query="site:b.example word7", token=stream.token))
+
+
+def by_rank(archive: Archive) -> list[RecordId]:
+    """What order rank must give: ranked pages by falling rank and page number, others by URL."""
+    ranks = archive.index.ranks()
+    assert ranks is not None
+    rank = dict(zip(ranks.pages.tolist(), ranks.rank.tolist(), strict=True))
+
+    def key(capture):  # type: ignore[no-untyped-def]
+        number = page_number(encoded(capture.urlkey))
+        order = (0, -rank[number], number) if number in rank else (1, 0.0, 0)
+        return (*order, capture.urlkey, capture.timestamp, capture.record)
+
+    return [capture.record for capture in sorted(captures(archive), key=key)]
+
+
+def test_the_highest_rank_comes_first(indexed: Archive) -> None:
+    options = StreamOptions(order="rank", batch_size=4)
+    fill(indexed, 10, first=40)
+    indexed.add([_new("http://new.example/"), _new("http://newer.example/")])
+    whole = by_rank(indexed)
+    assert delivered(indexed, options) == whole
+    assert sorted(whole) == expected(indexed, StreamOptions())
+    for stop in range(0, len(whole), 5):
+        stream = indexed.stream(options)
+        begun = [page.record for _, page in zip(range(stop), stream, strict=False)]
+        assert begun + delivered(indexed, replace(options, token=stream.token)) == whole
+
+
+def _new(url: str):  # type: ignore[no-untyped-def]
+    from holdfast.archive.exchange import page
+
+    return page(url, b"new", timestamp="20210101000000")
+
+
+def test_a_stream_goes_on_with_the_ranks_it_began_with(indexed: Archive) -> None:
+    options = StreamOptions(order="rank", batch_size=4)
+    whole = by_rank(indexed)
+    stream = indexed.stream(options)
+    begun = [page.record for _, page in zip(range(9), stream, strict=False)]
+    token = stream.token
+    fill(indexed, 20, first=40)
+    indexed.index.update()
+    indexed.index.rank(force=True)
+    gone = Selection(CaptureQuery(url="http://c.example/*"))
+    indexed.remove(gone, RemovalOptions("asked"))
+    there = {capture.record for capture in captures(indexed)}
+    rest = delivered(indexed, replace(options, token=token))
+    assert begun + rest == whole[:9] + [record for record in whole[9:] if record in there]
+    for _ in range(5):
+        indexed.index.rank(force=True)
+    with pytest.raises(NotFound, match="begin the stream anew"):
+        indexed.stream(replace(options, token=token))

@@ -1,0 +1,85 @@
+"""Several workers share a stream: each capture is acknowledged once, also when workers die."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from stream_world import expected, fill
+
+from holdfast import Archive
+from holdfast.errors import MalformedToken
+from holdfast.model import RecordId
+from holdfast.streams import StreamOptions, sharing
+
+
+@pytest.mark.parametrize("order", ["log", "url", "date"])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_capture_is_acknowledged_once(
+    archive: Archive, tmp_path: Path, order: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "UNIT", 7)
+    fill(archive, 60, batches=("one", "two", "three"))
+    options, path, random = StreamOptions(order=order, batch_size=3), tmp_path / "work.json", Random(seed)
+    wanted = sorted(expected(archive, StreamOptions()))
+    done: list[RecordId] = []
+    workers = [archive.share(options, path) for _ in range(3)]
+    feeds = [worker.batches() for worker in workers]
+    at: list[list[RecordId]] = [[], [], []]
+    fill(archive, 10, first=60)  # not of the snapshot
+    while feeds:
+        index = random.randrange(len(feeds))
+        if random.random() < 0.1:  # dies amid a batch, and another takes its place
+            workers[index].close()
+            feeds[index].close()
+            workers[index] = archive.share(options, path)
+            feeds[index], at[index] = workers[index].batches(), []
+            continue
+        batch = next(feeds[index], None)
+        done += at[index]
+        at[index] = [page.record for page in batch] if batch is not None else []
+        if batch is None:
+            workers.pop(index).close()
+            feeds.pop(index)
+            at.pop(index)
+    rest = archive.share(options, path)
+    done += [page.record for batch in rest.batches() for page in batch]
+    rest.close()
+    assert sorted(done) == wanted
+    assert sorted(each.name for each in tmp_path.glob("work.json*")) == ["work.json", "work.json.lock"]
+
+
+def test_processes_share_the_work(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 60)
+    archive.close()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [
+        sys.executable,
+        "-m",
+        "holdfast",
+        "-a",
+        str(archive.path),
+        "stream",
+        "--share",
+        str(tmp_path / "work"),
+        "-o",
+    ]
+    running = [subprocess.Popen([*words, str(tmp_path / f"{n}.jsonl")], env=environment) for n in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
+    lines = [line for n in range(2) for line in (tmp_path / f"{n}.jsonl").read_text().splitlines()]
+    assert len(lines) == len({json.loads(line)["record"] for line in lines}) == 60
+
+
+def test_who_asks_for_something_else_may_not_join(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 10)
+    archive.share(StreamOptions(), tmp_path / "work").close()
+    with pytest.raises(MalformedToken, match="other options"):
+        archive.share(StreamOptions(which="latest"), tmp_path / "work")
+    (tmp_path / "work").write_text("nonsense")
+    with pytest.raises(MalformedToken, match="no file of a shared stream"):
+        archive.share(StreamOptions(), tmp_path / "work")
