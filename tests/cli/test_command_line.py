@@ -53,6 +53,18 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
+def test_contents_are_kept_without_what_only_the_index_needs(tmp_path: Path) -> None:
+    """It would take longer to load than a small content to store."""
+    program = (
+        "import sys, holdfast; holdfast.init(sys.argv[1]); archive = holdfast.open(sys.argv[1]); "
+        "archive.contents.get(archive.contents.put(b'small')); archive.close(); "
+        "print([name for name in ('numpy', 'pyarrow', 'tantivy', 'duckdb') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "archive")]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(SOURCE)}, capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
+
+
 def test_help_lists_every_command(shell: Shell) -> None:
     text = shell("--help").text
     for command in _COMMANDS:

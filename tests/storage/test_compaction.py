@@ -310,7 +310,7 @@ def test_a_removal_stays_as_long_as_what_it_removed(quick: Path, open_log: Calla
 
 
 @given(segments=SEGMENTS)
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=75)
 def test_a_rebuild_after_any_compaction_brings_nothing_back(segments: list[list[tuple[Any, ...]]]) -> None:
     """Whichever neighbouring segments are compacted, and whenever: the segments alone tell the same as the keydir."""
     steps = [step for segment in segments for step in (*segment, ("seal",))]

@@ -16,9 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from holdfast.env import Environment
 from holdfast.errors import DamagedIndex
 from holdfast.index import layout
@@ -28,7 +25,7 @@ from holdfast.index.table_draft import TableDraft
 if TYPE_CHECKING:
     import pyarrow
 
-Numbers = NDArray[np.uint64]
+    from holdfast.index.backlinks import Numbers
 
 MERGE_FILES_MIN = 8
 MERGE_ROWS_MAX = 2_000_000  # of files that are merged at once; they pass through memory
@@ -184,6 +181,7 @@ def read_rows_of(path: Path, table: str, values: Numbers, columns: list[str]) ->
 
     Raises as `read_rows` does.
     """
+    import numpy as np
     import pyarrow
     from pyarrow import compute, parquet
 
