@@ -146,6 +146,11 @@ def test_mistakes_are_told(place: Shell) -> None:
     assert "--connections" in told(here / "v0", *secret, "--connections", "0", code=2)
     assert "--processes" in told(here / "v0", *secret, "--processes", "0", code=2)
     assert "no more than 2 volumes" in told(here / "v0", here / "v1", *secret, "--processes", "3", code=2)
+    for mistake, told in (
+        (("v0", "v0", "--listen", "127.0.0.1:65535"), "need ports beyond 65535"),
+        (("v0", "--message-max", "10"), "with less than 65536 bytes"),
+    ):
+        assert told in place.quick("volume", "serve", *mistake, "--secret-file", "secret", code=2).errors
 
 
 def test_a_secret_is_its_owners(place: Shell) -> None:

@@ -36,11 +36,11 @@ def find_heads(raw: bytes, serials: Container[int]) -> list[tuple[int, Head | En
             if entry.serial in serials:
                 found.append((entry.serial, entry))
             continue
-        behind = head.end() + int(head["length"])
+        number, length = head.group("serial", "length")
+        behind = head.end() + int(length)
         if behind >= end or raw[behind] != 10:  # a line feed ends the record
             raise DamagedBatch(f"an entry at {at} of a frame of {end} bytes makes no sense")
-        serial = int(head["serial"])
-        if serial in serials:
+        if (serial := int(number)) in serials:
             found.append((serial, head))
         at = behind + 1
     return found

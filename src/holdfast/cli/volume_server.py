@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.server")
 
 DEFAULT_LISTEN = "127.0.0.1:9400"
+PORT_MAX = 65535
+MESSAGE_BYTES_MIN = 64 << 10
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
@@ -93,6 +95,10 @@ def serve(*, directories: tuple[Path, ...], listen: str, processes: int | None, 
     if processes is not None and processes > len(directories):
         raise click.UsageError(f"--processes {processes}: there are no more than {len(directories)} volumes to share")
     host, port = split_address(listen)
+    if port + len(directories) - 1 > PORT_MAX:
+        raise click.UsageError(f"--listen {listen}: {len(directories)} volumes need ports beyond {PORT_MAX}")
+    if chosen["message_max"] < MESSAGE_BYTES_MIN:
+        raise click.UsageError(f"--message-max: no content would be taken with less than {MESSAGE_BYTES_MIN} bytes")
     options = _options(host, port, **chosen)
     failed: list[str] = []
 

@@ -7,7 +7,7 @@ that are down and of blocks that have moved.
 
 from __future__ import annotations
 
-import binascii
+import re
 from collections.abc import Callable, Sequence
 
 from holdfast.env.files import Buffer
@@ -15,6 +15,8 @@ from holdfast.errors import DamagedBlock, HoldfastError
 from holdfast.model import ContentKey
 from holdfast.storage.instance import Instance
 from holdfast.storage.volume import BulkReadable, Gathered
+
+_PLAIN = re.compile("(?:[0-9a-f]{2})+")  # the rest of a contentkey, unless others have the same signature
 
 
 class BulkRead:
@@ -31,6 +33,9 @@ class BulkRead:
             self._gather(name, indexes)
 
     def _by_volume(self) -> dict[str, list[int]]:
+        names = {key.partition(":")[0] for key in self._keys}
+        if len(names) == 1:
+            return {names.pop(): list(range(len(self._keys)))}
         wanted: dict[str, list[int]] = {}
         for index, key in enumerate(self._keys):
             wanted.setdefault(key.partition(":")[0], []).append(index)
@@ -41,15 +46,13 @@ class BulkRead:
         if not isinstance(volume, BulkReadable) or not self._instance.is_up(name):
             self._alone += indexes
             return
-        plain: list[int] = []
-        signatures: list[bytes] = []
-        skip = len(name) + 1
-        for index in indexes:
-            try:  # one of a content beyond the first with its signature is no hexadecimal number
-                signatures.append(bytes.fromhex(self._keys[index][skip:]))
-                plain.append(index)
-            except (ValueError, binascii.Error):
-                self._alone.append(index)
+        plain, skip = indexes, len(name) + 1
+        try:
+            signatures = [bytes.fromhex(self._keys[index][skip:]) for index in plain]
+        except ValueError:
+            plain = [index for index in indexes if _PLAIN.fullmatch(self._keys[index], skip)]
+            self._alone += [index for index in indexes if not _PLAIN.fullmatch(self._keys[index], skip)]
+            signatures = [bytes.fromhex(self._keys[index][skip:]) for index in plain]
         try:
             gathered = volume.gather(signatures)
         except HoldfastError:

@@ -135,7 +135,7 @@ class Checker:
         finally:
             instance.close()
         for remark, count in (+remarks).items():
-            watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that")
+            watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that, or 'holdfast volume repair' with a connector")
 
     def _check_batch(
         self, instance: Instance, volume: ReadableVolume, batch: list[Block], watch: Watch, remarks: Counter[str]
@@ -182,7 +182,7 @@ def unfinished(instance: Instance, volume: ReadableVolume, block: Block, held: H
         return "copies of an unfinished migration"
     if original.volume is not volume:
         return "blocks under a key that has another block"
-    wanted = min(instance.settings.store.replicas, len(instance.volumes))
+    wanted = min(instance.settings.store.replicas, max(instance.writable_count, 1))  # nothing is copied to the others
     return f"contents with fewer than {wanted} copies" if len(held.blocks) - len(held.moving) < wanted else ""
 
 

@@ -255,7 +255,7 @@ def _decode_many(
     decompressor: zstandard.ZstdDecompressor, stored: list[memoryview], sizes: list[int], threads: int, name: str
 ) -> list[memoryview]:
     """Sizes are given, so that a frame that says otherwise is an error before it takes any memory."""
-    if any(size == 0 for size in sizes):  # which the library takes for "not known"
+    if 0 in sizes:  # which the library takes for "not known"
         raise DamagedBlock(f"cannot decode {name} data together: some of it is empty")
     try:
         frames = decompressor.multi_decompress_to_buffer(

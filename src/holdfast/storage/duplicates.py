@@ -43,6 +43,7 @@ class Item:
     failed: set[str] = field(default_factory=set)  # volumes that are not asked any more
     encoded: Encoded | None = None
     stored: Stored | None = None
+    counted: tuple[str, BlockKey] | None = None  # the block that was given a reference for it, and its volume
     claimed: str = ""  # the home volume that has said that it has no such block of its own
     new: bool = False
     tries: int = 0

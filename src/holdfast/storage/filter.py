@@ -53,10 +53,10 @@ class VolumeFilter:
         self._counts[name] += 1
 
     def extend(self, name: str) -> None:
-        """One more volume, of which nothing is known yet."""
-        self._bits[name] = 1 << (len(self.names) % _BITS_MAX)
-        self.names.append(name)
-        self._counts[name] = 0
+        """One more volume, of which nothing is known yet. Those who ask meanwhile go on with what they have."""
+        self._bits = self._bits | {name: 1 << (len(self.names) % _BITS_MAX)}
+        self.names = [*self.names, name]
+        self._counts = self._counts | {name: 0}
         if _typecode(len(self.names)) != self._typecode:
             self._typecode = _typecode(len(self.names))
             self._masks = array(self._typecode, self._masks)

@@ -53,7 +53,8 @@ class Following:
                 return
             if self._filter.crowded:
                 self._build()
-            self._filter.add(signature, name)
+            if name in self._positions:  # unless it did not answer just now
+                self._filter.add(signature, name)
 
     def forget(self, name: str) -> None:
         """The volume is another one now, or gone."""

@@ -68,7 +68,7 @@ class Mover:
         self._source = instance.writer(source)
         self._instead = instead
         self.replaced: set[BlockKey] = set()  # blocks of which only the copy is left
-        self._failed: dict[str, HoldfastError] = {}
+        self._failed: dict[str, HoldfastError] = {}  # targets, during one move
 
     def move(self, keys: Sequence[BlockKey], choose: Choose) -> tuple[int, int]:
         """Moves the blocks to where `choose` says; returns how many have left, and their bytes. Durable on return.
@@ -78,6 +78,7 @@ class Mover:
         """
         left = left_bytes = 0
         waiting = list(keys)
+        self._failed.clear()
         while waiting:
             blocks = [block for block in self._source.fetch(waiting) if block is not None]
             moves, done = self._plan(blocks, choose)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from holdfast.errors import VolumeDown
 from holdfast.model import VolumeState
+from holdfast.storage.asking import FAILURES
 from holdfast.storage.faults import Watch
 from holdfast.storage.holdings import Holdings
 from holdfast.storage.instance import Instance
@@ -60,7 +60,7 @@ class Rebalancer:
                     count, size = mover.move(wanted, target) if wanted else (0, 0)
                     blocks, moved, moved_bytes = blocks + len(batch), moved + count, moved_bytes + size
                     watch.read(sum(len(block.encoded.data) for block in batch))
-            except VolumeDown as error:
+            except FAILURES as error:
                 log.warning("not all was moved that volume %r holds: %s", name, error)
                 down.append(name)
         return Rebalance(blocks, moved, moved_bytes, down)

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.errors import Damaged, VolumeDown
+from holdfast.errors import Damaged, HoldfastError, VolumeDown
 from holdfast.model import ContentKey
+from holdfast.storage.asking import FAILURES
 from holdfast.storage.check import unfinished
 from holdfast.storage.codec import ZSTD_DICT
 from holdfast.storage.holdings import Found, Holdings
@@ -26,6 +27,7 @@ log = logging.getLogger("holdfast.storage")
 
 GRACE_S = 5.0  # what others have begun is finished after so long, or was left behind
 BATCH = 256
+LOST_TOGETHER = 50_000  # blocks that are restored before others are looked at
 
 Progress = Callable[[int], None]
 
@@ -65,9 +67,10 @@ class Restorer:
                     self._look(volume, batch)
                     if progress is not None:
                         progress(sum(len(block.encoded.data) for block in batch))
-            except VolumeDown as error:
-                log.warning("what volume %r holds is not looked at: %s", name, error)
-                self.done.down.append(name)
+                    if len(self._lost) >= LOST_TOGETHER:
+                        self._restore_lost()
+            except FAILURES as error:
+                self._leave(name, error)
         self._restore_lost()
         self._join_doubles()
         self._remove_leftovers()
@@ -122,15 +125,17 @@ class Restorer:
         for start in range(0, len(keys), BATCH):
             with self._instance.gate.moving():
                 holdings = self._instance.find_batch(keys[start : start + BATCH], everywhere=True)
-                self._restore([held for held in holdings if held.lost and self._instance.is_up(held.key.volume)])
-            self._replicator.follow_undeleted([held.key for held in holdings if held.lost], self._copies)
+                lost = [held for held in holdings if held.lost and self._instance.is_up(held.key.volume)]
+                back = self._restore(lost)
+            self._replicator.follow_undeleted(back, self._copies)  # of others, replicas are all that is left
 
-    def _restore(self, lost: list[Holdings]) -> None:
-        """One fetch of each volume that has replicas, one commit to each that lost blocks."""
+    def _restore(self, lost: list[Holdings]) -> list[ContentKey]:
+        """One fetch of each volume that has replicas, one commit to each that lost blocks. What is there again."""
         by_source: dict[str, list[Holdings]] = {}
         for held in lost:
             by_source.setdefault(held.replicas[0].volume.name, []).append(held)
-        adopted: dict[str, list[Adopt]] = {}
+        adopted: dict[str, list[tuple[ContentKey, Adopt]]] = {}
+        back: list[ContentKey] = []
         for name, theirs in by_source.items():
             source = self._instance.volume(name)
             for held, block in zip(theirs, self._fetched(source, theirs), strict=True):
@@ -139,11 +144,25 @@ class Restorer:
                     self.done.lost += 1
                     log.error("content %s is lost: no replica can be read", held.key)
                 else:
-                    adopted.setdefault(held.key.volume, []).append(self._adoption(held, *found))
+                    adopted.setdefault(held.key.volume, []).append((held.key, self._adoption(held, *found)))
         for home, adoptions in adopted.items():
-            for adoption, outcome in zip(adoptions, self._instance.writer(home).commit(adoptions), strict=True):
-                self._instance.note(adoption.key.signature, home)
+            try:
+                outcomes = self._instance.writer(home).commit([adoption for _, adoption in adoptions])
+            except FAILURES as error:  # others may take theirs
+                self._instance.rest(home, error)
+                self._leave(home, error)
+                continue
+            for (key, _), outcome in zip(adoptions, outcomes, strict=True):
+                self._instance.note(key.signature, home)
                 self.done.restored += outcome.effect is Effect.NEW
+                back.append(key)
+        return back
+
+    def _leave(self, name: str, error: HoldfastError) -> None:
+        """The volume could not be brought in line, or not to the end."""
+        log.warning("volume %r is not brought in line, or not to the end: %s", name, error)
+        if name not in self.done.down:
+            self.done.down.append(name)
 
     def _fetched(self, source: ReadableVolume, lost: list[Holdings]) -> list[Block | None]:
         try:

@@ -5,18 +5,21 @@ the block that was found; a new content is encoded for its home volume. All that
 
 What a probe says may be outdated by the time of the commit, so the volume has the last word: it counts a duplicate that
 appeared meanwhile, reports a block that vanished (MISSING), or one that must be compared first (UNSURE). Those contents
-go round again. So do those of a volume that fails, is full or takes nothing, to the next one in their order.
+go round again. So do those of a volume that fails, is full or takes nothing, to the next one in their order. If one
+content cannot be stored anywhere, what the others of its batch have counted is taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.env.files import Buffer
-from holdfast.errors import HoldfastError, TooLarge, UsageError, VolumeDown
+from holdfast.errors import HoldfastError, TooLarge, UnknownName, UsageError, VolumeDown
 from holdfast.model import ContentKey, Stored, StoreMode
+from holdfast.storage.asking import FAILURES
 from holdfast.storage.codec import AUTO, ZSTD_DICT, find_codec
 from holdfast.storage.duplicates import Duplicates, Item, Known, StoreOptions
 from holdfast.storage.instance import Instance
@@ -30,9 +33,13 @@ from holdfast.storage.volume import (
     Operation,
     Outcome,
     ReadableVolume,
+    Recount,
     Refer,
+    Release,
     Store,
 )
+
+log = logging.getLogger("holdfast.storage")
 
 
 class Announced(NamedTuple):
@@ -50,6 +57,14 @@ class StoreHints:
     signatures: Sequence[bytes] = ()
     content_types: Sequence[str] = ()
     announce: Callable[[list[Announced]], None] | None = None
+
+
+class _Committed(NamedTuple):
+    """The outcomes of each volume's commit, the volumes that failed, and those that refuse such a commit for good."""
+
+    given: dict[str, list[Outcome]]
+    failed: dict[str, HoldfastError]
+    refused: dict[str, HoldfastError]
 
 
 _TRIES_MAX = 100  # of one content; each means that somebody else was faster
@@ -83,13 +98,37 @@ class Storer:
 
     def _store(self, items: list[Item], options: StoreOptions, replicas: int, hints: StoreHints) -> list[Stored]:
         waiting = items
-        while waiting:
-            waiting = self._round(waiting, options, hints)
+        try:
+            while waiting:
+                waiting = self._round(waiting, options, hints)
+        except HoldfastError:
+            self._take_back(items)
+            raise
         stored = [item.stored for item in items if item.stored is not None]
         assert len(stored) == len(items)
         if len(self._instance.volumes) > 1:
             self._replicate(items, replicas)
         return stored
+
+    def _take_back(self, items: Iterable[Item]) -> None:
+        """The batch has failed: nobody will know of what was counted for some of it."""
+        by_volume: dict[str, list[BlockKey]] = {}
+        for item in items:
+            if item.counted is not None:
+                name, key = item.counted
+                by_volume.setdefault(name, []).append(key)
+        for name, keys in by_volume.items():
+            self._uncount(name, keys)
+
+    def _uncount(self, name: str, keys: Sequence[BlockKey]) -> None:
+        """Takes one reference to each of the blocks back. If that fails, there is one too many: nothing is lost."""
+        try:
+            volume = self._instance.writer(name)
+            for key, outcome in zip(keys, volume.commit([Release(key) for key in keys]), strict=True):
+                if outcome.references == MOVING:  # all that kept a copy which its mover has given up
+                    volume.commit([Recount(key, 0, MOVING, replica=False)])
+        except HoldfastError as error:
+            log.warning("contents of volume %r may have a reference too many: %s", name, error)
 
     def _replicate(self, items: list[Item], replicas: int) -> None:
         """New contents are copied as they are; copies of others are looked for, and brought in line."""
@@ -185,18 +224,22 @@ class Storer:
         if not plans:
             return items
 
-        def claim(name: str) -> list[Outcome]:
-            return self._instance.writer(name).commit(
-                [Claim(each.signature, len(each.content)) for each in plans[name]]
-            )
-
-        answers = self._instance.asking.each(list(plans), claim)
+        answers = self._committed(
+            {name: [Claim(each.signature, len(each.content)) for each in theirs] for name, theirs in plans.items()}
+        )
         for name, outcomes in answers.given.items():
             volume = self._instance.volume(name)
+            moving = []
             for item, outcome in zip(plans[name], outcomes, strict=True):
                 item.claimed = name
-                if outcome.effect is Effect.DUPLICATE and outcome.references < MOVING:
-                    self._accept(item, volume, outcome)
+                if outcome.effect is Effect.DUPLICATE:
+                    if outcome.references < MOVING:
+                        self._accept(item, volume, outcome)
+                    else:
+                        moving.append(outcome.key)
+            if moving:  # a migration is bringing such blocks home: their originals are the ones to be counted
+                self._uncount(name, moving)
+        self._raise(answers.refused)
         left = [item for item in items if item.stored is None and item.places[0] not in answers.failed]
         self._fail_all(answers.failed, items, options, again)
         return left
@@ -204,14 +247,14 @@ class Storer:
     def _carry_out(
         self, plans: dict[str, list[tuple[Item, Operation]]], options: StoreOptions, again: list[Item]
     ) -> None:
-        def commit(name: str) -> list[Outcome]:
-            return self._instance.writer(name).commit([operation for _, operation in plans[name]])
-
-        answers = self._instance.asking.each(list(plans), commit)
+        answers = self._committed({name: [operation for _, operation in plan] for name, plan in plans.items()})
         for name, outcomes in answers.given.items():
             volume = self._instance.volume(name)
+            moving = []
             for (item, _), outcome in zip(plans[name], outcomes, strict=True):
                 unsettled = outcome.references >= MOVING  # it came while a migration is bringing such a block home
+                if unsettled:
+                    moving.append(outcome.key)
                 if unsettled or outcome.effect in (Effect.MISSING, Effect.UNSURE):
                     again.append(item)
                     item.tries += 1
@@ -219,9 +262,32 @@ class Storer:
                         item.give_up(name, VolumeDown(f"volume {name!r} has a block that cannot be settled"))
                 else:
                     self._accept(item, volume, outcome)
+            if moving:
+                self._uncount(name, moving)
+        self._raise(answers.refused)
         for name, error in answers.failed.items():
             self._fail(name, error, [item for item, _ in plans[name]], options)
             again += [item for item, _ in plans[name]]
+
+    def _committed(self, plans: dict[str, list[Operation]]) -> _Committed:
+        """Each volume's own commit. What was done is known even if another volume refuses its part for good."""
+        refused: dict[str, HoldfastError] = {}
+
+        def commit(name: str) -> list[Outcome]:
+            try:
+                return self._instance.writer(name).commit(plans[name])
+            except (*FAILURES, UnknownName):
+                raise
+            except HoldfastError as error:
+                refused[name] = error
+                return []
+
+        given, failed = self._instance.asking.each(list(plans), commit)
+        return _Committed({name: given[name] for name in given if name not in refused}, failed, refused)
+
+    def _raise(self, refused: dict[str, HoldfastError]) -> None:
+        for error in refused.values():
+            raise error
 
     def _fail_all(
         self, failed: dict[str, HoldfastError], items: Sequence[Item], options: StoreOptions, again: list[Item]
@@ -292,4 +358,5 @@ class Storer:
         item.new = outcome.effect is Effect.NEW
         if item.new:
             self._instance.note(item.signature, volume.name)
+        item.counted = volume.name, outcome.key
         item.stored = Stored(key, not item.new, len(item.content), outcome.stored, outcome.references)

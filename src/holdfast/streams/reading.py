@@ -33,6 +33,7 @@ _HEAD_PARTS = _CONTENT_PARTS | {"headers"}
 _PAYLOAD_PARTS = _CONTENT_PARTS | {"payload"}
 READ_PARTS = _HEAD_PARTS | _PAYLOAD_PARTS
 _TIANWANG, _REMOVED = b"tianwang/1.0", REMOVED.encode()
+_REMOVED_LINE = b"\ntype: %b\n" % _REMOVED
 _UNREADABLE = (Damaged, VolumeDown, ContentNotFound, FileNotAtHand)
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class PageReader:
 
     def heads(self, batch: str, serials: Sequence[int]) -> tuple[dict[int, Head | Entry], dict[int, HoldfastError]]:
         """The heads of records, ascending, and why others cannot be had; what was removed is in neither."""
-        found: dict[int, Head | Entry] = {}
+        found: dict[int, Head | Entry | None] = {}
         missing: Sequence[int] = serials
         failures: dict[int, HoldfastError] = {}
         for pause_s in _PAUSES_S:
@@ -79,11 +80,12 @@ class PageReader:
             if not missing:
                 break
             self._source.catalog.refresh(pause_s)  # a removal may have rewritten the file, even several times
-        return {serial: head for serial, head in found.items() if not _is_removed(head)}, failures
+        return {serial: head for serial, head in found.items() if head is not None}, failures
 
     def _find_heads(
-        self, batch: str, serials: Sequence[int], found: dict[int, Head | Entry]
+        self, batch: str, serials: Sequence[int], found: dict[int, Head | Entry | None]
     ) -> dict[int, HoldfastError]:
+        """Adds what it finds, None for what was removed; returns why the rest was not found."""
         steps = self._source.catalog.steps
         frames = self.patiently(lambda: steps().frames(batch, serials[0], serials[-1]))
         bounds = [0, *(bisect_left(serials, first) for first, _ in frames), len(serials)]
@@ -94,7 +96,10 @@ class PageReader:
             try:
                 if place and wanted:
                     content = self._source.journal.content(batch, FramePlace.unpack(place))
-                    found.update(find_heads(content, frozenset(wanted)))
+                    heads = find_heads(content, frozenset(wanted))
+                    found.update(heads)
+                    if _REMOVED_LINE in content:
+                        found.update({serial: None for serial, head in heads if _is_removed(head)})
             except DamagedBatch as error:
                 problem = error
             except FileNotFoundError as error:
@@ -148,7 +153,11 @@ class PageReader:
             pages = self._with_entries(pages, faults)
         if wanted & _PAYLOAD_PARTS:
             for page in pages:
-                page.key = self._key_of(page)
+                head = page.head  # of nearly every page, which is why this way is short
+                if head is not None and (contents := head["contents"]) is not None and head["format"] != _TIANWANG:
+                    page.key = _key_alone(contents.decode(), page.size)
+                else:
+                    page.key = self._key_of(page)
         return pages, faults
 
     def gather(self, pages: list[Page], wanted: frozenset[str]) -> BulkRead | None:
@@ -190,7 +199,7 @@ class PageReader:
                 self._read_alone(page, failed)  # its entry tells whether it is, and how
             else:
                 page.payload_read = found
-        for page in pages:
+        for page in pages if len(simple) < len(pages) else ():
             if not page.key and page.payload_read is None and page.size <= LARGE:
                 self._read_alone(page, failed)
         if not failed:
@@ -205,10 +214,7 @@ class PageReader:
 
     def _key_of(self, page: Page) -> str:
         """Under which the payload is kept, if it can be read together with others; else empty."""
-        head = page.head
-        if head is not None and head["format"] != _TIANWANG and (contents := head["contents"]) is not None:
-            return _key_alone(contents.decode(), page.size)
-        entry = page.entry if head is not None else page.entry_read
+        entry = page.entry if page.head is not None else page.entry_read
         if entry is not None and _is_zipped(entry):
             return ""
         if page.contents != "-":

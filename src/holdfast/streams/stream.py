@@ -107,6 +107,9 @@ class Stream(Feed):
 
 def _chunks(pages: list[Page]) -> Iterator[list[Page]]:
     """The pages in parts of which the payloads fit into memory; one part if there are none."""
+    if sum([page.size for page in pages]) <= BATCH_BYTES:
+        yield pages
+        return
     begin = size = 0
     for index, page in enumerate(pages):
         page_bytes = page.size if page.size <= LARGE else 0

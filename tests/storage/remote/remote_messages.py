@@ -106,6 +106,8 @@ def lies() -> Iterator[tuple[int, bytes]]:
         yield Type.COMMIT, begun + number + bytes([REFER]) + packed_key()
         yield Type.COMMIT, begun + b"\0\0\0\1" + store(flags=2) + number + packed_key()
         yield Type.COMMIT, begun + b"\0\0\0\1" + store() + b"\4" + bytes(12) + number
+    compared = store(flags=2) + struct.pack(">I", 40_000) + packed_key() * 40_000 + b"\4" + bytes(16) + b"none"
+    yield Type.COMMIT, begun + b"\0\0\0\2" + compared * 2  # short lists, but too many of them
     for kind, body in good_questions():
         if kind not in (Type.STAT, Type.CHECK, Type.ADD_DICTIONARY):
             yield kind, body + b"\0"

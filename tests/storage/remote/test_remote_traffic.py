@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from remote_messages import packed_key
@@ -113,7 +114,7 @@ def test_what_the_server_refuses_is_raised_as_its_own_error(serve: Serve, connec
     volume = connect(server.address)
     with pytest.raises(TooLarge, match="over the server's limit of 1000"):
         perform(volume, Store(sign(1), plain(bytes(1001))))
-    with pytest.raises(VolumeFull, match="capacity of 100000 bytes"):
+    with pytest.raises(VolumeFull, match=f"volume 'v0' at {server.address}: .*capacity of 100000 bytes"):
         for number in range(1000):
             perform(volume, Store(sign(number), plain(bytes(1000))))
     stored = totals(volume)[0]
@@ -124,11 +125,47 @@ def test_what_the_server_refuses_is_raised_as_its_own_error(serve: Serve, connec
     perform(volume, Store(sign(-1), plain(bytes(1000))))
     server.stop()
     volume = connect(serve(read_only=True).address)
-    with pytest.raises(VolumeReadOnly):
+    with pytest.raises(VolumeReadOnly, match=r"volume 'v0' at .* is read-only"):
         perform(volume, Store(sign(1), plain(b"one")))
-    with pytest.raises(VolumeReadOnly):
+    with pytest.raises(VolumeReadOnly, match=r"volume 'v0' at .* is read-only"):
         volume.add_dictionary(1, b"words")
     assert perform(volume, Release(BlockKey(sign(-1)))).effect is Effect.REMOVED
+
+
+def test_a_long_message_has_the_time_limit_for_each_of_its_parts(serve: Serve, connect: Connect) -> None:
+    """What the system calls a time-out is for the whole of what one call sends: a slow line would never be enough."""
+    volume = connect(serve().address)
+    link = volume._pool.borrow()
+    sent: list[int] = []
+
+    class Noting:
+        def __init__(self, real: socket.socket) -> None:
+            self.real = real
+
+        def sendall(self, data: memoryview) -> None:
+            sent.append(len(data))
+            self.real.sendall(data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.real, name)
+
+    link._socket = Noting(link._socket)  # type: ignore[assignment]
+    link.ask(Type.PROBE, wire.pack_signatures([sign(number) for number in range(20_000)]))
+    assert len(sent) > 2 and max(sent) <= 256 << 10
+    volume._pool.give_back(link)
+
+
+def test_another_volume_in_the_place_of_one_has_no_news_since(serve: Serve, connect: Connect, tmp_path: Path) -> None:
+    """Its serial numbers begin anew: what it has stored before that of the other must not be taken for known."""
+    server = serve(tmp_path / "first")
+    volume = connect(server.address)
+    volume.commit([Store(sign(number), plain(b"%d" % number)) for number in range(5)])
+    position = volume.position()
+    assert volume.news(position).signatures == []
+    server.stop()
+    volume = connect(serve(tmp_path / "second").address)
+    volume.commit([Store(sign(-number), plain(b"-%d" % number)) for number in range(1, 20)])
+    assert volume.news(position).signatures is None
 
 
 def test_a_full_disk_refuses_new_contents_and_keeps_the_old(serve: Serve, connect: Connect) -> None:

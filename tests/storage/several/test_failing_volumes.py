@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from several_world import Far, World
+from several_world import Far, Shared, World
 
 from holdfast import ContentKey, StoreOptions
-from holdfast.errors import ContentNotFound, UsageError, VolumeDown, VolumeFull, VolumeReadOnly
+from holdfast.errors import (
+    ContentNotFound,
+    HoldfastError,
+    TooLarge,
+    UsageError,
+    VolumeDown,
+    VolumeFull,
+    VolumeReadOnly,
+)
+from holdfast.storage.holdings import Holdings
+from holdfast.storage.moving import Mover
 from holdfast.storage.restoring import Restorer
 from holdfast.storage.training import train
-from holdfast.storage.volume import Adopt
+from holdfast.storage.volume import Adopt, Block, BlockKey, Recount, Store
 
 MakeWorld = Callable[..., World]
 PAGES = [b"<p>page %d</p>" % number * 20 for number in range(24)]
@@ -50,6 +60,30 @@ def test_duplicates_in_a_full_volume_are_counted(make_world: MakeWorld) -> None:
     world.full |= {"v0", "v1"}
     assert [stored.key for stored in contents.put_batch(PAGES)] == keys
     assert {tuple(world.counters(key)) for key in keys} == {(2,)}
+
+
+@pytest.mark.parametrize("error", [VolumeFull, TooLarge])
+@pytest.mark.parametrize("view", [Shared, Far], ids=["one after the other", "side by side"])
+def test_a_batch_that_fails_leaves_no_reference(
+    make_world: MakeWorld, view: type[Shared], error: type[HoldfastError]
+) -> None:
+    world = make_world(2)
+    client = world.client(view)
+    keys = [stored.key for stored in client.contents.put_batch(PAGES[:12])]
+
+    def refuse(call: str, about: Sequence[object]) -> None:
+        if call == "commit" and any(isinstance(each, Store) and b"LARGE" in each.encoded.data for each in about):
+            raise error("it takes no such content")
+
+    for volume in client.volumes.values():
+        volume.happening = refuse
+    for _ in range(3):
+        with pytest.raises(error):
+            client.contents.put_batch([*PAGES, b"LARGE"], StoreOptions(codec="none"))
+        world.now_s += 60
+    assert [world.counters(key) for key in keys] == [[1]] * 12
+    assert sum(volume.stat().blocks for volume in world.volumes.values()) == 12
+    assert world.check().faults == []
 
 
 @pytest.mark.parametrize(
@@ -168,6 +202,49 @@ def test_dictionaries_come_back_too(make_world: MakeWorld) -> None:
     assert world.volumes["v0"].dictionary(number) is not None
     assert client.contents.get_batch(keys) == [page + b"." for page in pages]
     assert world.check().clean
+
+
+def test_a_volume_that_takes_nothing_does_not_keep_others_from_being_restored(make_world: MakeWorld) -> None:
+    world = make_world(3, replicas=2)
+    client = world.client()
+    keys = [stored.key for stored in client.contents.put_batch(PAGES)]
+    for name in ("v0", "v1"):
+        gone = [facts.key for key in keys for facts in world.volumes[name].probe([key.signature])[0]]
+        own = [key for key in gone if not key.home]
+        world.volumes[name].commit([Recount(key, 0) for key in own])
+    world.full.add("v0")
+    done = Restorer(client.instance).run()
+    assert done.restored == sum(key.volume == "v1" for key in keys)
+    assert done.down == ["v0"]
+    assert client.contents.get_batch(keys) == PAGES
+
+
+def test_a_volume_that_dies_while_a_filter_is_made_anew_may_hold_anything(make_world: MakeWorld) -> None:
+    world = make_world(2, replicas=2)
+    client = world.client()
+    client.contents.put_batch(PAGES)
+    following = client.instance._following
+    assert following._filter is not None
+    following._filter._counts["v0"] = 1 << 30  # so that it is crowded
+    world.down.add("v1")
+    client.instance.note(b"\7" * 32, "v1")
+    assert "v1" in following.may_hold(b"\7" * 32, 60.0)
+
+
+def test_a_migration_goes_on_to_others_when_one_is_full(make_world: MakeWorld) -> None:
+    world = make_world(3)
+    client = world.client()
+    keys = [client.contents.put(page, StoreOptions(volume="v0")) for page in PAGES]
+    world.full.add("v1")
+    mover = Mover(client.instance, "v0")
+
+    def elsewhere(block: Block, _: Holdings) -> str:
+        return next(name for name in client.instance.places(block.key.signature) if name != "v0")
+
+    for key in keys:  # each much later than the one before: the full one is offered again
+        assert mover.move([BlockKey(key.signature)], elsewhere)[0] == 1
+        world.now_s += 60
+    assert world.volumes["v2"].stat().blocks == len(keys)
 
 
 def test_a_replica_target_that_fails_is_replaced_by_another(make_world: MakeWorld) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from several_world import Client, World
+from several_world import Client, Far, Shared, World
 
 from holdfast import ContentKey, StoreMode, StoreOptions
 from holdfast.errors import ContentNotFound
@@ -25,9 +25,9 @@ def move(client: Client, key: ContentKey, source: str, target: str) -> None:
     Mover(client.instance, source).move([block], lambda block, held: target)
 
 
-def two(world: World) -> tuple[Client, Client, ContentKey]:
+def two(world: World, view: type[Shared] = Shared) -> tuple[Client, Client, ContentKey]:
     """Two clients, and a content in v0 that both know."""
-    first, second = world.client(), world.client()
+    first, second = world.client(view), world.client(view)
     return first, second, first.contents.put(PAGE, StoreOptions(volume="v0"))
 
 
@@ -116,6 +116,32 @@ def test_a_reference_to_the_original_while_it_moves(make_world: MakeWorld) -> No
     assert world.copies(key) == {"v1": (False, 2)}
     assert second.contents.get(key) == PAGE
     assert [second.contents.delete(key), first.contents.delete(key)] == [1, 0]
+    assert world.copies(key) == {}
+
+
+def test_a_store_that_meets_a_copy_on_its_way_home_is_counted_once(make_world: MakeWorld) -> None:
+    world = make_world(2)
+    first, second, key = two(world, Far)
+    move(first, key, "v0", "v1")
+    first.once("v1", "commit", lambda: second.contents.put(PAGE, StoreOptions(volume="v0")), Recount)
+    move(first, key, "v1", "v0")
+    assert world.copies(key) == {"v0": (False, 2)}
+    assert [second.contents.delete(key), first.contents.delete(key)] == [1, 0]
+    assert world.copies(key) == {}
+
+
+def test_a_copy_whose_original_goes_while_a_store_counts_it_leaves_nothing(make_world: MakeWorld) -> None:
+    """The mover gives the copy up, all but the reference that the store gave it, which then takes that back."""
+    world = make_world(2)
+    first, second, key = two(world, Far)
+    move(first, key, "v0", "v1")
+    third = world.client(Far)
+    second.once("v0", "commit", lambda: third.contents.delete(key), Release)
+    first.once("v1", "commit", lambda: second.contents.put(PAGE, StoreOptions(volume="v0")), Recount)
+    move(first, key, "v1", "v0")
+    assert world.counters(key) == [1]
+    assert second.contents.get(key) == PAGE
+    assert second.contents.delete(key) == 0
     assert world.copies(key) == {}
 
 

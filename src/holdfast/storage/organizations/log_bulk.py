@@ -89,6 +89,8 @@ def gather(
             columns = [asked[each] for each in chosen], [sizes[each] for each in chosen]
             data = [read.data[each] for each in chosen]
             groups.append(EncodedGroup(encoding[:12].rstrip().decode(), int(encoding[24:32], 16), *columns, data))
+    if sum([len(group.indexes) for group in groups]) == len(signatures):
+        return Gathered(groups, [])
     found = {index for group in groups for index in group.indexes}
     return Gathered(groups, [index for index in range(len(signatures)) if index not in found])
 

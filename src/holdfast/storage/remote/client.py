@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.config import RemoteSettings
 from holdfast.env import Environment
 from holdfast.env.files import Buffer
-from holdfast.errors import HoldfastError, MalformedInput, TooLarge, VolumeDown
+from holdfast.errors import HoldfastError, MalformedInput, TooLarge, VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.model import ContentKey, Fault
 from holdfast.storage.faults import Watch
 from holdfast.storage.organizations.compaction import Compaction, Progress
@@ -168,8 +168,8 @@ class RemoteVolume:
         return Activity(**self._told(Type.STAT)["activity"])
 
     def status(self) -> tuple[VolumeStat, Activity]:
-        """Both at the price of one question."""
-        told = self._told(Type.STAT)
+        """Both at the price of one question. Who wants to know how it is does not wait until it is well again."""
+        told = self._told(Type.STAT, patient=False)
         return VolumeStat(**told["stat"]), Activity(**told["activity"])
 
     def position(self) -> int:
@@ -188,12 +188,17 @@ class RemoteVolume:
         answer = self._ask(Type.DICTIONARY, asked)
         return (int.from_bytes(answer[:4], "big"), bytes(answer[4:])) if len(answer) else None
 
-    def _told(self, kind: Type, body: bytes = b"", progress: Progress | None = None) -> dict[str, Any]:
+    def _told(
+        self, kind: Type, body: bytes = b"", progress: Progress | None = None, *, patient: bool = True
+    ) -> dict[str, Any]:
         def advance(body: memoryview) -> None:
             if progress is not None:
                 progress(Reader(body).fields(_U64)[0])
 
-        told: dict[str, Any] = json.loads(self._pool.use(lambda link: bytes(link.ask(kind, body, progress=advance))))
+        def talk(link: Link) -> bytes:
+            return bytes(link.ask(kind, body, progress=advance))
+
+        told: dict[str, Any] = json.loads(self._pool.use(talk, patient=patient))
         return told
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -210,6 +215,10 @@ class RemoteVolume:
                 self._settle_now()
             raise
         return outcomes
+
+    def _named(self, error: VolumeFull | VolumeReadOnly) -> HoldfastError:
+        """The server does not know under which name it is known here."""
+        return type(error)(f"volume {self.name!r} at {self.address}: {error}")
 
     def _parts(self, operations: Sequence[Operation]) -> Iterator[tuple[Sequence[Operation], list[Buffer]]]:
         limit = int(self._known().get("message_bytes_max", COMMIT_BYTES))
@@ -240,6 +249,9 @@ class RemoteVolume:
 
         try:
             outcomes = self._pool.use(talk)
+        except (VolumeFull, VolumeReadOnly) as error:
+            self._tickets.close(attempts.ticket)
+            raise self._named(error) from error
         except BaseException as error:
             if attempts.times_sent and (isinstance(error, VolumeDown) or not isinstance(error, HoldfastError)):
                 self._doubts.give_up(attempts.ticket, operations)
@@ -255,7 +267,10 @@ class RemoteVolume:
             self._pool.use(self._doubts.settle)
 
     def add_dictionary(self, number: int, data: bytes) -> None:
-        self._ask(Type.ADD_DICTIONARY, number.to_bytes(4, "big"), data)
+        try:
+            self._ask(Type.ADD_DICTIONARY, number.to_bytes(4, "big"), data)
+        except (VolumeFull, VolumeReadOnly) as error:
+            raise self._named(error) from error
 
     # -- what the server does with its volume -------------------------------------------------------------------
 

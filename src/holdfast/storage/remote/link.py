@@ -18,6 +18,7 @@ from holdfast.storage.remote.handshake import NONCE_BYTES, answer_hello, read_se
 from holdfast.storage.remote.wire import FRAME_BYTES, Type
 
 _RECEIVE_BYTES = 256 << 10
+_SEND_BYTES = 256 << 10  # that have the whole time-out for themselves
 _KEPT_BYTES_MAX = 4 << 20  # a larger buffer is given up after use
 _WELCOME_BYTES_MAX = 64 << 10  # of a frame before the server has proven itself
 _ANSWER_BYTES_MAX = 1 << 30
@@ -103,7 +104,9 @@ class Link:
         """Sends a question; returns its number, to receive the answer with."""
         self._request = request = (self._request + 1) & 0xFFFFFFFF
         size = sum(map(len, body))
-        self._socket.sendall(b"".join([wire.frame_head(kind, request, size), *body]))
+        message = memoryview(b"".join([wire.frame_head(kind, request, size), *body]))
+        for start in range(0, len(message), _SEND_BYTES):
+            self._socket.sendall(message[start : start + _SEND_BYTES])
         return request
 
     def receive(self, request: int, progress: Callable[[memoryview], None] | None = None) -> memoryview:

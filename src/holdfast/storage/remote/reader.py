@@ -8,18 +8,19 @@ from typing import Final
 from holdfast.env.files import Buffer
 from holdfast.errors import MalformedInput
 
-ITEMS_MAX: Final = 65_536  # of one list
+ITEMS_MAX: Final = 65_536  # of one list, and of all lists within lists together
 _U32 = struct.Struct(">I")
 
 
 class Reader:
     """Takes a body apart from its beginning. Whatever is wrong with it raises MalformedInput."""
 
-    __slots__ = ("_at", "_raw")
+    __slots__ = ("_at", "_inner", "_raw")
 
     def __init__(self, raw: Buffer) -> None:
         self._raw = memoryview(raw)
         self._at = 0
+        self._inner = 0  # items of lists within lists
 
     def fields(self, layout: struct.Struct) -> tuple[int, ...]:
         at = self._at
@@ -61,6 +62,14 @@ class Reader:
             raise MalformedInput(f"a message announces {count} items, {ITEMS_MAX} are possible")
         if count * least > len(self._raw) - self._at:
             raise MalformedInput(f"a message that announces {count} items is too short for them")
+        return count
+
+    def inner_count(self, least: int) -> int:
+        """The same of a list that is an item's own: a short message must not stand for millions of items."""
+        count = self.count(least)
+        self._inner += count
+        if self._inner > ITEMS_MAX:
+            raise MalformedInput(f"the lists in a message have more than {ITEMS_MAX} items together")
         return count
 
     def text(self) -> str:

@@ -46,6 +46,7 @@ ENTRY_BYTES = 700  # that a block takes beside its data, about: its header, and 
 FETCHED_TOGETHER = 512  # blocks in one answer
 PROBED_TOGETHER = 1024  # signatures that are looked up before their blocks are counted
 FACTS_MAX = 200_000  # blocks that one answer tells of
+_POSITIONS = 1 << 63  # that there are
 _LATELY_S = 2.0
 _READ_ONLY = "the volume is read-only: its server was started so"
 _HOME = re.compile(rb"(?:[a-z0-9][a-z0-9_-]{0,15})?")
@@ -63,7 +64,8 @@ class Service:
         self._signature_bytes = find_signature(spec.identity.signature).length
         self._news: deque[tuple[int, list[bytes]]] = deque()
         self._news_count = 0
-        self._news_from = volume.position()  # everything behind this position is remembered
+        self._epoch = int(spec.identity.uid, 16) << 31
+        self._news_from = self.position()  # everything behind this position is remembered
         self._news_lock = threading.Lock()
         self._frees_at_once = spec.identity.organization == "tree"  # others need a compaction
         self._used_bytes = 0  # about, between two looks at the disk
@@ -142,10 +144,14 @@ class Service:
             if part:
                 yield part
 
+    def position(self) -> int:
+        """How far the volume has come. Another volume that is put in its place is nowhere near."""
+        return (self._epoch + self.volume.position()) % _POSITIONS
+
     def news(self, since: int) -> News:
         """Signatures that came after a position."""
         with self._news_lock:
-            position = self.volume.position()
+            position = self.position()
             if since == position:
                 return News(position, [])
             if not self._news_from <= since <= position:
@@ -239,7 +245,7 @@ class Service:
             return
         self._used_bytes += sum(outcome.stored + ENTRY_BYTES for outcome in new)
         with self._news_lock:
-            self._news.append((self.volume.position(), [outcome.key.signature for outcome in new]))
+            self._news.append((self.position(), [outcome.key.signature for outcome in new]))
             self._news_count += len(new)
             while self._news_count > self.options.news_max:
                 self._news_from, forgotten = self._news.popleft()
@@ -280,4 +286,4 @@ class Service:
         stat = asdict(self.look_at_disk())
         if self.options.capacity_bytes:
             stat["free_bytes"] = max(0, min(stat["free_bytes"], self.options.capacity_bytes - self._used_bytes))
-        return {"stat": stat, "activity": asdict(self.activity()), "position": self.volume.position()}
+        return {"stat": stat, "activity": asdict(self.activity()), "position": self.position()}

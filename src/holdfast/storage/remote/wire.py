@@ -281,7 +281,7 @@ def _read_operation(reader: Reader) -> Operation:
         signature = _signature(reader)
         compared = None
         if flags & _COMPARING:
-            compared = frozenset([read_key(reader) for _ in range(reader.count(_KEY_BYTES_MIN))])
+            compared = frozenset([read_key(reader) for _ in range(reader.inner_count(_KEY_BYTES_MIN))])
         return Store(signature, _read_encoded(reader), bool(flags & _FORCE_NEW), compared, overflow_min, references)
     if kind == _ADOPT:
         references, expected, replica = _read_counters(reader)
