@@ -135,7 +135,7 @@ class Checker:
         finally:
             instance.close()
         for remark, count in (+remarks).items():
-            watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that, or 'holdfast volume repair' with a connector")
+            watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that")
 
     def _check_batch(
         self, instance: Instance, volume: ReadableVolume, batch: list[Block], watch: Watch, remarks: Counter[str]
