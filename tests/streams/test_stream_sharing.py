@@ -16,6 +16,8 @@ from holdfast import Archive
 from holdfast.errors import MalformedToken
 from holdfast.model import RecordId
 from holdfast.streams import StreamOptions, sharing
+from holdfast.streams.multicast import MulticastOptions
+from holdfast.streams.token import decode
 
 
 @pytest.mark.parametrize("order", ["log", "url", "date"])
@@ -83,3 +85,32 @@ def test_who_asks_for_something_else_may_not_join(archive: Archive, tmp_path: Pa
     (tmp_path / "work").write_text("nonsense")
     with pytest.raises(MalformedToken, match="no file of a shared stream"):
         archive.share(StreamOptions(), tmp_path / "work")
+
+
+def test_a_token_of_separate_parts_cannot_be_shared_out(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 40)
+    multicast = archive.multicast(StreamOptions(batch_size=4), MulticastOptions(buffer_bytes=1))
+    ahead = multicast.join().batches()
+    assert sum(len(next(ahead)) for _ in range(3)) == 12
+    got = next(multicast.join().batches())  # it came too late for the first ones
+    assert len(decode(got.token).left) > 1
+    with pytest.raises(MalformedToken, match="separate parts"):
+        archive.share(StreamOptions(token=got.token), tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_stream_that_has_ended_leaves_nothing_to_share(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 10)
+    stream = archive.stream()
+    assert len(list(stream)) == 10
+    with archive.share(StreamOptions(token=stream.token), tmp_path / "work") as worker:
+        assert list(worker.batches()) == []
+
+
+def test_a_token_in_the_middle_can_be_shared_out(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 40)
+    stream = archive.stream(StreamOptions(batch_size=4))
+    begun = [page.record for _, page in zip(range(7), stream, strict=False)]
+    with archive.share(StreamOptions(token=stream.token), tmp_path / "work") as worker:
+        rest = [page.record for batch in worker.batches() for page in batch]
+    assert begun + rest == expected(archive, StreamOptions())

@@ -59,7 +59,10 @@ class SharedStream:
     def _joined(self, state: dict[str, Any]) -> Token:
         if "token" not in state:
             begun = Stream(self._source, self.options).state
-            state.update(format=FORMAT, token=begun.encode(), next=list(begun.left.first), units={})
+            _require_one_part(begun.left)
+            state.update(
+                format=FORMAT, token=begun.encode(), next=list(begun.left.first) if begun.left else None, units={}
+            )
             return begun
         token = decode(state["token"])
         require_own(token, self._source.settings.uid, self.options)
@@ -201,3 +204,12 @@ class SharedStream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _require_one_part(left: Ranges) -> None:
+    """The file has one position from which on nothing has been taken."""
+    if left and left != Ranges.behind(left.first):
+        raise MalformedToken(
+            "the token leaves separate parts of its stream, as one who shares a scan may have them, and only all that "
+            "lies behind one position can be shared out: go on with it by a stream or a multicast"
+        )
