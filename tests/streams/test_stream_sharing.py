@@ -13,7 +13,7 @@ import pytest
 from stream_world import expected, fill
 
 from holdfast import Archive
-from holdfast.errors import MalformedToken
+from holdfast.errors import MalformedToken, UsageError
 from holdfast.model import RecordId
 from holdfast.streams import StreamOptions, sharing
 from holdfast.streams.multicast import MulticastOptions
@@ -114,3 +114,45 @@ def test_a_token_in_the_middle_can_be_shared_out(archive: Archive, tmp_path: Pat
     with archive.share(StreamOptions(token=stream.token), tmp_path / "work") as worker:
         rest = [page.record for batch in worker.batches() for page in batch]
     assert begun + rest == expected(archive, StreamOptions())
+
+
+def test_a_dead_workers_file_is_cut_before_another_gets_its_unit(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 20)
+    options, path = StreamOptions(batch_size=5), tmp_path / "work"
+    dying = archive.share(options, path)
+    assert dying.open_output(tmp_path / "a") == 0
+    feed = dying.batches()
+    done = [page.record for page in next(feed)]
+    (tmp_path / "a").write_bytes(b"first")
+    dying.has_written(5)
+    next(feed)
+    (tmp_path / "a").write_bytes(b"first, and what was not acknowledged")
+    dying.close()
+    with archive.share(options, path) as taking:
+        done += [page.record for batch in taking.batches() for page in batch]
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert done == expected(archive, StreamOptions())
+    with archive.share(options, path) as going_on:
+        assert going_on.open_output(tmp_path / "a") == 5
+
+
+def test_files_that_are_not_a_workers_to_write(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 10)
+    (tmp_path / "mine").write_bytes(b"precious")
+    with (
+        archive.share(StreamOptions(), tmp_path / "work") as one,
+        archive.share(StreamOptions(), tmp_path / "work") as other,
+    ):
+        with pytest.raises(UsageError, match="no output of this shared stream"):
+            one.open_output(tmp_path / "mine")
+        one.open_output(tmp_path / "a")
+        with pytest.raises(UsageError, match="another worker"):
+            other.open_output(tmp_path / "a")
+        (tmp_path / "a").write_bytes(b"12345")
+        for _ in one.batches():
+            one.has_written(5)
+    (tmp_path / "a").unlink()
+    later = archive.share(StreamOptions(), tmp_path / "work")
+    with later, pytest.raises(UsageError, match="has 0 bytes, 5 of it were delivered"):
+        later.open_output(tmp_path / "a")
+    assert (tmp_path / "mine").read_bytes() == b"precious"
