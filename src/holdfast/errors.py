@@ -102,7 +102,7 @@ class FileNotAtHand(CaptureNotFound):
 
 
 class IndexNotFound(NotFound):
-    """The archive has no index of words yet: `holdfast index update` makes one."""
+    """No index of words yet, or one that reaches less far than a token's stream: `holdfast index update` makes it."""
 
 
 class UnknownCollection(NotFound):

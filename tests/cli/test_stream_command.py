@@ -16,6 +16,7 @@ import pytest
 from program import Result, Shell
 
 import holdfast
+from holdfast.cli.interrupt import Interruption
 from holdfast.formats import open_records
 
 
@@ -142,6 +143,7 @@ def test_the_token_file(shown: Shell, tmp_path: Path) -> None:
         ["-o", "out.unknown"],
         ["--batch", "nowhere"],
         ["--order", "rank", "--token", "AQ"],
+        ["--share", "work.json", "-o", "out.parquet"],
     ],
     ids=" ".join,
 )
@@ -237,3 +239,60 @@ def test_ctrl_c_tells_the_token(shown: Shell, tmp_path: Path) -> None:
         ]
     else:  # it was done before the signal came
         assert rest.decode().splitlines() == whole
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes while the second batch is written."""
+    steps = iter([False, True])
+
+    def checkpoint(_: Interruption) -> None:
+        if next(steps, False):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Interruption, "checkpoint", checkpoint)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_tells_no_token_of_what_was_not_kept(shown: Shell, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    result = shown.quick("stream", "--batch-size", "1", "-o", out, code=130)
+    assert "token:" not in result.errors
+    assert "is removed; with --token-file it stays" in result.errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "raw", "arrow", "warc", "warc.gz", "warc.zst"])
+def test_a_shared_stream_to_a_file_is_never_begun_anew(shown: Shell, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"out.{suffix}"
+    command = ["stream", "--share", tmp_path / "work.json", "-o", out]
+    shown.quick(*command, "--limit", "1")
+    begun = out.read_bytes()
+    shown.quick(*command)
+    whole = out.read_bytes()
+    assert len(whole) > len(begun)
+    assert shown.quick(*command).text == f"delivered 0 captures to '{out}'\n"
+    assert out.read_bytes() == whole
+    if suffix == "jsonl":
+        assert out.read_text().splitlines() == shown.quick("stream").lines
+    assert not (tmp_path / f"out.{suffix}.open").exists()
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_keeps_what_was_acknowledged_of_a_shared_stream(shown: Shell, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    command = ["stream", "--batch-size", "1", "--share", tmp_path / "work.json", "-o", out]
+    result = shown.quick(*command, code=130)
+    assert "go on with the same --share" in result.errors
+    kept = out.read_text().splitlines()
+    shown.quick(*command)
+    whole = out.read_text().splitlines()
+    assert 0 < len(kept) < len(whole)
+    assert whole == shown.quick("stream").lines
+
+
+def test_a_shared_stream_spares_a_file_that_is_not_its_own(shown: Shell, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").write_bytes(b"precious")
+    refused = shown.quick("stream", "--share", tmp_path / "work.json", "-o", tmp_path / "out.jsonl", code=2)
+    assert "no output of this shared stream" in refused.errors
+    assert (tmp_path / "out.jsonl").read_bytes() == b"precious"

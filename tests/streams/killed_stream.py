@@ -19,6 +19,7 @@ import holdfast
 from holdfast.cli.main import run
 from holdfast.env.files import LocalFile, LocalFiles
 from holdfast.streams.outputs import Delivery
+from holdfast.streams.sharing import SharedStream
 
 WRITTEN = 40  # additions of a writer
 
@@ -56,6 +57,8 @@ def main(left: int, what: str, *arguments: str) -> int:
         return write(arguments[0], int(arguments[1]))
     for name in ("_write", "_sync", "_finish"):
         countdown.watch(Delivery, name)
+    for name in ("_take", "_acknowledge", "leave_output"):
+        countdown.watch(SharedStream, name)
     sys.argv = ["holdfast", "stream", *arguments]
     return run()
 

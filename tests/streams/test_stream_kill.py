@@ -88,3 +88,31 @@ def test_a_stream_that_is_killed_again_and_again(archive: Archive, tmp_path: Pat
         assert records_in(output) == [f"{each.url} {each.timestamp}" for each in wanted]
     else:
         assert records_in(output) == [str(each.record) for each in wanted]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "arrow", "warc.gz"])
+def test_workers_that_share_a_stream_are_killed_again_and_again(archive: Archive, tmp_path: Path, form: str) -> None:
+    fill(archive, 80)
+    if form == "warc.gz":
+        wanted = [f"{each.url} {each.timestamp}" for each in captures(archive)]
+    else:
+        wanted = [str(each.record) for each in captures(archive)]
+    archive.close()
+    outputs = [tmp_path / f"{name}.{form}" for name in "ab"]
+    random = Random(form)
+    options = ["-a", archive.path, "--batch-size", "7", "--share", tmp_path / "work.json", "-o"]
+    kills = 0
+    while True:
+        workers = [
+            start(*command(random.randrange(6, 30), "stream", *options, output))
+            for output in random.sample(outputs, random.choice([1, 2]))  # a dead one's file may wait for long
+        ]
+        done = [ended(worker) for worker in workers]
+        kills += done.count(False)
+        if all(done):
+            break
+    assert kills > 1
+    assert sorted(each for output in outputs for each in records_in(output)) == sorted(wanted)
+    before = [output.read_bytes() for output in outputs]
+    assert all(ended(start(*command(1000, "stream", *options, output))) for output in outputs)  # nothing is left to do
+    assert [output.read_bytes() for output in outputs] == before

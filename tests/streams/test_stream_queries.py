@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from stream_world import captures, delivered, expected, fill
 
+import holdfast
 from holdfast import Archive, CaptureQuery, RemovalOptions, Selection
 from holdfast.catalog.keys import encoded, page_number
 from holdfast.errors import IndexNotFound, MalformedQuery, MalformedToken, NotFound
 from holdfast.model import RecordId
 from holdfast.streams import StreamOptions
+from holdfast.streams.token import decode
 
 ORDERS = ("log", "url", "date", "rank")
 
@@ -124,3 +128,71 @@ def test_a_stream_goes_on_with_the_ranks_it_began_with(indexed: Archive) -> None
         indexed.index.rank(force=True)
     with pytest.raises(NotFound, match="begin the stream anew"):
         indexed.stream(replace(options, token=token))
+
+
+def test_a_token_keeps_the_batches_that_links_came_from(archive: Archive) -> None:
+    from holdfast.archive.exchange import page
+
+    links = b"".join(b'<a href="http://%s.example/">x</a>' % name for name in (b"b", b"c", b"d"))
+    archive.add([page("http://a.example/", links, timestamp="20200101000000")], batch="first")
+    archive.add([_new(f"http://{name}.example/") for name in "bcd"], batch="second")
+    archive.index.update()
+    options = StreamOptions(query="linked-from:a.example/")
+    whole = delivered(archive, options)
+    assert len(whole) == 3
+    stream = archive.stream(options)
+    begun = [page.record for batch in stream.batches(1) for page in batch]
+    assert begun + delivered(archive, replace(options, token=stream.token)) == whole
+
+
+def test_an_index_that_reaches_less_far_skips_nothing(indexed: Archive, tmp_path: Path) -> None:
+    shutil.copytree(indexed.index.directory, tmp_path / "saved")
+    fill(indexed, 20, first=40)
+    indexed.index.update()
+    options = StreamOptions(query="type:html", batch_size=3)
+    whole = delivered(indexed, options)
+    stream = indexed.stream(options)
+    begun = [page.record for _, page in zip(range(4), stream, strict=False)]
+    behind = replace(options, token=stream.token)
+    indexed.close()
+    shutil.rmtree(indexed.index.directory)
+    shutil.copytree(tmp_path / "saved", indexed.index.directory)
+    with holdfast.open(indexed.path) as opened:
+        with pytest.raises(IndexNotFound, match=r"reaches less far .* up to .* run 'holdfast index update'"):
+            opened.stream(behind)
+        opened.index.update()
+        assert begun + delivered(opened, behind) == whole
+
+
+@pytest.mark.parametrize(
+    "options", [StreamOptions(order="rank"), StreamOptions(query="rank>0.1")], ids=["order", "query"]
+)
+def test_ranks_of_the_same_number_may_be_others(indexed: Archive, options: StreamOptions) -> None:
+    whole = delivered(indexed, options)
+    stream = indexed.stream(options)
+    begun = [page.record for _, page in zip(range(4), stream, strict=False)]
+    behind = replace(options, token=stream.token)
+    _make_index_anew(indexed)
+    assert begun + delivered(indexed, behind) == whole  # they came out the same
+    indexed.add([_new("http://new.example/")])
+    _make_index_anew(indexed)
+    assert indexed.index.ranks().head.generation == decode(behind.token).ranks == 1  # type: ignore[union-attr]
+    with pytest.raises(NotFound, match="made anew since; begin the stream anew"):
+        indexed.stream(behind)
+
+
+def test_a_query_without_ranks_goes_on_when_they_are_others(indexed: Archive) -> None:
+    options = StreamOptions(query="type:html")
+    whole = delivered(indexed, options)
+    stream = indexed.stream(options)
+    begun = [page.record for _, page in zip(range(4), stream, strict=False)]
+    for _ in range(5):
+        indexed.index.rank(force=True)
+    assert decode(stream.token).ranks == 0
+    assert begun + delivered(indexed, replace(options, token=stream.token)) == whole
+
+
+def _make_index_anew(archive: Archive) -> None:
+    shutil.rmtree(archive.index.directory)
+    archive.index.update()
+    archive.index.rank()

@@ -13,9 +13,11 @@ import pytest
 from stream_world import expected, fill
 
 from holdfast import Archive
-from holdfast.errors import MalformedToken
+from holdfast.errors import MalformedToken, UsageError
 from holdfast.model import RecordId
 from holdfast.streams import StreamOptions, sharing
+from holdfast.streams.multicast import MulticastOptions
+from holdfast.streams.token import decode
 
 
 @pytest.mark.parametrize("order", ["log", "url", "date"])
@@ -83,3 +85,74 @@ def test_who_asks_for_something_else_may_not_join(archive: Archive, tmp_path: Pa
     (tmp_path / "work").write_text("nonsense")
     with pytest.raises(MalformedToken, match="no file of a shared stream"):
         archive.share(StreamOptions(), tmp_path / "work")
+
+
+def test_a_token_of_separate_parts_cannot_be_shared_out(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 40)
+    multicast = archive.multicast(StreamOptions(batch_size=4), MulticastOptions(buffer_bytes=1))
+    ahead = multicast.join().batches()
+    assert sum(len(next(ahead)) for _ in range(3)) == 12
+    got = next(multicast.join().batches())  # it came too late for the first ones
+    assert len(decode(got.token).left) > 1
+    with pytest.raises(MalformedToken, match="separate parts"):
+        archive.share(StreamOptions(token=got.token), tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_stream_that_has_ended_leaves_nothing_to_share(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 10)
+    stream = archive.stream()
+    assert len(list(stream)) == 10
+    with archive.share(StreamOptions(token=stream.token), tmp_path / "work") as worker:
+        assert list(worker.batches()) == []
+
+
+def test_a_token_in_the_middle_can_be_shared_out(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 40)
+    stream = archive.stream(StreamOptions(batch_size=4))
+    begun = [page.record for _, page in zip(range(7), stream, strict=False)]
+    with archive.share(StreamOptions(token=stream.token), tmp_path / "work") as worker:
+        rest = [page.record for batch in worker.batches() for page in batch]
+    assert begun + rest == expected(archive, StreamOptions())
+
+
+def test_a_dead_workers_file_is_cut_before_another_gets_its_unit(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 20)
+    options, path = StreamOptions(batch_size=5), tmp_path / "work"
+    dying = archive.share(options, path)
+    assert dying.open_output(tmp_path / "a") == 0
+    feed = dying.batches()
+    done = [page.record for page in next(feed)]
+    (tmp_path / "a").write_bytes(b"first")
+    dying.has_written(5)
+    next(feed)
+    (tmp_path / "a").write_bytes(b"first, and what was not acknowledged")
+    dying.close()
+    with archive.share(options, path) as taking:
+        done += [page.record for batch in taking.batches() for page in batch]
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert done == expected(archive, StreamOptions())
+    with archive.share(options, path) as going_on:
+        assert going_on.open_output(tmp_path / "a") == 5
+
+
+def test_files_that_are_not_a_workers_to_write(archive: Archive, tmp_path: Path) -> None:
+    fill(archive, 10)
+    (tmp_path / "mine").write_bytes(b"precious")
+    with (
+        archive.share(StreamOptions(), tmp_path / "work") as one,
+        archive.share(StreamOptions(), tmp_path / "work") as other,
+    ):
+        with pytest.raises(UsageError, match="no output of this shared stream"):
+            one.open_output(tmp_path / "mine")
+        one.open_output(tmp_path / "a")
+        with pytest.raises(UsageError, match="another worker"):
+            other.open_output(tmp_path / "a")
+        (tmp_path / "a").write_bytes(b"12345")
+        for _ in one.batches():
+            one.has_written(5)
+    (tmp_path / "a").unlink()
+    later = archive.share(StreamOptions(), tmp_path / "work")
+    with later, pytest.raises(UsageError, match="has 0 bytes, 5 of it were delivered"):
+        later.open_output(tmp_path / "a")
+    assert (tmp_path / "mine").read_bytes() == b"precious"

@@ -17,9 +17,10 @@ from holdfast.cli.output import counted, note
 from holdfast.cli.selecting import CDX_NAMES, MATCHES
 
 if TYPE_CHECKING:
+    from holdfast.env import Environment
     from holdfast.formats.warc_writer import Compression
     from holdfast.streams import Stream, StreamOptions
-    from holdfast.streams.outputs import Delivery, Output, ParquetDelivery
+    from holdfast.streams.outputs import Delivery, DeliveryOptions, Output, ParquetDelivery
     from holdfast.streams.sharing import SharedStream
 
 STANDARD_OUTPUT = "-"
@@ -87,13 +88,12 @@ def stream(*, archive: Path, query: tuple[str, ...], **options: Any) -> None:
     removed meanwhile.
     """
     import holdfast
-    from holdfast.streams.outputs import Delivery, DeliveryOptions, ParquetDelivery, find_output
+    from holdfast.streams.outputs import DeliveryOptions, find_output
     from holdfast.streams.outputs.delivery import begun
 
     form, compression = _format(options)
     _require_sense(options, form)
     output = find_output(form, options["fields"], bare=options["bare"], compression=compression)
-    kind = ParquetDelivery if form == "parquet" else Delivery
     wanted = _options(" ".join(query), options, output)
     with (
         Interruption() as interruption,
@@ -106,14 +106,27 @@ def stream(*, archive: Path, query: tuple[str, ...], **options: Any) -> None:
         share = options["share"]
         with (
             opened.stream(wanted) if share is None else opened.share(wanted, share) as running,
-            kind(running, output, delivery, opened.env) as delivering,
+            _delivery(running, output, delivery, opened.env, form) as delivering,
         ):
             try:
                 delivering.open(length).run(options["limit"], progress)
             except KeyboardInterrupt:
-                _tell_token(running, options)
+                _tell_token(running, target, options)
                 raise
             _tell(running, delivering, options)
+
+
+def _delivery(
+    running: Stream | SharedStream, output: Output, options: DeliveryOptions, env: Environment, form: str
+) -> Delivery | ParquetDelivery:
+    from holdfast.streams.outputs import Delivery, ParquetDelivery, SharedDelivery
+    from holdfast.streams.sharing import SharedStream
+
+    if form == "parquet":
+        return ParquetDelivery(running, output, options, env)
+    if isinstance(running, SharedStream) and isinstance(options.target, Path):
+        return SharedDelivery(running, output, options, env)
+    return Delivery(running, output, options, env)
 
 
 def _format(options: dict[str, Any]) -> tuple[str, Compression]:
@@ -143,6 +156,11 @@ def _require_sense(options: dict[str, Any], form: str) -> None:
         raise click.UsageError("parquet cannot be written to standard output: give -o PATH")
     if options["share"] is not None and (options["token"] or options["token_file"] is not None or options["shard"]):
         raise click.UsageError("--share keeps account by itself: leave out --token, --token-file and --shard")
+    if options["share"] is not None and form == "parquet":
+        raise click.UsageError(
+            "nothing can be appended to parquet, so it does not go with --share: give --format arrow, or each worker a "
+            "directory, --token-file and --shard I/N"
+        )
     if options["resume"] and options["token_file"] is None:
         raise click.UsageError("--resume needs --token-file")
     if (options["match"] or options["to_url"]) and not options["url"] and options["match"] != "all":
@@ -179,14 +197,16 @@ def _target(output: str) -> Iterator[Path | BinaryIO]:
         yield path
 
 
-def _tell_token(running: Stream | SharedStream, options: dict[str, Any]) -> None:
-    """For who was interrupted."""
+def _tell_token(running: Stream | SharedStream, target: Path | BinaryIO, options: dict[str, Any]) -> None:
+    """For who was interrupted. A token is of no use where what it lies behind was not kept."""
     if options["share"] is not None:
         note(f"go on with the same --share; what was done is noted in '{options['share']}'")
-    elif options["token_file"] is None:
-        note(f"token: {running.token}")
-    else:
+    elif options["token_file"] is not None:
         note(f"go on with --resume; the token is in '{options['token_file']}'")
+    elif isinstance(target, Path):
+        note(f"what was not whole of '{target}' is removed; with --token-file it stays, and the stream can go on")
+    else:
+        note(f"token: {running.token}")
 
 
 def _tell(running: Stream | SharedStream, delivering: Delivery | ParquetDelivery, options: dict[str, Any]) -> None:

@@ -80,6 +80,10 @@ class QueryEngine:
 
         return self._tried(matching)
 
+    def is_ranked(self, text: str) -> bool:
+        """Whether it depends on ranks what a query finds. Raises MalformedQuery."""
+        return _is_ranked(parse(text))
+
     def ranks_generation(self) -> int | None:
         """That of the newest ranks; None if there are none."""
         ranks = self._newest_ranks()
@@ -98,8 +102,7 @@ class QueryEngine:
         self, expression: Expression, screen: Screen | None, ends: dict[str, int] | None, generation: int | None
     ) -> Moment:
         view = self._index.view()
-        is_ranked = any(isinstance(term, Compare) and term.field in _RANKED for term, _ in terms(expression))
-        if generation is not None and is_ranked:
+        if generation is not None and _is_ranked(expression):
             ranks: Ranks | None = self._index.ranks_of(generation)
         else:
             ranks = self._newest_ranks()
@@ -107,7 +110,7 @@ class QueryEngine:
 
     def _newest_ranks(self) -> Ranks | None:
         found = self._index.ranks()
-        if found is not None and self._ranks is not None and found.path == self._ranks.path:
+        if found is not None and self._ranks is not None and found.head == self._ranks.head:
             return self._ranks
         self._ranks = found
         return found
@@ -130,6 +133,10 @@ class QueryEngine:
         hits = _hits(moment, shown, snippets)
         pending = self._index.pending()
         return QueryAnswer(canonical(expression), sort, total, options.offset, hits, facets, timeline, pending)
+
+
+def _is_ranked(expression: Expression) -> bool:
+    return any(isinstance(term, Compare) and term.field in _RANKED for term, _ in terms(expression))
 
 
 def _has_words(expression: Expression) -> bool:

@@ -65,9 +65,10 @@ class Feed:
         return self._delivered
 
     def _token_at(self, left: Ranges, delivered: int) -> str:
-        snapshot = self.state.snapshot
-        if self.options.order == "log" and left.first and not self.options.is_latest:
-            snapshot = snapshot.from_batch(str(left.first[0]))  # which of a URL is the newest, all batches must tell
+        snapshot, options = self.state.snapshot, self.options
+        needs_all = options.is_latest or options.query  # which is the newest, and who links where, all batches tell
+        if options.order == "log" and left.first and not needs_all:
+            snapshot = snapshot.from_batch(str(left.first[0]))
         return replace(self.state, snapshot=snapshot, left=left, delivered=delivered).encode()
 
     # -- handing out --------------------------------------------------------------------------------------------

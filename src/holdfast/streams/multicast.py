@@ -82,8 +82,9 @@ class Multicast:
     def serves(self, state: Token) -> bool:
         """Whether a token is of this snapshot, or of a part of it."""
         own = self.state
-        same = (own.archive, own.options, own.ranks) == (state.archive, state.options, state.ranks)
-        return same and state.snapshot.ends.items() <= own.snapshot.ends.items()
+        same = (own.archive, own.options) == (state.archive, state.options)
+        same_ranks = (own.ranks, own.ranks_crc32) == (state.ranks, state.ranks_crc32)
+        return same and same_ranks and state.snapshot.ends.items() <= own.snapshot.ends.items()
 
     def _state_of(self, token: str) -> Token:
         state = decode(token)

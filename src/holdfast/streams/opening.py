@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from holdfast.errors import IndexNotFound
+from holdfast.errors import IndexNotFound, NotFound
 from holdfast.records.active import active_state
 from holdfast.streams.choice import Choice
 from holdfast.streams.date_order import DateOrder
@@ -19,6 +20,9 @@ from holdfast.streams.source import Source
 from holdfast.streams.token import Token, decode, require_own
 from holdfast.streams.url_order import UrlOrder
 
+if TYPE_CHECKING:
+    from holdfast.index.ranks import RanksHead
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -29,12 +33,16 @@ class Opening:
     reader: PageReader
 
     def token(self) -> Token:
-        """That of the options, if it is good here, else that of a new stream. Raises MalformedToken."""
+        """That of the options, if it is good here, else that of a new stream.
+
+        Raises MalformedToken, or NotFound if the ranks that the stream goes by are gone.
+        """
         source, options, archive = self.source, self.options, self.source.settings.uid
         if options.token:
             token = decode(options.token)
             require_own(token, archive, options)
             self.reader.patiently(lambda: require_listed(token.snapshot, source.catalog))
+            self._require_ranks(token)
             return token
         if options.batch is not None:
             source.journal.require(options.batch)
@@ -44,19 +52,36 @@ class Opening:
             snapshot = snapshot.within(active.batches)
         if options.query:  # what comes to the index later must not come to light when the stream goes on
             snapshot = snapshot.within(dict(source.index.view().state.batches))
-        return Token(archive, options.digest(), snapshot, ranks=self._ranks())
+        token = Token(archive, options.digest(), snapshot)
+        if self._is_ranked() and (head := self._ranks()) is not None:
+            token = replace(token, ranks=head.generation, ranks_crc32=head.crc32)
+        return token
 
-    def _ranks(self) -> int:
-        """The generation of ranks to go by; 0: none."""
-        if self.options.order != "rank" and not self.options.query:
-            return 0
+    def _is_ranked(self) -> bool:
+        """Whether order or query go by ranks."""
+        query = self.options.query
+        return self.options.order == "rank" or (bool(query) and self.source.queries.is_ranked(query))
+
+    def _ranks(self) -> RanksHead | None:
+        """What the newest ranks say of themselves; None: there are none, which the query will say if it matters."""
         ranks = self.source.index.ranks()
         if ranks is None and self.options.order == "rank":
             raise IndexNotFound("no ranks were computed yet; compute them with 'holdfast index rank'")
-        return ranks.head.generation if ranks is not None else 0
+        return ranks.head if ranks is not None else None
+
+    def _require_ranks(self, token: Token) -> None:
+        """A generation of the same number may be another one, if the index was made anew."""
+        if not token.ranks_crc32 or not self._is_ranked():
+            return
+        found = self.source.index.ranks_of(token.ranks).head.crc32
+        if found != token.ranks_crc32:
+            raise NotFound(
+                f"ranks of generation {token.ranks} are not those that the token's stream went by: the index was made "
+                "anew since; begin the stream anew"
+            )
 
     def order(self, token: Token) -> Order:
-        """Raises NotFound if the ranks that the stream goes by are gone, and what the index may."""
+        """Raises what the index may."""
         query, snapshot = self.options.query, token.snapshot
         matches = find_matches(self.source, query, snapshot, token.ranks) if query else None
         choice = Choice(self.options, snapshot, matches)

@@ -1,12 +1,14 @@
 """One stream shared by any number of processes of a machine, each taking the next piece of work when it is done.
 
-    work.json          the stream's token, where the next unit begins, and which units are under way, by whom
+    work.json          the stream's token, where the next unit begins, which units are under way, by whom, and how much
+                       of the workers' files is acknowledged
     work.json.lock     held by who reads or changes it
     work.json.<name>   locked (`flock`) by a worker for as long as it lives
 
 A unit is a range of the stream. A worker that asks for the next batch says that it is done with the last one: that is
 noted durably, and nobody gets it again. What a worker had taken and not acknowledged when it died is given to another,
-from the batch on that it was at: so each capture is acknowledged once, and delivered once unless its worker died.
+from the batch on that it was at: so each capture is acknowledged once, and delivered once unless its worker died. In
+files that are listed here (`shared_outputs.py`) it is once even then.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from holdfast.streams.batch import StreamBatch
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.ranges import Bound, Position, Ranges
 from holdfast.streams.reading import StreamFault
+from holdfast.streams.shared_outputs import NOBODY, claim, cut, cut_of
 from holdfast.streams.source import Source
 from holdfast.streams.stream import Stream
 from holdfast.streams.token import Token, decode, require_own
@@ -46,6 +49,8 @@ class SharedStream:
         self._source = source
         self._path = path
         self._worker = source.env.random_bytes(8).hex()
+        self._output: str | None = None  # the file that it writes to
+        self._written = 0  # durable bytes of it
         self._alive = os.open(self._life(self._worker), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(self._alive, fcntl.LOCK_EX)
         try:
@@ -59,7 +64,10 @@ class SharedStream:
     def _joined(self, state: dict[str, Any]) -> Token:
         if "token" not in state:
             begun = Stream(self._source, self.options).state
-            state.update(format=FORMAT, token=begun.encode(), next=list(begun.left.first), units={})
+            _require_one_part(begun.left)
+            state.update(
+                format=FORMAT, token=begun.encode(), next=list(begun.left.first) if begun.left else None, units={}
+            )
             return begun
         token = decode(state["token"])
         require_own(token, self._source.settings.uid, self.options)
@@ -115,6 +123,7 @@ class SharedStream:
         with self._state() as state:
             for worker, unit in list(state["units"].items()):
                 if not self._is_alive(worker):
+                    cut_of(state.get("outputs", {}), worker)
                     del state["units"][worker]
                     state["units"][self._worker] = unit
                     return tuple(unit[0]), None if unit[1] is None else tuple(unit[1])
@@ -140,6 +149,36 @@ class SharedStream:
                 state["units"].pop(self._worker, None)
             else:
                 state["units"][self._worker][0] = list(behind)
+            if self._output is not None:
+                state["outputs"][self._output]["bytes"] = self._written
+
+    # -- the file that a worker writes to -----------------------------------------------------------------------
+
+    def open_output(self, path: Path) -> int:
+        """Takes a file for this worker alone, cut to how much of it is acknowledged: so many bytes.
+
+        Raises UsageError if another worker has it, or it is no output of this stream.
+        """
+        output = str(path.resolve())
+        with self._state() as state:
+            self._written = claim(state.setdefault("outputs", {}), output, self._worker, self._is_alive)
+        self._output = output
+        return self._written
+
+    def has_written(self, length: int) -> None:
+        """So many bytes of the file are durable: noted with the acknowledgement of the batch that was handed out."""
+        self._written = length
+
+    def leave_output(self, *, is_whole: bool) -> None:
+        """Gives the file back; one that is not whole is cut to what is acknowledged."""
+        output, self._output = self._output, None
+        if output is None:
+            return
+        with self._state() as state:
+            known = state["outputs"][output]
+            if not is_whole:
+                cut(output, int(known["bytes"]))
+            known["worker"] = NOBODY
 
     # -- handing out --------------------------------------------------------------------------------------------
 
@@ -201,3 +240,12 @@ class SharedStream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _require_one_part(left: Ranges) -> None:
+    """The file has one position from which on nothing has been taken."""
+    if left and left != Ranges.behind(left.first):
+        raise MalformedToken(
+            "the token leaves separate parts of its stream, as one who shares a scan may have them, and only all that "
+            "lies behind one position can be shared out: go on with it by a stream or a multicast"
+        )

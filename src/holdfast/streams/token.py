@@ -38,6 +38,7 @@ class Token:
     left: Ranges = Ranges()  # noqa: RUF009 - a value
     delivered: int = 0  # captures handed out so far
     ranks: int = 0  # the generation of ranks that the stream goes by; 0: none
+    ranks_crc32: str = ""  # of their columns: generations are counted anew when an index is made anew
 
     def encode(self) -> str:
         facts: dict[str, Any] = {
@@ -51,7 +52,7 @@ class Token:
         else:
             facts["ranges"] = self.left.parts
         if self.ranks:
-            facts["ranks"] = self.ranks
+            facts |= {"ranks": self.ranks, "ranks_crc32": self.ranks_crc32}
         packed = zlib.compress(json.dumps(facts, separators=(",", ":")).encode(), 9)
         raw = bytes([VERSION]) + zlib.crc32(packed).to_bytes(4, "big") + packed
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
@@ -81,10 +82,10 @@ def _parsed(facts: Any) -> Token:
     left = _left(facts)
     ends = {str(batch): end for batch, end in sorted(facts["snapshot"].items())}
     numbers = (*ends.values(), facts["delivered"], ranks := facts.get("ranks", 0))
-    texts = (facts["archive"], facts["options"])
+    texts = (facts["archive"], facts["options"], ranks_crc32 := facts.get("ranks_crc32", ""))
     if not all(type(each) is int and each >= 0 for each in numbers) or not all(type(each) is str for each in texts):
         raise ValueError("of wrong types")
-    return Token(facts["archive"], facts["options"], Snapshot(ends), left, facts["delivered"], ranks)
+    return Token(facts["archive"], facts["options"], Snapshot(ends), left, facts["delivered"], ranks, ranks_crc32)
 
 
 def _left(facts: Any) -> Ranges:

@@ -117,8 +117,8 @@ def release(batch: StreamBatch) -> None:
 class Delivery:
     """A stream on its way to its output. One thread at a time.
 
-    A file without a token file has the suffix `.open` until it is whole; with one, it grows under its own name, and is
-    whole at every note but for its end.
+    A file that is kept when the delivery is stopped grows under its own name, and is whole at every note but for its
+    end. Another has the suffix `.open` until it is whole.
     """
 
     def __init__(self, stream: Deliverable, output: Output, options: DeliveryOptions, env: Environment) -> None:
@@ -129,6 +129,11 @@ class Delivery:
         self._sink: BinaryIO | None = None
         self.bytes = 0
         self.captures = 0  # of this run
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether what is written stays when the delivery is stopped, because it is noted how to go on."""
+        return self._options.token_file is not None
 
     def open(self, length: int) -> Self:
         """Opens the output, which has `length` bytes already, and writes its beginning."""
@@ -149,7 +154,7 @@ class Delivery:
     def _path(self, target: Path) -> Path:
         if target.is_dir():
             raise UsageError(f"'{target}' is a directory: name a file")
-        return target if self._options.token_file is not None else target.with_name(target.name + _DRAFT)
+        return target if self._is_kept else target.with_name(target.name + _DRAFT)
 
     def run(self, limit: int | None = None, progress: Callable[[int], None] | None = None) -> None:
         """Writes the rest of the stream, or so many captures. What `progress` raises stops it between two batches."""
@@ -209,12 +214,12 @@ class Delivery:
                 self._path(target).replace(target)
 
     def close(self) -> None:
-        """What is not whole is removed, unless a token file tells how to go on with it."""
+        """What is not whole is removed, unless it is kept."""
         target = self._options.target
         if isinstance(target, Path) and self._sink is not None:
             with suppress(OSError):  # what could not be written before cannot be now
                 self._sink.close()
-            if self._options.token_file is None:
+            if not self._is_kept:
                 self._path(target).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
