@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from crawl_site import serving
 from program import Shell
 from warcs import PAGES, write_warc
 
 import holdfast
 from holdfast.archive.index_keeper import IndexKeeper
+from holdfast.cli.interrupt import Interruption
+from holdfast.cli.main import INTERRUPTED
+from holdfast.index.planning import TASK_RECORDS
 from holdfast.testing.waiting import wait_until
 
 ON = {"HOLDFAST_INDEX_AUTOMATIC": "true"}
@@ -53,6 +57,38 @@ def test_build_status_and_removal(filled: Shell) -> None:
     status = filled.quick("index", "status", "--json").objects[0]
     assert (status["captures"], status["documents"], status["removed_pending"], status["unpurged"]) == (0, 0, 0, 0)
     filled.quick("check")
+
+
+def test_ctrl_c_keeps_what_was_indexed(archive: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pages(host: str) -> list[holdfast.Exchange]:
+        return [holdfast.page(f"http://{host}/{number}", b"whales") for number in range(TASK_RECORDS)]
+
+    with holdfast.open(archive.directory) as opened:
+        for host in ("a.org", "b.org"):
+            opened.add(pages(host))
+    everything = 2 * TASK_RECORDS
+    with monkeypatch.context() as patched:
+        patched.setattr(Interruption, "checkpoint", _press)
+        result = archive.quick("index", "update", code=INTERRUPTED)
+        assert f"{TASK_RECORDS} records are indexed and stay so; run the same command again" in result.errors
+        [status] = archive.quick("index", "status", "--json").objects
+        assert (status["captures"], status["pending"]) == (TASK_RECORDS, everything - TASK_RECORDS)
+        assert archive.quick("search", "whales", "--limit", "0", "--json").objects[0]["total"] == TASK_RECORDS
+        archive.quick("index", "build", code=INTERRUPTED)
+    [report] = archive.quick("index", "build", "--json", "--no-ranks").objects
+    assert report["captures"] == everything - TASK_RECORDS
+    assert archive.quick("index", "status", "--json").objects[0]["captures"] == everything
+    archive.quick("check")
+
+
+def test_ctrl_c_before_anything_was_indexed(filled: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.index.building.tasks", _press)
+    result = filled.quick("index", "update", code=INTERRUPTED)
+    assert "nothing was indexed yet; run the same command again to go on" in result.errors
+
+
+def _press(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_damage_is_found_and_mended(filled: Shell) -> None:

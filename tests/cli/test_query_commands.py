@@ -11,8 +11,9 @@ import pytest
 from program import Shell
 from pyarrow import feather, parquet
 
+import holdfast
 from holdfast.cli.search import FACETS, SORTS
-from holdfast.errors import Denied, IndexNotFound, MalformedQuery
+from holdfast.errors import Denied, IndexNotFound, MalformedQuery, UnknownCollection
 from holdfast.query import answers
 
 COUNTED = "SELECT host, count(*) AS n FROM captures GROUP BY host ORDER BY n DESC, host"
@@ -64,6 +65,43 @@ def test_a_malformed_query_is_told(indexed: Shell) -> None:
     result = indexed.quick("search", "titel:a", code=MalformedQuery.exit_code)
     assert "did you mean 'title'?" in result.errors
     indexed.quick("search", "--limit", "-1", "a", code=MalformedQuery.exit_code)
+    result = indexed.quick("search", "size>99999999T", code=MalformedQuery.exit_code)
+    assert "give less than 8388608T" in result.errors
+    for query in ("size>8388607T", "size<8388607T", "size:8388607T", "size<=9223372036854775807"):
+        indexed.quick("search", query)
+
+
+@pytest.mark.parametrize("command", [("search", "a"), ("cdx", "example.com"), ("stream",), ("stream", "a")])
+def test_an_unknown_collection_is_told(indexed: Shell, command: tuple[str, ...]) -> None:
+    result = indexed.quick(*command, "-c", "nope", code=UnknownCollection.exit_code)
+    assert result.errors == "holdfast: no collection 'nope': known are main\n"
+    assert result.output == b""
+    indexed.quick(*command, "-c", "main")
+
+
+def test_an_archive_without_captures_has_its_collection(archive: Shell) -> None:
+    archive.quick("index", "update")
+    for command in (("search", "a"), ("cdx", "example.com"), ("stream",)):
+        assert archive.quick(*command, "-c", "main").output == b""
+        archive.quick(*command, "-c", "nope", code=UnknownCollection.exit_code)
+
+
+def test_a_host_with_a_port_needs_no_scheme(archive: Shell) -> None:
+    with holdfast.open(archive.directory) as opened:
+        opened.add(
+            [
+                holdfast.page("http://x.org:8080/", b"<title>whales</title>"),
+                holdfast.page("http://y.org/", b"<a href='http://x.org:8080/'>there</a>"),
+            ]
+        )
+    archive.quick("index", "update")
+    for query, url in (("url:x.org:8080", "http://x.org:8080/"), ("links-to:x.org:8080/", "http://y.org/")):
+        *hits, summary = archive.quick("search", "--json", query).objects
+        assert [hit["url"] for hit in hits] == [url]
+        assert summary["query"] == query.replace("x.org", "http://x.org")
+    assert [each["url"] for each in archive.quick("cdx", "x.org:8080", "--json").objects] == ["http://x.org:8080/"]
+    assert [each["url"] for each in archive.quick("stream", "--url", "x.org:8080/*").objects] == ["http://x.org:8080/"]
+    assert archive.quick("get", "x.org:8080").output == b"<title>whales</title>"
 
 
 def test_rows_are_printed(indexed: Shell) -> None:
@@ -85,6 +123,13 @@ def test_values_of_every_kind_are_printed(indexed: Shell) -> None:
     )
     (row,) = [json.loads(line) for line in indexed.quick("sql", statement, "--json").lines]
     assert row == {"s": 1, "d": 1.5, "t": "2020-01-02", "b": "6162", "l": [1], "n": None}
+
+
+def test_numbers_that_json_does_not_have_are_null(indexed: Shell) -> None:
+    statement = "SELECT 'nan'::DOUBLE AS a, ['inf'::DOUBLE, 1.5::DOUBLE] AS b, {'c': '-inf'::FLOAT} AS d"
+    (line,) = indexed.quick("sql", statement, "--json").lines
+    assert json.loads(line, parse_constant=pytest.fail) == {"a": None, "b": [None, 1.5], "d": {"c": None}}
+    assert indexed.quick("sql", "SELECT 'nan'::DOUBLE AS a, 'inf'::DOUBLE AS b", "--csv").lines == ["a,b", "nan,inf"]
 
 
 def test_rows_are_written_to_files(indexed: Shell, tmp_path: Path) -> None:

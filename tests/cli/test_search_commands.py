@@ -49,7 +49,10 @@ def test_choices_are_those_of_the_catalog() -> None:
         (["example.com", "--offset", "1"], [SECOND]),
         (["*", "--collapse", "urlkey"], [FIRST, ABOUT, COPY, OTHER]),
         (["example.com", "--match", "range", "--to-url", "example.com/about"], [FIRST, SECOND]),
-        (["example.com", "-c", "elsewhere"], []),
+        (["example.com", "-c", "main"], [FIRST, SECOND]),
+        (["example.com:80"], [FIRST, SECOND]),
+        (["example.com:80/ab*"], [ABOUT]),
+        (["--url", "example.com:80", "--match", "range", "--to-url", "example.com:80/about"], [FIRST, SECOND]),
         (["nowhere.net"], []),
     ],
 )

@@ -18,13 +18,14 @@ from holdfast.query.syntax import (
 )
 
 _HOSTS = st.sampled_from(
-    ["example.com", "a.b.example.org", "localhost", "127.0.0.1", "xn--mnchen-3ya.de", "edu", "::1"]
+    ["example.com", "a.b.example.org", "localhost", "127.0.0.1", "xn--mnchen-3ya.de", "edu", "::1", "www.com"]
 )
 _URLS = st.sampled_from(
     [
         "http://www-db.stanford.edu/",
         "https://en.wikipedia.org/wiki/Foo_(bar)",
-        "example.com:8080/a?b=(c",
+        "http://example.com:8080/a?b=(c",
+        "example.com/a?b=(c",
         'http://example.com/a b"c',
         "http://example.com/)",
         "\\\\server\\share",
@@ -48,7 +49,7 @@ assert set(_VALUES) == set(MATCHES)
 texts = st.text(min_size=1, max_size=30).filter(has_word).map(lambda text: " ".join(text.split()))
 words = st.builds(Words, st.sampled_from(["", "title"]), texts | st.sampled_from(["OR", "not", "-a", "a:b", "size>1"]))
 matches = st.one_of(*(st.builds(Match, st.just(name), values) for name, values in _VALUES.items()))
-_whole = st.integers(0, 10**12) | st.integers(0, 5000).map(lambda count: count << 10)
+_whole = st.integers(0, 10**15 - 1) | st.integers(0, 5000).map(lambda count: count << 10)
 compares = st.builds(
     Compare, st.sampled_from([name for name in COMPARED if name != "rank"]), st.sampled_from(SIGNS), _whole
 ) | st.builds(

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedQuery
+from holdfast.query.fields import ALIASES, NAMES, SIGNS
 from holdfast.query.parser import DEPTH_MAX, TERMS_MAX, parse
-from holdfast.query.printing import canonical
+from holdfast.query.printing import canonical, quoted
 from holdfast.query.scanning import CHARACTERS_MAX
 from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words, terms
 
@@ -45,6 +46,9 @@ A, B, C = Words("", "a"), Words("", "b"), Words("", "c")
         ("a & b – c", And((A, B, C)), "a b c"),
         ("a - b", And((A, B)), "a b"),
         ("a -& b", And((A, B)), "a b"),
+        ("a NOT & b", And((A, B)), "a b"),
+        ("a AND NOT -& b", And((A, B)), "a b"),
+        ("a NOT &", A, "a"),
         ("a -", A, "a"),
         ("Re: a", And((Words("", "Re:"), A)), '"Re:" a'),
         ("12:30", Words("", "12:30"), "12:30"),
@@ -52,8 +56,14 @@ A, B, C = Words("", "a"), Words("", "b"), Words("", "c")
         ("Title:A", Words("title", "A"), "title:A"),
         ('title:"a \\"b\\""', Words("title", 'a "b"'), 'title:"a \\"b\\""'),
         ("intitle:a", Words("title", "a"), "title:a"),
+        ('title:="a"', Words("title", "a"), "title:a"),
+        ("title:=a", Words("title", "a"), "title:a"),
+        ("title:==a", Words("title", "=a"), 'title:"=a"'),
+        ("title:>a", Words("title", ">a"), 'title:">a"'),
         ("site:WWW.Example.COM", Match("site", "example.com"), "site:example.com"),
         ("site:https://www.example.com:8080/a", Match("site", "example.com"), "site:example.com"),
+        ("site:www.www.com", Match("site", "www.com"), "site:www.www.com"),
+        ("domain:www2.www.com", Match("domain", "www.com"), "domain:www.www.com"),
         ("host:münchen.de", Match("site", "xn--mnchen-3ya.de"), "site:xn--mnchen-3ya.de"),
         ("site:[::1]", Match("site", "::1"), "site:::1"),
         ("domain:*.example.com", Match("domain", "example.com"), "domain:example.com"),
@@ -72,6 +82,9 @@ A, B, C = Words("", "a"), Words("", "b"), Words("", "c")
         ),
         ("size>1.5m", Compare("size", ">", 3 << 19), "size>1536K"),
         ("size:>=10KiB", Compare("size", ">=", 10240), "size>=10K"),
+        ("size>1023.9999T", Compare("size", ">", 1125899796891461), "size>1125899796891461"),
+        ("size<8388607T", Compare("size", "<", 8388607 << 40), "size<8388607T"),
+        ("size<9223372036854775807", Compare("size", "<", 2**63 - 1), "size<9223372036854775807"),
         ("size=0", Compare("size", "=", 0), "size:0"),
         ("rank>1.50", Compare("rank", ">", 1.5), "rank>1.5"),
         ("inlinks<=10", Compare("inlinks", "<=", 10), "inlinks<=10"),
@@ -80,6 +93,9 @@ A, B, C = Words("", "a"), Words("", "b"), Words("", "c")
             And((Match("links-to", "http://a.org/x_(y)"), B)),
             "links-to:http://a.org/x_(y) b",
         ),
+        ("links-to:a.org:8080", Match("links-to", "http://a.org:8080"), "links-to:http://a.org:8080"),
+        ("url:Localhost:80/x", Match("url", "http://Localhost:80/x"), "url:http://Localhost:80/x"),
+        ("linked-from:a.org", Match("linked-from", "a.org"), "linked-from:a.org"),
         ("(links-to:http://a.org/x)", Match("links-to", "http://a.org/x"), "links-to:http://a.org/x"),
         ('url:"http://a.org/x y"', Match("url", "http://a.org/x y"), 'url:"http://a.org/x y"'),
         ("collection:main batch:202611", And((Match("collection", "main"), Match("batch", "202611"))), None),
@@ -102,6 +118,25 @@ def test_the_canonical_form_means_the_same(expression: Expression) -> None:
     text = canonical(expression)
     assert parse(text) == expression
     assert canonical(parse(text)) == text
+
+
+@given(
+    st.sampled_from([*NAMES, *ALIASES]),
+    st.sampled_from([":", ":=", *SIGNS]),
+    st.text(alphabet=st.sampled_from("abWw0129.:/@%2eT[]-_*?#=") | st.characters(), min_size=1, max_size=24)
+    | st.from_regex(r"(www\d?\.){0,3}[a-z.:0-9]{1,8}", fullmatch=True)
+    | st.from_regex(r"[0-9]{1,20}(\.[0-9]{1,6})?[kKmMgGtT]?", fullmatch=True),
+    st.booleans(),
+)
+@settings(max_examples=1000, deadline=None)
+def test_any_value_of_a_field_is_printed_as_it_is_understood(name: str, sign: str, value: str, is_quoted: bool) -> None:
+    try:
+        found = parse(f"{name}{sign}{quoted(value) if is_quoted else value}")
+    except MalformedQuery:
+        return
+    printed = canonical(found)
+    assert parse(printed) == found
+    assert canonical(parse(printed)) == printed
 
 
 @given(st.text(alphabet=st.sampled_from('ab "\\():-*<>=&\t“”ORANDnot.19é漢') | st.characters(), max_size=60))
@@ -141,6 +176,11 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
         ("from:yesterday", "'from' at character 1: bad time 'yesterday'"),
         ("from:202013", "13 is out of range"),
         ("size>big", "bad size 'big': give bytes such as 4096, 50K or 1.5M"),
+        ("size>99999999T", "bad size '99999999T': give less than 8388608T"),
+        ("size<8388608T", "bad size '8388608T': give less than 8388608T"),
+        ("size>9223372036854775808", "give less than 8388608T"),
+        ('title:>"a"', "no word in '>' at character 1"),
+        ("title:=", "nothing behind 'title:=' at character 1"),
         ("rank>high", "bad rank 'high'"),
         ("rank>1e5", "bad rank '1e5'"),
         ("inlinks>1.5", "bad number '1.5' for 'inlinks'"),

@@ -57,6 +57,22 @@ def test_the_example_of_the_paper(archive: Archive) -> None:
     assert urls(archive, f"title:Stanford links-to:{STANFORD}") == ["http://a.example.edu/1", "http://b.example.com/4"]
 
 
+def test_a_host_that_begins_with_www_twice(archive: Archive) -> None:
+    """The term of its facet, and the query that is printed back, mean the same host (B12)."""
+    archive.add([page(f"http://{host}/", b"whales") for host in ("www.www.example.net", "www.example.net")])
+    archive.index.update()
+    answer = archive.query("whales", QueryOptions(facets=("site",)))
+    (facet,) = answer.facets
+    assert {each.value: each.term for each in facet.values} == {
+        "example.net": "site:example.net",
+        "www.example.net": "site:www.www.example.net",
+    }
+    for term, url in (("site:www.www.example.net", "http://www.www.example.net/"), ("site:www.example.net", None)):
+        found = archive.query(term)
+        assert [hit.url for hit in found.hits] == [url or "http://www.example.net/"]
+        assert [hit.url for hit in archive.query(found.query).hits] == [hit.url for hit in found.hits]
+
+
 def test_links_lead_both_ways(archive: Archive) -> None:
     assert urls(archive, "linked-from:a.example.edu/1") == ["http://a.example.edu/2"]
     assert urls(archive, "links-to:a.example.edu/2") == ["http://a.example.edu/1"]

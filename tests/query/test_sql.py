@@ -90,6 +90,8 @@ def test_an_answer_is_arrow(asked: Asked) -> None:
         "VALUES (1)",
         "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT * FROM t",
         "WITH captures AS (SELECT 1 AS a) SELECT a FROM captures",
+        "WITH ranks AS (SELECT 1), removed AS (SELECT 2), tables AS (SELECT 3) SELECT * FROM ranks, removed, tables",
+        "WITH größe_1 AS (SELECT 1) SELECT * FROM Größe_1",
         "SELECT * FROM range(3), unnest([1, 2])",
         "SELECT lower(url), row_number() OVER (PARTITION BY host) FROM captures;",
         "(SELECT 1) UNION (SELECT 2) ORDER BY 1",
@@ -98,6 +100,33 @@ def test_an_answer_is_arrow(asked: Asked) -> None:
 )
 def test_what_only_reads_is_run(asked: Asked, statement: str) -> None:
     assert rows(asked, statement)
+
+
+def test_a_query_may_have_the_name_of_a_table(asked: Asked) -> None:
+    """The table is read where the name does not mean the query."""
+    (wanted,) = rows(asked, "SELECT count(*) AS n FROM contents WHERE size > 1")
+    assert wanted["n"]
+    own = "WITH contents AS (SELECT * FROM contents WHERE size > 1) SELECT count(*) AS n FROM contents"
+    assert rows(asked, own) == [wanted]
+    (ranked,) = rows(asked, "SELECT sum(rank) AS rank, sum(inlinks) AS inlinks FROM pages")
+    assert ranked["rank"]
+    own = "WITH pages AS (SELECT * FROM pages) SELECT sum(rank) AS rank, sum(inlinks) AS inlinks FROM pages"
+    assert rows(asked, own) == [ranked]
+    assert rows(asked, "SELECT count(*) AS n FROM (WITH contents AS (SELECT 1) SELECT 1), contents WHERE size > 1") == [
+        wanted
+    ]
+
+
+def test_the_tables_that_can_be_read_are_listed(asked: Asked, tmp_path: Path) -> None:
+    wanted = [{"name": name} for name in ("captures", "contents", "links", "pages")]
+    assert rows(asked, "SHOW TABLES") == wanted
+    assert rows(asked, "show tables;") == wanted
+    holdfast.init(tmp_path / "empty")
+    with holdfast.open(tmp_path / "empty") as archive:
+        archive.index.update()
+        assert list(archive.sql("SHOW TABLES")) == wanted
+        for each in wanted:
+            assert list(archive.sql(f"SELECT count(*) AS n FROM {each['name']}")) == [{"n": 0}]
 
 
 # -- what must not be --------------------------------------------------------------------------------------------------
@@ -172,6 +201,20 @@ HOSTILE = [
     "SELECT * FROM read_parquet('{table}')",
     "SELECT * FROM parquet_metadata('{table}')",
     "SELECT * FROM '{table}'",
+    'SELECT a.url FROM (WITH "{table}" AS (SELECT 1) SELECT 1) t, "{table}" a',
+    'WITH "{table}" AS (SELECT * FROM "{table}") SELECT * FROM "{table}"',
+    'WITH a AS (SELECT * FROM "{table}"), "{table}" AS (SELECT 1) SELECT * FROM a',
+    'WITH "{there}/secret.csv" AS (SELECT 1) SELECT 1',
+    "SELECT a.* FROM (WITH duckdb_views AS (SELECT 1) SELECT 1) t, duckdb_views a",
+    "WITH sqlite_master AS (SELECT * FROM sqlite_master) SELECT * FROM sqlite_master",
+    "WITH RECURSIVE pg_class AS (SELECT * FROM pg_class UNION ALL SELECT * FROM pg_class) SELECT * FROM pg_class",
+    "SELECT a.* FROM (WITH _holdfast_removed AS (SELECT 1) SELECT 1) t, _holdfast_removed a",
+    "SELECT a.* FROM (WITH _HOLDFAST_RANKS AS (SELECT 1) SELECT 1) t, _holdfast_ranks a",
+    "SELECT a.* FROM (WITH ranks AS (SELECT 1) SELECT 1) t, ranks a",
+    "SELECT a.* FROM (WITH b AS (SELECT 1) SELECT 1) t, b a",
+    "WITH __show_tables_expanded AS (SELECT 1) SELECT * FROM (SHOW ALL TABLES)",
+    "WITH databases AS (SELECT 1) SELECT * FROM (SHOW DATABASES)",
+    "WITH tables AS (SELECT 1) SELECT * FROM (SHOW TABLES)",
     "SELECT * FROM read_parquet('http://127.0.0.1:1/a.parquet')",
     "SELECT * FROM read_parquet('s3://bucket/a.parquet')",
     "SELECT * FROM glob('/etc/*')",
@@ -197,6 +240,8 @@ HOSTILE = [
     "SELECT * FROM main.captures",
     "SELECT * FROM removed",
     "SELECT * FROM ranks",
+    "SELECT * FROM _holdfast_removed",
+    "DESCRIBE _holdfast_ranks",
     "SELECT * FROM enable_logging()",
     "SELECT * FROM checkpoint()",
     "SELECT getenv('HOME')",
@@ -211,6 +256,8 @@ HOSTILE = [
     "SELECT 1;; DELETE FROM captures",
     "SHOW DATABASES",
     "SHOW ALL TABLES",
+    "SHOW TABLES FROM main",
+    "SELECT * FROM (SHOW TABLES)",
     "",
     ";",
     "SELEC 1",

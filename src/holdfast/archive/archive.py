@@ -38,7 +38,7 @@ from holdfast.batches.verify import BatchReport, verify_batch
 from holdfast.catalog import Answer, CaptureQuery, Catalog
 from holdfast.config import ConnectorWatch, Settings, VolumeSettings
 from holdfast.env import REAL, Environment, WriterLock
-from holdfast.errors import Denied, UsageError
+from holdfast.errors import Denied, UnknownCollection, UsageError
 from holdfast.index import Index
 from holdfast.model import VolumeState, batch_name
 from holdfast.records.draft import Draft, Drafting
@@ -240,6 +240,16 @@ class Archive(Upkeep):
     def search(self, query: CaptureQuery) -> Answer:
         """The captures that the query asks for, streaming."""
         return self.catalog.search(query)
+
+    def collections(self) -> tuple[str, ...]:
+        """Those with captures, and the default one, in the order of their names."""
+        return tuple(sorted({self.settings.records.collection, *self.catalog.collections()}))
+
+    def require_collection(self, name: str) -> None:
+        """Raises UnknownCollection, unless `collections` has it."""
+        known = self.collections()
+        if name not in known:
+            raise UnknownCollection(f"no collection {name!r}: known are {', '.join(known)}")
 
     def query(self, text: str, options: QueryOptions | None = None, screen: Screen | None = None) -> QueryAnswer:
         """What the index finds for a query in the query language, such as 'stanford title:library -type:pdf'.

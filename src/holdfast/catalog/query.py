@@ -20,7 +20,7 @@ from holdfast.catalog.keys import after, encoded, place_of
 from holdfast.catalog.times import digits, earliest, latest
 from holdfast.errors import MalformedQuery
 from holdfast.model import batch_name
-from holdfast.urls import url_key
+from holdfast.urls import completed, url_key
 
 MATCHES = ("exact", "prefix", "host", "domain", "range", "all")
 SORTS = ("default", "reverse", "closest")
@@ -39,7 +39,10 @@ class Resume(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureQuery:
-    """A question to the catalog. `*.example.com`, `example.com/*` and `example.com/a*` are short for their matches."""
+    """A question to the catalog. `*.example.com`, `example.com/*` and `example.com/a*` are short for their matches.
+
+    What has no scheme is http: `example.com`, `example.com:8080/a`.
+    """
 
     url: str = ""
     match: str | None = None  # one of MATCHES; None: as the shorthand in `url` says, or exact
@@ -153,11 +156,11 @@ class CaptureQuery:
         query = self.plain()
         if query.match == "all":
             return [(b"", _LAST)]
-        key = url_key(query.url)
+        key = url_key(completed(query.url))
         if query.match == "exact":
             return [exact_range(key, earliest(self._from), latest(self._to))]
         if query.match == "range":
-            return [(encoded(key), encoded(url_key(query.to_url)))]
+            return [(encoded(key), encoded(url_key(completed(query.to_url))))]
         if query.match == "prefix":
             prefix = encoded(_prefix(query.url, key))
             return [(prefix, after(prefix))]

@@ -69,6 +69,8 @@ def cdx(*, archive: Path, **options: Any) -> None:
 
     query = _query(options)
     with holdfast.open(archive, read_only=True) as opened:
+        if query.collection is not None:
+            opened.require_collection(query.collection)
         if options["show_num_pages"]:
             pages = opened.catalog.num_pages(query)
             show({"pages": pages}, str(pages), as_json=options["as_json"])

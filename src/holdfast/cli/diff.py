@@ -36,12 +36,13 @@ def diff(
     """
     import holdfast
     from holdfast.replay.comparison import VIEWS, compare_captures
+    from holdfast.urls import completed
 
     view = "links" if links else "headers" if headers else "text"
     if links and headers:
         raise click.UsageError("--links and --headers exclude each other")
     with holdfast.open(archive, read_only=True) as opened:
-        first, second = (opened.get(url, time, collection).capture for time in (a, b))
+        first, second = (opened.get(completed(url), time, collection).capture for time in (a, b))
         found = compare_captures(opened.records, first, second, views=VIEWS if as_json else (view,))
     if as_json:
         show(found.as_dict(), "", as_json=True)

@@ -44,13 +44,14 @@ def get(
     understood. With --json it is told what was found; the payload is written only if -o says where.
     """
     import holdfast
+    from holdfast.urls import completed
 
     chosen = [name for name, wanted in parts.items() if wanted]
     if len(chosen) > 1:
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
     part = chosen[0] if chosen else None
     with holdfast.open(archive, read_only=True) as opened:
-        record = _find(opened, url, at.strip(), collection)
+        record = _find(opened, completed(url), at.strip(), collection)
         pieces = _pieces(record, part)
         if output not in (None, STANDARD_INPUT):
             assert output is not None

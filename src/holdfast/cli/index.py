@@ -87,14 +87,21 @@ def _write(archive: Path, *, anew: bool, ranks: bool, as_json: bool) -> None:
     import holdfast
 
     with Interruption() as interruption, holdfast.open(archive, read_only=True) as opened:
-        total = opened.index.pending(anew=anew)
+        total, done = opened.index.pending(anew=anew), 0
         try:
-            with interruption.progress_bar("indexing", total, counts=True) as progress:
+            with interruption.progress_bar("indexing", total, counts=True) as advance:
+
+                def progress(records: int) -> None:
+                    nonlocal done
+                    done += records
+                    advance(records)
+
                 report = opened.index.build(progress) if anew else opened.index.update(progress)
             if ranks:
                 opened.index.rank()
         except KeyboardInterrupt:
-            note("holdfast: what was indexed stays; run the same command again to go on")
+            stays = f"{counted(done, 'record')} {'is' if done == 1 else 'are'} indexed and stay so"
+            note(f"holdfast: {stays if done else 'nothing was indexed yet'}; run the same command again to go on")
             raise
     show(asdict(report), _report_text(report), as_json=as_json)
 

@@ -59,6 +59,8 @@ def search(*, archive: Path, query: tuple[str, ...], as_json: bool, no_snippets:
 
     asked = QueryOptions(**options | {"sort": options["sort"] or "", "snippets": not no_snippets})
     with holdfast.open(archive, read_only=True) as opened:
+        if asked.collection is not None:
+            opened.require_collection(asked.collection)
         answer = opened.query(" ".join(query), asked)
     if as_json:
         show_stream(_objects(answer))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
@@ -53,7 +54,7 @@ def sql(*, archive: Path, statement: str, rows: int, **forms: Any) -> None:
     text = sys.stdin.read() if statement == STANDARD_INPUT else statement
     with holdfast.open(archive, read_only=True) as opened, opened.sql(text) as answer:
         if forms["as_json"]:
-            show_stream(json.dumps(_plain(row), ensure_ascii=False) for row in answer)
+            show_stream(json.dumps(_finite(_plain(row)), ensure_ascii=False) for row in answer)
         elif forms["as_csv"]:
             show_stream(_csv(answer))
         elif forms["parquet"] or forms["arrow"]:
@@ -82,7 +83,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can say it: whole numbers whole, times as ISO writes them, bytes as hexadecimal digits."""
+    """As text can say it: whole numbers whole, times as ISO writes them, bytes as hexadecimal digits."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -94,6 +95,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def _finite(value: Any) -> Any:
+    """With null for NaN and infinite numbers, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _csv(answer: SqlAnswer) -> Iterator[str]:

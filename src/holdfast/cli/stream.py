@@ -103,6 +103,8 @@ def stream(*, archive: Path, query: tuple[str, ...], **options: Any) -> None:
     ):
         delivery = DeliveryOptions(target, options["token_file"], options["resume"])
         wanted, length = begun(wanted, delivery, opened.env)
+        if wanted.collection is not None and not wanted.token:  # of one that has begun, all may be removed by now
+            opened.require_collection(wanted.collection)
         share = options["share"]
         with (
             opened.stream(wanted) if share is None else opened.share(wanted, share) as running,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.index")
 
-Progress = Callable[[int], None]
+Progress = Callable[[int], None]  # told how many records are done; what it raises ends the work, and loses none of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,15 @@ def _index(
                 report.bytes + harvest.bytes,
             )
             if progress is not None:
-                progress(task.end - task.first)
+                _tell(progress, task.end - task.first, writer)
         writer.commit()
     return report
+
+
+def _tell(progress: Progress, records: int, writer: IndexWriter) -> None:
+    """Between two tasks nothing is half done: if the work ends here, what was added is kept."""
+    try:
+        progress(records)
+    except BaseException:
+        writer.commit()
+        raise

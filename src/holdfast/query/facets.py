@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import TooLarge
 from holdfast.index.schema import short_type
 from holdfast.query.answers import Facet, FacetValue, Month
 from holdfast.query.fields import UNKNOWN_LANGUAGE
@@ -24,24 +25,39 @@ _FIELDS = {
     "year": "month",
     "collection": "collection",
 }
-_VALUES_MAX = (
-    1_000_000  # distinct ones of a field in a segment; with fewer, the counts of the last ones would be guessed
-)
 _MONTHS = "month"
+# tantivy refuses answers of more than 65,000 values in all. So only as many are asked for as are shown, but where
+# several make one here: the types with one short name, the months of a year.
+_SUMMED = ("mime", _MONTHS)
+_SUMMED_MAX = 30_000
+_EVERY_VALUE = 2**32 - 1  # is counted in each segment: with fewer, the counts of rare ones would be guessed
 
 
 def count_facets(
     moment: Moment, query: tantivy.Query, names: Sequence[str], most: int, *, timeline: bool
 ) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:
-    """The facets in their order, `most` values of each, and the months, all in one pass over the matches."""
+    """The facets in their order, `most` values of each, and the months, all in one pass over the matches.
+
+    However many values a field has. Raises TooLarge if counting them takes more memory than tantivy gives.
+    """
     fields = {_FIELDS[name] for name in names} | ({_MONTHS} if timeline else set())
     if not fields:
         return (), ()
-    asked = {field: {"terms": {"field": field, "size": _VALUES_MAX, "segment_size": _VALUES_MAX}} for field in fields}
-    counted = {field: _counts(each) for field, each in moment.searcher.aggregate(moment.seen(query), asked).items()}
+    asked = {field: _terms(field, most) for field in fields}
+    try:
+        found = moment.searcher.aggregate(moment.seen(query), asked)
+    except ValueError as error:  # what tantivy says to a limit of its own
+        raise TooLarge(f"cannot count by {', '.join(names)}: {error}; leave facets out, or narrow the query") from None
+    counted = {field: _counts(each) for field, each in found.items()}
     facets = tuple(_facet(name, counted[_FIELDS[name]], most) for name in names)
     months = sorted(counted[_MONTHS].items()) if timeline else ()
     return facets, tuple(Month(f"{month:06d}", count) for month, count in months)
+
+
+def _terms(field: str, most: int) -> dict[str, Any]:
+    """What tantivy is asked for; one value more than is shown, as that for "none" is not."""
+    size = _SUMMED_MAX if field in _SUMMED else most + 1
+    return {"terms": {"field": field, "size": size, "segment_size": _EVERY_VALUE}}
 
 
 def _counts(aggregation: dict[str, Any]) -> Counter[Any]:

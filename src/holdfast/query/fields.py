@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 from holdfast.catalog.times import digits
 from holdfast.errors import MalformedQuery, UsageError
 from holdfast.model import batch_name
-from holdfast.urls import url_key
+from holdfast.urls import completed, url_key
 
 Reader = Callable[[str], str]
 TITLE = "title"
 SIGNS = (">=", "<=", ">", "<", "=")
 UNKNOWN_LANGUAGE = "-"
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmgt]?)(?:i?b)?", re.ASCII)
+_BYTES = re.compile(r"(\d{1,19}(?:\.\d{1,6})?)([kmgt]?)(?:i?b)?", re.ASCII)
+_BYTES_MAX = 2**63 - 1
 _LANGUAGE = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*", re.ASCII)
 _TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*(?:/(?:[a-z0-9][a-z0-9!#$&^_.+-]*)?)?", re.ASCII)
 _CLASS = re.compile(r"([1-9])xx", re.IGNORECASE)
@@ -70,7 +72,7 @@ def _time(name: str) -> Reader:
 
 
 def _url(text: str) -> str:
-    return text.strip()
+    return completed(text.strip())
 
 
 MATCHES: dict[str, Reader] = {
@@ -86,6 +88,7 @@ MATCHES: dict[str, Reader] = {
     "collection": _name,
     "batch": _name,
 }
+_HOSTS = ("site", "domain")
 COMPARED = ("status", "size", "rank", "inlinks")
 ALIASES = {
     "host": "site",
@@ -119,13 +122,21 @@ def _bytes(text: str) -> int:
     match = _BYTES.fullmatch(text.lower())
     if match is None:
         raise MalformedQuery(f"bad size {text!r}: give bytes such as 4096, 50K or 1.5M")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2]])
+    count = int(Decimal(match[1]) * 1024 ** _POWERS[match[2]])
+    if count > _BYTES_MAX:
+        raise MalformedQuery(f"bad size {text!r}: give less than 8388608T")
+    return count
 
 
 def status_class(text: str) -> tuple[int, int] | None:
     """First and last status of `4xx`; None for other texts."""
     match = _CLASS.fullmatch(text)
     return (int(match[1]) * 100, int(match[1]) * 100 + 99) if match else None
+
+
+def value_text(field: str, value: str) -> str:
+    """A value as its reader takes it: a host that begins with `www.`, as that of `www.www.com` does, needs another."""
+    return f"www.{value}" if field in _HOSTS and _host(value) != value else value
 
 
 def number_text(field: str, number: float) -> str:

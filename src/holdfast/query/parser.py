@@ -28,6 +28,7 @@ from holdfast.query.syntax import (
 DEPTH_MAX = 32  # of parentheses and denials in each other
 TERMS_MAX = 256
 _OPERATORS = (Kind.AND, Kind.OR)
+_DENIALS = (Kind.MINUS, Kind.NOT)
 
 
 def parse(text: str) -> Expression:
@@ -47,10 +48,8 @@ def _meaningful(tokens: list[Token]) -> list[Token]:
         if token.kind is not Kind.WORD or token.text == EVERYTHING or has_word(token.text):
             kept.append(token)
         else:
-            while kept and kept[-1].kind is Kind.MINUS:
+            while kept and kept[-1].kind in _DENIALS:
                 kept.pop()
-    while kept and kept[-1].kind is Kind.MINUS:
-        kept.pop()
     return kept
 
 
@@ -92,7 +91,7 @@ class _Parser:
         if depth > DEPTH_MAX:
             raise fault(f"more than {DEPTH_MAX} parentheses or denials in each other", token.at)
         self._next += 1
-        if token.kind in (Kind.NOT, Kind.MINUS):
+        if token.kind in _DENIALS:
             return negation(self._part(depth + 1, token))
         if token.kind is Kind.OPEN:
             return self._group(depth + 1, token)

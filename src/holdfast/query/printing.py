@@ -6,7 +6,7 @@ was understood. Quotes are only where they are needed.
 
 from __future__ import annotations
 
-from holdfast.query.fields import number_text
+from holdfast.query.fields import number_text, value_text
 from holdfast.query.scanning import is_bare_value, is_bare_word
 from holdfast.query.syntax import And, Compare, Everything, Expression, Not, Or, Words
 
@@ -35,7 +35,10 @@ def _inner(expression: Expression) -> str:
         return f"{expression.field}{sign}{number_text(expression.field, expression.number)}"
     if isinstance(expression, Words) and not expression.field:
         return expression.text if is_bare_word(expression.text) else quoted(expression.text)
-    value = expression.text if isinstance(expression, Words) else expression.value
+    if isinstance(expression, Words):
+        value = expression.text
+    else:
+        value = value_text(expression.field, expression.value)
     return f"{expression.field}:{value if is_bare_value(value) else quoted(value)}"
 
 

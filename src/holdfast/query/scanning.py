@@ -120,8 +120,8 @@ def _field(text: str, match: re.Match[str]) -> tuple[Token, int] | None:
     name = match[1].lower()
     name = ALIASES.get(name, name)
     sign, at, begin = match[2], match.start(), match.end()
-    following = text[begin : begin + 1]
     if name not in NAMES:
+        following = text[begin : begin + 1]
         is_meant = following.isdigit() if sign != ":" else following.strip() not in ("", "(", ")")
         if not is_meant:
             return None
@@ -129,9 +129,10 @@ def _field(text: str, match: re.Match[str]) -> tuple[Token, int] | None:
     if name not in COMPARED:
         if sign[0] != ":":
             return None
-        begin = match.end(1) + 1
+        if sign != ":=":  # which means the same; other signs are part of the value
+            begin = match.end(1) + 1
         sign = ":"
-    if following in _QUOTES and following:
+    if text[begin : begin + 1] in tuple(_QUOTES):
         value, end = _quotation(text, begin)
     else:
         end = _value_end(text, begin)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from holdfast.archive import Archive
 from holdfast.config import ServeSettings
-from holdfast.errors import UnknownCollection
 from holdfast.replay.access import Access
 from holdfast.replay.full_text import FullText
 from holdfast.replay.links import LinkCache
@@ -58,17 +57,15 @@ class Site:
             return None
         if name == DEFAULT:
             return self.default_collection
-        if not self.has_collection(name):
-            raise UnknownCollection(f"no collection {name!r}: known are {', '.join(self.collections())}")
+        self.archive.require_collection(name)
         return name
 
     def has_collection(self, name: str) -> bool:
-        known = (ALL, DEFAULT, self.default_collection)
-        return name in known or name in self.archive.catalog.collections()
+        return name in (ALL, DEFAULT) or name in self.collections()
 
     def collections(self) -> tuple[str, ...]:
         """Those with captures, and the default one."""
-        return tuple(sorted({self.default_collection, *self.archive.catalog.collections()}))
+        return self.archive.collections()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     "HTTP://www.Example.com:80/a/../B?y=2&x=1#top"           text: of a link, a record, a user
         │
+        ├─ completed   http://example.com:8080               of what a user typed: example.com:8080
         ├─ parse       Url or None            as browsers read it: the WHATWG URL Standard
         ├─ canonical   http://www.example.com/B?y=2&x=1      what would be requested
         ├─ url_key     com,example)/b?x=1&y=2                the SURT under which the catalog sorts it
@@ -18,6 +19,7 @@ thread. A URL and its canonical form have the same key.
 from __future__ import annotations
 
 from holdfast.urls.canonical import canonical
+from holdfast.urls.completing import completed
 from holdfast.urls.domain import public_suffix, registered_domain
 from holdfast.urls.page_id import page_id
 from holdfast.urls.parse import Url, parse
@@ -28,6 +30,7 @@ __all__ = [
     "Url",
     "body_query",
     "canonical",
+    "completed",
     "host_key",
     "page_id",
     "parse",

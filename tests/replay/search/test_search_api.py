@@ -49,6 +49,7 @@ def test_options(searched: Served) -> None:
     ("query", "more"),
     [
         ("tides )", ""),
+        ("size>99999999T", ""),
         ("tides", "&sort=size"),
         ("tides", "&facet=colour"),
         ("tides", "&limit=1001"),

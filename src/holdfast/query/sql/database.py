@@ -28,7 +28,7 @@ from holdfast.index.ranks import Ranks
 from holdfast.index.tables import table_schema
 from holdfast.query.sql.answer import SqlAnswer
 from holdfast.query.sql.failures import told
-from holdfast.query.sql.statement import checked
+from holdfast.query.sql.statement import INTERNAL, checked
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,14 +41,14 @@ _UNSETTLED = {  # what is fixed when the database is made; `lock_configuration` 
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
 }
-_REMOVED = "number NOT IN (SELECT number FROM removed)"
+_REMOVED = f"number NOT IN (SELECT number FROM {INTERNAL}removed)"
 # As in the link graph: of two captures with one timestamp, the one that came in later is the newer.
-_PAGES = """
+_PAGES = f"""
     CREATE VIEW pages AS
     SELECT captures.*, coalesce(ranks.rank, 0) AS rank, coalesce(ranks.inlinks, 0) AS inlinks
     FROM captures
     JOIN (SELECT arg_max(number, (timestamp, batch, serial)) AS number FROM captures GROUP BY page) USING (number)
-    LEFT JOIN ranks USING (page)
+    LEFT JOIN {INTERNAL}ranks AS ranks USING (page)
 """
 _CONTENTS = """
     CREATE TABLE contents
@@ -103,21 +103,21 @@ def _make_tables(connection: DuckDBPyConnection, sources: Sources, named: frozen
     import pyarrow
 
     removed = pyarrow.table({"number": pyarrow.array(sources.removed, pyarrow.uint64())})
-    connection.register("removed", removed)
+    connection.register(f"{INTERNAL}removed", removed)
     files = [*sources.captures, *sources.links]
     connection.execute(f"SET allowed_paths = [{', '.join(map(_literal, files))}]")
     shown = [_REMOVED] if len(removed) else []
     shown += [f"NOT number BETWEEN {first} AND {last}" for first, last in sources.beyond]
     _make_view(connection, "captures", sources.captures, shown)
     _make_view(connection, "links", sources.links, shown)
-    connection.register("ranks", _ranks(sources.ranks) if "pages" in named else _ranks(None))
+    connection.register(f"{INTERNAL}ranks", _ranks(sources.ranks) if "pages" in named else _ranks(None))
     connection.execute(_PAGES)
     connection.execute(_CONTENTS)
     if "contents" in named:
         for batch in sources.contents:
-            connection.register("more", pyarrow.Table.from_batches([batch]))
-            connection.execute("INSERT INTO contents SELECT * FROM more")
-            connection.unregister("more")
+            connection.register(f"{INTERNAL}more", pyarrow.Table.from_batches([batch]))
+            connection.execute(f"INSERT INTO contents SELECT * FROM {INTERNAL}more")
+            connection.unregister(f"{INTERNAL}more")
 
 
 def _make_view(connection: DuckDBPyConnection, name: str, files: Sequence[Path], shown: Sequence[str]) -> None:
@@ -126,8 +126,8 @@ def _make_view(connection: DuckDBPyConnection, name: str, files: Sequence[Path],
         source = f"read_parquet([{', '.join(map(_literal, files))}])"
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {source} WHERE {' AND '.join(shown) or 'true'}")
     else:
-        connection.register(f"no_{name}", table_schema(name).empty_table())
-        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")
+        connection.register(f"{INTERNAL}{name}", table_schema(name).empty_table())
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {INTERNAL}{name}")
 
 
 def _ranks(ranks: Ranks | None) -> pyarrow.Table:

@@ -20,12 +20,19 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 CHARACTERS_MAX = 32_768
+INTERNAL = "_holdfast_"  # so begin the names of what the tables are made of
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 _ROWS_OF_FUNCTIONS = ("range", "generate_series", "unnest", "json_each", "json_tree")
 _REFUSED_FUNCTIONS = (
     *("write_log", "nextval", "currval", "setval", "setseed", "current_setting", "getenv", "getvariable"),
     *("sleep_ms", "pg_sleep"),
 )
+_SHOW = "SHOW_REF"
+_EVERY_TABLE = "tables"  # to SHOW
+_OF_DUCKDB = """
+    SELECT view_name FROM duckdb_views() WHERE schema_name <> 'information_schema'
+    UNION SELECT table_name FROM duckdb_tables()
+"""
 _READ_ONLY = "SQL only reads here, one SELECT at a time"
 
 
@@ -47,15 +54,39 @@ def checked(connection: DuckDBPyConnection, text: str, tables: Collection[str]) 
         raise MalformedQuery(f"{len(statements)} statements: give one SELECT")
     nodes = list(_nodes(statements[0]))
     own = {name.lower() for node in nodes for name in _defined(node)}
-    known = {name for name in tables if name not in own}
+    if own:
+        _check_names(connection, own)
     named = set()
     for node in nodes:
         if (table := _table_of(node)) is not None:
-            if table not in own and table not in known:
-                raise _unknown(table, known)
+            if table not in tables and (table not in own or node["type"] == _SHOW):
+                raise _unknown(table, tables)
             named.add(table)
         _check(node)
-    return Statement(text, frozenset(named & known))
+    if any(map(_lists_tables, nodes)):
+        if not _lists_tables(statements[0]["node"].get("from_table")):
+            raise Denied(f"SHOW TABLES stands alone: {_READ_ONLY}")
+        rows = ", ".join(f"('{name}')" for name in sorted(tables))
+        text = f"SELECT name FROM (VALUES {rows}) AS listed(name)"  # DuckDB would list what they are made of, too
+    return Statement(text, frozenset(named.intersection(tables)))
+
+
+def _check_names(connection: DuckDBPyConnection, own: set[str]) -> None:
+    """Raises Denied for names of WITH that mean something where that WITH does not reach: files, tables of DuckDB's.
+
+    All other names mean nothing there, so that how far each of them reaches need not be known here.
+    """
+    taken = {name.lower() for (name,) in connection.execute(_OF_DUCKDB).fetchall()}
+    for name in sorted(own):
+        if not name.isidentifier():
+            raise Denied(f"no name such as '{name[:80]}' in WITH: give one of letters, digits and '_'")
+        if name in taken or name.startswith(INTERNAL):
+            raise Denied(f"no name such as '{name[:80]}' in WITH, as DuckDB has a table of this name: give another")
+
+
+def _lists_tables(node: Any) -> bool:
+    """Whether it is SHOW TABLES."""
+    return isinstance(node, dict) and node.get("type") == _SHOW and _shown_by(node) == _EVERY_TABLE
 
 
 def _parsed(connection: DuckDBPyConnection, text: str) -> dict[str, Any]:
@@ -102,18 +133,20 @@ def _defined(node: dict[str, Any]) -> Iterator[str]:
 
 def _table_of(node: dict[str, Any]) -> str | None:
     """The table that a node names. Raises Denied if it is outside of ours."""
-    if node.get("type") == "SHOW_REF":
-        return _shown(str(node.get("table_name", "")).strip('"').lower())
-    if node.get("type") != "BASE_TABLE" or "table_name" not in node:
+    if node.get("type") not in ("BASE_TABLE", _SHOW) or "table_name" not in node:
         return None
-    if node.get("schema_name") or node.get("catalog_name"):
-        raise Denied(f"no table outside of the archive's may be read, such as '{node['table_name']}': {_READ_ONLY}")
+    if outside := node.get("schema_name") or node.get("catalog_name"):
+        subject = f"{outside}.{node['table_name']}".rstrip(".")
+        raise Denied(f"no table outside of the archive's may be read, such as '{subject}': {_READ_ONLY}")
+    if node["type"] == _SHOW:
+        shown = _shown_by(node)
+        return None if shown in ("", _EVERY_TABLE) else shown
     return str(node["table_name"]).lower()
 
 
-def _shown(name: str) -> str | None:
+def _shown_by(node: dict[str, Any]) -> str:
     """What SHOW names; DESCRIBE and SUMMARIZE have a query of their own instead."""
-    return None if name in ("", "tables") else name
+    return str(node.get("table_name", "")).strip('"').lower()
 
 
 def _unknown(table: str, known: Collection[str]) -> MalformedQuery | Denied:
