@@ -259,6 +259,23 @@ def test_answers_may_come_in_another_order(serve: Serve) -> None:
         assert answers == {1: Type.DONE, 2: Type.DONE, 3: Type.DONE}
 
 
+def test_scans_that_nobody_goes_on_with_are_given_up(serve: Serve, connect: Connect, closing: ExitStack) -> None:
+    """Each holds megabytes that it has read ahead; its client may go on all the same, behind its mark."""
+    server = serve(scan_kept_s=0.1)
+    volume = connect(server.address)
+    for start in range(0, 4000, 500):
+        volume.commit([Store(sign(n), plain(b"%d" % n * 1000)) for n in range(start, start + 500)])
+    before = server.memory_bytes()
+    scan = volume.scan()
+    seen = [block.key.signature for block in next(scan)]
+    peers = [closing.enter_context(Peer(server.port)) for _ in range(48)]
+    for peer in peers:
+        assert peer.ask(Type.SCAN, b"\1\0")[0] == Type.DONE
+    wait_until(lambda: server.memory_bytes() < before + 100 * MIB, "the scans are given up")
+    seen += [block.key.signature for batch in scan for block in batch]
+    assert sorted(seen) == sorted(sign(number) for number in range(4000))
+
+
 def test_scans_of_one_connection_do_not_disturb_each_other(serve: Serve, connect: Connect) -> None:
     server = serve(answer_bytes_max=2000)
     connect(server.address).commit([Store(sign(n), plain(b"%d" % n * 100)) for n in range(100)])

@@ -136,6 +136,10 @@ class Connection(asyncio.BufferedProtocol):
         is_waiting = unsent > 0 or (self._end > self._start and not self._reading_paused)
         return is_waiting and now_s - self._moved_s > self._options.stall_s
 
+    def let_go(self, now_s: float) -> None:
+        """Gives up what the client has begun, and does not seem to go on with."""
+        self._dispatch.let_go(now_s)
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:

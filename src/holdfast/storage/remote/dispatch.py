@@ -43,6 +43,7 @@ class Dispatch:
         self._connection = connection
         self._service = service
         self._scan: tuple[Mark | None, bool, Iterator[list[Block]]] | None = None
+        self._scanned_s = 0.0  # when a batch of it was handed out last
         self._signatures: Iterator[bytes] | None = None
         self._seen: dict[tuple[bytes, int], None] = {}  # the last tickets, the oldest first
         self._working = 0  # questions that threads are busy with
@@ -79,6 +80,11 @@ class Dispatch:
     def is_busy(self) -> bool:
         """Whether further questions should wait: each that a thread is busy with may have a large answer."""
         return self._working >= WORKING_MAX
+
+    def let_go(self, now_s: float) -> None:
+        """A scan that nobody goes on with is given up. Its mark tells where, should its client do so after all."""
+        if self._scan is not None and now_s - self._scanned_s > self._service.options.scan_kept_s:
+            self._scan = None
 
     def close(self) -> None:
         self._scan = self._signatures = None
@@ -197,6 +203,7 @@ class Dispatch:
             def tell() -> None:
                 if batch and self._connection.is_connected:
                     self._scan = (batch[-1].mark, counted, batches)
+                    self._scanned_s = self._connection.server.now()
                 self._connection.end(Type.DONE, request, *parts)
 
             return tell

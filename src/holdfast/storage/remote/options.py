@@ -31,6 +31,7 @@ class ServerOptions:
     handshake_s: float = 5.0  # until a client has proven itself
     stall_s: float = 30.0  # without a byte, in the middle of a question or of an answer
     slowest_bytes_s: int = 64 << 10  # that a large question must arrive with: others may wait for its share of memory
+    scan_kept_s: float = 5.0  # that a scan waits for its client to go on, with megabytes that it has read ahead
     stop_s: float = 10.0  # for what is under way when the server stops
     # performance
     news_max: int = 50_000  # signatures of new contents that are remembered, for clients that follow

@@ -92,6 +92,8 @@ class VolumeServer:
         now = self.now()
         for connection in [each for each in self._connections if each.stalled(now)]:
             connection.abort()
+        for connection in self._connections:
+            connection.let_go(now)
         unsent = sum(each.unsent_bytes for each in self._connections)
         for connection in sorted(self._connections, key=lambda each: each.unsent_bytes, reverse=True):
             if unsent <= self.options.pending_bytes_max:
