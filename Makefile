@@ -17,6 +17,8 @@ DEBIAN_TEST := chromium default-jre-headless nginx-light openssl wrk zstd
 DEBIAN_BENCH := fuse3 libnfs13 nfs-ganesha nfs-ganesha-vfs nginx-light openssh-server rpcbind sshfs wget wget2 wrk
 
 BIN := .venv/bin
+# Tests wait for servers and browsers a quarter of their time, so there is one more worker than most machines have cores.
+WORKERS ?= 3
 # Where tests work: in memory, if there is room, since their syncs prove nothing about the disk.
 SCRATCH := $(shell test "$$(df --output=avail -B1M /dev/shm 2>/dev/null | tail -n 1)" -ge 4096 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 
@@ -37,7 +39,7 @@ demo: .venv/.installed ## crawl a small site, or URL=, and open the archive at h
 
 test: check $(filter $(PYWB_DEFAULT),$(PYWB)) ## check, then the whole test suite
 	$(BIN)/python -m compileall -q src  # for the hundreds of processes that tests start, whatever the environment says
-	TMPDIR="$(SCRATCH)" HOLDFAST_PYWB="$(PYWB)" $(BIN)/pytest -n 2 --dist worksteal --ignore tests/project
+	TMPDIR="$(SCRATCH)" HOLDFAST_PYWB="$(PYWB)" $(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/project
 
 check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/ruff format --check .
