@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +19,9 @@ from holdfast.streams.reading import READ_PARTS, PageReader, Readied
 from holdfast.streams.source import Source
 
 AHEAD = 3  # batches in store, or on their way there
-DECODERS = 2  # threads; one reads as fast as two decode
+# Threads. What reads takes as long for a batch as one of them; a second one has only the reader's core to run on, where
+# there are no more than two, and takes the interpreter's lock from it.
+DECODERS = 1 if len(os.sched_getaffinity(0)) <= 2 else 2
 BATCH_BYTES = 16 << 20  # of payloads in one batch
 
 
