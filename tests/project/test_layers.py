@@ -30,7 +30,6 @@ LAYERS = (
     "cluster",
     "study",
     "testing",
-    "bench",
     "cli",
     "__main__",
 )

@@ -42,7 +42,6 @@ _COMMANDS = {
     "serve": "serve",
     "check": "check",
     "status": "status",
-    "bench": "bench",
 }
 
 
