@@ -34,7 +34,7 @@ help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 demo: .venv/.installed ## crawl a small site, or URL=, and open the archive at http://127.0.0.1:8080, or PORT=
-	@$(BIN)/python -m holdfast.testing.demo --port $(PORT) $(URL)
+	@$(BIN)/holdfast demo --port $(PORT) $(URL)
 
 test: check $(filter $(PYWB_DEFAULT),$(PYWB)) ## check, then the whole test suite
 	$(BIN)/python -m compileall -q src  # for the hundreds of processes that tests start, whatever the environment says

@@ -30,6 +30,7 @@ LAYERS = (
     "cluster",
     "study",
     "testing",
+    "demo",
     "cli",
     "__main__",
 )

@@ -42,6 +42,7 @@ _COMMANDS = {
     "serve": "serve",
     "check": "check",
     "status": "status",
+    "demo": "demo",
 }
 
 

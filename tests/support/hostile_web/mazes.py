@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.crawl.job import CrawlJob
-from holdfast.testing.web.exchange import Answer, Request, plain
-from holdfast.testing.web.lure import Lure, Place, html, link
+from hostile_web.exchange import Answer, Request, plain
+from hostile_web.lure import Lure, Place, html, link
 
 LINKS = 100_000  # in the one page with many
 LONG = 100 << 10  # bytes of a long URL

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from holdfast.testing.waiting import wait_until
+from waiting import wait_until
 
 _LOOPBACK = "127.0.0.1"
 _KEY, _SECRET = "test-key", "test-secret"

@@ -9,15 +9,15 @@ from functools import cached_property
 from random import Random
 
 from holdfast.crawl.job import ScopeKind
-from holdfast.testing.web import listings
-from holdfast.testing.web.exchange import LogEntry
-from holdfast.testing.web.graph import Graph, Thing
-from holdfast.testing.web.hosts import CLOSED_HOST, Host, allowed
-from holdfast.testing.web.live import LIVE, LivePage
-from holdfast.testing.web.server import Server, serving
-from holdfast.testing.web.site import Sites
-from holdfast.testing.web.survey import Order, parsed, surveyed, target
-from holdfast.testing.web.traps import HYDRA, INSIDE, TRAPS_DOMAIN, Trap, traps
+from hostile_web import listings
+from hostile_web.exchange import LogEntry
+from hostile_web.graph import Graph, Thing
+from hostile_web.hosts import CLOSED_HOST, Host, allowed
+from hostile_web.live import LIVE, LivePage
+from hostile_web.server import Server, serving
+from hostile_web.site import Sites
+from hostile_web.survey import Order, parsed, surveyed, target
+from hostile_web.traps import HYDRA, INSIDE, TRAPS_DOMAIN, Trap, traps
 
 
 @dataclass(frozen=True)

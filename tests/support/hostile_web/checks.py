@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.testing.web.exchange import LogEntry
+from hostile_web.exchange import LogEntry
 
 if TYPE_CHECKING:
-    from holdfast.testing.web.generator import Web
+    from hostile_web.generator import Web
 
 ROBOTS = "/robots.txt"
 

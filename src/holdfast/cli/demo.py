@@ -1,4 +1,4 @@
-"""`make demo`: a small web site is crawled twice, everything of it is kept once, and the archive opens in the browser.
+"""`holdfast demo`: a small web site is crawled twice, kept once, and opened in the browser.
 
 The site is the project's own, served on loopback until it was visited; the archive is in a temporary directory, and is
 shown until Ctrl-C. All commands are the real ones, and print what they print. With a URL, that site is crawled instead,
@@ -7,7 +7,6 @@ politely and not far, and once.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -15,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.testing.web.demo_site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite
+import click
 
 LIMIT = 100  # URLs of a site that is not ours
 PORT = 8080
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C has stopped
 
 
-class Stopped(Exception):
+class DemoStopped(Exception):
     """A command has failed or was stopped, and has said so itself."""
 
     def __init__(self, code: int) -> None:
@@ -48,7 +47,7 @@ class Demo:
         print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
         code, _ = _run(arguments)
         if code:
-            raise Stopped(code)
+            raise DemoStopped(code)
 
     def _show(self, *arguments: str) -> None:
         print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
@@ -56,7 +55,7 @@ class Demo:
         if interrupted:
             raise KeyboardInterrupt
         if code:
-            raise Stopped(code)
+            raise DemoStopped(code)
 
 
 def _run(arguments: Sequence[str]) -> tuple[int, bool]:
@@ -76,15 +75,18 @@ def _run(arguments: Sequence[str]) -> tuple[int, bool]:
 
 def visit_own_site(demo: Demo) -> None:
     """Two visits of the site that is shipped, then what the archive knows of it."""
-    with DemoSite().serving() as (server, url):
+    from holdfast.demo.site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite
+
+    with DemoSite() as site:
+        url = site.url
         say(f"A made-up web site stands at {url}: {DAYS} pages, their pictures, styles and scripts.")
         demo.init()
         demo.show("crawl", url, "--name", "almanac", "--delay", "0")
-        server.change(CHANGED_SHARE)
+        site.change(CHANGED_SHARE)
         say(f"The site has changed: {CHANGED_SHARE:.0%} of its pages, and {NEW_DAYS} new ones. It is visited again.")
         demo.show("crawl", url, "--name", "almanac", "--delay", "0")
-        transferred = sum(entry.sent for entry in server.log())
-    say(f"The server says that it has sent {transferred:,} bytes for both visits. What was saved:")
+        sent = site.sent
+    say(f"The server sent {sent:,} bytes for both visits. What was saved:")
     demo.show("crawl", "status", "almanac")
     demo.show("status")
     demo.show("cdx", f"{url}days/7.html")
@@ -113,30 +115,25 @@ def temporary_archive() -> Iterator[Path]:
         yield Path(directory) / "archive"
 
 
-def main(arguments: list[str]) -> int:
-    """Returns the exit code."""
-    asked = _parse(arguments)
+@click.command()
+@click.argument("url", required=False)
+@click.option(
+    "-p", "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Of the web pages; 0: any."
+)
+def demo(url: str | None, port: int) -> None:
+    """Crawl a small made-up site, or URL, into a temporary archive, and open it in the browser.
+
+    Ctrl-C ends it; the archive is deleted then.
+    """
     try:
         with temporary_archive() as path:
-            demo = Demo(path)
-            visit(demo, asked.url) if asked.url else visit_own_site(demo)
+            shown = Demo(path)
+            visit(shown, url) if url else visit_own_site(shown)
             say("The archive is ready: open the first of these addresses in a browser. Ctrl-C ends it.")
-            demo.serve(asked.port)
-    except Stopped as stopped:
-        return stopped.code
+            shown.serve(port)
+    except DemoStopped as stopped:
+        raise click.exceptions.Exit(stopped.code) from stopped
     except KeyboardInterrupt:
         say("Stopped.")
-        return INTERRUPTED
-    say("The archive was temporary and is gone again; README.md shows how to make one that stays.")
-    return 0
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.demo", description=__doc__)
-    parser.add_argument("url", nargs="?", help="a site to be crawled instead of the project's own")
-    parser.add_argument("--port", type=int, default=PORT, help="of the web pages; 0: any free one")
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    say("The archive was temporary and is deleted; README.md shows how to make one that stays.")

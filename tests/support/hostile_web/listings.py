@@ -9,9 +9,9 @@ from __future__ import annotations
 import gzip
 from xml.sax.saxutils import escape
 
-from holdfast.testing.web.exchange import Answer, plain
-from holdfast.testing.web.graph import Graph
-from holdfast.testing.web.hosts import CLOSED_HOST, Host, robots_lines
+from hostile_web.exchange import Answer, plain
+from hostile_web.graph import Graph
+from hostile_web.hosts import CLOSED_HOST, Host, robots_lines
 
 SITEMAPS = ("/sitemap-0.xml.gz", "/sitemap-1.txt", "/sitemap-2.rss", "/sitemap-3.xml")
 INDEX = "/sitemap-index.xml"

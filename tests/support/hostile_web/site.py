@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import brotli
 
-from holdfast.testing.web.exchange import Answer, Fields, Request, plain
-from holdfast.testing.web.graph import Thing
-from holdfast.testing.web.hosts import CLOSED, CLOSED_HOST, Host
-from holdfast.testing.web.listings import listing
-from holdfast.testing.web.live import LIVE, live_answer
-from holdfast.testing.web.pages import Body, body_of, missing
-from holdfast.testing.web.traps import TrapHosts
+from hostile_web.exchange import Answer, Fields, Request, plain
+from hostile_web.graph import Thing
+from hostile_web.hosts import CLOSED, CLOSED_HOST, Host
+from hostile_web.listings import listing
+from hostile_web.live import LIVE, live_answer
+from hostile_web.pages import Body, body_of, missing
+from hostile_web.traps import TrapHosts
 
 if TYPE_CHECKING:
-    from holdfast.testing.web.generator import Web
+    from hostile_web.generator import Web
 
 _BORN = 1_700_000_000  # when the first edition of every page was made
 _EDITION_S = 86_400

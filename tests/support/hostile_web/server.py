@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from holdfast.testing.web.exchange import LogEntry, Plan
-from holdfast.testing.web.protocol import Book, Conversation
-from holdfast.testing.web.tls import server_context, tls_available
+from hostile_web.exchange import LogEntry, Plan
+from hostile_web.protocol import Book, Conversation
+from hostile_web.tls import server_context, tls_available
 
 BACKLOG = 1024
 _TRIES = 50  # to find a port that is free everywhere

@@ -1,6 +1,6 @@
 """A seeded, hostile, local web: many hosts on loopback addresses, served by a process of its own.
 
-    from holdfast.testing.web import Web, checks
+    from hostile_web import Web, checks
 
     with Web(seed=1, hosts=6, pages=3000).serving() as served:
         crawl(served.seeds, resolve=served.resolve)             # any crawler; no name is looked up outside
@@ -17,7 +17,7 @@ entry and the number of requests that a crawl with limits makes there at most; `
     hosts ─▶ graph ─▶ pages ─▶ site ─┐         who there is; who links to whom; in which words; how it is sent
                └────▶ survey          ├─▶ server ─▶ log ─▶ checks
              mazes, broken ─▶ traps ──┤
-                        live, demo ───┘
+                              live ───┘
 
 Guarantees: the server binds to 127.0.1.* and 127.0.2.1 only. It ends with its block, and with the process that started
 it, however that ends. Its log has every request, in the order of arrival, with the bytes that were sent.
@@ -25,9 +25,9 @@ it, however that ends. Its log has every request, in the order of arrival, with 
 
 from __future__ import annotations
 
-from holdfast.testing.web import checks
-from holdfast.testing.web.exchange import LogEntry
-from holdfast.testing.web.generator import Served, Web
-from holdfast.testing.web.traps import SANE, Trap
+from hostile_web import checks
+from hostile_web.exchange import LogEntry
+from hostile_web.generator import Served, Web
+from hostile_web.traps import SANE, Trap
 
 __all__ = ["SANE", "LogEntry", "Served", "Trap", "Web", "checks"]

@@ -21,8 +21,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from holdfast.formats.links.hops import Hop
-from holdfast.testing.web.hosts import CLOSED, SECURE, Host, hosts
 from holdfast.urls import canonical
+from hostile_web.hosts import CLOSED, SECURE, Host, hosts
 
 DIRECT = ("a", "area", "iframe", "form", "script", "inline")
 STEPS = ("redirect", "refresh", "frame", "header")

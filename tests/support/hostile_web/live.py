@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from holdfast.testing.web.exchange import Answer, plain
-from holdfast.testing.web.picture import stripes
 from holdfast.urls import canonical
+from hostile_web.exchange import Answer, plain
+from hostile_web.picture import stripes
 
 LIVE = "live.test"
 _BUILT = tuple(f"/built/{number}.html" for number in range(3))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.crawl.job import CrawlJob
-from holdfast.testing.web.exchange import Answer, Request, plain
+from hostile_web.exchange import Answer, Request, plain
 
 
 class Place(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from holdfast.crawl.job import ScopeKind
 from holdfast.formats.links.hops import Hop
-from holdfast.testing.web.graph import Edge, Graph
 from holdfast.urls import Url, parse, registered_domain
+from hostile_web.graph import Edge, Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind, TrapSettings
-from holdfast.testing.web.broken import BROKEN
-from holdfast.testing.web.exchange import Answer, LogEntry, Request, plain
-from holdfast.testing.web.lure import Lure, Place
-from holdfast.testing.web.mazes import MAZES
 from holdfast.urls import canonical
+from hostile_web.broken import BROKEN
+from hostile_web.exchange import Answer, LogEntry, Request, plain
+from hostile_web.lure import Lure, Place
+from hostile_web.mazes import MAZES
 
 TRAPS_DOMAIN = "trap.test"
 HYDRA = "hydra.example.net"  # any number of hosts below it

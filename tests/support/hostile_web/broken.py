@@ -12,8 +12,8 @@ from random import Random
 from isal import isal_zlib
 
 from holdfast.crawl.job import CrawlJob
-from holdfast.testing.web.exchange import Answer, Request
-from holdfast.testing.web.lure import Lure, Place, html, link, once
+from hostile_web.exchange import Answer, Request
+from hostile_web.lure import Lure, Place, html, link, once
 
 SLOW_S = 0.25  # between two bytes
 BOMB_BYTES = 4 << 30  # of zeros, when unpacked

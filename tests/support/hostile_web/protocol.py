@@ -12,7 +12,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-from holdfast.testing.web.exchange import Answer, LogEntry, Request, World
+from hostile_web.exchange import Answer, LogEntry, Request, World
 
 HEAD_BYTES_MAX = 1 << 20
 _LINGER_NONE = struct.pack("ii", 1, 0)

@@ -1,26 +1,23 @@
-"""The site that `make demo` crawls: the almanac of a harbour that does not exist.
+"""The site that `holdfast demo` crawls: the almanac of a harbour that does not exist.
 
 About 200 URLs in its own words with its own pictures: a page for each day, a printed form of some with the same bytes,
 style sheets that import each other, a script that loads a list, drawings and pictures made by code, old addresses that
-redirect, a link or two to what is gone, pages that only the sitemap knows, and a desk that robots.txt closes. When it
-is changed, a tenth of the days are told otherwise, and some days are new; the rest is as it was, and says so when it
-is asked with the validators that it gave.
+redirect, a link or two to what is gone, pages that only the sitemap knows, and a desk that robots.txt closes. After
+`change`, a tenth of the days have another text and some days are new; all other pages are unchanged and answer 304 to a
+request with their ETag.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import blake2b
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
-
-from holdfast.testing.web.exchange import Answer, Request, plain
-from holdfast.testing.web.pages import WORDS
-from holdfast.testing.web.picture import Colour, png
-from holdfast.testing.web.server import Server, serving
 
 DAYS = 120
 NEW_DAYS = 6  # since the first visit
@@ -38,69 +35,98 @@ _SHEETS = {
 }
 _SCRIPT = 'fetch("/data/tides.json").then((answer) => answer.json()).then((tides) => { window.tides = tides; });\n'
 
-Page = tuple[str, bytes]  # media type and content
+_VOCABULARY = (
+    "anchor archive barnacle beacon boat bottle breeze buoy chart cliff coast copper current deck dock drift eel ferry "
+    "fog gale gull harbour heron island keel kelp ladder lamp ledger limpet mast mist mooring mussel net north oar "
+    "otter pebble pier plank quay reef rope rudder sail salt sand seal shell signal slip spray squall storm tide tower "
+    "twine wave wharf wind winter and at before below beside for from in into near of on over past the to under with"
+)
+WORDS = tuple(_VOCABULARY.split())
+
+SitePage = tuple[str, bytes]  # media type and content
+Colour = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
 class DemoSite:
-    """A `Plan` for the server."""
+    """The site, served on a free port of loopback by threads of this process, as a context manager.
 
-    port: int = 0
+    `change` may be called while it is served; `sent` counts the bytes of all bodies.
+    """
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        return (ADDRESS,)
-
-    @property
-    def tls(self) -> bool:
-        return False
-
-    def built(self, port: int, tls_port: int) -> Almanac:
-        return Almanac(port)
-
-    @contextmanager
-    def serving(self, *, thread: bool = False) -> Iterator[tuple[Server, str]]:
-        """The server and the URL of the site; `server.change` makes it the site of a later day."""
-        with serving(self, thread=thread) as server:
-            yield server, f"http://{ADDRESS}:{server.port}/"
-
-
-class Almanac:
-    """A `World` of one host."""
-
-    latency_s = 0.0
-
-    def __init__(self, port: int) -> None:
-        self._origin = f"http://{ADDRESS}:{port}"
+    def __init__(self) -> None:
+        self.sent = 0
         self._share = 0.0
+        self._server = _Server((ADDRESS, 0), _Handler)
+        self._server.site = self
+        self._thread = threading.Thread(target=self._server.serve_forever, name="demo site", daemon=True)
+
+    def __enter__(self) -> DemoSite:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://{ADDRESS}:{self._server.server_port}/"
 
     def change(self, share: float) -> None:
+        """Makes it the site of a later day: that share of the pages has changed, and some are new."""
         self._share = share
 
-    def answer(self, request: Request) -> Answer:
-        if request.target == "/robots.txt":
-            return plain(200, _ROBOTS.format(origin=self._origin))
-        if request.target.startswith("/old/"):
-            return plain(301, "", ("Location", f"/days/{request.target.rpartition('/')[2]}"))
-        found = contents(self._origin, self._share).get(request.target)
+    def answer(self, target: str, if_none_match: str) -> tuple[int, dict[str, str], bytes]:
+        """Status, header fields and body."""
+        origin = self.url.rstrip("/")
+        if target == "/robots.txt":
+            return 200, {"Content-Type": "text/plain; charset=utf-8"}, _ROBOTS.format(origin=origin).encode()
+        if target.startswith("/old/"):
+            return 301, {"Location": f"/days/{target.rpartition('/')[2]}"}, b""
+        found = contents(origin, self._share).get(target)
         if found is None:
-            return Answer(404, (("Content-Type", _HTML),), document("Gone", "<p>Gone out with the tide.</p>"))
+            return 404, {"Content-Type": _HTML}, document("Gone", "<p>Gone out with the tide.</p>")
         kind, content = found
         tag = f'"{blake2b(content, digest_size=8).hexdigest()}"'
-        if request.header("if-none-match") == tag:
-            return Answer(304, (("ETag", tag),))
-        return Answer(200, (("Content-Type", kind), ("ETag", tag)), content)
+        if if_none_match == tag:
+            return 304, {"ETag": tag}, b""
+        return 200, {"Content-Type": kind, "ETag": tag}, content
+
+
+class _Server(ThreadingHTTPServer):
+    site: DemoSite
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        status, fields, body = self.server.site.answer(self.path, self.headers.get("If-None-Match", ""))
+        self.send_response(status)
+        for name, value in fields.items():
+            self.send_header(name, value)
+        if status != 304:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.server.site.sent += len(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the terminal belongs to the demo."""
 
 
 @cache
-def contents(origin: str, share: float) -> Mapping[str, Page]:
-    """All that the site has, by target; `share` of the days are told in another way, and if any, some days are new."""
+def contents(origin: str, share: float) -> Mapping[str, SitePage]:
+    """All that the site has, by target; `share` of the days have another text, and if any, some days are new."""
     days = DAYS + (NEW_DAYS if share else 0)
     changed = set(Random(2).sample(range(DAYS), round(DAYS * share)))
     pages = {f"/days/{day}.html": (_HTML, _day(day, 2 if day in changed or day >= DAYS else 1)) for day in range(days)}
     printed = {f"/days/{day}.html?print=1": pages[f"/days/{day}.html"] for day in range(0, days, _PRINTED_EVERY)}
     hidden = {f"/notes/{number}.html": (_HTML, _note(number)) for number in range(_HIDDEN)}
-    others: dict[str, Page] = {
+    others: dict[str, SitePage] = {
         "/": (_HTML, _home(days)),
         "/desk/ledger.html": (_HTML, document("The ledger", "<p>Not for visitors.</p>")),
         "/script/tides.js": ("text/javascript", _SCRIPT.encode()),
@@ -153,7 +179,7 @@ def _sitemap(urls: list[str]) -> bytes:
 
 
 @cache
-def _pictures() -> Mapping[str, Page]:
+def _pictures() -> Mapping[str, SitePage]:
     drawn = {
         "/pictures/boat.svg": '<path d="M2 20h28l-4 8H6zM15 2v16H5z" fill="#147"/>',
         "/pictures/wave.svg": '<path d="M0 28q8-8 16 0t16 0" fill="none" stroke="#7ac"/>',
@@ -176,3 +202,15 @@ def _sky(hour: int, scale: int) -> bytes:
         return (20, 60 + light // 2, 110 + light) if sea else (90 + light, 140 + light, 170 + light)
 
     return png(56 * scale, 32 * scale, colour)
+
+
+def png(width: int, height: int, colour: Callable[[int, int], Colour]) -> bytes:
+    """An RGB picture; `colour` gives the pixel at column and row."""
+    rows = b"".join(b"\0" + bytes(part for x in range(width) for part in colour(x, y)) for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows, 9)) + _chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
