@@ -203,7 +203,7 @@ def test_targets_compare_with_the_faster_form_of_pywb() -> None:
     )
     verdicts = replay_verdicts(outcome)
     assert [verdict.met for verdict in verdicts] == [True, False, None, True, True]
-    assert "20.0x" in verdicts[0].measured
+    assert "20.00x" in verdicts[0].measured
     outcome.soak = Soak(200_000, 1.0, (80, 100, *[111] * 8))
     assert replay_verdicts(outcome)[-1].met is False
     assert [verdict.met for verdict in replay_verdicts(ReplayOutcome())] == [None] * 5
