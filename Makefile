@@ -12,8 +12,7 @@ PYWB ?= $(PYWB_DEFAULT)
 # Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows; nginx, openssl and
 # Chromium are what is fetched from, and with; Spark runs on Java.
 DEBIAN_TEST := chromium default-jre-headless nginx-light openssl wrk zstd
-# What `holdfast bench crawl` serves its site with, and crawlers to compare with; wrk asks in `holdfast bench replay`;
-# the others are network file systems, servers and clients, for `holdfast bench webstore`.
+# For `python -m benchmarks`: what serves its site, crawlers to compare with, wrk as a client, and network file systems.
 DEBIAN_BENCH := fuse3 libnfs13 nfs-ganesha nfs-ganesha-vfs nginx-light openssh-server rpcbind sshfs wget wget2 wrk
 
 BIN := .venv/bin
@@ -35,7 +34,7 @@ help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 demo: .venv/.installed ## crawl a small site, or URL=, and open the archive at http://127.0.0.1:8080, or PORT=
-	@$(BIN)/python -m holdfast.testing.demo --port $(PORT) $(URL)
+	@$(BIN)/holdfast demo --port $(PORT) $(URL)
 
 test: check $(filter $(PYWB_DEFAULT),$(PYWB)) ## check, then the whole test suite
 	$(BIN)/python -m compileall -q src  # for the hundreds of processes that tests start, whatever the environment says
@@ -48,26 +47,26 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/pytest tests/project
 
 bench: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/bin/uwsgi) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler, replay, volume servers, organizations, index and streams beside their peers, on CORPUS=
-	$(BIN)/holdfast bench storage --corpus "$(CORPUS)"
-	$(BIN)/holdfast bench archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
-	$(BIN)/holdfast bench crawl --corpus "$(CORPUS)"
-	$(BIN)/holdfast bench replay --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
-	$(BIN)/holdfast bench webstore --corpus "$(CORPUS)"
-	$(BIN)/holdfast bench webbase --corpus "$(CORPUS)"
-	$(BIN)/holdfast bench query --corpus "$(CORPUS)"
-	$(BIN)/holdfast bench stream --corpus "$(CORPUS)"
+	$(BIN)/python -m benchmarks store --corpus "$(CORPUS)"
+	$(BIN)/python -m benchmarks archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
+	$(BIN)/python -m benchmarks crawl --corpus "$(CORPUS)"
+	$(BIN)/python -m benchmarks replay --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
+	$(BIN)/python -m benchmarks webstore --corpus "$(CORPUS)"
+	$(BIN)/python -m benchmarks webbase --corpus "$(CORPUS)"
+	$(BIN)/python -m benchmarks query --corpus "$(CORPUS)"
+	$(BIN)/python -m benchmarks stream --corpus "$(CORPUS)"
 
 corpus: ## collect more than 20,000 real pages into CORPUS=
-	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS)"
+	$(PYTHON) benchmarks/harness/collect_corpus.py "$(CORPUS)"
 
 $(CORPUS_DEFAULT)/CORPUS.json:
-	$(PYTHON) benchmarks/collect_corpus.py "$(CORPUS_DEFAULT)"
+	$(PYTHON) benchmarks/harness/collect_corpus.py "$(CORPUS_DEFAULT)"
 
 soak: .venv/.installed-test $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## the long tests; large catalogs, records and frontiers, and a long life of the server measured
 	$(BIN)/pytest -m soak
-	$(BIN)/holdfast bench archive --scale 1000000 --scale 10000000 --large 1G
-	$(BIN)/holdfast bench crawl --frontier 1000000
-	$(BIN)/holdfast bench replay --corpus "$(CORPUS)" --requests 200000
+	$(BIN)/python -m benchmarks archive --scale 1000000 --scale 10000000 --large 1G
+	$(BIN)/python -m benchmarks crawl --frontier 1000000
+	$(BIN)/python -m benchmarks replay --corpus "$(CORPUS)" --requests 200000
 
 clean: ## remove what make made in this directory
 	rm -rf .venv .venv-pywb .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

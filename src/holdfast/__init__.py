@@ -24,7 +24,7 @@ The packages, in dependency order; each imports only what stands above it:
     archive                 open, add, get, import, export, remove: the front door
     corpus                  readers for datasets, PyTorch, Ray Data and PySpark
     testing                 shipped test doubles and conformance suites
-    bench                   measured beside its peers
+    demo                    the site that `holdfast demo` crawls
     cli                     the command line, one file per noun
 """
 

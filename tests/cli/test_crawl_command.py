@@ -16,11 +16,11 @@ import pytest
 from crawl_screen import Screen
 from crawl_site import ENDLESS, Site, serving
 from program import Shell
+from waiting import wait_until
 
 from holdfast.crawl.crawls import crawl_status, kept_job
 from holdfast.crawl.job import ScopeKind
 from holdfast.crawl.log import read_log
-from holdfast.testing.waiting import wait_until
 
 PAGES = {
     "/": b'<title>Home</title><a href="/a">a</a> <a href="/b">b</a> <a href="/secret/x">x</a> <a href="/gone">gone</a>',

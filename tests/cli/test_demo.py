@@ -33,7 +33,7 @@ def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
 
 def demo(shell: Shell, *arguments: str) -> tuple[str, str]:
     """Runs the demo until it serves, and ends it by Ctrl-C. What it printed, and its first page."""
-    command = [sys.executable, "-m", "holdfast.testing.demo", "--port", "0", *arguments]
+    command = [sys.executable, "-m", "holdfast", "demo", "--port", "0", *arguments]
     with subprocess.Popen(
         command,
         cwd=shell.directory,
@@ -87,7 +87,7 @@ def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
 
 
 def test_demo_of_a_site_that_does_not_answer(shell: Shell) -> None:
-    done = run(shell, sys.executable, "-m", "holdfast.testing.demo", "http://127.0.0.1:1/")
+    done = run(shell, sys.executable, "-m", "holdfast", "demo", "http://127.0.0.1:1/")
     assert done.returncode == CrawlFailed.exit_code, done.stdout
 
 

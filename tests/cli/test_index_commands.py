@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from crawl_site import serving
 from program import Shell
+from waiting import wait_until
 from warcs import PAGES, write_warc
 
 import holdfast
@@ -12,7 +13,6 @@ from holdfast.archive.index_keeper import IndexKeeper
 from holdfast.cli.interrupt import Interruption
 from holdfast.cli.main import INTERRUPTED
 from holdfast.index.planning import TASK_RECORDS
-from holdfast.testing.waiting import wait_until
 
 ON = {"HOLDFAST_INDEX_AUTOMATIC": "true"}
 

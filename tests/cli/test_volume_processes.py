@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 from program import Shell
 from volume_servers import child_pids, client, ended, served
+from waiting import wait_until
 
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
@@ -22,7 +23,6 @@ from holdfast.storage.faults import Watch
 from holdfast.storage.organizations import create_volume
 from holdfast.storage.volume import BlockKey, Refer, Store
 from holdfast.testing.volumes import fetched, perform, plain, sign
-from holdfast.testing.waiting import wait_until
 
 SECRET = ("--secret-file", "secret")
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from hostile_web import Served, Web
+from waiting import wait_until
+
 import holdfast
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.conductor import Crawl, Summary
@@ -23,8 +26,6 @@ from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.job_file import write_job
 from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.log import read_log
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web import Served, Web
 
 SOURCE = Path(__file__).parents[2] / "src"
 NAME = "web"

@@ -7,6 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hostile_web import LogEntry
+from hostile_web.exchange import Answer, Request, plain
+from hostile_web.server import Server, serving
+
 import holdfast
 from holdfast import Archive
 from holdfast.catalog import CaptureQuery
@@ -16,9 +20,6 @@ from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.schedule import History
 from holdfast.model import RecordId
 from holdfast.records.stored import StoredRecord
-from holdfast.testing.web import LogEntry
-from holdfast.testing.web.exchange import Answer, Request, plain
-from holdfast.testing.web.server import Server, serving
 
 Made = Answer | Callable[[Request], Answer]
 ADDRESS = "127.0.0.1"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from crawl_runs import NAME, crawled, job_for, log_rows, make_archive
 from crawl_sites import LittleWeb, captures_of, linking, page
+from hostile_web.exchange import Answer, Request, plain
 
 import holdfast
 from holdfast.crawl import Crawl
@@ -23,7 +24,6 @@ from holdfast.crawl.messages import Fetched, Job, Kind, Outcome
 from holdfast.crawl.reading import Reader, ReaderStart
 from holdfast.crawl.recording import Recorder
 from holdfast.crawl.tally import Tally
-from holdfast.testing.web.exchange import Answer, Request, plain
 
 Handling = Callable[[BaseHTTPRequestHandler], None]
 

@@ -37,12 +37,12 @@ from crawl_runs import (
     write_job_file,
 )
 from crawl_zygote import Zygote, zygote
+from hostile_web import LogEntry, Served, Web, checks
+from waiting import wait_until
 
 from holdfast.crawl.crawls import log_path
 from holdfast.crawl.feeder import _AHEAD
 from holdfast.crawl.messages import Kind
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web import LogEntry, Served, Web, checks
 
 WORKERS = 4
 WINDOW = _AHEAD * WORKERS

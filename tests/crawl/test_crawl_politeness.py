@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from crawl_runs import NAME, crawled, job_for, log_rows, make_archive, member, running, write_job_file
 from crawl_sites import HOST, LittleWeb, linking, page
+from hostile_web import LogEntry, Served, Web, checks
+from hostile_web.exchange import Answer, Request, plain
+from waiting import wait_until
 
 from holdfast.crawl.crawls import CrawlState
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web import LogEntry, Served, Web, checks
-from holdfast.testing.web.exchange import Answer, Request, plain
 from holdfast.urls import parse
 
 DELAY_S = 0.05

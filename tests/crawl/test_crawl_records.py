@@ -20,6 +20,10 @@ from typing import Any
 import pytest
 from crawl_runs import NAME, captured, crawled, job_for, log_rows, make_archive
 from crawl_sites import HOST, LittleWeb, captures_of, linking, page, records_of
+from hostile_web import Web
+from hostile_web.exchange import Answer, Request, plain
+from hostile_web.tls import tls_available
+from waiting import wait_until
 from warcio.archiveiterator import ArchiveIterator
 from warcio.bufferedreaders import ChunkedDataReader
 
@@ -30,10 +34,6 @@ from holdfast.crawl.fetching.request import USER_AGENT
 from holdfast.crawl.job import CrawlJob, FetchSettings
 from holdfast.crawl.layout import SPOOL
 from holdfast.records.stored import StoredRecord
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web import Web
-from holdfast.testing.web.exchange import Answer, Request, plain
-from holdfast.testing.web.tls import tls_available
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 BIG = Random(3).randbytes(3 << 20)

@@ -26,14 +26,14 @@ from crawl_runs import (
     wait_for_fetches,
     write_job_file,
 )
+from hostile_web import Served, Web
+from waiting import wait_until
 
 import holdfast
 from holdfast.crawl.crawls import crawl_status
 from holdfast.crawl.job import CrawlJob, FetchSettings
 from holdfast.crawl.job_file import write_job
 from holdfast.errors import Busy
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web import Served, Web
 
 FETCHER = "crawl.fetching.process"
 READER = "crawl.reading"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from crawl_runs import NAME, crawled, frontier_state, job_for, log_rows, make_archive, program
 from crawl_sites import DAY_S, LittleWeb, blocks, captures_of, let_pass, linking, page, references
+from hostile_web.exchange import plain
 
 import holdfast
 from holdfast.crawl.crawls import crawl_directory
@@ -20,7 +21,6 @@ from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.retention import expire, remove_expired
 from holdfast.crawl.robots import Robots
 from holdfast.errors import UsageError
-from holdfast.testing.web.exchange import plain
 
 LIFETIME = RevisitSettings(lifetime_s=10 * DAY_S, grace_s=5 * DAY_S)
 SHARED = page("the same words in two places")

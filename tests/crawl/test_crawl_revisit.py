@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from crawl_runs import NAME, crawled, frontier_state, job_for, log_rows, make_archive, program
 from crawl_sites import DAY_S, LittleWeb, blocks, captures_of, let_pass, linking, page, records_of
+from hostile_web import LogEntry, Web, checks
+from hostile_web.exchange import Answer, Request, plain
 
 import holdfast
 from holdfast.catalog import CaptureQuery
@@ -19,8 +21,6 @@ from holdfast.crawl.frontier import Frontier, State, UrlRow
 from holdfast.crawl.job import RevisitSettings
 from holdfast.crawl.layout import FRONTIER
 from holdfast.crawl.why import why
-from holdfast.testing.web import LogEntry, Web, checks
-from holdfast.testing.web.exchange import Answer, Request, plain
 
 WEB = Web(seed=11, hosts=5, pages=160, words=300, mute=False, pauses=0, flaky=0, crawl_delay_s=0.0)
 

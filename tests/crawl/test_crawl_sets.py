@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from crawl_pages import Answer, links, serving
 from crawl_runs import LONG_S, beside_the_web, captured, crawled, frontier_state, job_for, log_rows, make_archive
+from hostile_web import Served, Web, checks
+from hostile_web.survey import parsed, target
 
 import holdfast
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.formats.links.hops import Hop
-from holdfast.testing.web import Served, Web, checks
-from holdfast.testing.web.survey import parsed, target
 
 SMALL = 250
 LARGE = 2000

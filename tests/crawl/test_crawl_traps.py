@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from crawl_runs import NAME, captured, crawled, family, log_rows, make_archive, running, write_job_file
 from crawl_sites import records_of
+from hostile_web import SANE, LogEntry, Served, Trap, Web
+from hostile_web.traps import traps
+from waiting import wait_until
 
 import holdfast
 from holdfast.crawl.crawls import CrawlState, crawl_directory, crawl_status
 from holdfast.crawl.job import CrawlJob
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web import SANE, LogEntry, Served, Trap, Web
-from holdfast.testing.web.traps import traps
 
 MEMORY_BYTES_MAX = 600 << 20  # of all processes of the crawl together
 WEB = Web(seed=1, hosts=1, pages=3)

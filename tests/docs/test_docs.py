@@ -322,6 +322,6 @@ def test_proofs_named_in_the_status_exist() -> None:
 
 def test_modules_named_in_the_glossary_exist() -> None:
     text = (DOCS / "glossary.md").read_text() + (DOCS / "architecture.md").read_text()
-    named = set(re.findall(r"`((?:storage|env|testing|cli|bench)/[\w/]+\.py)`", text))
+    named = set(re.findall(r"`((?:storage|env|testing|cli)/[\w/]+\.py)`", text))
     assert named
     assert [name for name in named if not (ROOT / "src/holdfast" / name).exists()] == []

@@ -30,7 +30,7 @@ LAYERS = (
     "cluster",
     "study",
     "testing",
-    "bench",
+    "demo",
     "cli",
     "__main__",
 )

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 from pages_kept import answer, html, kept
 from serving import Served, ask, serving
+from waiting import wait_until
 
 from holdfast.archive.exchange import page
 from holdfast.config import AccessRule, ServeSettings
@@ -18,7 +19,6 @@ from holdfast.errors import TooLarge
 from holdfast.replay import cdx_server
 from holdfast.replay.access import Access
 from holdfast.replay.scanning import Budget, Spent, Watch
-from holdfast.testing.waiting import wait_until
 
 A = "http://a.example"
 FIRST, SECOND, THIRD = "20240102030405", "20240203040506", "20250102030405"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from pages_kept import answer, html, kept
 from serving import Served, ask, serving
+from waiting import wait_until
 
 from holdfast.replay.server.counters import KINDS
-from holdfast.testing.waiting import wait_until
 
 A = "http://a.example"
 TIME = "20240102030405"

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import pyarrow
 import pytest
 from serving import Served, ask, serving
+from waiting import wait_until
 
 import holdfast
 from holdfast import ArchiveIterator, CaptureQuery
@@ -24,7 +25,6 @@ from holdfast.config import ServeSettings
 from holdfast.replay.marks import FORMATS, RAW_MARK
 from holdfast.replay.tokens import Tokens
 from holdfast.streams import StreamOptions
-from holdfast.testing.waiting import wait_until
 
 CAPTURES = 700  # whose payloads do not fit into the buffers of any connection
 

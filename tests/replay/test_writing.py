@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 import pytest
 from serving import Answer, Served, ask, serving
+from waiting import wait_until
 
 import holdfast
 from holdfast import Archive
 from holdfast.config import ServeSettings
 from holdfast.replay.tokens import Tokens
 from holdfast.replay.writing import writer_of
-from holdfast.testing.waiting import wait_until
 
 TOKEN = "w" * 32
 BEARER = f"Bearer {TOKEN}"

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from holdfast.testing.object_store import S3Server
+from object_store import S3Server
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from waiting import wait_until
+
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
 from holdfast.storage import layout
@@ -13,7 +15,6 @@ from holdfast.storage.objects.volume import ObjectVolume
 from holdfast.storage.organizations import create_volume, open_volume
 from holdfast.storage.volume import Store
 from holdfast.testing.volumes import plain, sign
-from holdfast.testing.waiting import wait_until
 
 SMALL: dict[str, Any] = {"segment_bytes_max": 16_384, "keydir_cache_bytes": 1 << 20, "object_timeout_s": 5.0}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import wait_until
 
 import holdfast
 from holdfast import config
@@ -18,7 +19,6 @@ from holdfast.config.connector import CONNECTOR_BYTES_MAX
 from holdfast.config.connector_xml import read_instance
 from holdfast.errors import Busy, Denied, FormatTooNew, HoldfastError, InvalidSetting, NotFound, UnknownName, UsageError
 from holdfast.model import VolumeState
-from holdfast.testing.waiting import wait_until
 
 FIGURE_6 = """<?xml version='1.0' encoding='UTF-8'?> <instance name="myWebstore"
 xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from object_store import S3Server
 from object_world import (
     bucket_at,
     content,
@@ -17,6 +18,7 @@ from object_world import (
     settings,
     wait_for_upload,
 )
+from waiting import wait_until
 
 from holdfast.config import VolumeSettings
 from holdfast.env import REAL
@@ -27,9 +29,7 @@ from holdfast.storage.objects.uploaded import adopt
 from holdfast.storage.organizations import create_volume, open_volume_reader
 from holdfast.storage.organizations.log_compaction import compact
 from holdfast.storage.volume import BlockKey, Refer, Release
-from holdfast.testing.object_store import S3Server
 from holdfast.testing.volumes import fetched, perform, scanned, sign, totals
-from holdfast.testing.waiting import wait_until
 
 pytest_plugins = ["object_fixtures"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from object_store import S3Server
 
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
@@ -14,7 +15,6 @@ from holdfast.storage.objects.volume import ObjectVolume
 from holdfast.storage.organizations import create_volume, open_volume
 from holdfast.storage.organizations.log_compaction import compact
 from holdfast.storage.volume import Volume
-from holdfast.testing.object_store import S3Server
 from holdfast.testing.volumes import OrganizationConformance
 
 pytest_plugins = ["object_fixtures"]

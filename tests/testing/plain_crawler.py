@@ -14,8 +14,8 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import brotli
+from hostile_web.generator import Web
 
-from holdfast.testing.web.generator import Web
 from holdfast.urls import parse
 
 _SRC = {"iframe", "frame", "script", "img"}

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from hostile_web import LogEntry, Served, Web, checks
+from hostile_web import spelling as spellings
+from hostile_web.graph import DIRECT, EMBEDS, STEPS, Thing
+from hostile_web.pages import body_of
+from hostile_web.spelling import spelled
+from hostile_web.tls import tls_available
 from plain_crawler import Client, Reply, crawled, links
 
 from holdfast.crawl.job import ScopeKind
 from holdfast.formats.links.hops import Hop
-from holdfast.testing.web import LogEntry, Served, Web, checks
-from holdfast.testing.web import spelling as spellings
-from holdfast.testing.web.graph import DIRECT, EMBEDS, STEPS, Thing
-from holdfast.testing.web.pages import body_of
-from holdfast.testing.web.spelling import spelled
-from holdfast.testing.web.tls import tls_available
 from holdfast.urls import parse
 
 SMALL = Web(seed=7, hosts=7, pages=250, robots_bytes=1 << 20, flaky=20)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import re
 from contextlib import closing
+from urllib.parse import urlsplit
 
-from holdfast.testing.web import Web
-from holdfast.testing.web.demo_site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite, contents
-from holdfast.testing.web.live import live_answer
+from hostile_web import Web
+from hostile_web.live import live_answer
+
+from holdfast.demo.site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite, contents
 from holdfast.urls import parse
 
 ORIGIN = "http://127.0.0.1:8080"
@@ -37,9 +39,8 @@ def test_every_link_of_the_demo_site_leads_somewhere() -> None:
 
 
 def test_the_demo_site_is_served_and_knows_what_was_seen_b4() -> None:
-    with DemoSite().serving(thread=True) as (server, url):
-        assert url == f"http://127.0.0.1:{server.port}/"
-        with closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
+    with DemoSite() as site:
+        with closing(http.client.HTTPConnection(urlsplit(site.url).netloc)) as connection:
 
             def get(target: str, tag: str = "") -> http.client.HTTPResponse:
                 connection.request("GET", target, headers={"If-None-Match": tag} if tag else {})
@@ -48,7 +49,7 @@ def test_the_demo_site_is_served_and_knows_what_was_seen_b4() -> None:
                 return response
 
             tags = [get(f"/days/{day}.html").headers["ETag"] for day in range(DAYS)]
-            server.change(CHANGED_SHARE)
+            site.change(CHANGED_SHARE)
             statuses = [get(f"/days/{day}.html", tag).status for day, tag in enumerate(tags)]
             assert get("/old/7.html").headers["Location"] == "/days/7.html"
             assert get("/robots.txt").status == 200

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from hostile_web import SANE, Served, Web
+from hostile_web.broken import BOMB_BYTES
+from hostile_web.mazes import DEEP, LINKS, LONG
+from hostile_web.traps import HYDRA, INSIDE, Trap, traps
 
-from holdfast.testing.web import SANE, Served, Web
-from holdfast.testing.web.broken import BOMB_BYTES
-from holdfast.testing.web.mazes import DEEP, LINKS, LONG
-from holdfast.testing.web.traps import HYDRA, INSIDE, Trap, traps
 from holdfast.urls import parse, registered_domain
 
 WEB = Web(hosts=1, pages=1)

@@ -4,7 +4,7 @@
     import_, export, get, cdx, rm            records: in, out, found and gone
     batch, reindex                           the batches that hold them, and the catalog that finds them
     init, content, volume, check, status     the archive, and the store below
-    bench                                    measuring, kept apart like `holdfast.bench`
+    demo                                     everything once, on a site of its own
     options, selecting, interrupt, output    what the commands share
     inputs, import_inputs, import_report     files to store, files to import, and what came of these
 

@@ -42,7 +42,7 @@ _COMMANDS = {
     "serve": "serve",
     "check": "check",
     "status": "status",
-    "bench": "bench",
+    "demo": "demo",
 }
 
 

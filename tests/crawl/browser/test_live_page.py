@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from browser_site import Site, crawled, job_of, needs_browser
+from hostile_web import Served, Web
 
 from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
-from holdfast.testing.web import Served, Web
 
 
 @pytest.fixture(scope="module")

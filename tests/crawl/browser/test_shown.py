@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from browser_site import OTHER, Answer, Crawled, Reply, Request, Site, crawled, job_of, needs_browser, serving
+from hostile_web.picture import stripes
 
 from holdfast.crawl.conductor import CrawlState
-from holdfast.testing.web.picture import stripes
 
 pytestmark = needs_browser
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 from client_archive import PAGES, PYWB_VARIABLE, TIMES, A, pywb_python
 from serving import Served, ask
-
-from holdfast.testing.waiting import wait_until
+from waiting import wait_until
 
 PYTHON = pywb_python()
 pytestmark = pytest.mark.skipif(

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from serving import Served, serving
+from waiting import wait_until
 
 import holdfast
 from holdfast.crawl.crawls import crawl_directory, crawl_status, request_stop
 from holdfast.replay.tokens import Tokens
-from holdfast.testing.waiting import wait_until
 
 TOKEN = "a-token-for-writing-1234"
 BEARER = f"Bearer {TOKEN}"

@@ -9,10 +9,10 @@ import pytest
 from more_asking import ask, send
 from more_crawling import BEARER, linked_pages, stopped_at_the_end, writable
 from serving import Served, serving
+from waiting import wait_until
 
 import holdfast
 from holdfast.crawl.crawls import crawl_status
-from holdfast.testing.waiting import wait_until
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hostile import CHUNKED, HOST, MALFORMED
 from limited import PIECE, PIECES, Limited, serving
+from waiting import wait_until
 from wire import ask, ask_on, connect, ends, read_answer, request
 
 from holdfast.config import ServeSettings
-from holdfast.testing.waiting import wait_until
 
 BODY_MAX = 1000
 CALM = ServeSettings(port=0, body_bytes_max=BODY_MAX, stop_s=0.0)

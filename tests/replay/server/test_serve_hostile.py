@@ -9,9 +9,8 @@ import pytest
 from fuzzer import bombard
 from hostile import MALFORMED, TRICKS
 from serve_program import Program, add_page, configure, make_archive, program
+from waiting import wait_until
 from wire import Answer, ask, connect, read_answer, request
-
-from holdfast.testing.waiting import wait_until
 
 CONTROLS, REPLAY = 0, 1
 QUICK = "[serve]\nrequest_timeout_s = 0.5\nbody_timeout_s = 0.2\nwrite_stall_s = 1\nstop_s = 1"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from serve_program import Program, add_page, configure, is_alive, make_archive, program
+from waiting import wait_until
 from wire import Answer, ask, ask_on, connect, ends, request
 
 from holdfast.archive import open as open_archive
-from holdfast.testing.waiting import wait_until
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import remote_counter
 from remote_counter import CONTENTS, PATIENT, content, random_operations, step_of
 from remote_proxy import Chaos, Proxy
 from remote_servers import Server, environment
+from waiting import wait_until
 
 from holdfast.config import StoreSettings
 from holdfast.env import REAL
@@ -28,7 +29,6 @@ from holdfast.storage.organizations import find_organization, open_volume, volum
 from holdfast.storage.remote.client import RemoteVolume
 from holdfast.storage.volume import BlockKey, ReadableVolume
 from holdfast.testing.volumes import sign, totals
-from holdfast.testing.waiting import wait_until
 
 Connect = Callable[..., RemoteVolume]
 Serve = Callable[..., Server]

@@ -18,13 +18,13 @@ import pytest
 from remote_messages import bad_keys, bad_numbers, good_questions, lies, store, with_key
 from remote_peer import HEAD, Peer, commit_body, frame, proof
 from remote_servers import SECRET, Server
+from waiting import wait_until
 
 from holdfast.errors import VolumeDown
 from holdfast.storage.remote.client import RemoteVolume
 from holdfast.storage.remote.wire import Type
 from holdfast.storage.volume import Adopt, BlockKey, Effect, Refer, Store, Ticket
 from holdfast.testing.volumes import fetched, plain, scanned, sign, totals
-from holdfast.testing.waiting import wait_until
 
 Connect = Callable[..., RemoteVolume]
 Serve = Callable[..., Server]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from remote_servers import SECRET, Forks, Server, free_port
+from waiting import wait_until
 
 import holdfast
 from holdfast.config import load_connector
@@ -21,7 +22,6 @@ from holdfast.model import ContentKey
 from holdfast.storage.check import Checker, CheckOptions
 from holdfast.storage.merging import Merger
 from holdfast.storage.restoring import Restorer
-from holdfast.testing.waiting import wait_until
 
 THREADS = 3
 SERVERS = 3

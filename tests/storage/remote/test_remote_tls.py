@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_web.tls import tls_available
 from remote_certificates import Authority, make_authority
 from remote_proxy import Chaos, Proxy
 from remote_servers import Server
+from waiting import wait_until
 
 from holdfast.config import RemoteSettings
 from holdfast.env import REAL
@@ -22,8 +24,6 @@ from holdfast.storage.remote.client import RemoteVolume
 from holdfast.storage.remote.options import server_tls
 from holdfast.storage.volume import BlockKey, Effect, Store
 from holdfast.testing.volumes import fetched, perform, plain, sign, totals
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web.tls import tls_available
 
 pytestmark = pytest.mark.skipif(not tls_available(), reason="openssl is not installed")
 

@@ -17,6 +17,7 @@ from remote_messages import packed_key
 from remote_peer import Peer, commit_body, frame
 from remote_proxy import Proxy
 from remote_servers import Server
+from waiting import wait_until
 
 import holdfast
 from holdfast import Plan
@@ -28,7 +29,6 @@ from holdfast.storage.remote.options import ServerOptions
 from holdfast.storage.remote.wire import Type
 from holdfast.storage.volume import BlockKey, Claim, Effect, Outcome, Refer, Release, Store, Ticket
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
-from holdfast.testing.waiting import wait_until
 
 Connect = Callable[..., RemoteVolume]
 Serve = Callable[..., Server]

@@ -1,0 +1,120 @@
+"""Indexing: the whole of it, and its last half alone, when text, title and links are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness.figure import OURS, Figure
+from benchmarks.harness.measure import bytes_on_disk, measured
+from benchmarks.harness.process import ChildFailed
+from benchmarks.query.workload import BARE, QueryWorkload
+
+if TYPE_CHECKING:
+    from holdfast.index.workers.task import Harvest, Task
+
+GIVEN = 20_000  # documents at most that are held in memory with their text
+
+
+def build_index(path: Path, captures: int) -> Figure:
+    """The index of the archive, from nothing, on all cores."""
+    from holdfast.archive import open
+
+    with open(path, read_only=True) as archive:
+        report, cost = measured(archive.index.build)
+        archive.index.rank()
+    if report.documents != captures:
+        raise ChildFailed(f"{report.documents} documents were indexed, expected {captures}")
+    disk, _ = bytes_on_disk(path / "index")
+    return Figure(OURS, QueryWorkload.BUILD, captures, cost, content_bytes=report.bytes, disk_bytes=disk)
+
+
+def index_given_text(path: Path, scratch: Path) -> Figure:
+    """What the workers made is handed to the writer of the index, as in a build."""
+    from holdfast.archive import open
+    from holdfast.config import IndexSettings
+    from holdfast.env import REAL
+    from holdfast.index import Index, State, layout
+    from holdfast.index.writer import IndexWriter
+
+    harvests = given(path)
+    scratch.mkdir()
+    with open(path, read_only=True) as archive:
+        index = Index(scratch, IndexSettings(), REAL, lambda: archive.catalog)
+        REAL.files.make_directory(index.directory)
+
+        def work() -> None:
+            with IndexWriter(index, State(1), layout.STATE) as writer:
+                writer.number_batches(list(dict.fromkeys(task.batch for task, _ in harvests)))
+                for task, harvest in harvests:
+                    writer.add(task, harvest)
+                writer.commit()
+
+        _, cost = measured(work)
+        found = index.status().documents
+    documents = sum(len(harvest.documents) for _, harvest in harvests)
+    if found != documents:
+        raise ChildFailed(f"{found} documents are in the index, expected {documents}")
+    return Figure(OURS, QueryWorkload.INDEX, documents, cost, disk_bytes=bytes_on_disk(scratch)[0])
+
+
+def index_bare(path: Path, scratch: Path) -> Figure:
+    """Title, text and number of the same documents, committed at the end."""
+    import tantivy
+
+    from holdfast.config import IndexSettings
+    from holdfast.index.schema import WORDS, analyzer
+
+    texts = [
+        (document["record"], document["title"], document["text"])
+        for _, harvest in given(path)
+        for document in harvest.documents
+    ]
+    scratch.mkdir()
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("record", indexed=True, fast=True)
+    for name in ("title", "text"):
+        builder.add_text_field(name, tokenizer_name=WORDS)
+    schema = builder.build()
+    index = tantivy.Index(schema, path=str(scratch))
+    index.register_tokenizer(WORDS, analyzer())
+    settings = IndexSettings()
+
+    def work() -> None:
+        writer = index.writer(settings.writer_bytes, settings.writer_threads)
+        for record, title, text in texts:
+            document = tantivy.Document()
+            document.add_unsigned("record", record)
+            document.add_text("title", title)
+            document.add_text("text", text)
+            writer.add_document(document)
+        writer.commit()
+        writer.wait_merging_threads()
+
+    _, cost = measured(work)
+    index.reload()
+    if index.searcher().num_docs != len(texts):
+        raise ChildFailed(f"{index.searcher().num_docs} documents are in the index, expected {len(texts)}")
+    return Figure(BARE, QueryWorkload.INDEX, len(texts), cost, disk_bytes=bytes_on_disk(scratch)[0])
+
+
+def given(path: Path) -> Sequence[tuple[Task, Harvest]]:
+    """What the workers of the index make of the first documents of an archive, in this process."""
+    from holdfast.archive import open
+    from holdfast.index import State
+    from holdfast.index.extraction import Limits
+    from holdfast.index.planning import targets, tasks
+    from holdfast.index.workers.reading import TaskReader
+
+    found: list[tuple[Task, Harvest]] = []
+    with open(path, read_only=True) as archive:
+        reader = TaskReader(archive.records, Limits(), lambda serial: None)
+        documents = 0
+        for task in tasks(targets(State(1), archive.catalog), archive.catalog):
+            harvest = reader.read(task, {})
+            found.append((task, harvest))
+            documents += len(harvest.documents)
+            if documents >= GIVEN:
+                break
+    return found
