@@ -97,6 +97,14 @@ def test_unpacked_rules_are_the_same() -> None:
     assert again.sitemaps == (f"{AT}/s.xml",)
 
 
+@pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b"\xef\xbb", b"\xef", b"\xef\xbb\xbf\xef\xbb\xbf", b"\xef\xbb\xbf\xef\xbb"])
+def test_a_byte_order_mark_is_none_of_the_text(mark: bytes) -> None:
+    """Whole or cut, as Google's parser takes it; other bytes before the first word spoil the line."""
+    rules = b"User-agent: foo\nDisallow: /\n"
+    assert not Robots.parse(mark + rules).allows(f"{AT}/x", "foo")
+    assert Robots.parse(b"\xef\x11\xbf" + rules).allows(f"{AT}/x", "foo")
+
+
 @pytest.mark.parametrize(
     ("outcome", "status", "allowed", "lifetime_is_short"),
     [

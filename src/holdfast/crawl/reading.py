@@ -29,7 +29,7 @@ from holdfast.crawl.traps import Traps
 from holdfast.errors import HoldfastError, TooLarge
 from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.http import HttpHead, parse_head
-from holdfast.formats.links import Document, links_of
+from holdfast.formats.links import Document, Link, links_of
 from holdfast.formats.links.hops import Hop
 from holdfast.records.draft import Draft
 from holdfast.storage.signature import find_signature
@@ -40,6 +40,7 @@ log = logging.getLogger("holdfast.crawl")
 DECODED_BYTES_MAX = 32 << 20  # of a document; one that is longer is kept, but not looked into
 _TOLD_MAX = 200_000  # URLs remembered so as not to tell the conductor of them again
 _NOT_MODIFIED = 304
+_SCRIPTS = ("javascript", "ecmascript")
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/rdf+xml"))
 
@@ -177,7 +178,10 @@ class Reader:
             return self._sitemap(reading, content, content_type)
         links: Iterable[tuple[str, str]] = fetched.links
         if 200 <= head.status < 300:
-            links = [*fetched.links, *links_of(Document(reading.url, content, content_type, head.headers, head.status))]
+            document = Document(reading.url, content, content_type, head.headers, head.status)
+            links = [*fetched.links, *links_of(document)]
+            if reading.mime.endswith(_SCRIPTS) and fetched.job.hop == Hop.EMBED:
+                links += _seen_from_page(document, fetched.job.via)
             if reading.mime in _FEEDS:
                 links += [(url, Hop.LINK) for url in read_sitemap(content, reading.url, content_type).urls]
         return reading._replace(links=tuple(self._untold(links)))
@@ -202,6 +206,13 @@ class Reader:
             return ""
         target = parse(location.strip(), url)
         return canonical(target.href) if target is not None and target.scheme in ("http", "https") else ""
+
+
+def _seen_from_page(script: Document, page: str) -> list[Link]:
+    """What a script may load, relative to the page that it runs in: as browsers take it, but for imports."""
+    if not page or page.rpartition("/")[0] == script.url.rpartition("/")[0]:
+        return []
+    return [link for link in links_of(script._replace(url=page)) if link.hop == Hop.SPECULATIVE]
 
 
 def _body(fetched: Fetched) -> bytes:

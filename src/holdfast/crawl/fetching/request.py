@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ USER_AGENT = f"Holdfast/{__version__} (web archive crawler)"
 _ACCEPT = b"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ENCODINGS = b"Accept-Encoding: gzip, deflate, br, zstd"  # those that `formats.content_encoding` undoes
 _BREAKS = ("\r", "\n", "\0")
+_BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")  # the URL Standard leaves it, other clients and servers do not
 
 
 class Place(NamedTuple):
@@ -44,7 +46,12 @@ def place_of(url: str) -> Place | None:
     if not slash or not target.isascii() or not target.isprintable() or " " in target:
         return None
     origin = _origin(scheme, authority)
-    return None if origin is None else Place(*origin, "/" + target.partition("#")[0])
+    if origin is None:
+        return None
+    path, mark, query = target.partition("#")[0].partition("?")
+    if "%" in path:
+        path = _BARE_PERCENT.sub("%25", path)
+    return Place(*origin, f"/{path}{mark}{query}")
 
 
 class Secrets(NamedTuple):
