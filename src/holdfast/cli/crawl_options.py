@@ -30,6 +30,7 @@ _FIELDS = {  # option: part of the job, and field; in the order in which changes
     "sitemap": ("", "sitemap"),
     "workers": ("", "workers"),
     "robots": ("fetch", "robots"),
+    "robots_tags": ("fetch", "robots_tags"),
     "delay": ("fetch", "delay"),
     "per_host": ("fetch", "per_host"),
     "user_agent": ("fetch", "user_agent"),
@@ -71,6 +72,11 @@ _OPTIONS = (
     click.option("--quota", metavar="BYTES", callback=read_bytes, help="At most about so much transferred: 10G."),
     click.option("--sitemap/--no-sitemap", default=None, help="Whether sitemaps are read; by default they are."),
     click.option("--robots", type=click.Choice(["obey", "ignore"]), help="What robots.txt says; obeyed by default."),
+    click.option(
+        "--robots-tags",
+        type=click.Choice(["obey", "ignore"]),
+        help="rel=nofollow, robots meta and X-Robots-Tag; ignored by default.",
+    ),
     click.option("--delay", metavar="TIME", callback=_read_seconds, help="Between fetches from a host; 1s by default."),
     click.option("--per-host", metavar="N", type=click.IntRange(1, 256), help="Fetches at a time from a host; 1."),
     click.option("--workers", metavar="N", type=click.IntRange(1, 1024), help="Fetches at a time in all; 64."),
@@ -152,8 +158,9 @@ def _values(chosen: dict[str, Any]) -> dict[str, Any]:
         values["sitemap"] = False
     if "scope" in values:
         values["scope"] = ScopeKind(values["scope"])
-    if "robots" in values:
-        values["robots"] = values["robots"] == "obey"
+    for name in ("robots", "robots_tags"):
+        if name in values:
+            values[name] = values[name] == "obey"
     if "header" in values:
         values["header"] = tuple(map(header_of, values["header"]))
     if "credentials" in values:

@@ -20,10 +20,12 @@ from typing import Any
 from holdfast.crawl.collecting import collect_seldom
 from holdfast.crawl.frames import frames_from
 from holdfast.crawl.frontier.rows import key_of
+from holdfast.crawl.gate import agent_of
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.messages import Fetched, Kind, Outcome, Reading, pack, unpack_fetched
 from holdfast.crawl.recording import Payload, Recorder, mime_of, plain
 from holdfast.crawl.robots import ROBOTS_BYTES_MAX
+from holdfast.crawl.robots_tags import RobotsTags, read_robots_tags
 from holdfast.crawl.sitemaps import read_sitemap
 from holdfast.crawl.traps import Traps
 from holdfast.errors import HoldfastError, TooLarge
@@ -41,7 +43,6 @@ DECODED_BYTES_MAX = 32 << 20  # of a document; one that is longer is kept, but n
 _TOLD_MAX = 200_000  # URLs remembered so as not to tell the conductor of them again
 _NOT_MODIFIED = 304
 _SCRIPTS = ("javascript", "ecmascript")
-_HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/rdf+xml"))
 
 
@@ -91,6 +92,7 @@ class Reader:
         self._thorough = start.thorough
         # Where depth counts, a URL that was told may come nearer: then all are told.
         self._told = _Told(_TOLD_MAX if start.job.depth is None else 0)
+        self._agent = agent_of(start.job) if start.job.fetch.robots_tags else ""  # whom pages may speak to
 
     def read(self, fetched: Fetched) -> Reading:
         try:
@@ -111,6 +113,9 @@ class Reader:
         if head is None or head.kind != "response" or head.size != len(fetched.head):
             return _failed(fetched, Outcome.PROTOCOL, "what came is no HTTP response")
         reading = self._response(fetched, head, payload)
+        if self._agent and not self._tags(fetched, head).archive:
+            Path(fetched.spool).unlink(missing_ok=True) if fetched.spool else None
+            return reading._replace(withheld=True, detail="not kept: noarchive")
         drafts = self._recorder.response(fetched, head, payload)
         return reading._replace(drafts=_plain(drafts), date=drafts[0].entry.timestamp)
 
@@ -182,9 +187,24 @@ class Reader:
             links = [*fetched.links, *links_of(document)]
             if reading.mime.endswith(_SCRIPTS) and fetched.job.hop == Hop.EMBED:
                 links += _seen_from_page(document, fetched.job.via)
+            if self._agent:
+                links = self._tags(fetched, head).followed(links)
             if reading.mime in _FEEDS:
                 links += [(url, Hop.LINK) for url in read_sitemap(content, reading.url, content_type).urls]
         return reading._replace(links=tuple(self._untold(links)))
+
+    def _tags(self, fetched: Fetched, head: HttpHead) -> RobotsTags:
+        """What the response asks of crawlers; nothing if it is robots.txt or a sitemap, which are for us."""
+        if fetched.job.kind != Kind.PAGE:
+            return RobotsTags()
+        try:
+            content = decoded_content(_body(fetched), head.headers, DECODED_BYTES_MAX)
+        except TooLarge:
+            content = b""
+        content_type = head.headers.get("Content-Type") or ""
+        return read_robots_tags(
+            Document(fetched.job.url, content, content_type, head.headers, head.status), self._agent
+        )
 
     def _sitemap(self, reading: Reading, content: bytes, content_type: str) -> Reading:
         sitemap = read_sitemap(content, reading.url, content_type)
