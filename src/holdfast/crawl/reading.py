@@ -20,7 +20,7 @@ from typing import Any
 from holdfast.crawl.collecting import collect_seldom
 from holdfast.crawl.frames import frames_from
 from holdfast.crawl.frontier.rows import key_of
-from holdfast.crawl.gate import agent_of
+from holdfast.crawl.gate import agent_of, origin_of
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.messages import Fetched, Kind, Outcome, Reading, pack, unpack_fetched
 from holdfast.crawl.recording import Payload, Recorder, mime_of, plain
@@ -229,8 +229,11 @@ class Reader:
 
 
 def _seen_from_page(script: Document, page: str) -> list[Link]:
-    """What a script may load, relative to the page that it runs in: as browsers take it, but for imports."""
-    if not page or page.rpartition("/")[0] == script.url.rpartition("/")[0]:
+    """What a script may load, relative to the page that it runs in: as browsers take it, but for imports.
+
+    Not of a script of another origin: what such a one names it has at home, as a rule.
+    """
+    if origin_of(page) != origin_of(script.url) or page.rpartition("/")[0] == script.url.rpartition("/")[0]:
         return []
     return [link for link in links_of(script._replace(url=page)) if link.hop == Hop.SPECULATIVE]
 
