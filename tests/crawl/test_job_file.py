@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.job import BrowserSettings, CrawlJob, FetchSettings, RevisitSettings, ScopeKind, TrapSettings
+from holdfast.crawl.job import (
+    BrowserSettings,
+    CrawlJob,
+    Credential,
+    FetchSettings,
+    RevisitSettings,
+    ScopeKind,
+    TrapSettings,
+)
 from holdfast.crawl.job_file import PARTS, parse_job, read_job, read_seeds, write_job
 from holdfast.crawl.job_rules import checked, header_of, name_for, resolution_of, seed_of
 from holdfast.crawl.quantities import read_duration, read_size, write_duration, write_size
@@ -131,6 +139,7 @@ def another(name: str, value: Any, kind: str) -> Any:
     """A value of the same kind that is allowed."""
     special: dict[str, Any] = {
         "headers": (("A", "b"),),
+        "credentials": (Credential("https://example.com", "Authorization", "Bearer abc"),),
         "resolve": (("example.com", "192.0.2.7"),),
         "proxy": "http://p:1",
         "only": "due",

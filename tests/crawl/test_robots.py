@@ -16,6 +16,7 @@ SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "crawl"
 needs_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the shared samples are not on this machine")
 
 AT = "http://example.com"
+MARK = b"\xef\xbb\xbf"
 
 # Section, rules, agent, path, allowed.
 RFC_9309 = [
@@ -95,6 +96,14 @@ def test_unpacked_rules_are_the_same() -> None:
     again = Robots.unpack(robots.pack())
     assert not again.allows(f"{AT}/a", "foo") and again.delay("foo") == 3
     assert again.sitemaps == (f"{AT}/s.xml",)
+
+
+@pytest.mark.parametrize("mark", [MARK, MARK[:2], MARK[:1], MARK + MARK, MARK + MARK[:2]])
+def test_a_byte_order_mark_is_none_of_the_text(mark: bytes) -> None:
+    """Whole or cut, as Google's parser takes it; other bytes before the first word spoil the line."""
+    rules = b"User-agent: foo\nDisallow: /\n"
+    assert not Robots.parse(mark + rules).allows(f"{AT}/x", "foo")
+    assert Robots.parse(b"\xef\x11\xbf" + rules).allows(f"{AT}/x", "foo")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from holdfast.cli.output import note, show, show_fields
 
 if TYPE_CHECKING:
     from holdfast.cli.crawl_plan import Plan
+    from holdfast.crawl.job import CrawlJob
 
 _SEEDS = "SEED..."
 
@@ -81,10 +82,13 @@ def crawl(
 
     Exits with 12 if nothing at all could be fetched.
     """
+    from holdfast.cli.argument_list import mask_arguments
+    from holdfast.cli.crawl_options import secret_arguments
     from holdfast.cli.crawl_plan import plan_of
     from holdfast.cli.crawl_run import Manner, run_crawl
     from holdfast.cli.crawl_words import plan_words
 
+    mask_arguments(secret_arguments(chosen))
     plan = plan_of(archive, words, chosen, tuple(crawl.commands))
     for remark in () if quiet else plan.notes:
         note(f"note: {remark}")
@@ -103,9 +107,17 @@ def _show_plan(plan: Plan, *, as_json: bool) -> None:
     words = plan_words(plan)
     if as_json:
         values = {"event": "plan", "name": plan.job.name, "scope": words["scope"]} | plan.as_dict()
-        show(values | {"job": asdict(plan.job)}, "", as_json=True)
+        show(values | {"job": _shown_job(plan.job)}, "", as_json=True)
     else:
         show_fields(words)
+
+
+def _shown_job(job: CrawlJob) -> dict[str, Any]:
+    """All of it but the values of credentials."""
+    values = asdict(job)
+    for credential in values["fetch"]["credentials"]:
+        del credential["value"]
+    return values
 
 
 for _command in (list_, status, stop, log, why, expire):

@@ -30,10 +30,12 @@ _FIELDS = {  # option: part of the job, and field; in the order in which changes
     "sitemap": ("", "sitemap"),
     "workers": ("", "workers"),
     "robots": ("fetch", "robots"),
+    "robots_tags": ("fetch", "robots_tags"),
     "delay": ("fetch", "delay"),
     "per_host": ("fetch", "per_host"),
     "user_agent": ("fetch", "user_agent"),
     "header": ("fetch", "headers"),
+    "credentials": ("fetch", "credentials"),
     "proxy": ("fetch", "proxy"),
     "max_bytes": ("fetch", "body_bytes_max"),
     "resolve": ("fetch", "resolve"),
@@ -70,11 +72,27 @@ _OPTIONS = (
     click.option("--quota", metavar="BYTES", callback=read_bytes, help="At most about so much transferred: 10G."),
     click.option("--sitemap/--no-sitemap", default=None, help="Whether sitemaps are read; by default they are."),
     click.option("--robots", type=click.Choice(["obey", "ignore"]), help="What robots.txt says; obeyed by default."),
+    click.option(
+        "--robots-tags",
+        type=click.Choice(["obey", "ignore"]),
+        help="rel=nofollow, robots meta and X-Robots-Tag; ignored by default.",
+    ),
     click.option("--delay", metavar="TIME", callback=_read_seconds, help="Between fetches from a host; 1s by default."),
     click.option("--per-host", metavar="N", type=click.IntRange(1, 256), help="Fetches at a time from a host; 1."),
     click.option("--workers", metavar="N", type=click.IntRange(1, 1024), help="Fetches at a time in all; 64."),
     click.option("--user-agent", metavar="TEXT", help="What servers are told who asks."),
-    click.option("--header", metavar="'NAME: VALUE'", multiple=True, help="Sent with each request; may be repeated."),
+    click.option(
+        "--header",
+        metavar="'NAME: VALUE'",
+        multiple=True,
+        help="Sent with each request; Authorization and Cookie only to the origins of the seeds. May be repeated.",
+    ),
+    click.option(
+        "--credentials",
+        metavar="FILE",
+        type=click.Path(allow_dash=True),
+        help="Lines 'ORIGIN NAME: VALUE': headers for one origin only, left out of records.",
+    ),
     click.option("--proxy", metavar="URL", help="http://HOST:PORT or socks5h://HOST:PORT."),
     click.option("--max-bytes", metavar="BYTES", callback=read_bytes, help="Cut longer responses off; 1 GiB."),
     click.option("--resolve", metavar="HOST=ADDRESS", multiple=True, help="Instead of asking the DNS."),
@@ -99,6 +117,7 @@ def job_options(function: F) -> F:
 def with_options(job: CrawlJob, chosen: dict[str, Any]) -> CrawlJob:
     """The job with what was given on the command line, which wins. Raises UsageError."""
     parts: dict[str, dict[str, Any]] = {"": {}, "fetch": {}, "browser": {}, "revisit": {}}
+    job = _without_outdated(job, chosen)
     for option, value in _values(chosen).items():
         part, field = _FIELDS[option]
         parts[part][field] = value
@@ -107,8 +126,29 @@ def with_options(job: CrawlJob, chosen: dict[str, Any]) -> CrawlJob:
     return replace(job, **own, **changed)
 
 
+def _without_outdated(job: CrawlJob, chosen: dict[str, Any]) -> CrawlJob:
+    """Without the credentials that headers, or a proxy, of the command line take the place of."""
+    from holdfast.crawl.credentials import PROXY_FIELD
+
+    given = {text.partition(":")[0].strip().lower() for text in chosen.get("header") or ()}
+    if chosen.get("proxy"):
+        given.add(PROXY_FIELD.lower())
+    kept = tuple(each for each in job.fetch.credentials if each.name.lower() not in given)
+    return job if kept == job.fetch.credentials else replace(job, fetch=replace(job.fetch, credentials=kept))
+
+
+def secret_arguments(chosen: dict[str, Any]) -> list[str]:
+    """What of the command line others must not read."""
+    from holdfast.crawl.credentials import is_secret
+
+    headers = [text.partition(":") for text in chosen.get("header") or ()]
+    secrets = [value.strip() for name, _, value in headers if is_secret(name, value.strip())]
+    return [*secrets, (chosen.get("proxy") or "").partition("://")[2].rpartition("@")[0]]
+
+
 def _values(chosen: dict[str, Any]) -> dict[str, Any]:
     """What was given, in the job's own terms."""
+    from holdfast.cli.crawl_seeds import listed_credentials
     from holdfast.crawl.job import ScopeKind
     from holdfast.crawl.job_rules import header_of, resolution_of
 
@@ -118,10 +158,13 @@ def _values(chosen: dict[str, Any]) -> dict[str, Any]:
         values["sitemap"] = False
     if "scope" in values:
         values["scope"] = ScopeKind(values["scope"])
-    if "robots" in values:
-        values["robots"] = values["robots"] == "obey"
+    for name in ("robots", "robots_tags"):
+        if name in values:
+            values[name] = values[name] == "obey"
     if "header" in values:
         values["header"] = tuple(map(header_of, values["header"]))
+    if "credentials" in values:
+        values["credentials"] = listed_credentials(values["credentials"])
     if "resolve" in values:
         values["resolve"] = tuple(map(resolution_of, values["resolve"]))
     if chosen.get("screenshots"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.crawl_options import changed_options, with_options
-from holdfast.cli.crawl_seeds import assumed, listed, require_urls, sorted_out
+from holdfast.cli.crawl_seeds import assumed, exposed, listed, require_urls, sorted_out
 from holdfast.cli.output import counted
 from holdfast.errors import Busy, UsageError
 
@@ -64,27 +64,35 @@ def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any], command
     """
     from holdfast import config
     from holdfast.crawl import crawls
+    from holdfast.crawl.credentials import bound
     from holdfast.crawl.job_rules import checked
     from holdfast.storage import layout
 
     settings = config.load(archive / layout.SETTINGS)
     if chosen["revisit"] and chosen["due"]:
         raise UsageError("--revisit looks at everything again, --due at a part of it: give one of them")
+    if chosen["seeds"] == chosen["credentials"] == "-":
+        raise UsageError("standard input can be read once: give --seeds or --credentials a file")
     seeds, file = sorted_out(words)
     require_urls(seeds, [status.name for status in crawls.crawls(archive)], commands)
     seeds += listed(chosen["seeds"])
-    job = checked(with_options(_foundation(archive, seeds, file, chosen), chosen))
-    kept = crawls.kept_job(archive, job.name)
+    foundation = _foundation(archive, seeds, file, chosen)
+    job = checked(with_options(foundation, chosen))
+    kept = _kept(archive, job.name)
     known = crawls.crawl_status(archive, job.name) if kept else None
     if known is None and (chosen["revisit"] or chosen["due"]):
         raise UsageError(f"there is no crawl {job.name!r} to look at again; begin it without --revisit and --due")
     bare = assumed(seeds)
     notes = [f"'{seed}' is taken for '{url}'" for seed, url in bare.items()]
+    notes += exposed(chosen["credentials"])
+    if file is not None and bound(foundation).fetch.credentials:
+        notes += exposed(file)
     if known is not None and kept is not None:
-        job, more = _joined(kept, job)
+        job, more = _joined(kept, bound(replace(job, seeds=(*kept.seeds, *job.seeds))))
         notes += more + (_in_full(kept, job, settings.records.collection) if known.visit else [])
         if (chosen["revisit"] or chosen["due"]) and known.state is not crawls.CrawlState.FINISHED:
             notes.append("its last visit did not come to its end: that goes on first")
+    job = bound(job)
     return Plan(job, job.collection or settings.records.collection, known, tuple(notes), tuple(bare.values()))
 
 
@@ -101,12 +109,24 @@ def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict
         return read_job(file, seeds)
     if chosen["resume"] or (name and not seeds):
         crawls.crawl_status(archive, name)  # or UnknownName, with the names there are
-        kept = crawls.kept_job(archive, name)
+        kept = _kept(archive, name)
         assert kept is not None
         return replace(kept, seeds=(*kept.seeds, *seeds))
     if not seeds:
         raise UsageError("no seeds: give a URL, a job file, '--seeds FILE' or '--resume NAME'")
     return CrawlJob(seeds=tuple(seeds))
+
+
+def _kept(archive: Path, name: str) -> CrawlJob | None:
+    """The job that a crawl has, with its credentials."""
+    from holdfast.crawl import crawls
+    from holdfast.crawl.credentials import bound
+
+    job = crawls.kept_job(archive, name)
+    if job is None:
+        return None
+    credentials = (*crawls.kept_credentials(archive, name), *job.fetch.credentials)
+    return bound(replace(job, fetch=replace(job.fetch, credentials=credentials)))
 
 
 def _joined(kept: CrawlJob, job: CrawlJob) -> tuple[CrawlJob, list[str]]:

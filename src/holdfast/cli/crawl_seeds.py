@@ -1,16 +1,21 @@
-"""The words of `holdfast crawl`: which are seeds, which is a job file, and which must be a mistake."""
+"""The words of `holdfast crawl`: which are seeds, which is a job file, and which must be a mistake; and its lists."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.errors import UsageError
 
+if TYPE_CHECKING:
+    from holdfast.crawl.job import Credential
+
 _JOB_FILE = ".toml"
+_OTHERS = 0o044  # may read
 
 
 def sorted_out(words: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -29,6 +34,21 @@ def listed(path: str | None) -> list[str]:
         return []
     with click.open_file(path, encoding="utf-8-sig", errors="replace") as lines:
         return read_seeds(lines)
+
+
+def listed_credentials(path: str) -> tuple[Credential, ...]:
+    """The credentials of a file; '-' is standard input. Raises UsageError."""
+    from holdfast.crawl.credentials import read_credentials
+
+    with click.open_file(path, encoding="utf-8-sig", errors="replace") as lines:
+        return read_credentials(lines, path)
+
+
+def exposed(path: str | Path | None) -> list[str]:
+    """A note if others may read a file that holds credentials."""
+    if path is None or not Path(path).is_file() or not Path(path).stat().st_mode & _OTHERS:
+        return []
+    return [f"'{path}' holds credentials, and others may read it: 'chmod 600 {path}'"]
 
 
 def assumed(seeds: Sequence[str]) -> dict[str, str]:

@@ -43,6 +43,10 @@ def plan_words(plan: Plan) -> dict[str, str]:
         "sitemaps": "are read" if job.sitemap else "are not read",
         "collection": plan.collection,
     }
+    if fetch.robots_tags:
+        words["robots tags"] = "are obeyed"
+    if fetch.credentials:
+        words["credentials"] = _several([f"{each.name} for {each.origin}" for each in fetch.credentials])
     if job.browser.enabled:
         words["browser"] = f"{counted(job.browser.tabs, 'page')} at a time"
         words["browser"] += ", with screenshots" if job.browser.screenshots else ""

@@ -1,6 +1,6 @@
 """Crawling: from seeds to captures, politely, restartable at any moment (W17, H5, H7, B4).
 
-    CrawlJob      what is asked for: seeds, scope, limits, manners              job, job_file, job_rules
+    CrawlJob      what is asked for: seeds, scope, limits, manners              job, job_file, job_rules, credentials
     Crawl         one crawl on one thread, the conductor of what follows        conductor
     frontier      every URL that is known, and what waits, on disk              frontier
     feeder, gate  what may be fetched next; robots.txt                          feeder, gate, robots

@@ -40,7 +40,7 @@ def visited(reading: Reading, row: UrlRow) -> UrlRow:
 
 def count(reading: Reading, row: UrlRow, tally: Tally, errors: Counter[str], *, new: bool) -> str:
     """Counts an answer, and says in a word what it was. What is no page, but robots.txt or a sitemap, counts apart."""
-    if reading.status != NOT_MODIFIED:
+    if reading.status != NOT_MODIFIED and not reading.withheld:
         tally.content_bytes += reading.size
         tally.new_bytes += reading.size if new else 0
     if row.kind != Kind.PAGE:
@@ -50,8 +50,8 @@ def count(reading: Reading, row: UrlRow, tally: Tally, errors: Counter[str], *, 
     tally.pages += reading.status == 200 and reading.mime in _PAGES
     tally.truncated += bool(reading.truncated)
     tally.new += new
-    tally.duplicates += bool(reading.size) and not new and reading.status != NOT_MODIFIED
     word = _word(reading, new=new)
+    tally.duplicates += bool(reading.size) and not new and reading.status != NOT_MODIFIED and not reading.withheld
     if word == "error":
         errors[f"status {reading.status}"] += 1
     tally.unchanged += word == "unchanged"
@@ -63,6 +63,8 @@ def count(reading: Reading, row: UrlRow, tally: Tally, errors: Counter[str], *, 
 
 
 def _word(reading: Reading, *, new: bool) -> str:
+    if reading.withheld:
+        return "withheld"
     if reading.unchanged:
         return "unchanged"
     if reading.location:

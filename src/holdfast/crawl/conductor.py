@@ -19,6 +19,7 @@ from typing import Self
 from holdfast.archive import Archive
 from holdfast.crawl.admission import Admission
 from holdfast.crawl.crawls import CrawlState, CrawlStatus, crawl_directory, crawl_status, keep_job, write_status
+from holdfast.crawl.credentials import bound
 from holdfast.crawl.feeder import Feeder
 from holdfast.crawl.frontier import Found, Frontier, UrlRow
 from holdfast.crawl.gate import Gate
@@ -65,6 +66,7 @@ class Crawl:
     """A crawl of an archive that is open for writing. One thread; `run` once."""
 
     def __init__(self, archive: Archive, job: CrawlJob) -> None:
+        job = bound(job)
         self._archive = archive
         self._job = job
         self._closing = ExitStack()

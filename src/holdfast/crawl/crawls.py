@@ -16,12 +16,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.credentials import bound, read_credentials, without_credentials, write_credentials
+from holdfast.crawl.job import CrawlJob, Credential
 from holdfast.crawl.job_file import parse_job, write_job
 from holdfast.crawl.job_rules import crawl_name
-from holdfast.crawl.layout import CRAWLS, JOB, LOG, STATUS
-from holdfast.env.files import LocalFiles, replace_file, translated_errors
-from holdfast.errors import InvalidSetting, UnknownName
+from holdfast.crawl.layout import CRAWLS, CREDENTIALS, JOB, LOG, STATUS
+from holdfast.env.files import LocalFiles, replace_file, replace_private_file, translated_errors
+from holdfast.errors import InvalidSetting, UnknownName, UsageError
 
 DAMAGED_STATUS = "status.json cannot be read"
 _DEAD = ("Z", "X")  # states of a process that has ended but is still listed
@@ -93,14 +94,32 @@ def log_path(archive: Path, name: str) -> Path:
 
 
 def keep_job(archive: Path, job: CrawlJob) -> None:
-    """Puts the job beside its crawl, durably."""
+    """Puts the job beside its crawl, durably: its credentials into a file that only its owner may read."""
     directory = crawl_directory(archive, job.name)
+    credentials = bound(job).fetch.credentials
     _FILES.make_directory(directory)
-    replace_file(_FILES, directory / JOB, write_job(job).encode())
+    if credentials:
+        replace_private_file(directory / CREDENTIALS, write_credentials(credentials).encode())
+    replace_file(_FILES, directory / JOB, write_job(without_credentials(job)).encode())
+    if not credentials and _FILES.exists(directory / CREDENTIALS):
+        _FILES.remove(directory / CREDENTIALS)
+        _FILES.sync_directory(directory)
+
+
+def kept_credentials(archive: Path, name: str) -> tuple[Credential, ...]:
+    """What the crawl is to send to one origin only. Raises Denied and InvalidSetting."""
+    path = crawl_directory(archive, name) / CREDENTIALS
+    try:
+        return read_credentials((_read(path) or b"").decode("utf-8", "replace").splitlines(), str(path))
+    except UsageError as error:
+        raise InvalidSetting(f"{error}; correct the file, or delete it and give them again") from None
 
 
 def kept_job(archive: Path, name: str) -> CrawlJob | None:
-    """The job of a crawl; None if there is no such crawl. Raises InvalidSetting or FormatTooNew."""
+    """The job of a crawl without its credentials; None if there is no such crawl.
+
+    Raises InvalidSetting or FormatTooNew.
+    """
     path = crawl_directory(archive, name) / JOB
     if path.is_dir():
         raise InvalidSetting(

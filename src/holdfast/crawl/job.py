@@ -20,14 +20,26 @@ class ScopeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Credential:
+    """A field that is sent to one origin only, and kept out of records."""
+
+    origin: str  # scheme, host and port: 'https://example.com'
+    name: str
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class FetchSettings:
     """`[fetch]`: how servers are asked."""
 
     # behaviour
     user_agent: str = ""  # empty: Holdfast's own, with its version
-    headers: tuple[tuple[str, str], ...] = ()  # sent with every request
+    headers: tuple[tuple[str, str], ...] = ()  # sent with every request, but for secrets: see `crawl.credentials`
+    credentials: tuple[Credential, ...] = ()
+    record_credentials: bool = False  # keep them in the records of requests
     proxy: str = ""  # as curl takes it: 'http://host:port', 'socks5h://host:port'
     robots: bool = True  # obey robots.txt
+    robots_tags: bool = False  # obey what pages say themselves: `nofollow` and `noarchive`
     delay: float = 1.0  # between the end of a fetch from a host and the next; 0: none, and no adaptive delay either
     delay_max: float = 60.0  # beyond this the adaptive delay and back-off do not grow; Crawl-delay and Retry-After may
     adaptive: float = 2.0  # a host that took t seconds to answer rests at least this many times t

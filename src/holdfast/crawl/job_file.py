@@ -8,6 +8,7 @@
     [fetch]
     delay = "1.5s"
     headers = ["Accept-Language: en"]
+    credentials = ["https://example.com Authorization: Bearer 3f9c..."]
 
 Keys are the fields of `CrawlJob` and of its parts, without the `_s` of durations. Sizes and durations are numbers of
 bytes and seconds, or texts (`holdfast.crawl.quantities`). Only what differs from the defaults need be there. An unknown
@@ -23,6 +24,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.crawl.credentials import credential_of, write_credential
 from holdfast.crawl.job import CrawlJob, ScopeKind
 from holdfast.crawl.job_rules import checked, header_of, resolution_of
 from holdfast.crawl.quantities import read_duration, read_size, write_duration, write_size
@@ -32,9 +34,10 @@ FORMAT = 1
 PARTS = ("fetch", "traps", "browser", "revisit")
 _SIZES = frozenset({"bytes_max", "body_bytes_max", "head_bytes_max", "memory_bytes_max"})
 _DURATIONS = frozenset({"delay", "delay_max"})  # beside all whose names end in '_s'
-_PAIRS: dict[str, tuple[Callable[[str], tuple[str, str]], str]] = {
-    "headers": (header_of, ": "),
-    "resolve": (resolution_of, "="),
+_TEXTS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {  # values that are written as texts
+    "headers": (header_of, ": ".join),
+    "credentials": (credential_of, write_credential),
+    "resolve": (resolution_of, "=".join),
 }
 
 
@@ -98,8 +101,8 @@ def _value(field: str, kind: str, value: Any, key: str, part: Any) -> Any:
         return _filled(found, value, key + ".")
     if field == "scope":
         return _scope(value, key)
-    if field in _PAIRS:
-        return tuple(map(_PAIRS[field][0], _texts(value, key)))
+    if field in _TEXTS:
+        return tuple(map(_TEXTS[field][0], _texts(value, key)))
     if kind.startswith("tuple"):
         return _texts(value, key)
     if isinstance(value, str) and (field in _SIZES or _is_duration(field)):
@@ -172,8 +175,8 @@ def _differences(part: Any) -> dict[str, Any]:
 
 
 def _written(field: str, value: Any) -> Any:
-    if field in _PAIRS:
-        return [_PAIRS[field][1].join(pair) for pair in value]
+    if field in _TEXTS:
+        return [_TEXTS[field][1](each) for each in value]
     if isinstance(value, tuple):
         return list(value)
     if field in _SIZES:

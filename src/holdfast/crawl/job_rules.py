@@ -97,7 +97,8 @@ def seed_of(text: str) -> str:
     if url is None or url.scheme not in ("http", "https") or not url.host:
         raise UsageError(f"seed {text!r} is no URL that can be fetched: write 'https://example.com/'")
     if url.username or url.password:
-        raise UsageError(f"seed {text!r} has a user name in it; send it as a header: 'Authorization: Basic ...'")
+        shown = url.href.replace(f"{url.username}:{url.password}@", "***@").replace(f"{url.username}@", "***@")
+        raise UsageError(f"seed '{shown}' has a user name in it: give it with --credentials")
     return url.href.partition("#")[0]
 
 
@@ -179,7 +180,8 @@ def _check_fetch(job: CrawlJob) -> None:
     if _CONTROL.search(fetch.user_agent):
         raise UsageError(f"user agent {fetch.user_agent!r} has control characters in it")
     if fetch.proxy and fetch.proxy.partition("://")[0] not in _PROXIES:
-        raise UsageError(f"proxy {fetch.proxy!r} must begin with one of {', '.join(f'{each}://' for each in _PROXIES)}")
+        shown = fetch.proxy.rpartition("@")[2]
+        raise UsageError(f"proxy {shown!r} must begin with one of {', '.join(f'{each}://' for each in _PROXIES)}")
     for network in fetch.refuse:
         try:
             ipaddress.ip_network(network)
@@ -191,7 +193,8 @@ def header_of(text: str) -> tuple[str, str]:
     """Name and value of a header. Raises UsageError."""
     name, colon, value = text.partition(":")
     if not colon or _TOKEN.fullmatch(name) is None or _CONTROL.search(value):
-        raise UsageError(f"{text!r} is no header: write 'Name: value'")
+        shown = name.partition(" ")[0]  # the rest may be a secret
+        raise UsageError(f"{shown if shown == text else shown + ' ...'!r} is no header: write 'Name: value'")
     if name.lower() in _OURS:
         raise UsageError(f"the header {name!r} is written for each request as it needs it: leave it out")
     return name, value.strip()

@@ -5,7 +5,8 @@
   frontier/      what it knows and what waits         (holdfast.crawl.frontier)
   log.jsonl      what it did                          (holdfast.crawl.log)
   status.json    how far it has come; written anew about every second
-  cookies.txt    what servers asked it to send back
+  credentials.txt  what is sent to one origin only; mode 600    (holdfast.crawl.credentials)
+  cookies.txt    what servers asked it to send back; mode 600
   spool/         large responses on their way
   output.txt     what its process said, if a server started it    (holdfast.replay.crawling)
 """
@@ -17,6 +18,7 @@ JOB = "job.toml"
 FRONTIER = "frontier"
 LOG = "log.jsonl"
 STATUS = "status.json"
+CREDENTIALS = "credentials.txt"
 COOKIES = "cookies.txt"
 SPOOL = "spool"
 OUTPUT = "output.txt"

@@ -38,7 +38,7 @@ EVENTS = (
 )
 RESULTS = (
     *("new", "duplicate", "unchanged", "redirect", "gone", "empty"),
-    *("error", "retry", "robots", "part"),
+    *("error", "retry", "robots", "part", "withheld"),
 )
 
 _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode

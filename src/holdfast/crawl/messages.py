@@ -118,6 +118,7 @@ class Reading(NamedTuple):
     location: str = ""  # where a redirect leads
     sets_cookie: bool = False  # so that the same request may be answered otherwise
     method: str = ""  # as in Job
+    withheld: bool = False  # not kept, for the page asks for that, and the crawl obeys
 
 
 def pack(message: tuple[Any, ...]) -> bytes:

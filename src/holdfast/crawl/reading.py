@@ -20,16 +20,18 @@ from typing import Any
 from holdfast.crawl.collecting import collect_seldom
 from holdfast.crawl.frames import frames_from
 from holdfast.crawl.frontier.rows import key_of
+from holdfast.crawl.gate import agent_of, origin_of
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.messages import Fetched, Kind, Outcome, Reading, pack, unpack_fetched
 from holdfast.crawl.recording import Payload, Recorder, mime_of, plain
 from holdfast.crawl.robots import ROBOTS_BYTES_MAX
+from holdfast.crawl.robots_tags import RobotsTags, read_robots_tags
 from holdfast.crawl.sitemaps import read_sitemap
 from holdfast.crawl.traps import Traps
 from holdfast.errors import HoldfastError, TooLarge
 from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.http import HttpHead, parse_head
-from holdfast.formats.links import Document, links_of
+from holdfast.formats.links import Document, Link, links_of
 from holdfast.formats.links.hops import Hop
 from holdfast.records.draft import Draft
 from holdfast.storage.signature import find_signature
@@ -40,7 +42,7 @@ log = logging.getLogger("holdfast.crawl")
 DECODED_BYTES_MAX = 32 << 20  # of a document; one that is longer is kept, but not looked into
 _TOLD_MAX = 200_000  # URLs remembered so as not to tell the conductor of them again
 _NOT_MODIFIED = 304
-_HTML = frozenset(("text/html", "application/xhtml+xml"))
+_SCRIPTS = ("javascript", "ecmascript")
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/rdf+xml"))
 
 
@@ -90,6 +92,7 @@ class Reader:
         self._thorough = start.thorough
         # Where depth counts, a URL that was told may come nearer: then all are told.
         self._told = _Told(_TOLD_MAX if start.job.depth is None else 0)
+        self._agent = agent_of(start.job) if start.job.fetch.robots_tags else ""  # whom pages may speak to
 
     def read(self, fetched: Fetched) -> Reading:
         try:
@@ -110,6 +113,9 @@ class Reader:
         if head is None or head.kind != "response" or head.size != len(fetched.head):
             return _failed(fetched, Outcome.PROTOCOL, "what came is no HTTP response")
         reading = self._response(fetched, head, payload)
+        if self._agent and not self._tags(fetched, head).archive:
+            Path(fetched.spool).unlink(missing_ok=True) if fetched.spool else None
+            return reading._replace(withheld=True, detail="not kept: noarchive")
         drafts = self._recorder.response(fetched, head, payload)
         return reading._replace(drafts=_plain(drafts), date=drafts[0].entry.timestamp)
 
@@ -177,10 +183,28 @@ class Reader:
             return self._sitemap(reading, content, content_type)
         links: Iterable[tuple[str, str]] = fetched.links
         if 200 <= head.status < 300:
-            links = [*fetched.links, *links_of(Document(reading.url, content, content_type, head.headers, head.status))]
+            document = Document(reading.url, content, content_type, head.headers, head.status)
+            links = [*fetched.links, *links_of(document)]
+            if reading.mime.endswith(_SCRIPTS) and fetched.job.hop == Hop.EMBED:
+                links += _seen_from_page(document, fetched.job.via)
+            if self._agent:
+                links = self._tags(fetched, head).followed(links)
             if reading.mime in _FEEDS:
                 links += [(url, Hop.LINK) for url in read_sitemap(content, reading.url, content_type).urls]
         return reading._replace(links=tuple(self._untold(links)))
+
+    def _tags(self, fetched: Fetched, head: HttpHead) -> RobotsTags:
+        """What the response asks of crawlers; nothing if it is robots.txt or a sitemap, which are for us."""
+        if fetched.job.kind != Kind.PAGE:
+            return RobotsTags()
+        try:
+            content = decoded_content(_body(fetched), head.headers, DECODED_BYTES_MAX)
+        except TooLarge:
+            content = b""
+        content_type = head.headers.get("Content-Type") or ""
+        return read_robots_tags(
+            Document(fetched.job.url, content, content_type, head.headers, head.status), self._agent
+        )
 
     def _sitemap(self, reading: Reading, content: bytes, content_type: str) -> Reading:
         sitemap = read_sitemap(content, reading.url, content_type)
@@ -202,6 +226,16 @@ class Reader:
             return ""
         target = parse(location.strip(), url)
         return canonical(target.href) if target is not None and target.scheme in ("http", "https") else ""
+
+
+def _seen_from_page(script: Document, page: str) -> list[Link]:
+    """What a script may load, relative to the page that it runs in: as browsers take it, but for imports.
+
+    Not of a script of another origin: what such a one names it has at home, as a rule.
+    """
+    if origin_of(page) != origin_of(script.url) or page.rpartition("/")[0] == script.url.rpartition("/")[0]:
+        return []
+    return [link for link in links_of(script._replace(url=page)) if link.hop == Hop.SPECULATIVE]
 
 
 def _body(fetched: Fetched) -> bytes:

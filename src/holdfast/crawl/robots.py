@@ -218,12 +218,16 @@ def _whole_lines(body: bytes) -> bytes:
     return cut[: max(cut.rfind(b"\n"), cut.rfind(b"\r")) + 1]
 
 
+_MARK = b"\xef\xbb\xbf"  # the byte order mark in UTF-8
+
+
 def _octets(body: bytes) -> str:
     """One character for each octet of the text in UTF-8, so that octets of whatever coding can be compared."""
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         body = body.decode("utf-16", "replace").encode("utf-8", "replace")
-    while body.startswith(b"\xef\xbb\xbf"):
-        body = body[3:]
+    while body.startswith(_MARK):
+        body = body[len(_MARK) :]
+    body = body.removeprefix(_MARK[:2]).removeprefix(_MARK[:1])  # what an editor has left of one
     return body.decode("latin-1")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -74,9 +74,19 @@ class Files(Protocol):
 
 def replace_file(files: Files, path: Path, data: Buffer) -> None:
     """Puts `data` at `path` durably: after a crash the file is whole, old or new."""
+    _replace(files, path, data, lambda draft: files.open(draft, writable=True, create=True))
+
+
+def replace_private_file(path: Path, data: Buffer) -> None:
+    """The same for a file that only its owner may read: mode 600."""
+    files = LocalFiles()
+    _replace(files, path, data, files.create_private)
+
+
+def _replace(files: Files, path: Path, data: Buffer, create: Callable[[Path], File]) -> None:
     draft = path.with_name(path.name + ".open")
     files.remove(draft)
-    file = files.open(draft, writable=True, create=True)
+    file = create(draft)
     try:
         file.append([data])
         file.sync()
@@ -126,11 +136,11 @@ class LocalFile:
 
     __slots__ = ("_descriptor", "_end", "path")
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path, flags: int, mode: int = 0o666) -> None:
         self.path = path
         self._descriptor = -1
         with translated_errors(path):
-            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
             self._end = os.fstat(self._descriptor).st_size
 
     def append(self, buffers: Sequence[Buffer]) -> None:
@@ -210,6 +220,10 @@ class LocalFiles:
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
         flags = os.O_RDWR if writable else os.O_RDONLY
         return LocalFile(path, flags | (os.O_CREAT | os.O_EXCL if create else 0))
+
+    def create_private(self, path: Path) -> File:
+        """A new file that nobody but its owner may read or write, from its first moment on."""
+        return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
     def open_rewritable(self, path: Path, *, create: bool = False) -> RewritableFile:
         return LocalFile(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0))

@@ -78,7 +78,7 @@ def test_a_browser_is_replaced_after_so_many_pages(tmp_path: Path, monkeypatch: 
 
     def note(_request: Request) -> Reply:
         used.append(mains())
-        return Reply(status=404)
+        return Reply(status=404, headers={"Cache-Control": "no-store"})
 
     with serving({"/": Reply(PAGE % b"/picture"), "/picture": note}) as site:
         pages = uvloop.run(show_all(site))

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.crawl.fetching.cookies import COOKIES_MAX, DOMAIN_COOKIES_MAX, Jar
-from holdfast.env.files import LocalFiles
 
 NOW = 1_700_000_000.0
 
@@ -77,7 +76,7 @@ def test_the_file_is_one_that_others_read(tmp_path: Path) -> None:
     jar = _after("a=1; Path=/; Max-Age=9999999999")
     jar.take("b=2; Domain=example.com; Secure", "www.example.com", "/dir/x", NOW)
     assert jar.changed
-    jar.save(LocalFiles(), tmp_path / "cookies.txt", NOW)
+    jar.save(tmp_path / "cookies.txt", NOW)
     assert not jar.changed
     again = Jar()
     again.load(tmp_path / "cookies.txt")
@@ -108,7 +107,7 @@ def test_no_field_of_a_cookie_breaks_out_of_its_line(tmp_path: Path, sign: str) 
     assert len(jar) == 0
     jar.take("good=1", "www.evil.example", "/", NOW)
     path = tmp_path / "cookies.txt"
-    jar.save(LocalFiles(), path, NOW)
+    jar.save(path, NOW)
     again = Jar()
     again.load(path)
     assert len(again) == 1
@@ -129,7 +128,7 @@ def test_a_file_is_read_by_lines_and_by_nothing_else(tmp_path: Path) -> None:
     jar.load(path)
     assert jar.value("victim.example", "/", secure=False, now=NOW) == ""
     assert jar.value("mine.example", "/", secure=False, now=NOW) == "a=1; d=2"
-    jar.save(LocalFiles(), path, NOW)
+    jar.save(path, NOW)
 
 
 def test_there_is_an_end_to_cookies() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from fetching_servers import RawServer, certificate, fetching, job, ok, run, serving, settings, tls_context
 
+from holdfast.crawl.job import Credential
 from holdfast.crawl.messages import Outcome
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
@@ -227,8 +228,15 @@ async def socks(answer: bytes) -> AsyncIterator[RawServer]:
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, methods = await reader.readexactly(2)
-        await reader.readexactly(methods)
-        writer.write(b"\x05\x00")
+        if 2 in await reader.readexactly(methods):  # RFC 1929: user and password
+            writer.write(b"\x05\x02")
+            _, length = await reader.readexactly(2)
+            user = await reader.readexactly(length)
+            (length,) = await reader.readexactly(1)
+            seen.requests.append(user + b":" + await reader.readexactly(length))
+            writer.write(b"\x01\x00")
+        else:
+            writer.write(b"\x05\x00")
         *_, kind, length = await reader.readexactly(5)
         assert kind == 3, "a name, not an address"
         seen.requests.append(await reader.readexactly(length))
@@ -257,3 +265,69 @@ def test_through_socks_the_proxy_is_given_the_name(tmp_path: Path) -> None:
             assert got.request.startswith(b"GET /x HTTP/1.1\r\n")
 
     run(body())
+
+
+# -- credentials -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["url", "header"])
+def test_only_a_proxy_is_given_what_it_wants(tmp_path: Path, given: str) -> None:
+    """Not the server behind it, in plain or over TLS; and no record holds it."""
+    line = b"\r\nProxy-Authorization: Basic bWU6c2VjcmV0\r\n"
+
+    async def body() -> None:
+        async with serving(ok(b"secret"), tls_context(tmp_path)) as server, proxying() as proxy:
+            at = f"127.0.0.1:{proxy.port}"
+            fetch = settings(proxy=f"http://me:secret@{at}")
+            if given == "header":
+                fetch = settings(proxy=f"http://{at}", headers=(("Proxy-Authorization", "Basic bWU6c2VjcmV0"),))
+            async with fetching(tmp_path, fetch) as fetcher:
+                got = await fetcher.fetch(job(server.url(scheme="https", host="named.example")))
+                assert (got.outcome, got.body) == (Outcome.OK, b"secret")
+                assert got.request == server.requests[0]
+                assert b"Proxy-Authorization" not in got.request
+                plain = await fetcher.fetch(job("http://somewhere.example/"))
+                assert b"Proxy-Authorization" not in plain.request
+            assert len(proxy.requests) == 3, "one to learn that the certificate is not good"
+            assert all(line in request for request in proxy.requests)
+
+    run(body())
+
+
+def test_user_and_password_for_socks(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with (
+            socks(ok(b"behind", "Connection: close")) as proxy,
+            fetching(tmp_path, settings(proxy=f"socks5h://me:a%3Ab@127.0.0.1:{proxy.port}")) as fetcher,
+        ):
+            got = await fetcher.fetch(job("http://hidden.example/x"))
+            assert (got.outcome, got.body) == (Outcome.OK, b"behind")
+            assert proxy.requests == [b"me:a:b", b"hidden.example", got.request]
+
+    run(body())
+
+
+def test_credentials_are_not_sent_where_the_certificate_is_not_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has come between would read them. What is fetched without any is fetched all the same."""
+    context = tls_context(tmp_path)
+
+    async def body(*, good: bool) -> None:
+        async with serving(ok(), context) as server:
+            bound = Credential(server.url("", scheme="https", host="localhost"), "Authorization", "Bearer secret")
+            fetch = settings(resolve=(("*", "127.0.0.1"),), credentials=(bound,))
+            async with fetching(tmp_path, fetch) as fetcher:
+                other = await fetcher.fetch(job(server.url(scheme="https", host="other.example")))
+                assert other.outcome == Outcome.OK
+                got = await fetcher.fetch(job(server.url(scheme="https", host="localhost")))
+            if good:
+                assert b"\r\nAuthorization: Bearer secret\r\n" in server.requests[-1]
+                return
+            assert got.outcome == Outcome.TLS
+            assert "credentials are sent to servers with a good certificate only" in got.detail
+            assert b"Bearer secret" not in b"".join(server.requests)
+
+    run(body(good=False))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    run(body(good=True))

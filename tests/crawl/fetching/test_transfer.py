@@ -14,6 +14,20 @@ from holdfast.crawl.messages import Outcome
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 
 
+def test_a_percent_sign_that_escapes_nothing_is_escaped(tmp_path: Path) -> None:
+    """As other clients write it: some servers answer 400 otherwise. The URL of the record stays as it was found."""
+
+    async def body() -> None:
+        async with serving(ok()) as server, fetching(tmp_path) as fetcher:
+            url = server.url("/100%/a%2/%41?b=5%&c=%zz")
+            got = await fetcher.fetch(job(url))
+            assert [got.request] == server.requests
+            assert got.request.startswith(b"GET /100%25/a%252/%41?b=5%&c=%zz HTTP/1.1\r\n")
+            assert got.job.url == url
+
+    run(body())
+
+
 def test_the_recorded_request_is_what_the_server_received(tmp_path: Path) -> None:
     async def body() -> None:
         fetch = settings(headers=(("X-Mine", "1"), ("accept", "text/plain"), ("X-Empty", "")), user_agent="Tester/2")

@@ -47,6 +47,7 @@ ELEMENTS = [
     ("<p style='background: url(x)'>", {f"{DIR}/x": E}),
     ("<style>@import 'x'; p { background: url(y) }</style>", {f"{DIR}/x": E, f"{DIR}/y": E}),
     ("<script>var a = '/x.html', b = 'https://other.org/y'</script>", {f"{SITE}/x.html": X, "https://other.org/y": X}),
+    ("<script>image.src = 'x.png'</script><p onclick=\"image.src = 'y.png'\">", {f"{DIR}/x.png": X, f"{DIR}/y.png": X}),
     ("<script type=module>import { a } from './x.js'</script>", {f"{DIR}/x.js": E}),
     ("<svg><image href=x /><use xlink:href=y#part /><a xlink:href=z>", {f"{DIR}/x": E, f"{DIR}/y": E, f"{DIR}/z": L}),
     ("<img data-src=x data-srcset='y 1x, z 2x'><div data-src=w data-bg=v>", {f"{DIR}/{name}": X for name in "xyzwv"}),

@@ -26,7 +26,12 @@ E, X = Hop.EMBED, Hop.SPECULATIVE
         ("import{a}from'/x.js';export * from \"../y.js\"", {f"{SITE}/x.js": E, f"{SITE}/y.js": E}),
         ("await import('./x.js')", {f"{DIR}/x.js": E}),
         ("import a from 'react'", {}),
-        ("a = '/no/ending'; b = 'word.js'; c = /x.js/; d = 'a/b'", {}),
+        (
+            "image.src = \"pixel.png\"; load('2j.css'); a = `img/x-1.gif?y=2`",
+            {f"{DIR}/pixel.png": X, f"{DIR}/2j.css": X, f"{DIR}/img/x-1.gif?y=2": X},
+        ),
+        ("a = '/no/ending'; b = word.js; c = /x.js/; d = 'a/b'; e = '.png'; f = '*.css'", {}),
+        ("a = 'text/html'; b = 'cdn.example.org/x.js'; c = 'two words.png'; d = b+'.js'", {}),
         ("a = 'http://www.w3.org/2000/svg'", {}),
         ("a = `https://other.org/${x}/y`", {}),
         ("// see http://other.org/x", {}),
@@ -40,7 +45,8 @@ def test_a_script_may_load(script: str, links: dict[str, str]) -> None:
     "kind", ["application/json", "application/ld+json; charset=utf-8", "application/manifest+json"]
 )
 def test_json(kind: str) -> None:
-    assert found('{"a": "/x.png", "b": "import(\'/y\')"}', kind) == {f"{SITE}/x.png": X}
+    """A mere name is more often no URL there."""
+    assert found('{"a": "/x.png", "b": "import(\'/y\')", "c": "report.pdf"}', kind) == {f"{SITE}/x.png": X}
 
 
 @pytest.mark.parametrize("kind", ["application/javascript", "application/x-javascript", "text/ecmascript"])

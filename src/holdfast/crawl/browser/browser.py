@@ -15,6 +15,7 @@ from playwright.async_api import Error, Playwright, async_playwright
 from holdfast.crawl.browser.answered import is_page
 from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart
 from holdfast.crawl.browser.manners import Manners
+from holdfast.crawl.browser.parts import Parts
 from holdfast.crawl.browser.tab import Tab
 from holdfast.crawl.browser.visit import Visit
 from holdfast.crawl.browser.workspace import close_workspace, open_workspace, temporary_files_in
@@ -36,6 +37,7 @@ class Browser:
         self._directory = directory
         self._workspace: Path | None = None
         self._manners = Manners(fetcher, job)
+        self._parts = Parts()
         self._waiting: deque[tuple[Job, Deliver]] = deque()
         self._fetching = 0  # and waiting for a tab
         self._showing = 0
@@ -54,7 +56,7 @@ class Browser:
             raise CannotStart(f"Playwright does not start: {error}; install it anew") from error
         _ignore_late_errors(asyncio.get_running_loop())
         for _ in range(max(self._job.browser.tabs, 1)):
-            self._tabs.append(Tab(self._playwright, self._fetcher, self._job, self._manners))
+            self._tabs.append(Tab(self._playwright, self._fetcher, self._job, self._manners, self._parts))
         await self._tabs[0].start()
         self._work = [asyncio.get_running_loop().create_task(self._serve(tab)) for tab in self._tabs]
 

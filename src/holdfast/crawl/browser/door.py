@@ -17,6 +17,7 @@ from playwright.async_api import CDPSession, Error
 from holdfast.crawl.browser.answered import answer_of, is_html, is_page, reason_of
 from holdfast.crawl.browser.asked import Asked
 from holdfast.crawl.browser.manners import Manners
+from holdfast.crawl.browser.parts import Parts, Shown
 from holdfast.crawl.browser.visit import REQUESTS_MAX, Visit
 from holdfast.crawl.fetching.fetcher import Fetcher
 from holdfast.crawl.job import CrawlJob
@@ -30,16 +31,15 @@ _RELOADS_MAX = 3
 _OWN = ("data:", "blob:", "about:")  # need no network
 _LARGE = 1 << 18  # bytes that are not decoded on the loop
 
-Shown = tuple[Fetched, dict[str, Any] | None]  # what was fetched, and what Chromium is told of it
-
 
 class Door:
     """Of one Chromium, which shows one page at a time. Belongs to the event loop's thread."""
 
-    def __init__(self, fetcher: Fetcher, job: CrawlJob, manners: Manners) -> None:
+    def __init__(self, fetcher: Fetcher, job: CrawlJob, manners: Manners, parts: Parts) -> None:
         self._fetcher = fetcher
         self._job = job
         self._manners = manners
+        self._parts = parts
         self._visit: Visit | None = None
         self._passing: set[asyncio.Task[None]] = set()
         self._handing: set[asyncio.Task[None]] = set()  # not to be cut short: what was fetched is kept
@@ -106,8 +106,11 @@ class Door:
 
     async def _fetch_part(self, asked: Asked, visit: Visit) -> Shown:
         """Whatever comes is kept, though the page may be gone by then."""
+        if (known := await self._parts.get(asked)) is not None:
+            return known
         job = asked.job(visit.job, delay=self._job.fetch.delay, cookies=self._job.fetch.cookies)
         future: asyncio.Future[Shown] = asyncio.get_running_loop().create_future()
+        self._parts.begin(asked, future)
 
         def done(fetched: Fetched) -> None:
             if asked.is_from_script and not job.method and _is_html(fetched):

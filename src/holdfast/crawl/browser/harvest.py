@@ -58,11 +58,15 @@ def all_links(job: Job, harvest: Harvest, left_for: list[str]) -> tuple[tuple[st
         _add(found, harvest.url, Hop.LINK)
     for url, hop in harvest.links:
         _add(found, url, hop)
-    document = Document(job.url, harvest.dom.encode("utf-8", "replace"), _HTML, Headers([]), 200)
-    for url, hop in links_of(document):
+    for url, hop in links_of(document_of(job, harvest, Headers([]))):
         _add(found, url, hop)
     found.pop(job.url, None)
     return tuple(found.items())
+
+
+def document_of(job: Job, harvest: Harvest, headers: Headers) -> Document:
+    """The page as it was in the end."""
+    return Document(job.url, harvest.dom.encode("utf-8", "replace"), _HTML, headers, 200)
 
 
 def _add(found: dict[str, str], url: str, hop: str) -> None:

@@ -11,13 +11,20 @@ from playwright.async_api import BrowserContext, Error, Playwright
 
 from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart, Chromium
 from holdfast.crawl.browser.door import Door
-from holdfast.crawl.browser.harvest import Harvest, all_links, resources
+from holdfast.crawl.browser.harvest import DOM_CHARACTERS_MAX, Harvest, all_links, document_of, resources
 from holdfast.crawl.browser.manners import Manners
+from holdfast.crawl.browser.parts import Parts
 from holdfast.crawl.browser.rendering import LOOK_TIMEOUT_S, Rendering, Stuck
 from holdfast.crawl.browser.visit import Visit
 from holdfast.crawl.browser.without import noted
 from holdfast.crawl.fetching.fetcher import Fetcher
+from holdfast.crawl.gate import agent_of
 from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.robots_tags import RobotsTags, read_robots_tags
+from holdfast.errors import TooLarge
+from holdfast.formats.content_encoding import decoded_content
+from holdfast.formats.http import parse_head
+from holdfast.formats.links import Document
 
 log = logging.getLogger("holdfast.crawl")
 
@@ -27,10 +34,10 @@ PAGES_MAX = 200  # that one Chromium shows: it never gets smaller
 class Tab:
     """Belongs to the event loop's thread; one page at a time."""
 
-    def __init__(self, playwright: Playwright, fetcher: Fetcher, job: CrawlJob, manners: Manners) -> None:
+    def __init__(self, playwright: Playwright, fetcher: Fetcher, job: CrawlJob, manners: Manners, parts: Parts) -> None:
         self._playwright = playwright
         self._job = job
-        self._door = Door(fetcher, job, manners)
+        self._door = Door(fetcher, job, manners, parts)
         self._chromium: Chromium | None = None
 
     async def start(self) -> Chromium:
@@ -54,9 +61,25 @@ class Tab:
             log.info("'%s': %s", visit.job.url, harvest.note)
             await self.close()
         links = await asyncio.to_thread(all_links, visit.job, harvest, visit.left_for)
-        for resource in resources(visit.job, harvest):
+        tags = await asyncio.to_thread(self._tags, visit, harvest)
+        for resource in resources(visit.job, harvest) if tags.archive else ():
             visit.keep(resource)
+        links = tuple(tags.followed(links))
         visit.finish(noted(visit.page, harvest.note)._replace(links=links))
+
+    def _tags(self, visit: Visit, harvest: Harvest) -> RobotsTags:
+        """What the page, as it was in the end, asks of crawlers."""
+        head = parse_head(visit.page.head) if self._job.fetch.robots_tags else None
+        if head is None:
+            return RobotsTags()
+        agent = agent_of(self._job)
+        tags = read_robots_tags(document_of(visit.job, harvest, head.headers), agent)
+        with suppress(TooLarge):  # and as it was sent: by that its response is kept or not
+            content = decoded_content(visit.page.body, head.headers, DOM_CHARACTERS_MAX)
+            kind = head.headers.get("Content-Type") or ""
+            sent = read_robots_tags(Document(visit.job.url, content, kind, head.headers, head.status), agent)
+            tags = tags._replace(archive=tags.archive and sent.archive)
+        return tags
 
     async def _show(self, visit: Visit) -> Harvest:
         chromium = await self.start()

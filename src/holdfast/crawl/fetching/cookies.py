@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.crawl.fetching.addresses import literal
-from holdfast.env.files import Files, replace_file
+from holdfast.env.files import replace_private_file
 from holdfast.urls.domain import public_suffix
 
 COOKIES_MAX = 20_000
@@ -83,11 +83,11 @@ class Jar:
                 self._put(cookie, 0.0)
         self.changed = False
 
-    def save(self, files: Files, path: Path, now: float) -> None:
-        """Writes all that have not expired, durably."""
+    def save(self, path: Path, now: float) -> None:
+        """Writes all that have not expired, durably, into a file that only its owner may read."""
         kept = [cookie for of_domain in self._domains.values() for cookie in of_domain.values()]
         lines = [_line(cookie) for cookie in kept if not cookie.expires or cookie.expires > now]
-        replace_file(files, path, (_HEADER + "".join(lines)).encode())
+        replace_private_file(path, (_HEADER + "".join(lines)).encode())
         self.changed = False
 
     def _put(self, cookie: Cookie, now: float) -> None:

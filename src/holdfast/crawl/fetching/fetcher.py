@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.crawl.credentials import bound
 from holdfast.crawl.fetching.addresses import AddressPolicy, literal
 from holdfast.crawl.fetching.cookies import Jar
 from holdfast.crawl.fetching.dns import Answer, Lookup, Resolver, system_lookup
@@ -21,7 +22,6 @@ from holdfast.crawl.fetching.waiting import ASKING_STATUSES
 from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.layout import COOKIES, SPOOL
 from holdfast.crawl.messages import Fetched, Job, Outcome
-from holdfast.env.files import LocalFiles
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.crawl")
@@ -66,7 +66,7 @@ class Fetcher:
         on_recall: Recalled = lambda host, jobs: None,
     ) -> None:
         """`directory` is the crawl's: cookies are kept there, and large bodies on their way. Needs a running loop."""
-        settings = job.fetch
+        settings = bound(job).fetch
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._workers = max(job.workers, 1)
@@ -162,7 +162,7 @@ class Fetcher:
         """Writes the cookies down, if there is anything new. What cannot be written is tried again at the next call."""
         if self._settings.cookies and self._jar.changed:
             try:
-                self._jar.save(LocalFiles(), self._cookies_path, self.now())
+                self._jar.save(self._cookies_path, self.now())
             except (HoldfastError, OSError) as problem:
                 log.warning("cannot write the cookies down: %s", problem)
 
@@ -267,14 +267,18 @@ class Fetcher:
         cookies = ""
         if self._settings.cookies and len(self._jar):
             cookies = self._jar.value(place.host, place.target, secure=place.secure, now=self.now())
-        fields = requests.fields(job, cookies)
+        secrets = requests.secrets(place)
+        fields = kept = requests.fields(job, cookies, secrets)
+        if secrets and not self._settings.record_credentials:
+            kept = requests.fields(job, cookies, secrets, reveal=False)
         self._transfers.start(
             Order(
                 job=job,
                 place=place,
                 target=requests.target(place),
                 fields=fields,
-                message=requests.message(place, fields, job),
+                secret=secrets is not None,
+                message=requests.message(place, kept, job),
                 address=address,
                 done=lambda fetched, status: self._ended(fetch, fetched, status),
             )

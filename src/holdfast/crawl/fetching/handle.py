@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pycurl
 
+from holdfast.crawl.credentials import PROXY_FIELD, for_proxy, proxy_user
 from holdfast.crawl.fetching.body import Body, Limits
 from holdfast.crawl.fetching.request import Place, has_content
 from holdfast.crawl.fetching.response import as_http1, cut_of, final_head, outcome_of
@@ -28,7 +29,8 @@ class Order(NamedTuple):
     place: Place
     target: str
     fields: list[bytes]
-    message: bytes
+    secret: bool  # whether credentials are among the fields
+    message: bytes  # as it is recorded: without credentials, unless they are asked for
     address: str  # the one to connect to; '' through a proxy
     done: Callable[[Fetched, int], None]  # takes the result and the status
 
@@ -77,7 +79,7 @@ class Handle:
             setopt(pycurl.PIPEWAIT, place.secure)
             self._secure = place.secure
         if place.secure:
-            self._verify(self._strict or not self._agreements.fault(place.origin))
+            self._verify(self._strict or order.secret or not self._agreements.fault(place.origin))
         setopt(pycurl.REQUEST_TARGET, order.target)
         if order.fields is not self._fields:
             if order.fields != self._fields:
@@ -220,4 +222,13 @@ def _options(settings: FetchSettings) -> dict[int, Any]:
     }
     if authorities:
         options[pycurl.CAINFO] = authorities
-    return options
+    return options | _proxy_options(settings)
+
+
+def _proxy_options(settings: FetchSettings) -> dict[int, Any]:
+    """What the proxy is told who asks; servers behind it are not."""
+    if user := proxy_user(settings):
+        return {pycurl.PROXYUSERNAME: user[0], pycurl.PROXYPASSWORD: user[1]}
+    if value := for_proxy(settings):
+        return {pycurl.HEADEROPT: pycurl.HEADER_SEPARATE, pycurl.PROXYHEADER: [f"{PROXY_FIELD}: {value}".encode()]}
+    return {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast import __version__
+from holdfast.crawl.credentials import is_for_proxy
 from holdfast.crawl.job import FetchSettings
 from holdfast.crawl.messages import Job
 
@@ -13,6 +15,7 @@ USER_AGENT = f"Holdfast/{__version__} (web archive crawler)"
 _ACCEPT = b"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ENCODINGS = b"Accept-Encoding: gzip, deflate, br, zstd"  # those that `formats.content_encoding` undoes
 _BREAKS = ("\r", "\n", "\0")
+_BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")  # the URL Standard leaves it, other clients and servers do not
 
 
 class Place(NamedTuple):
@@ -43,7 +46,20 @@ def place_of(url: str) -> Place | None:
     if not slash or not target.isascii() or not target.isprintable() or " " in target:
         return None
     origin = _origin(scheme, authority)
-    return None if origin is None else Place(*origin, "/" + target.partition("#")[0])
+    if origin is None:
+        return None
+    path, mark, query = target.partition("#")[0].partition("?")
+    if "%" in path:
+        path = _BARE_PERCENT.sub("%25", path)
+    return Place(*origin, f"/{path}{mark}{query}")
+
+
+class Secrets(NamedTuple):
+    """What is sent to one origin only."""
+
+    names: frozenset[str]  # of fields, in lower case
+    lines: tuple[bytes, ...]  # but for cookies
+    cookies: str
 
 
 class Requests:
@@ -60,33 +76,35 @@ class Requests:
             bool(settings.proxy) and "://" not in settings.proxy
         )
         self._own = names
+        self._secrets = _by_origin(settings)
 
-    def fields(self, job: Job, cookies: str) -> list[bytes]:
-        """The fields of a request, without Host, one line each."""
-        fields = self._fields
+    def secrets(self, place: Place) -> Secrets | None:
+        """The credentials for the origin that is asked."""
+        return self._secrets.get(place.origin)
+
+    def fields(self, job: Job, cookies: str, secrets: Secrets | None = None, *, reveal: bool = True) -> list[bytes]:
+        """The fields of a request, without Host, one line each; without `reveal` those that are no secret."""
+        fields, own = self._fields, self._own
+        if secrets:
+            own = own | secrets.names
+            fields = [line for line in fields if _name(line) not in secrets.names]
         if job.method or job.fields:
-            fields = self._of_page(job)
+            fields = _of_page(job, fields, own)
             cookies = _joined(_named(job, "cookie"), cookies)
+        if secrets and secrets.cookies:
+            cookies = _joined(secrets.cookies, cookies, whole=reveal)
         further = []
-        if job.via and "referer" not in self._own and _may_refer(job):
+        if job.via and "referer" not in own and _may_refer(job):
             further.append(b"Referer: " + _value(job.via))
         if cookies and "cookie" not in self._own:
             further.append(b"Cookie: " + _value(cookies))
+        if secrets and reveal:
+            further += secrets.lines
         if job.etag:
             further.append(b"If-None-Match: " + _value(job.etag))
         if job.modified:
             further.append(b"If-Modified-Since: " + _value(job.modified))
         return [*fields, *further] if further else fields
-
-    def _of_page(self, job: Job) -> list[bytes]:
-        """Ours, and those that a page in a browser wants; what the crawl was told to send goes before both."""
-        given = [(name, value) for name, value in job.fields if name.lower() not in self._own | {"cookie"}]
-        names = {name.lower() for name, _ in given}
-        kept = [line for line in self._fields if line.partition(b":")[0].decode().lower() not in names]
-        fields = [*kept, *(name.encode("ascii") + b": " + _value(value) for name, value in given)]
-        if has_content(job):
-            fields.append(b"Content-Length: %d" % len(job.content))
-        return fields
 
     def target(self, place: Place) -> str:
         """The request's target: a proxy that sees plain requests is given the whole URL."""
@@ -101,6 +119,37 @@ class Requests:
         return first + b"\r\n".join(fields) + b"\r\n\r\n" + content
 
 
+def _by_origin(settings: FetchSettings) -> dict[str, Secrets]:
+    """By origin, with a slash."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for each in settings.credentials:
+        if not is_for_proxy(each):
+            found.setdefault(f"{each.origin}/", []).append((each.name, each.value))
+    return {origin: _secrets(fields) for origin, fields in found.items()}
+
+
+def _secrets(fields: list[tuple[str, str]]) -> Secrets:
+    cookies = "; ".join(value for name, value in fields if name.lower() == "cookie")
+    others = [(name, value) for name, value in fields if name.lower() != "cookie"]
+    names = frozenset(name.lower() for name, _ in others)
+    return Secrets(names, tuple(name.encode() + b": " + _value(value) for name, value in others), cookies)
+
+
+def _of_page(job: Job, ours: list[bytes], own: set[str] | frozenset[str]) -> list[bytes]:
+    """Ours, and those that a page in a browser wants; what the crawl was told to send goes before both."""
+    given = [(name, value) for name, value in job.fields if name.lower() not in own | {"cookie"}]
+    names = {name.lower() for name, _ in given}
+    kept = [line for line in ours if _name(line) not in names]
+    fields = [*kept, *(name.encode("ascii") + b": " + _value(value) for name, value in given)]
+    if has_content(job):
+        fields.append(b"Content-Length: %d" % len(job.content))
+    return fields
+
+
+def _name(line: bytes) -> str:
+    return line.partition(b":")[0].decode().lower()
+
+
 def has_content(job: Job) -> bool:
     """Whether the request says how long its content is, though it may be empty."""
     return bool(job.content) or job.method in ("POST", "PUT", "PATCH")
@@ -110,11 +159,11 @@ def _named(job: Job, name: str) -> str:
     return next((value for each, value in job.fields if each.lower() == name), "")
 
 
-def _joined(pages: str, kept: str) -> str:
-    """A page's cookies, and those of the crawl that it does not have."""
-    names = {pair.partition("=")[0].strip() for pair in pages.split(";")}
-    missing = [pair.strip() for pair in kept.split(";") if pair.partition("=")[0].strip() not in names]
-    return "; ".join(filter(None, [pages, *missing]))
+def _joined(first: str, more: str, *, whole: bool = True) -> str:
+    """Cookies, and those of `more` that are not among them; the latter alone if not `whole`."""
+    names = {pair.partition("=")[0].strip() for pair in first.split(";")}
+    missing = [pair.strip() for pair in more.split(";") if pair.partition("=")[0].strip() not in names]
+    return "; ".join(filter(None, [first if whole else "", *missing]))
 
 
 def _may_refer(job: Job) -> bool:

@@ -165,7 +165,9 @@ class Transfers:
         handle = self._busy.pop(curl)
         order = handle.order
         assert order is not None, "a busy handle has an order"
-        if code == pycurl.E_PEER_FAILED_VERIFICATION and handle.verifying and not self._settings.verify_tls:
+        if code == pycurl.E_PEER_FAILED_VERIFICATION and order.secret:
+            problem += "; credentials are sent to servers with a good certificate only"
+        elif code == pycurl.E_PEER_FAILED_VERIFICATION and handle.verifying and not self._settings.verify_tls:
             self._agreements.distrust(order.place.origin, problem)
             self._multi.remove_handle(curl)
             handle.abandon()

@@ -75,7 +75,7 @@ def read_anywhere(element: Element, references: References) -> None:
     references.add(_stripped(attr("data-src")), Hop.SPECULATIVE)
     references.add(_stripped(attr("data-bg")), Hop.SPECULATIVE)
     if handler := attr("onclick"):
-        add_json_references(handler, references)
+        add_script_references(handler, references)
 
 
 def _read_picture(element: Element, references: References) -> None:

@@ -2,6 +2,7 @@
 
     "https://example.com/a"        absolute, also as "https:\\/\\/example.com\\/a"         SPECULATIVE
     '/img/logo.png'  './page.html' from the root or with dots, ending as files do          SPECULATIVE
+    'pixel.png'  'img/a.png'       names of files; in scripts only, not in JSON            SPECULATIVE
     import x from './x.js'         import('./x.js'), export ... from '/y.js'               EMBED
 
 Scripts are not run, so this is a guess, and not of everything: a path without ending is more often none. Names of XML
@@ -25,6 +26,13 @@ _URLS = re.compile(
     rf"""|(?P<path>(?:\.{{1,2}}/|/)[\w\-./~%@+]{{0,1000}}\.(?:{_ENDINGS})(?:\?[^\s"'`<>\\{{}}]{{0,1000}}+)?+)(?=["'`\\]))""",
     re.ASCII,
 )
+_LETTERS = r"[\w\-~%@+]"
+_NAMES = re.compile(  # directories have no dots, or they may be hosts; what is taken is not given back (`*+`)
+    rf"""(?<=["'`])(?:{_LETTERS}{{1,100}}+/){{0,10}}+{_LETTERS}{{1,200}}+"""
+    rf"""(?:\.(?!(?:{_ENDINGS})["'`?]){_LETTERS}{{1,100}}+){{0,20}}+\.(?:{_ENDINGS})"""
+    r"""(?:\?[^\s"'`<>\\{}]{0,1000}+)?+(?=["'`])""",
+    re.ASCII,
+)
 _IMPORTS = re.compile(
     r"""\b(?:import|from)(?:\s*+\(\s*+|\s*+)["']((?:\.{0,2}/|https?://)[^\s"'\\]{1,2000}+)["']""", re.ASCII
 )
@@ -42,14 +50,24 @@ def add_script_references(text: str, references: References) -> None:
     """What a script may load, and what it imports for sure."""
     if "import" in text or "export" in text:
         references.add_all(_IMPORTS.findall(text), Hop.EMBED)
-    add_json_references(text, references)
+    text = _plain(text)
+    _add_urls(text, references)
+    references.add_all(_NAMES.findall(text), Hop.SPECULATIVE)
 
 
 def add_json_references(text: str, references: References) -> None:
     """What looks like a URL in quotes."""
-    if "\\" in text:
-        text = _ESCAPED_SLASHES.sub("/", text)
-        text = text.replace("\\u0026", "&")
+    _add_urls(_plain(text), references)
+
+
+def _add_urls(text: str, references: References) -> None:
     for absolute, path in _URLS.findall(text):
         if not absolute.startswith(_NAMESPACES):
             references.add(absolute or path, Hop.SPECULATIVE)
+
+
+def _plain(text: str) -> str:
+    """With slashes and ampersands as they are meant."""
+    if "\\" not in text:
+        return text
+    return _ESCAPED_SLASHES.sub("/", text).replace("\\u0026", "&")
