@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from crawl_runs import captured, crawled, job_for, log_rows, make_archive
 from crawl_sites import LittleWeb, linking, page
+from hostile_web.exchange import plain
 
 from holdfast.crawl.robots_tags import RobotsTags, read_robots_tags
 from holdfast.formats.links import Document
 from holdfast.formats.record import Headers
-from holdfast.testing.web.exchange import plain
 
 
 def test_names_of_files_in_scripts_are_found(tmp_path: Path) -> None:

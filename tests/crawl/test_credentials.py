@@ -16,6 +16,7 @@ import pytest
 import zstandard
 from crawl_runs import NAME, crawled, job_for, make_archive, program, running, write_job_file
 from crawl_sites import HOST, LittleWeb, linking, page, records_of
+from hostile_web.exchange import Answer, Request, plain
 
 import holdfast
 from holdfast.crawl.crawls import crawl_directory, keep_job, kept_credentials, kept_job
@@ -24,7 +25,6 @@ from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.job import CrawlJob, Credential, FetchSettings
 from holdfast.crawl.layout import COOKIES, CREDENTIALS, FRONTIER, JOB
 from holdfast.errors import UsageError
-from holdfast.testing.web.exchange import Answer, Request, plain
 
 SECRET = "c0ffee-and-harbour"
 TOKEN = f"Bearer {SECRET}-token"
