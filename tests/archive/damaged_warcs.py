@@ -107,7 +107,12 @@ def defects() -> dict[str, bytes]:
     name = "lengths-wrong"
     one, two, three, four = sound(name, 1, 2, 3, 4)
     file(name, one, length(two, -7), length(three, 7), four)
-    for name, value in (("length-text", b"abc"), ("length-negative", b"-1"), ("length-plus", b"+675"), ("length-none", b"")):
+    for name, value in (
+        ("length-text", b"abc"),
+        ("length-negative", b"-1"),
+        ("length-plus", b"+675"),
+        ("length-none", b""),
+    ):
         one, two, three = sound(name, 1, 2, 3)
         two = length(two, value) if value else two.replace(b"Content-Length", b"X-Length")
         file(name, one, two, three)
@@ -131,5 +136,7 @@ def defects() -> dict[str, bytes]:
     blocks = [line + b"\r\nContent-Type: text/html\r\n\r\nhello" for line in lines]
     file(name, *(warc(name, number, block) for number, block in enumerate(blocks, 1)))
     name = "message-as-png"
-    file(name, page(name, 1), warc(name, 2, b"HTTP/1.1 203 OK\r\nContent-Type: image/png\r\n\r\nPNG", media="image/png"))
+    file(
+        name, page(name, 1), warc(name, 2, b"HTTP/1.1 203 OK\r\nContent-Type: image/png\r\n\r\nPNG", media="image/png")
+    )
     return made

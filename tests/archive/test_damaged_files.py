@@ -1,4 +1,4 @@
-"""Files with defects: what any public reader yields of them is held, shown, exported, and given back exactly (N3, N7)."""
+"""Files with defects: what any public reader yields of them is held, shown, exported, given back exactly (N3, N7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from damaged_warcs import NOISE, dated, defects, page
+from damaged_warcs import NOISE, dated, defects, gz, length, line_ends, page
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 import holdfast
@@ -23,6 +23,8 @@ from holdfast import Archive, CaptureQuery, ExportOptions, Selection
 from holdfast.archive.importing import ImportReport
 from holdfast.formats import FindingKind, open_records
 from holdfast.records.references import reference_drafts
+from holdfast.streams.options import StreamOptions
+from holdfast.streams.outputs.warc import Warc
 
 fastwarc_warc = pytest.importorskip("fastwarc.warc")
 FILES = defects()
@@ -223,12 +225,45 @@ def test_references_to_damaged_records_are_read_alike(imported: Imported, tmp_pa
     settings.write_text(f"{settings.read_text()}\n[records]\nwarc_paths = ['{imported.path.parent}']\n")
     rows = tmp_path / "rows.cdxj"
     imported.archive.export(Selection(), rows, ExportOptions("cdxj"))
-    lines = [line for line in rows.read_bytes().splitlines(keepends=True) if any(f"//{n}.".encode() in line for n in names)]
+    lines = [
+        line for line in rows.read_bytes().splitlines(keepends=True) if any(f"//{n}.".encode() in line for n in names)
+    ]
     with holdfast.open(tmp_path / "other") as other:
         other.add_drafts(reference_drafts(lines, "main"))
         for name in names:
             url = f"http://{name}.example/2"
             assert other.get(url).payload() == imported.archive.get(url).payload()
+
+
+def test_small_limits_and_large_records_change_nothing(archive: Archive, quick: Path) -> None:
+    """Payloads in pieces, blocks that are streamed: the same bytes come out, and readers read what is exported."""
+    large = {
+        "large-lf": line_ends(page("large-lf", 1, NOISE * 40), b"\n") + page("large-lf", 2),
+        "large-cut": page("large-cut", 1) + page("large-cut", 2, NOISE * 40)[:-3_000_000],
+        "large-cut-gz": gz(page("large-cut-gz", 1)) + gz(page("large-cut-gz", 2, NOISE * 10))[:-500_000],
+        "large-length": length(page("large-length", 1, NOISE * 10), 77) + page("large-length", 2),
+    }
+    for name, content in (FILES | large).items():
+        path = quick / (f"{name}.warc.gz" if content.startswith(b"\x1f\x8b") else f"{name}.warc")
+        path.write_bytes(content)
+        (report,) = archive.import_files([path])
+        assert (report.lost, report.error) == (0, None), report.findings
+        archive.export(Selection(), quick / "again", ExportOptions("warc", exact=True, source=path.name))
+        if name not in ("member-cut-amid", "member-damaged"):
+            assert (quick / "again").read_bytes() == plain(content), name
+    archive.export(Selection(), quick / "out.warc", ExportOptions("warc"))
+    output = Warc()
+    streamed = [output.begin()]
+    for batch in archive.stream(StreamOptions(fields=output.fields)).batches():
+        streamed += [bytes(piece) for piece in output.encode(batch)]
+    for content in ((quick / "out.warc").read_bytes(), b"".join([*streamed, output.end()])):
+        warcio, fastwarc = by_warcio(content), by_fastwarc(content)
+        held = {row.capture.url for row in archive.search(CaptureQuery(url="*"))}
+        assert set(warcio) == set(fastwarc) == held
+        for name in large:
+            for number in (1, 2):
+                url = f"http://{name}.example/{number}"
+                assert warcio[url][1] == archive.get(url).payload()
 
 
 # -- dates ------------------------------------------------------------------------------------------------------------

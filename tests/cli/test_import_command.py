@@ -234,7 +234,9 @@ def test_a_truncated_record_is_imported_named_and_in_the_exit_code(archive: Shel
     assert (report["truncated"], summary["truncated"], report["findings"][0]["kind"]) == (1, 1, "truncated")
     archive("export", "--exact", "-o", "again")
     assert (archive.directory / "again" / "pages.warc").read_bytes() == path.read_bytes()
-    assert archive("import", "pages.warc", "--strict", code=11).errors.startswith("holdfast: cannot import 'pages.warc'")
+    assert archive("import", "pages.warc", "--strict", code=11).errors.startswith(
+        "holdfast: cannot import 'pages.warc'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,9 @@ def test_a_compression_that_is_not_read_is_named(archive: Shell, name: str, star
     archive.file(f"pages.warc.{name}", start + path.read_bytes())
     result = archive("import", f"pages.warc.{name}", code=11)
     size = (archive.directory / f"pages.warc.{name}").stat().st_size
-    assert result.lines[0].startswith(f"pages.warc.{name}: lost at 0, {size} bytes: this file is compressed with {named}")
+    assert result.lines[0].startswith(
+        f"pages.warc.{name}: lost at 0, {size} bytes: this file is compressed with {named}"
+    )
     assert captures(archive) == []
     assert named in archive("import", f"pages.warc.{name}", "--strict", code=11).errors
 

@@ -43,7 +43,7 @@ class Input:
 
 
 def inputs_of(path: Path) -> list[Input]:
-    """The file itself, or the WARC files in a WACZ. Raises MalformedInput if it looks like one and is none, or is empty."""
+    """The file itself, or the WARC files in a WACZ. Raises MalformedInput for a zip file that has none."""
     with path.open("rb") as file:
         is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
     if not is_zip:

@@ -91,7 +91,11 @@ class Tally:
         if not (self.failed or sums["invalid"]):
             return []
         lost = f"{counted(sums['lost'], 'range')} lost ({in_bytes(sums['lost_bytes'])})"
-        parts = [lost, f"{counted(sums['invalid'], 'broken rule')}", f"{counted(self.failed, 'file')} not imported whole"]
+        parts = [
+            lost,
+            f"{counted(sums['invalid'], 'broken rule')}",
+            f"{counted(self.failed, 'file')} not imported whole",
+        ]
         if sums["truncated"]:
             parts.insert(1, f"{counted(sums['truncated'], 'record')} truncated")
         return [f"faults: {', '.join(parts)}"]

@@ -5,8 +5,8 @@
     url key       14 digits, UTC
 
 Keys are `url mime status digest length offset filename`, then `method requestBody redirect languages charset truncated
-dateFrom` where they apply. Values are written as texts, as cdxj-indexer does, and read as texts or numbers. What is not known is left
-out. Non-GET requests have the method and body in their url key.
+dateFrom` where they apply. Values are written as texts, as cdxj-indexer does, and read as texts or numbers. What is not
+known is left out. Non-GET requests have the method and body in their url key.
 """
 
 from __future__ import annotations

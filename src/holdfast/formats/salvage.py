@@ -341,7 +341,7 @@ class RecordReader:
         return (last, True) if is_all else (last - PLAUSIBLE_BYTES, False)
 
     def _is_start(self, at: int) -> bool:
-        """Whether a record begins at this index of what is at hand: its head is complete, and it stands or ends well."""
+        """Whether a record begins at this index of what is at hand: its head is complete, it stands or ends well."""
         source, framing = self._source, self._framing
         data = source.data
         begin = data[at : at + PLAUSIBLE_BYTES]

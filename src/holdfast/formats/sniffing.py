@@ -49,7 +49,9 @@ def foreign_compression(first_bytes: bytes) -> str:
     """What is to be said of a file in a compression that is not read; '' if it is in none."""
     for magic, name, command in _FOREIGN:
         if first_bytes.startswith(magic):
-            return f"this file is compressed with {name}, which Holdfast does not read: decompress it first ('{command}')"
+            return (
+                f"this file is compressed with {name}, which Holdfast does not read: decompress it first ('{command}')"
+            )
     return ""
 
 

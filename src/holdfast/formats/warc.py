@@ -76,9 +76,13 @@ class WarcFraming:
         """What a record without the end of its head tells of itself. Raises CutHead if that names no capture."""
         head = source.data[source.pos :]
         text = head.decode("utf-8", "surrogateescape")
-        record = _record(head, text[: text.rfind("\n") + 1], found=False)
+        cut = CutHead(source.broken or "the head is cut off by the end of the file")
+        try:
+            record = _record(head, text[: text.rfind("\n") + 1], found=False)
+        except Unreadable:
+            raise cut from None
         if not (record.url and "warc-type" in record.headers):
-            raise CutHead(source.broken or "the head is cut off by the end of the file")
+            raise cut
         record.content_length, record.truncated = 0, True
         return record
 

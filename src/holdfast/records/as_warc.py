@@ -71,13 +71,13 @@ def as_warc(stored: StoredRecord, parts: Sequence[Buffer]) -> list[Buffer]:
     return [*record_parts(_head(stored), [unzipped(block) if stored.is_zipped else block])]
 
 
-def warc_parts(stored: StoredRecord) -> Iterator[Buffer]:
+def warc_parts(stored: StoredRecord) -> Iterator[bytes]:
     """A record as WARC, in parts of bounded size."""
     if is_well_formed(stored.entry):
         return stored.raw()
     if stored.payload_size > GATHERED_BYTES_MAX or is_warc(stored.entry):
         return _streamed(stored)
-    return iter(as_warc(stored, list(stored.raw())))
+    return map(bytes, as_warc(stored, list(stored.raw())))
 
 
 def _streamed(stored: StoredRecord) -> Iterator[bytes]:

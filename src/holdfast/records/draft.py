@@ -7,9 +7,10 @@ The payload is what was transferred, without the framing of chunks; that framing
 batch, the payload into the store; `layout` tells how to lay them side by side again (N3). Requests and metadata are
 small and seldom alike: up to `inline_bytes_max` they are literals as a whole.
 
-`extra` marks what is wrong with a record. `truncated`: its payload is not whole. `block`: the length of its block, where
-that is not what its head says. `dateFrom`: where its time comes from, because its date cannot be read: what is left of
-it (`part`), the `Date` of the HTTP message (`http`), the record beside it in the file (`neighbour`), nothing (`none`).
+`extra` marks what is wrong with a record. `truncated`: its payload is not whole. `block`: the length of its block,
+where that is not what its head says. `dateFrom`: where its time comes from, because its date cannot be read: what is
+left of it (`part`), the `Date` of the HTTP message (`http`), the record beside it in the file (`neighbour`), nothing
+(`none`).
 """
 
 from __future__ import annotations
