@@ -29,8 +29,9 @@ def open_records(
 
     Each record is done with when the next is asked for: read its block before. Damaged ranges are passed over and
     given to `report`, as are records of which a part is missing, and broken rules (`validate`: of the head;
-    `verify_digests`: of the payload, or of the block if there is no digest of the payload, after `finish`). With `strict`
-    all digests are verified, and the first fault raises MalformedInput. The stream need not seek; it is not closed.
+    `verify_digests`: of the payload, or of the block if there is no digest of the payload, after `finish`). With
+    `strict` all digests are verified, and the first fault raises MalformedInput. The stream need not seek; it is not
+    closed.
     """
     first = _read_first(stream)
     if foreign := foreign_compression(first):
