@@ -154,4 +154,4 @@ class Capture(NamedTuple):
     record: RecordId
     collection: str
     refers_to: str = "-"  # of a revisit: timestamp, a space, URL; either may be '-'
-    extra: str = "-"  # JSON object: method, requestBody, redirect, languages, charset
+    extra: str = "-"  # JSON object: method, requestBody, redirect, languages, charset, truncated, block, dateFrom

@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+import zipfile
 
 import pytest
 from program import Shell
@@ -15,7 +16,7 @@ from warcs import PAGES, SAMPLES, many_pages, write_warc
 import holdfast
 from holdfast.cli.import_inputs import SUFFIXES
 
-COUNTS = ("records", "added", "known", "refused", "lost", "lost_bytes", "invalid")
+COUNTS = ("records", "added", "known", "refused", "lost", "lost_bytes", "truncated", "invalid")
 
 
 PIPE_BYTES_MAX = 1 << 20  # that a pipe may hold before anybody reads
@@ -64,6 +65,7 @@ def test_json_has_an_object_per_file_and_a_summary(archive: Shell) -> None:
         "refused": 0,
         "lost": 0,
         "lost_bytes": 0,
+        "truncated": 0,
         "invalid": 0,
         "complete": True,
         "error": None,
@@ -220,6 +222,50 @@ def test_a_broken_wacz_does_not_stop_the_others(archive: Shell) -> None:
     assert result.lines[0].startswith("bad.wacz: cannot open ")
     assert "10 added" in result.text
     assert archive("import", "bad.wacz", "--strict", code=11).output == b""
+
+
+def test_a_truncated_record_is_imported_named_and_in_the_exit_code(archive: Shell) -> None:
+    path = write_warc(archive.directory / "pages.warc")
+    path.write_bytes(path.read_bytes()[:-20])
+    result = archive("import", "pages.warc", code=11)
+    assert result.lines[0].startswith("pages.warc: truncated at ")
+    assert "faults: 0 ranges lost (0 B), 1 record truncated, 0 broken rules, 1 file not imported whole" in result.lines
+    (report, summary) = archive("import", "pages.warc", "--json", code=11).objects
+    assert (report["truncated"], summary["truncated"], report["findings"][0]["kind"]) == (1, 1, "truncated")
+    archive("export", "--exact", "-o", "again")
+    assert (archive.directory / "again" / "pages.warc").read_bytes() == path.read_bytes()
+    assert archive("import", "pages.warc", "--strict", code=11).errors.startswith(
+        "holdfast: cannot import 'pages.warc'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "named"),
+    [("lz4", b"\x04\x22\x4d\x18\x60\x40", "LZ4"), ("old.lz4", b"\x02\x21\x4c\x18", "LZ4"), ("xz", b"\xfd7zXZ\0", "xz")],
+)
+def test_a_compression_that_is_not_read_is_named(archive: Shell, name: str, start: bytes, named: str) -> None:
+    """LZ4 leaves heads of records as they are: they must not be taken for records."""
+    path = write_warc(archive.directory / "pages.warc")
+    archive.file(f"pages.warc.{name}", start + path.read_bytes())
+    result = archive("import", f"pages.warc.{name}", code=11)
+    size = (archive.directory / f"pages.warc.{name}").stat().st_size
+    assert result.lines[0].startswith(
+        f"pages.warc.{name}: lost at 0, {size} bytes: this file is compressed with {named}"
+    )
+    assert captures(archive) == []
+    assert named in archive("import", f"pages.warc.{name}", "--strict", code=11).errors
+
+
+def test_a_wacz_without_warcs_is_said_to_have_none(archive: Shell) -> None:
+    for name, member, message in (
+        ("empty.wacz", "pages/pages.jsonl", "without WARCs"),
+        ("moved.wacz", "data/crawl.warc.gz", "unpack it and import 'data/crawl.warc.gz'"),
+    ):
+        with zipfile.ZipFile(archive.directory / name, "w") as zipped:
+            zipped.writestr(member, "{}")
+        result = archive("import", name, code=11)
+        assert result.lines[0].startswith(f"{name}: '{name}' ")
+        assert message in result.lines[0]
 
 
 def test_what_is_no_archive_file_is_said_to_be_none(archive: Shell) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from reading_builders import CODINGS, SAMPLES, arc, assert_accounted, needs_samples, page, read_all
+from reading_builders import CODINGS, SAMPLES, arc, assert_accounted, gz, needs_samples, page, read_all
 
 from holdfast.formats import FindingKind, sniff
 
@@ -65,14 +67,26 @@ def test_odd_lines(line: bytes, timestamp: str, faults: list[str]) -> None:
     assert [finding.reason for finding in findings] == faults
 
 
-def test_a_wrong_length_loses_one_record() -> None:
-    file = FIRST + RECORDS[5].replace(b" text/html 6", b" text/html 9") + b"".join(RECORDS[1:])
+def test_a_wrong_length_costs_nothing() -> None:
+    wrong = RECORDS[5].replace(b" text/html 6", b" text/html 9")
+    file = FIRST + wrong + b"".join(RECORDS[1:])
     texts, records, findings = read_all(file)
-    assert texts == [FIRST, *RECORDS[1:]]
+    assert texts == [FIRST, wrong, *RECORDS[1:]]
     assert [(finding.kind, finding.offset, finding.length) for finding in findings] == [
-        (FindingKind.LOST, len(FIRST), len(RECORDS[5]))
+        (FindingKind.TRUNCATED, len(FIRST), len(wrong))
     ]
     assert_accounted(len(file), records, findings)
+
+
+@pytest.mark.parametrize("encode", [bytes, gz])
+def test_a_last_record_that_is_cut_keeps_what_is_there(encode: Callable[[bytes], bytes]) -> None:
+    cut = encode(RECORDS[5])[:-20]
+    texts, records, findings = read_all(encode(FIRST) + cut)
+    assert len(texts) == 2
+    assert RECORDS[5].startswith(texts[1])
+    assert len(texts[1]) > len(records[1].head)
+    assert [finding.kind for finding in findings] == [FindingKind.TRUNCATED]
+    assert_accounted(len(encode(FIRST) + cut), records, findings)
 
 
 @needs_samples

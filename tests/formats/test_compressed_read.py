@@ -6,6 +6,9 @@ import gzip
 import io
 import struct
 import tracemalloc
+import zlib
+from collections.abc import Callable
+from random import Random
 
 import pytest
 import zstandard
@@ -64,23 +67,66 @@ def test_empty_members_and_padding_are_accounted_for() -> None:
     assert_accounted(len(file), records, findings)
 
 
-def test_a_length_that_reaches_over_the_next_member_loses_one_record() -> None:
+def test_a_length_that_reaches_over_the_next_member_costs_nothing() -> None:
     wrong = RECORDS[0].replace(b"Content-Length: ", b"Content-Length: 9", 1)
     file = gz(wrong) + b"".join(map(gz, RECORDS[1:]))
     texts, records, findings = read_all(file)
-    assert texts == RECORDS[1:]
-    assert [(finding.offset, finding.length) for finding in findings] == [(0, len(gz(wrong)))]
+    assert texts == [wrong, *RECORDS[1:]]
+    assert [(finding.kind, finding.offset, finding.length) for finding in findings] == [
+        (FindingKind.TRUNCATED, 0, len(gz(wrong)))
+    ]
     assert_accounted(len(file), records, findings)
 
 
 def test_a_large_length_that_reaches_over_the_next_member() -> None:
     wrong = RECORDS[0].replace(b"Content-Length: ", b"Content-Length: 9000000", 1)
     file = gz(wrong) + b"".join(map(gz, RECORDS[1:]))
-    findings: list = []  # type: ignore[type-arg]
-    urls = [record.url for record in open_records(io.BytesIO(file), report=findings.append)]
-    assert urls[-len(RECORDS) + 1 :] == [f"http://example.com/{number}" for number in range(2, 9)]
-    lost = [finding for finding in findings if finding.kind is FindingKind.LOST]
-    assert [(finding.offset, finding.length) for finding in lost] == [(0, len(gz(wrong)))]
+    texts, records, findings = read_all(file)
+    assert texts == [wrong, *RECORDS[1:]]
+    assert [(finding.kind, finding.offset, finding.length) for finding in findings] == [
+        (FindingKind.TRUNCATED, 0, len(gz(wrong)))
+    ]
+    assert_accounted(len(file), records, findings)
+
+
+@pytest.mark.parametrize("encode", [gz, zst])
+@pytest.mark.parametrize("size", [10_000, 300_000, 3_000_000])
+@pytest.mark.parametrize("compressible", [True, False])
+def test_a_member_that_is_cut_gives_what_can_be_decompressed(
+    encode: Callable[[bytes], bytes], size: int, compressible: bool
+) -> None:
+    body = bytes(size) if compressible else Random(1).randbytes(size)
+    record = warc(2, body)
+    member = encode(record)
+    cut = member[: len(member) * 3 // 4]
+    file = encode(RECORDS[0]) + cut
+    for stream in (io.BytesIO(file), Pipe(file, 65536)):
+        texts, records, findings = read_all(stream)  # type: ignore[arg-type]
+        assert texts[0] == RECORDS[0]
+        if len(texts) == 2:
+            assert record.startswith(texts[1])
+            assert records[1].truncated
+            assert findings[0].kind is FindingKind.TRUNCATED
+        assert_accounted(len(file), records, findings)
+        expected = decompressed(encode, cut)
+        assert b"".join(texts[1:]) == (expected if b"\nWARC-Target-URI: http://example.com/2\r\n" in expected else b"")
+
+
+def decompressed(encode: Callable[[bytes], bytes], cut: bytes) -> bytes:
+    if encode is gz:
+        return zlib.decompressobj(31).decompress(cut)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(cut)
+
+
+def test_a_large_record_in_a_member_that_is_damaged_late() -> None:
+    member = bytearray(gz(warc(2, Random(1).randbytes(3_000_000))))
+    member[2_500_000] ^= 255
+    file = gz(RECORDS[0]) + bytes(member) + gz(RECORDS[1])
+    texts, records, findings = read_all(file)
+    assert [texts[0], texts[2]] == RECORDS[:2]
+    assert len(texts[1]) > 2_400_000
+    assert [finding.kind for finding in findings] == [FindingKind.TRUNCATED]
+    assert_accounted(len(file), records, findings)
 
 
 def trained(compress: bool) -> tuple[bytes, list[bytes]]:

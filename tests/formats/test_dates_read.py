@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.formats.dates import arc_timestamp, mail_timestamp, warc_timestamp
+from holdfast.formats.dates import arc_timestamp, mail_timestamp, partial_timestamp, warc_timestamp
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,25 @@ def test_arc(date: str, digits: str) -> None:
 )
 def test_mail(date: str, digits: str) -> None:
     assert mail_timestamp(date) == digits
+
+
+@pytest.mark.parametrize(
+    ("date", "digits"),
+    [
+        ("2020-01-02T03:04:05Z", "20200102030405"),
+        ("20200102030405", "20200102030405"),
+        ("Thu, 02 Jan 2020 03:04:05 GMT", "20200102030405"),
+        ("2020-01-02T03:04:05Zjunk", "20200102030405"),
+        ("date: 2020/01/02 03:04", "20200102030400"),
+        ("2020-01-02T25:04:05Z", "20200102000000"),
+        ("2020-02-30T03:04:05Z", "20200201000000"),
+        ("2020-13-01T03:04:05Z", "20200101000000"),
+        ("2020-0#-##", "20200101000000"),
+        ("0000-00-00T00:00:00Z", ""),
+        ("1066-10-14T09:00:00Z", ""),
+        ("someday 17", ""),
+        ("", ""),
+    ],
+)
+def test_what_is_left_of_a_date(date: str, digits: str) -> None:
+    assert partial_timestamp(date) == digits

@@ -72,6 +72,23 @@ def test_a_start_needs_three_good_records_in_a_row() -> None:
     assert findings[0].kind is FindingKind.LOST
 
 
+@pytest.mark.parametrize("between", [1, 2])
+@pytest.mark.parametrize("harm", [b"vers#on", b"length: x", b"\0" * 40])
+def test_sound_records_between_two_damaged_heads_are_read(between: int, harm: bytes) -> None:
+    """The authors' rule of three good records in a row would lose them; each damaged record is named apart (I3, N7)."""
+    damaged = [1, 2 + between]
+    parts = list(RECORDS)
+    for number in damaged:
+        old = {b"v": b"version", b"l": b"length: "}.get(harm[:1], RECORDS[number][:40])
+        parts[number] = RECORDS[number].replace(old, harm, 1)
+    texts, records, findings = read_all(b"".join(parts))
+    assert texts == [record for number, record in enumerate(RECORDS) if number not in damaged]
+    places = [(sum(map(len, parts[:number])), len(parts[number])) for number in damaged]
+    assert [(finding.offset, finding.length) for finding in findings] == places
+    assert {finding.kind for finding in findings} == {FindingKind.LOST}
+    assert_accounted(len(b"".join(parts)), records, findings)
+
+
 def test_fewer_will_do_at_the_end_of_the_file() -> None:
     texts, _, _ = read_all(RECORDS[0] + b"junk" + RECORDS[1])
     assert texts == RECORDS[:2]

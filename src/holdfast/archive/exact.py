@@ -75,11 +75,13 @@ def _write(archive: Archive, source: tuple[str, RecordId], target: Path | Binary
     before = tally.missing
     with output(target, tally) as sink:
         compressor = RecordCompressor(_compression(target.name if isinstance(target, Path) else name))
-        writer = RecordWriter(WarcWriter(sink, compressor=compressor), compressor, archive.contents)
-        write_groups(_records(archive, record, tally), writer, tally, exact=True)
+        writer = RecordWriter(WarcWriter(sink, compressor=compressor), compressor, archive.contents, exact=True)
+        write_groups(_records(archive, record, tally), writer, tally)
     if tally.missing > before:
         tally.notes.append(f"'{name}' is not whole: {tally.missing - before} of its records were removed")
     facts = json.loads(archive.records.read(record).entry.extra)
+    if facts.get("truncated"):
+        tally.notes.append(f"'{name}' was damaged: {facts['truncated']} of its records are not whole")
     if facts.get("lost"):
         tally.notes.append(f"'{name}' is not whole: {facts.get('lost_bytes', 0)} bytes could not be read at its import")
 

@@ -1,6 +1,6 @@
 """Exporting: captures and records as files of the formats that the rest of the world reads.
 
-    warc, warc.gz, warc.zst   records as they came in, in the order of the batches; others as WARC 1.1
+    warc, warc.gz, warc.zst   records in the order of the batches, as they came in if that is valid WARC
     wacz                      the same in one file, with index and pages
     tianwang                  responses, in the form of Web InfoMall
     wet                       the text of pages

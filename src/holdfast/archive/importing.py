@@ -59,6 +59,7 @@ class ImportReport:
     refused: int = 0
     lost: int = 0  # ranges that could not be read
     lost_bytes: int = 0
+    truncated: int = 0  # records of which only a part is there
     invalid: int = 0  # rules that were broken
     findings: list[Finding] = field(default_factory=list)  # the first of them
     error: HoldfastError | None = None  # why the file was given up
@@ -68,6 +69,8 @@ class ImportReport:
         if finding.kind is FindingKind.LOST:
             self.lost += 1
             self.lost_bytes += finding.length
+        elif finding.kind is FindingKind.TRUNCATED:
+            self.truncated += 1
         else:
             self.invalid += 1
         if len(self.findings) < _FINDINGS_MAX:

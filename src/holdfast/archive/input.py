@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from holdfast.errors import MalformedInput
 from holdfast.formats.record import Report
 from holdfast.formats.wacz import Wacz
 
@@ -42,13 +43,23 @@ class Input:
 
 
 def inputs_of(path: Path) -> list[Input]:
-    """The file itself, or the WARC files in a WACZ. Raises MalformedInput if it looks like one and is none."""
+    """The file itself, or the WARC files in a WACZ. Raises MalformedInput for a zip file that has none."""
     with path.open("rb") as file:
         is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
     if not is_zip:
         return [Input(path.name, path, size=path.stat().st_size)]
     with Wacz(path) as wacz:
+        if not wacz.warcs:
+            raise MalformedInput(f"'{path.name}' {_without_warcs(wacz)}")
         return [
             Input(f"{path.name}:{Path(name).name}", path, name, is_first=index == 0, size=wacz.size(name))
             for index, name in enumerate(wacz.warcs)
         ]
+
+
+def _without_warcs(wacz: Wacz) -> str:
+    """Why a WACZ has nothing to import."""
+    elsewhere = [name for name in wacz.names() if name.lower().endswith((".warc", ".warc.gz", ".wacz"))]
+    if elsewhere:
+        return f"has no WARC in its folder 'archive/': unpack it and import '{elsewhere[0]}' and the like by themselves"
+    return "is a WACZ or zip file without WARCs: there is nothing to import in it"

@@ -52,6 +52,7 @@ class Manifest:
             "records": report.records,
             "lost": report.lost,
             "lost_bytes": report.lost_bytes,
+            "truncated": report.truncated,
             "refused": report.refused,
         }
         return Draft(

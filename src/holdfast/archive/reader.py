@@ -10,6 +10,7 @@ A reader only reads: it may run in a thread or in a process of its own (`import_
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +20,18 @@ from typing import BinaryIO
 
 from holdfast.archive.input import Input
 from holdfast.errors import HoldfastError, MalformedInput
-from holdfast.formats import Finding, open_records
+from holdfast.formats import Finding, FindingKind, open_records
 from holdfast.records.draft import Draft, Drafting
 
 log = logging.getLogger("holdfast.archive")
 DRAFTS_MAX = 512
 _PAYLOAD_BYTES_MAX = 16 << 20
+DATE_ORIGINS = {
+    "part": "what is left of its date",
+    "http": "the Date of its HTTP message",
+    "neighbour": "the record beside it",
+    "none": "nothing: no date was found",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class FileReader:
                 if self._drafting.is_large(record):
                     large = self._drafting.large_draft(record, self._next_spool())
                     self._hand_over(drafts)
+                    self._report_date(large)
                     self._emit(Large(large))
                     drafts, payload_bytes = [], 0
                     continue
@@ -113,6 +121,14 @@ class FileReader:
                 payload_bytes = len(draft.payload)
         self._hand_over(drafts)
 
+    def _report_date(self, draft: Draft) -> None:
+        """Names the time that a record got because its own date cannot be read."""
+        entry = draft.entry
+        if '"dateFrom": ' not in entry.extra:
+            return
+        origin = DATE_ORIGINS[json.loads(entry.extra)["dateFrom"]]
+        self._emit(Finding(FindingKind.INVALID, entry.offset, entry.length, f"dated {entry.timestamp} by {origin}"))
+
     def _next_spool(self) -> Path:
         base = self._options.spool
         return base.with_name(f"{base.name}-{next(self._spools)}.open")
@@ -120,5 +136,7 @@ class FileReader:
     def _hand_over(self, drafts: list[Draft], keep: int = 0) -> None:
         self._drafting.complete(drafts)
         ready = drafts[: len(drafts) - keep]
+        for draft in ready:
+            self._report_date(draft)
         if ready:
             self._emit(Drafts(ready))

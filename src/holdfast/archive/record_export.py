@@ -19,7 +19,7 @@ from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.tianwang_writer import TianwangWriter, page_attributes
 from holdfast.formats.warc_writer import Compression, RecordCompressor, WarcFiles, WarcFilesOptions, WarcWriter
 from holdfast.model import RecordId
-from holdfast.records.as_warc import converted, converted_large, is_warc, is_writable
+from holdfast.records.as_warc import as_warc, is_writable, warc_parts
 from holdfast.records.draft import is_captured
 from holdfast.records.selection import Selection, companions
 from holdfast.records.stored import StoredRecord
@@ -60,6 +60,7 @@ class RecordWriter:
     compressor: RecordCompressor
     contents: Contents
     filename: str = ""
+    exact: bool = False  # records are written as they came
     written: Callable[[StoredRecord, Written], None] | None = None
 
     def write(self, group: list[Assembled], spread: Spread) -> None:
@@ -72,7 +73,7 @@ class RecordWriter:
 
     def _write_large(self, stored: StoredRecord) -> None:
         self.appender.begin()
-        for part in stored.raw() if is_warc(stored.entry) else converted_large(stored):
+        for part in stored.raw() if self.exact else warc_parts(stored):
             self.appender.feed(part)
         self._note(stored, self.appender.end())
 
@@ -81,15 +82,14 @@ class RecordWriter:
             self.written(stored, Written(*place) if len(place) == 3 else Written(self.filename, *place))
 
 
-def write_groups(records: Iterable[StoredRecord], writer: RecordWriter, tally: Tally, *, exact: bool = False) -> None:
-    """Writes the records in their order; those that are no WARC are made so unless they are wanted exactly."""
+def write_groups(records: Iterable[StoredRecord], writer: RecordWriter, tally: Tally) -> None:
+    """Writes the records in their order, as WARC that every reader takes unless they are wanted exactly."""
     spread = Spread()
     try:
-        for group in assemble(records if exact else filter(is_writable, records), writer.contents):
-            if not exact:
+        for group in assemble(records if writer.exact else filter(is_writable, records), writer.contents):
+            if not writer.exact:
                 for each in group:
-                    if not each.is_large and not is_warc(each.stored.entry):
-                        each.parts = [*converted(each.stored, each.parts)]
+                    each.parts = each.parts if each.is_large else as_warc(each.stored, each.parts)
             writer.write(group, spread)
             tally.records += len(group)
     finally:

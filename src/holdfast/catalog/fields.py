@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
 from holdfast.errors import MalformedQuery
+from holdfast.formats.cdxj import EXTRA
 from holdfast.model import Capture
 
 UNKNOWN = "-"
@@ -33,7 +34,6 @@ ALIASES = {
     "id": "record",
     "key": "urlkey",
 }
-EXTRA = ("method", "requestBody", "redirect", "languages", "charset")
 ORIGINAL = ("orig.length", "orig.offset", "orig.filename")
 _NUMBERED = ("length", "offset", "size", "record")
 _TEXTS = ("urlkey", "timestamp", "url", "mime", "status", "digest", "filename", "type", "contents", "collection")

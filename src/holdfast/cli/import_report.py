@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from holdfast.formats import Finding
 
 FINDINGS_SHOWN = 20
-_COUNTS = ("bytes", "records", "added", "known", "refused", "lost", "lost_bytes", "invalid")
+_RANKS = ("lost", "truncated", "invalid")  # kinds of findings, in the order in which they are shown
+_COUNTS = ("bytes", "records", "added", "known", "refused", "lost", "lost_bytes", "truncated", "invalid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,17 @@ class Tally:
         self._verbose = verbose
         self._sums = dict.fromkeys(_COUNTS, 0)
         self.files = 0
-        self.failed = 0  # files that lost something, could not be read, or had nothing to be read
+        self.failed = 0  # files of which something is missing, that could not be read, or had nothing to be read
 
     def take(self, report: ImportReport, path: str) -> None:
         self.files += 1
-        self.failed += bool(report.lost or report.error or not report.records)
+        self.failed += bool(report.lost or report.truncated or report.error or not report.records)
         for name in _COUNTS:
             self._sums[name] += getattr(report, name)
         try:
             if self._as_json:
                 show(_values(report, path), "", as_json=True)
-            elif report.lost or report.invalid or report.error:
+            elif report.lost or report.truncated or report.invalid or report.error:
                 show_lines(_lines(report, path, verbose=self._verbose))
         except BrokenPipeError:  # nobody reads any more; what was asked for is to add records
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,8 +91,14 @@ class Tally:
         if not (self.failed or sums["invalid"]):
             return []
         lost = f"{counted(sums['lost'], 'range')} lost ({in_bytes(sums['lost_bytes'])})"
-        broken = f"{counted(sums['invalid'], 'broken rule')}"
-        return [f"faults: {lost}, {broken}, {counted(self.failed, 'file')} not imported whole"]
+        parts = [
+            lost,
+            f"{counted(sums['invalid'], 'broken rule')}",
+            f"{counted(self.failed, 'file')} not imported whole",
+        ]
+        if sums["truncated"]:
+            parts.insert(1, f"{counted(sums['truncated'], 'record')} truncated")
+        return [f"faults: {', '.join(parts)}"]
 
 
 def _values(report: ImportReport, path: str) -> dict[str, Any]:
@@ -112,12 +119,12 @@ def _lines(report: ImportReport, path: str, *, verbose: bool) -> list[str]:
     findings = sorted(report.findings, key=_rank)
     shown = findings if verbose else findings[:FINDINGS_SHOWN]
     lines += [f"{path}: {finding}" for finding in shown]
-    left = report.lost + report.invalid - len(shown)
+    left = report.lost + report.truncated + report.invalid - len(shown)
     if left > 0:
         remedy = "" if verbose else "; -v before the command shows more"
         lines.append(f"{path}: {counted(left, 'more fault')}{remedy}")
     return lines
 
 
-def _rank(finding: Finding) -> tuple[bool, int]:
-    return finding.kind != "lost", finding.offset
+def _rank(finding: Finding) -> tuple[int, int]:
+    return _RANKS.index(finding.kind), finding.offset

@@ -6,9 +6,9 @@ how a record begins and ends; the reader (`salvage`) puts them together and hand
 of which bytes nothing could be made. What flows out of the writers is read again by everything here and elsewhere.
 
 Guarantees: the bytes of a record are its head, its block and its tail, exactly (N3). Every byte of a file lies either
-in a record that was handed out or in a range reported as lost (N7). No file, however damaged or hostile, makes reading
-raise anything but MalformedInput, and that only in strict mode or from a record's own block; none makes it run forever
-or take more memory than a few pieces. A stream need not seek.
+in a record that was handed out or in a range reported as lost (N7); a record of which a part is missing is handed out
+with what is there, and reported. No file, however damaged or hostile, makes reading raise anything but MalformedInput,
+and that only in strict mode; none makes it run forever or take more memory than a few pieces. A stream need not seek.
 
     with open("crawl.warc.gz", "rb") as stream:
         for record in open_records(stream, report=print):

@@ -17,11 +17,14 @@ import re
 
 from holdfast.formats.blocks import Checks
 from holdfast.formats.dates import arc_timestamp
+from holdfast.formats.http import is_message
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.salvage import Unreadable
 from holdfast.formats.source import Source
 
 LINE_BYTES_MAX = 16 * 1024
+_LENGTH_DIGITS_MAX = 15
+_MESSAGE_LOOK = 64  # bytes of a block that tell whether it is an HTTP message
 NAMES_1 = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
 NAMES_2 = (*NAMES_1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", NAMES_1[4])
 _SCHEMES = (
@@ -72,22 +75,19 @@ class ArcFraming:
         self._format = "arc/1"
         self._in_description = False  # the record at hand is the file's first
 
-    def parse(self, source: Source) -> Record:
+    def parse(self, source: Source, *, found: bool = False) -> Record:
         head = _line(source)
         text = head.decode("utf-8", "surrogateescape").rstrip("\r\n")
         self._in_description = text.startswith("filedesc://")
         if self._in_description:
             return self._file_record(source, head, text)
-        match = _URL_LINE.fullmatch(text)
-        if match is None or not _URL.match(match["url"]) or _GLUED.match(head):
+        values = _values(text, found=found)
+        if not values or not _URL.match(values[0]) or _GLUED.match(head):
             raise Unreadable(f"no line of an ARC record: {text[:60]!r}")
-        length = _length(match["length"])
-        values = [match["url"], match["ip"], match["date"], match["type"]]
-        if match["code"] is not None:
-            values += [match["code"], match["sum"], match["loc"], match["off"], match["file"]]
-        names = NAMES_2 if match["code"] is not None else NAMES_1
-        record = self._record(head, length, Headers(list(zip(names, [*values, match["length"]], strict=True))))
-        record.has_http = _peek(source, len(head), 5) == b"HTTP/"
+        length = _length(values[-1])
+        names = NAMES_1 if len(values) == len(NAMES_1) else NAMES_2
+        record = self._record(head, length, Headers(list(zip(names, values, strict=True))))
+        record.has_http = is_message(_peek(source, len(head), _MESSAGE_LOOK))
         return record
 
     def _file_record(self, source: Source, head: bytes, text: str) -> Record:
@@ -124,6 +124,11 @@ class ArcFraming:
 
     def plausible(self, begin: bytes) -> bool:
         return looks_like_arc(begin)
+
+    def extent(self, begin: bytes) -> int:
+        line = begin[: begin.find(b"\n") + 1]
+        length = line.split()[-1] if line.strip() else b""
+        return len(line) + int(length) if length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX else -1
 
     def tail(self, rest: bytes) -> tuple[int, str]:
         newlines = _NEWLINES.match(rest)
@@ -174,6 +179,21 @@ def _line(source: Source) -> bytes:
     return source.data[source.pos : end + 1]
 
 
+def _values(text: str, *, found: bool) -> list[str]:
+    """The fields of the line of a record; none if it is no such line.
+
+    Where a record is due, the date may be anything.
+    """
+    match = _URL_LINE.fullmatch(text)
+    if match is None:
+        values = text.rsplit(" ", len(NAMES_1) - 1)
+        return values if not found and len(values) == len(NAMES_1) and _ADDRESS.fullmatch(values[1]) else []
+    values = [match["url"], match["ip"], match["date"], match["type"]]
+    if match["code"] is not None:
+        values += [match["code"], match["sum"], match["loc"], match["off"], match["file"]]
+    return [*values, match["length"]]
+
+
 def _peek(source: Source, ahead: int, size: int) -> bytes:
     """The first bytes of the block."""
     source.fill(ahead + size)
@@ -181,6 +201,6 @@ def _peek(source: Source, ahead: int, size: int) -> bytes:
 
 
 def _length(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 15:
+    if not (text.isascii() and text.isdigit()) or len(text) > _LENGTH_DIGITS_MAX:
         raise Unreadable(f"bad length {text[:40]!r} of an ARC record")
     return int(text)

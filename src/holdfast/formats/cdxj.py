@@ -4,9 +4,9 @@
     │             │              └ JSON object in ASCII
     url key       14 digits, UTC
 
-Keys are `url mime status digest length offset filename`, then `method requestBody redirect languages charset` where
-they apply. Values are written as texts, as cdxj-indexer does, and read as texts or numbers. What is not known is left
-out. Non-GET requests have the method and body in their url key.
+Keys are `url mime status digest length offset filename`, then `method requestBody redirect languages charset truncated
+dateFrom` where they apply. Values are written as texts, as cdxj-indexer does, and read as texts or numbers. What is not
+known is left out. Non-GET requests have the method and body in their url key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from holdfast.errors import MalformedInput
 from holdfast.model import Capture
 
-EXTRA = ("method", "requestBody", "redirect", "languages", "charset")
+EXTRA = ("method", "requestBody", "redirect", "languages", "charset", "truncated", "dateFrom")
 _UNKNOWN = "-"
 
 

@@ -2,6 +2,7 @@
 
 WARC has ISO 8601 (1.1 allows fractions and cut-off forms), Tianwang and HTTP have RFC 822, ARC has digits already.
 A date that is wrong gives '', never an error: whether that is a fault is for the rules of the format to say.
+`partial_timestamp` makes of a wrong date what can be made of it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ _ISO = re.compile(
 )
 
 
+_LEFT = re.compile(
+    r"(?<!\d)(\d{4})(?:[-/.]?(\d\d)(?:[-/.]?(\d\d)(?:[T _-]?(\d\d)(?::?(\d\d)(?::?(\d\d))?)?)?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_YEARS = frozenset(str(year) for year in range(1990, 2100))  # in which somebody may have archived a page
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -54,6 +60,24 @@ def mail_timestamp(date: str) -> str:
     except (ValueError, TypeError, IndexError, OverflowError):
         return ""
     return _digits(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+def partial_timestamp(date: str) -> str:
+    """14 digits of what is left of a date in any of the forms: its year, and what of the rest is possible; else ''."""
+    text = date.strip()
+    whole = warc_timestamp(text) or mail_timestamp(text)
+    if whole and whole[:4] in _YEARS:
+        return whole
+    for match in _LEFT.finditer(text):
+        parts = [part for part in match.groups() if part]
+        if parts[0] not in _YEARS:
+            continue
+        while parts:
+            digits = "".join(parts)
+            if found := _checked(digits + _FIRST_MOMENT[len(digits) :]):
+                return found
+            parts.pop()
+    return ""
 
 
 def _checked(digits: str) -> str:

@@ -34,9 +34,13 @@ class GzipSource(MemberSource):
         while not self.broken:
             inflater = self._inflater
             if self._at >= len(self._raw) and not self._refill():
-                if inflater is not None:
+                if inflater is None:
+                    return b""
+                out = inflater.decompress(b"", _OUT_BYTES_MAX)  # what the limit of the last step held back
+                if not out:
                     self._break("a gzip member is cut off by the end of the file")
-                return b""
+                self._decoded += len(out)
+                return out
             if inflater is None:
                 self._start_member()
                 inflater = self._inflater = isal_zlib.decompressobj(_WINDOW_BITS)

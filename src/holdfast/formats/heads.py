@@ -13,7 +13,12 @@ from holdfast.formats.salvage import HEAD_BYTES_MAX, Unreadable
 from holdfast.formats.source import Source
 
 TRIES_MAX = 32
+_BLANK_BYTES_MAX = 5  # of a blank line and the line end before it
 _FIRST_BYTES = 4096
+
+
+class CutHead(Unreadable):
+    """The file ends, or is damaged, within the head."""
 
 
 class HeadEnd:
@@ -49,11 +54,11 @@ class HeadEnd:
             if match is not None and match.end() - source.pos <= self._bytes_max:
                 return match
             if match is not None or size > self._bytes_max:
-                self._none_before = source.base + (match.start() if match else len(source.data) - 2)
+                self._none_before = source.base + (match.start() if match else len(source.data) - _BLANK_BYTES_MAX)
                 raise Unreadable(f"no end of the head within {self._bytes_max} bytes")
             if not more:
-                self._none_before = source.base + len(source.data) - 2
-                raise Unreadable(source.broken or "the head is cut off by the end of the file")
+                self._none_before = source.base + len(source.data) - _BLANK_BYTES_MAX
+                raise CutHead(source.broken or "the head is cut off by the end of the file")
             size *= 2
 
     def _last_start(self, source: Source, end: int) -> int:

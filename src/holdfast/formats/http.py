@@ -20,9 +20,18 @@ HEAD_BYTES_MAX = 1024 * 1024
 CHUNK_LINE_BYTES_MAX = 4096
 TRAILER_BYTES_MAX = 64 * 1024
 
-_RESPONSE = re.compile(rb"HTTP/(\d(?:\.\d)?)[ \t]+(\d{3})(?:[ \t]+([^\r\n]*))?[ \t]*\r?(?:\n|$)")
-_REQUEST = re.compile(rb"([A-Za-z][A-Za-z-]*) ([^\r\n]*?)(?: HTTP/(\d(?:\.\d)?))[ \t]*\r?(?:\n|$)")
-_HEAD_END = re.compile(rb"\n\r?\n")
+# Servers also say 'ICY 200 OK', 'HTTP 200', 'HTTPX/1.1 200 OK': readers of archives take what follows for the status.
+_RESPONSE = re.compile(
+    rb"(?:[A-Za-z]{2,16}/(\d{1,2}(?:\.\d{1,2})?)|HTTP|ICY)[ \t]+(\d{3})(?:[ \t]+([^\r\n]*))?[ \t]*\r*(?:\n|$)",
+    re.IGNORECASE,
+)
+_REQUEST = re.compile(rb"([A-Za-z][A-Za-z-]*) ([^\r\n]*?)(?: HTTP/(\d(?:\.\d)?))[ \t]*\r*(?:\n|$)")
+_MESSAGE = re.compile(
+    rb"(?:[A-Za-z]{2,16}/\d{1,2}(?:\.\d{1,2})?|HTTP|ICY)[ \t]+\d{3}[ \t\r\n]"
+    rb"|(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT|PROPFIND) \S",
+    re.IGNORECASE,
+)
+_HEAD_END = re.compile(rb"\n\r{0,3}\n")
 _CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:[^\n]*chunked", re.IGNORECASE)
 _CHUNK_LINE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
 _CHUNK_END = re.compile(rb"\r?\n")
@@ -46,6 +55,11 @@ class HttpHead:
     chunked: bool
 
 
+def is_message(begin: bytes) -> bool:
+    """Whether these bytes look like the beginning of an HTTP message."""
+    return _MESSAGE.match(begin) is not None
+
+
 def parse_head(data: bytes) -> HttpHead | None:
     """The head that `data` begins with; None if it is no HTTP message. A head without a blank line is all there is."""
     line = _RESPONSE.match(data) or _REQUEST.match(data)
@@ -59,7 +73,7 @@ def parse_head(data: bytes) -> HttpHead | None:
     chunked = _CHUNKED.search(head) is not None
     if line.re is _RESPONSE:
         reason = (line[3] or b"").decode("utf-8", "surrogateescape").strip()
-        return HttpHead("response", line[1].decode(), int(line[2]), reason, "", "", headers, size, chunked)
+        return HttpHead("response", (line[1] or b"").decode(), int(line[2]), reason, "", "", headers, size, chunked)
     method, target = line[1].decode(), line[2].decode("utf-8", "surrogateescape")
     return HttpHead("request", line[3].decode(), 0, "", method, target, headers, size, chunked)
 

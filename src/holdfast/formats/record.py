@@ -3,8 +3,9 @@
 Readers of all formats yield `Record`. Its bytes in the file are `head`, the block, `tail`, in that order and nothing
 between; so whoever keeps these three can write the file again byte for byte (N3).
 
-A `Finding` tells of something wrong with a file: a range of bytes that could not be read as a record (`lost`), or a
-record that was read but breaks a rule of its format (`invalid`). Offsets are those of the file as it lies on disk.
+A `Finding` tells of something wrong with a file: a range of bytes that could not be read as a record (`lost`), a record
+of which only a part is there (`truncated`), or a record that was read but breaks a rule of its format (`invalid`).
+Offsets are those of the file as it lies on disk.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Protocol
 
 class FindingKind(StrEnum):
     LOST = "lost"
+    TRUNCATED = "truncated"
     INVALID = "invalid"
 
 
@@ -90,7 +92,7 @@ class BlockReader(Protocol):
     def read(self, size: int = -1) -> bytes:
         """The next bytes, at most `size`; all that is left if negative; none at the end.
 
-        Raises MalformedInput if the file ends or is damaged before the block does.
+        If the file ends or is damaged before the block does, so does the block: `finish` reports it.
         """
 
 
@@ -104,20 +106,21 @@ class Record:
     timestamp: str  # 14 digits, UTC; '' where the date is missing or wrong
     headers: Headers  # fields of the record's header; for ARC and Tianwang under their own names
     head: bytes  # the bytes before the block, exactly
-    content_length: int  # of the block
+    content_length: int  # of the block: what the head says, -1 if nothing; after `finish` what is there
     block: BlockReader
     offset: int  # in the file as it lies on disk
     ip: str = ""
     has_http: bool = False  # the block is an HTTP message (response, request, or a revisit's head)
     tail: bytes = b""  # the bytes after the block, exactly; known after `finish`
     length: int = 0  # in the file as it lies on disk; known after `finish`
+    truncated: bool = False  # the block has fewer bytes than the head says; known after `finish`
     findings: list[Finding] = field(default_factory=list)  # rules that this record breaks
     _finish: Callable[[Record], None] | None = None
 
     def finish(self) -> None:
-        """Reads to the end of the record; afterwards `tail`, `length` and `findings` are complete. Twice does no harm.
+        """Reads to the end of the record; afterwards all fields are complete. Idempotent.
 
-        Raises MalformedInput if the record turns out to be cut off: then it is lost, and what was read of it is void.
+        Raises MalformedInput in strict mode if the record turns out to be damaged.
         """
         if self._finish is not None:
             self._finish(self)

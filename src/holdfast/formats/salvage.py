@@ -1,27 +1,32 @@
 """Reading records out of a file, whatever has happened to it (I3, N7).
 
-    aligned ──head and end are right──▶ record handed out ──▶ aligned
-       │                                                        ▲
-       └──anything is wrong──▶ lost: search the next place ─────┘
-                               where a whole record stands
+    aligned ──head and end are right──▶ record handed out ──────────────────▶ aligned
+       │                                                                         ▲
+       ├──the head is right, the end is not──▶ record with what is there, marked ┤
+       │                                                                         │
+       └──no head──▶ lost: search the next place where a record stands ──────────┘
 
-A record is handed out when its head parses and what stands behind its block is the end of a record; blocks of up to
-`SMALL_BYTES` are looked at whole beforehand. What was not handed out is reported as lost with its offset and length in
-the file. Ranges of records and lost ranges together are the file: no byte twice, no byte missing but for the frames of
-zstd that hold no record by right (dictionary, skippable). Records that share a gzip member have its offset; the last of
-them has its length, the others have length 0.
+A record is handed out when its head parses. If what stands behind its block is not the end of a record, or if the file
+ends or is damaged within it, its block is what stands between the head and the next record: the record is reported as
+truncated if that is less than the head says, as invalid otherwise. A head that a search found amid other bytes must be
+complete, and stand behind the end of a record or lead to one; so a record that is quoted in a page is seldom taken for
+one of the file. Blocks of up to `SMALL_BYTES` are looked at whole beforehand. What was not handed out is reported as
+lost with its offset and length in the file. Ranges of records and lost ranges together are the file: no byte twice, no
+byte missing but for the frames of zstd that hold no record by right (dictionary, skippable). Records that share a gzip
+member have its offset; the last of them has its length, the others have length 0.
 
 Every byte is read once and searched at most twice; memory is a few pieces of the file, whatever its size.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.errors import MalformedInput
-from holdfast.formats.blocks import BytesBlock, Checks, StreamBlock
+from holdfast.formats.blocks import CUT_OFF, OVER_NEXT, BytesBlock, Checks, OpenBlock, StreamBlock
 from holdfast.formats.record import Finding, FindingKind, Record, Report
 from holdfast.formats.source import Source
 
@@ -30,6 +35,9 @@ HEAD_BYTES_MAX = 1024 * 1024
 PLAUSIBLE_BYTES = 8192  # that are looked at to see whether a record begins
 TAIL_LOOK = 64  # bytes behind a block that are looked at when it does not end as it should
 _NEWLINES = (b"\n", b"\r")
+_BLANK = re.compile(rb"\r{0,3}\n\r{0,3}\n\Z")  # the end of a WARC record, however its lines end
+_LINE_ENDS = re.compile(rb"(?:\r{0,3}\n){1,2}\Z")
+_TAIL_BYTES_MAX = 8  # of those
 
 
 class Unreadable(Exception):
@@ -49,14 +57,20 @@ class Framing(Protocol):
     usual_tail: bytes
     hold_bytes: int  # of what was searched in vain: here a start may begin that is not complete yet
 
-    def parse(self, source: Source) -> Record:
-        """The record whose head stands at the source's position, which does not move. Raises Unreadable."""
+    def parse(self, source: Source, *, found: bool = False) -> Record:
+        """The record whose head stands at the source's position, which does not move. Raises Unreadable.
+
+        `found`: a search came here, no record ended here; then the head must have all that it needs.
+        """
 
     def find(self, data: bytes, start: int) -> int:
         """Index of the next place that looks like the start of a record; -1 if there is none."""
 
     def plausible(self, begin: bytes) -> bool:
         """Whether these bytes, from the start of a member or behind a record, begin a record."""
+
+    def extent(self, begin: bytes) -> int:
+        """Size of the head and block that begin here, as the head says; -1 if that cannot be told."""
 
     def tail(self, rest: bytes) -> tuple[int, str]:
         """Size of the tail at the start of `rest`, and what is wrong with it. Raises Unreadable if it is none."""
@@ -95,6 +109,8 @@ class RecordReader:
         self._done_decoded = 0
         self._fault = ""  # why bytes are being lost
         self._shared_told = False
+        self._found = False  # a search came to where the source stands,
+        self._behind_end = False  # and the end of a record stands before it
 
     def doubt(self, reason: str) -> None:
         """Why it is likely that nothing can be read; told if it is so."""
@@ -121,23 +137,39 @@ class RecordReader:
                 self._lose(source.broken)
                 if not source.recover(framing.plausible):
                     return None
+                self._found = False
                 continue
             start = source.position
             source.forget(start)
             try:
-                record = framing.parse(source)
-                self._frame(record, start)
+                record = framing.parse(source, found=self._found)
+                record.offset = source.disk(start)
+                self._frame_as_far(record, start)
             except Unreadable as fault:
                 self._lose(str(fault))
                 self._search(max(start + 1, fault.resume))
                 continue
+            self._found = False
             return record
+
+    def _frame_as_far(self, record: Record, start: int) -> None:
+        """Finds the end of the record, or where it must end. Raises Unreadable if its head is not to be believed."""
+        if record.truncated:
+            self._frame_headless(record, start)
+            return
+        try:
+            if record.content_length < 0:
+                raise Unreadable("its length is not known")
+            self._frame(record, start)
+        except Unreadable as fault:
+            if self._found and not self._behind_end:
+                raise
+            self._frame_damaged(record, start, str(fault))
 
     def _frame(self, record: Record, start: int) -> None:
         """Finds the end of the record that begins at `start`, and moves behind it, or to its block if that is large."""
         source = self._source
         block_size = record.content_length
-        record.offset = source.disk(start)
         if block_size > SMALL_BYTES:
             self._frame_large(record, start)
             return
@@ -149,7 +181,7 @@ class RecordReader:
             source.fill(stop - start + 1)  # shows what follows, or that the member ends
         data, at = source.data, end - source.base
         if len(data) < at:
-            raise Unreadable(source.broken or "the record is cut off by the end of the file")
+            raise Unreadable(source.broken or CUT_OFF)
         if source.unit:
             self._look_over_members(start, end)
         after = data[at + len(usual) : at + len(usual) + 1]
@@ -185,14 +217,14 @@ class RecordReader:
         if (odd or rest) and not self._framing.usual_start(rest, odd=odd):
             block = source.data[end - record.content_length - source.base : end - source.base]
             if self._framing.holds_start(block):
-                raise Unreadable("its length reaches over the next record")
+                raise Unreadable(OVER_NEXT)
 
     def _look_over_members(self, start: int, end: int) -> None:
         source = self._source
         for boundary in source.boundaries(start, end + 1):
             at = boundary - source.base
             if boundary < end and self._framing.plausible(source.data[at : at + PLAUSIBLE_BYTES]):
-                raise Unreadable("its length reaches over the next record")
+                raise Unreadable(OVER_NEXT)
             source.one_each = source.one_each and boundary == end
 
     def _frame_large(self, record: Record, start: int) -> None:
@@ -201,8 +233,12 @@ class RecordReader:
         ahead = source.peek_at(end - 1, TAIL_LOOK + 1)
         if ahead is not None:
             if not ahead:
-                raise Unreadable("the record is cut off by the end of the file")
+                raise Unreadable(CUT_OFF)
             self._framing.tail(ahead[1:])
+        elif not source.fill(len(record.head) + SMALL_BYTES):
+            raise Unreadable(source.broken or CUT_OFF)
+        else:
+            self._look_over_members(start, min(end, source.base + len(source.data)))
         block = StreamBlock(source, record, self._framing.plausible)
         source.go(start + len(record.head))
         record.block = block
@@ -218,25 +254,150 @@ class RecordReader:
 
     def _finish_large(self, record: Record, block: StreamBlock, start: int) -> None:
         source = self._source
+        block.drain()
+        end = source.position
+        said = record.content_length
+        if block.missing:
+            record.content_length -= block.missing
+            self._conclude_damaged(record, start, said, block.fault)
+            return
         try:
-            block.drain()
-            end = source.position
             source.fill(TAIL_LOOK)
             record.tail, fault = self._odd_tail(end)
             stop = end + len(record.tail)
             if source.unit and not source.ends_at(stop) and stop - source.base == len(source.data):
                 raise Unreadable(source.broken or f"the {source.unit} does not end")
-        except (MalformedInput, Unreadable) as error:
-            failure = error if isinstance(error, MalformedInput) else block.failure(str(error))
-            self._lose(block.fault)
-            self._search(max(source.base, start + 1))
-            raise failure from error
-        source.go(stop)
-        self._conclude(record, start, fault)
+        except Unreadable as error:
+            self._conclude_damaged(record, start, said, str(error))
+        else:
+            source.go(stop)
+            self._conclude(record, start, fault)
         if block.checks is not None:
             self._invalid(record, block.checks.faults())
 
-    def _conclude(self, record: Record, start: int, fault: str) -> None:
+    # -- records that do not end as they should -----------------------------------------------------------------
+
+    def _frame_headless(self, record: Record, start: int) -> None:
+        """A record of which only a part of the head is there."""
+        source = self._source
+        source.go(start + len(record.head))
+        record.block = BytesBlock(b"", 0, 0)
+        self._conclude_damaged(record, start, record.content_length, "the head is cut off by the end of the file")
+
+    def _frame_damaged(self, record: Record, start: int, reason: str) -> None:
+        """Gives the record what stands between its head and the next record."""
+        source = self._source
+        source.go(start)
+        body, said = start + len(record.head), record.content_length
+        end, ended = self._reach(body)
+        if not ended:
+            self._frame_open(record, start, reason)
+            return
+        data, first = source.data, body - source.base
+        size = end - body
+        if 0 <= said < size and self._is_confirmed(record, BytesBlock(data, first, first + said)):
+            size = said
+        else:
+            record.tail = self._tail_before(body, end, said)
+            size -= len(record.tail)
+        record.block = BytesBlock(data, first, first + size)
+        record.content_length = size
+        source.go(body + size + len(record.tail))
+        self._conclude_damaged(record, start, said, reason)
+
+    def _frame_open(self, record: Record, start: int, reason: str) -> None:
+        """The same for a record that may be large: its end shows when its block was read."""
+        source, said = self._source, record.content_length
+        source.go(start + len(record.head))
+        block = OpenBlock(source, lambda: self._reach(source.position))
+        record.block = block
+        record.content_length = max(said, SMALL_BYTES + 1)
+        self._account(record.offset, start)
+
+        def finish(record: Record) -> None:
+            record._finish = None
+            block.drain()
+            record.content_length = block.size
+            self._conclude_damaged(record, start, said, reason)
+
+        record._finish = finish
+
+    def _reach(self, position: int) -> tuple[int, bool]:
+        """How far a block goes that ends with the next record only, from `position` on; whether it ends there."""
+        source, framing = self._source, self._framing
+        is_all = not source.fill(position - source.position + SMALL_BYTES)
+        data, at = source.data, position - source.base
+        last = source.base + len(data)
+        for boundary in source.boundaries(position - 1, last + 1):
+            begin = data[boundary - source.base :][:PLAUSIBLE_BYTES]
+            if source.one_each or framing.plausible(begin):
+                last, is_all = boundary, True
+                break
+        limit = last - source.base
+        while 0 <= (at := framing.find(data, at)) < limit:
+            if self._is_start(at):
+                return source.base + at, True
+            at += 1
+        return (last, True) if is_all else (last - PLAUSIBLE_BYTES, False)
+
+    def _is_start(self, at: int) -> bool:
+        """Whether a record begins at this index of what is at hand: its head is complete, it stands or ends well."""
+        source, framing = self._source, self._framing
+        data = source.data
+        begin = data[at : at + PLAUSIBLE_BYTES]
+        if not framing.plausible(begin):
+            return False
+        if self._stands_behind_end(at):
+            return True
+        size = framing.extent(begin)
+        end = at + size
+        if size < 0 or end >= len(data):
+            return size >= 0
+        try:
+            framing.tail(data[end : end + TAIL_LOOK])
+        except Unreadable:
+            return False
+        return True
+
+    def _stands_behind_end(self, at: int) -> bool:
+        """Whether the end of a record stands before this index; that of ARC and Tianwang is too short to tell."""
+        source = self._source
+        if source.unit and source.ends_at(source.base + at):
+            return True
+        before = source.data[max(0, at - _TAIL_BYTES_MAX) : at]
+        return len(self._framing.usual_tail) > 1 and _BLANK.search(before) is not None
+
+    def _tail_before(self, body: int, end: int, said: int) -> bytes:
+        """The tail of a record whose block begins at `body` and is followed by the record at `end`, or by nothing."""
+        source, usual = self._source, self._framing.usual_tail
+        at = end - source.base
+        if body + said > end and at == len(source.data) and not source.ends_at(end):
+            return b""  # cut off: whatever stands there belongs to the block
+        rest = source.data[max(body - source.base, at - _TAIL_BYTES_MAX) : at]
+        if rest.endswith(usual):
+            return usual
+        ends = _LINE_ENDS.search(rest)
+        return ends[0] if ends is not None else b""
+
+    def _is_confirmed(self, record: Record, block: BytesBlock) -> bool:
+        """Whether a digest says that the block is whole, so that what follows it is no part of it."""
+        checks = self._framing.checks(record, doubtful=True)
+        return checks is not None and not checks.whole(block)
+
+    def _conclude_damaged(self, record: Record, start: int, said: int, reason: str) -> None:
+        """Settles a record whose block is what there is; `said` is the length that its head gives, -1 if none."""
+        source = self._source
+        if source.broken and source.pos == len(source.data):
+            reason = source.broken
+            if source.recover(self._framing.plausible):
+                reason = reason.removesuffix(" by the end of the file")
+        size = record.content_length
+        if said != size:
+            reason += f"; the block has {size} bytes" + (f" instead of {said}" if said >= 0 else "")
+        record.truncated = record.truncated or said > size
+        self._conclude(record, start, "", damage=reason)
+
+    def _conclude(self, record: Record, start: int, fault: str, *, damage: str = "") -> None:
         """Settles length and findings of a record whose end is known, and accounts for it."""
         source, reading = self._source, self._reading
         stop = source.position
@@ -248,12 +409,14 @@ class RecordReader:
         self._account(record.offset, start)
         self._done = record.offset + record.length
         self._done_decoded = stop
+        if damage:
+            self._note(record, FindingKind.TRUNCATED if record.truncated else FindingKind.INVALID, damage)
         if reading.validate:
             faults += self._framing.faults(record)
         if faults:
             self._invalid(record, faults)
-        if reading.verify_digests and isinstance(record.block, BytesBlock):
-            checks = self._framing.checks(record, doubtful=bool(faults))
+        if reading.verify_digests and isinstance(record.block, BytesBlock) and not record.truncated:
+            checks = self._framing.checks(record, doubtful=bool(faults or damage))
             if checks is not None:
                 record._finish = _Verification(self, checks, record.block)
 
@@ -282,14 +445,16 @@ class RecordReader:
     def _search(self, position: int) -> None:
         """Moves to the next place from `position` on that looks like a record's start, or to the end of what is."""
         source, framing = self._source, self._framing
+        self._found = True
         source.go(max(position, source.base))
         while (found := framing.find(source.data, source.pos)) < 0:
-            keep = min(len(source.data) - source.pos, framing.hold_bytes)
+            keep = min(len(source.data) - source.pos, framing.hold_bytes + _TAIL_BYTES_MAX)
             source.pos = len(source.data) - keep
             if not source.fill(keep + 1):
                 source.pos = len(source.data)
                 return
         source.pos = found
+        self._behind_end = self._stands_behind_end(found)
 
     def _lose(self, reason: str) -> None:
         self._fault = self._fault or reason
@@ -315,9 +480,12 @@ class RecordReader:
 
     def _invalid(self, record: Record, faults: list[str]) -> None:
         for fault in faults:
-            finding = Finding(FindingKind.INVALID, record.offset, record.length, fault)
-            record.findings.append(finding)
-            self._tell(finding)
+            self._note(record, FindingKind.INVALID, fault)
+
+    def _note(self, record: Record, kind: FindingKind, reason: str) -> None:
+        finding = Finding(kind, record.offset, record.length, reason)
+        record.findings.append(finding)
+        self._tell(finding)
 
     def _tell(self, finding: Finding) -> None:
         reading = self._reading

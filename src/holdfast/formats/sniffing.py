@@ -1,6 +1,8 @@
 """What a file is, by its first bytes: names say little and streams have none.
 
 'warc' 'arc' 'tianwang'   with '.gz' or '.zst' behind if compressed;  '' if it looks like none of them
+
+Files in a compression that is not read here are named: parts of their records may stand in them as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +20,13 @@ GZIP, ZSTD = ".gz", ".zst"
 SNIFF_BYTES = 64 * 1024
 _STARTS = ((b"WARC/", "warc"), (b"warc/", "warc"), (b"filedesc:", "arc"), (b"version:", "tianwang"))
 _MARKS = ((b"WARC/1.", "warc"), (b"filedesc://", "arc"), (b"version: ", "tianwang"))
+_FOREIGN = (  # magic number, what the file is, how to decompress it
+    (b"\x04\x22\x4d\x18", "LZ4", "lz4 -d"),
+    (b"\x02\x21\x4c\x18", "LZ4 (legacy format)", "lz4 -d"),
+    (b"BZh", "bzip2", "bunzip2"),
+    (b"\xfd7zXZ\0", "xz", "unxz"),
+    (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x"),
+)
 _MAGICS = (gzip_members.MAGIC, zstd_frames.MAGIC, *zstd_frames.SKIPPABLE)
 
 
@@ -34,6 +43,16 @@ def sniff(first_bytes: bytes) -> str:
         if found or not source.broken or not source.recover(lambda begin: bool(_starting(begin))):
             break
     return found + coding if found else ""
+
+
+def foreign_compression(first_bytes: bytes) -> str:
+    """What is to be said of a file in a compression that is not read; '' if it is in none."""
+    for magic, name, command in _FOREIGN:
+        if first_bytes.startswith(magic):
+            return (
+                f"this file is compressed with {name}, which Holdfast does not read: decompress it first ('{command}')"
+            )
+    return ""
 
 
 def begins_well(first_bytes: bytes) -> bool:

@@ -203,6 +203,7 @@ class MemberSource(Source):
             more = self._load()
             if not more:
                 self._raw, self._at = b"", 0
+                self._mark()
                 return False
             self._raw += more
             self._at = 0

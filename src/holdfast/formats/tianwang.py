@@ -11,7 +11,8 @@
     LF
 
 Recovery as its authors give it (I3): find `version`, check the head, accept after three good records in a row, or
-fewer if the file ends there.
+fewer if the file ends there. Beyond them, fewer will do if the first has a URL, a date that can be read, and a line
+feed where its length ends: between two damaged heads there may be no three.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import zlib
 from holdfast.formats.blocks import BytesBlock, Checks
 from holdfast.formats.dates import mail_timestamp
 from holdfast.formats.heads import HeadEnd
+from holdfast.formats.http import is_message
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.salvage import Unreadable
 from holdfast.formats.source import Source
@@ -30,11 +32,14 @@ HEAD_BYTES_MAX = 64 * 1024
 UNZIPPED_BYTES_MAX = 1 << 30
 RUN = 3  # good records in a row that make a start believable
 LOOK_BYTES_MAX = 4 * 1024 * 1024  # to see that run
+_MESSAGE_LOOK = 64  # bytes of the data that tell whether it is an HTTP message
 _MAGIC = b"version:"
 _HEAD = re.compile(rb"version:[ \t]*(\d+\.\d+)[ \t]*\r?\n(?:[^:\n]+:[^\n]*\n)*?length:[ \t]*(\d{1,15})[ \t]*\r?\n\r?\n")
 _BLANK = re.compile(rb"\n\r?\n")
 _NEWLINES = re.compile(rb"[\r\n]*")
 _NAME = re.compile(r"[a-z0-9._-]+")
+_URL_LINE = re.compile(rb"\nurl:[ \t]*[A-Za-z][A-Za-z0-9+.-]*:[^\s]+[ \t]*\r?\n")
+_DATE_LINE = re.compile(rb"\ndate:[ \t]*([^\r\n]+)")
 
 
 class TianwangFraming:
@@ -47,7 +52,7 @@ class TianwangFraming:
         self._aligned = -1  # a record that ended here was good
         self._blank = HeadEnd(_BLANK, (_MAGIC,), bytes_max=HEAD_BYTES_MAX)
 
-    def parse(self, source: Source) -> Record:
+    def parse(self, source: Source, *, found: bool = False) -> Record:
         head, version, length = self._head(source)
         start = source.position
         if self._aligned != start and start:
@@ -61,8 +66,8 @@ class TianwangFraming:
         headers = Headers(fields)
         size = len(head) + length
         compressed = "unzip-length" in headers
-        source.fill(len(head) + 5)
-        begin = source.data[source.pos + len(head) : source.pos + len(head) + 5]
+        source.fill(len(head) + _MESSAGE_LOOK)
+        begin = source.data[source.pos + len(head) :][: min(length, _MESSAGE_LOOK)]
         self._aligned = start + size + 1
         return Record(
             f"tianwang/{version}",
@@ -75,7 +80,7 @@ class TianwangFraming:
             None,  # type: ignore[arg-type]  # the reader sets it
             0,
             headers.get("ip") or "",
-            begin == b"HTTP/" and length >= len(begin) and not compressed,
+            is_message(begin) and not compressed,
         )
 
     def _head(self, source: Source) -> tuple[bytes, str, int]:
@@ -91,9 +96,10 @@ class TianwangFraming:
         return head, match[1].decode(), int(match[2])
 
     def _see_run(self, source: Source) -> None:
-        """Raises Unreadable unless good records follow each other from here."""
+        """Raises Unreadable unless good records follow each other from here, or the first is sound by itself."""
         at = 0  # from the source's position
-        for _ in range(RUN):
+        sound = False  # the first one
+        for number in range(RUN):
             if at > LOOK_BYTES_MAX:
                 return
             source.fill(at + HEAD_BYTES_MAX)
@@ -101,21 +107,32 @@ class TianwangFraming:
             if head is None:
                 if at and source.pos + at >= len(source.data):
                     return  # the file ends
-                raise Unreadable("no three good records follow each other from here")
+                break
             at += head.end() - head.start() + int(head[2])
             if at > LOOK_BYTES_MAX:
                 return
             if not source.fill(at + 1):
                 if source.pos + at <= len(source.data):
                     return
-                raise Unreadable("no three good records follow each other from here")
-            at += source.data.startswith(b"\n", source.pos + at)
+                break
+            ends_well = source.data.startswith(b"\n", source.pos + at)
+            if not number:
+                sound = ends_well and _is_sound(head[0])
+            at += ends_well
+        else:
+            return
+        if not sound:
+            raise Unreadable("no three good records follow each other from here")
 
     def find(self, data: bytes, start: int) -> int:
         return data.find(_MAGIC, start)
 
     def plausible(self, begin: bytes) -> bool:
         return _HEAD.match(begin) is not None
+
+    def extent(self, begin: bytes) -> int:
+        head = _HEAD.match(begin)
+        return head.end() + int(head[2]) if head is not None else -1
 
     def tail(self, rest: bytes) -> tuple[int, str]:
         newlines = _NEWLINES.match(rest)
@@ -158,6 +175,12 @@ class TianwangFraming:
         if size is None or not record.format.endswith("/1.0"):
             return None
         return _Unzip(int(size) if size.isdigit() else None)
+
+
+def _is_sound(head: bytes) -> bool:
+    """Whether a head has what a record needs."""
+    url, date = _URL_LINE.search(head), _DATE_LINE.search(head)
+    return url is not None and date is not None and mail_timestamp(date[1].decode("latin-1")) != ""
 
 
 def unzipped(data: bytes, bytes_max: int = UNZIPPED_BYTES_MAX) -> bytes:

@@ -6,6 +6,10 @@ WARC-Type: response CRLF
 CRLF                              head: up to here
 block                             as many bytes as Content-Length says
 CRLF CRLF                         tail
+
+Line ends of heads may also be LF, or CR CR LF as in files that went through a conversion of texts. Where a record is
+due, a head is read that names a URL, though it lacks its type, a usable length or its end, or has lines that are no
+fields. Amid other bytes it is not.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import re
 
 from holdfast.formats.blocks import Checks
 from holdfast.formats.dates import warc_timestamp
-from holdfast.formats.heads import HeadEnd
+from holdfast.formats.heads import CutHead, HeadEnd
+from holdfast.formats.http import is_message
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.salvage import PLAUSIBLE_BYTES, Unreadable
 from holdfast.formats.source import Source
@@ -22,12 +27,17 @@ from holdfast.formats.warc_digests import digest_checks
 from holdfast.formats.warc_rules import head_faults
 
 _VERSION = re.compile(r"WARC/(\d+\.\d+)", re.IGNORECASE)
-_START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n", re.IGNORECASE)
-_HEAD_END = re.compile(rb"\n\r?\n")
+_START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r{0,3}\n", re.IGNORECASE)
+_HEAD_END = re.compile(rb"\n\r{0,3}\n")
+_LINE_END = re.compile(r"\r*\n")
+_LENGTH = re.compile(rb"\ncontent-length[ \t]*:[ \t]*(\d{1,18})[ \t]*\r*\n", re.IGNORECASE)
+_NUMBER = re.compile(r"\+?(\d{1,18})", re.ASCII)
+_MESSAGE_TYPE = re.compile(r"application/http(?:.*msgtype=\"?(request|response))?", re.IGNORECASE)
+_MESSAGE_RECORDS = frozenset(("response", "request", "revisit"))
+_MESSAGE_LOOK = 64  # bytes of a block that tell whether it is an HTTP message
 _NEWLINES = re.compile(rb"[\r\n]*")
 _MAGICS = (b"WARC/", b"warc/")  # the second is rare, and right: names are compared without regard to case
 _MAGIC = re.compile(rb"WARC/|warc/")
-_LENGTH_DIGITS_MAX = 18
 
 
 class WarcFraming:
@@ -41,45 +51,40 @@ class WarcFraming:
         self._thorough = thorough
         self._blank = HeadEnd(_HEAD_END, _MAGICS)
 
-    def parse(self, source: Source) -> Record:
+    def parse(self, source: Source, *, found: bool = False) -> Record:
         if not source.data.startswith(_MAGICS, source.pos):
             source.fill(len(_MAGICS[0]))
             if not source.data.startswith(_MAGICS, source.pos):
                 raise Unreadable(f"no record begins with {source.data[source.pos : source.pos + 16]!r}")
-        head = self._blank.head(source)
+        try:
+            head = self._blank.head(source)
+        except CutHead:
+            if found:
+                raise
+            return self._cut(source)
         if head.count(_MAGICS[0]) > 1 and _START.search(head, 1):
             raise Unreadable("the head is cut off by another record")
+        record = _record(head, head.decode("utf-8", "surrogateescape"), found=found)
+        if not record.has_http and record.type in _MESSAGE_RECORDS and record.url[:4].lower() == "http":
+            source.fill(len(head) + _MESSAGE_LOOK)
+            begin = source.pos + len(head)
+            length = record.content_length if record.content_length >= 0 else _MESSAGE_LOOK
+            record.has_http = is_message(source.data[begin : begin + min(length, _MESSAGE_LOOK)])
+        return record
+
+    def _cut(self, source: Source) -> Record:
+        """What a record without the end of its head tells of itself. Raises CutHead if that names no capture."""
+        head = source.data[source.pos :]
         text = head.decode("utf-8", "surrogateescape")
-        lines = text.split("\r\n")
-        if text.count("\n") != len(lines) - 1:  # some lines end in LF only
-            lines = text.replace("\r\n", "\n").split("\n")
-        version = _VERSION.match(lines[0])
-        if version is None:
-            raise Unreadable(f"no version of WARC: {lines[0][:40]!r}")
-        fields, index = parse_fields(lines)
-        kind = index.get("warc-type")
-        length = index.get("content-length", "")
-        if kind is None:
-            raise Unreadable("the head has no WARC-Type")
-        if not (length.isascii() and length.isdigit()) or len(length) > _LENGTH_DIGITS_MAX:
-            raise Unreadable(f"bad Content-Length {length[:40]!r}" if length else "the head has no Content-Length")
-        url = index.get("warc-target-uri", "")
-        if url[:1] == "<" and url[-1:] == ">":  # as wget writes it
-            url = url[1:-1]
-        kind = kind.lower()
-        return Record(
-            f"warc/{version[1]}",
-            kind,
-            url,
-            warc_timestamp(index.get("warc-date", "")),
-            Headers(fields, index),
-            head,
-            int(length),
-            None,  # type: ignore[arg-type]  # the reader sets it
-            0,
-            index.get("warc-ip-address", ""),
-            index.get("content-type", "")[:16].lower() == "application/http",
-        )
+        cut = CutHead(source.broken or "the head is cut off by the end of the file")
+        try:
+            record = _record(head, text[: text.rfind("\n") + 1], found=False)
+        except Unreadable:
+            raise cut from None
+        if not (record.url and "warc-type" in record.headers):
+            raise cut
+        record.content_length, record.truncated = 0, True
+        return record
 
     def find(self, data: bytes, start: int) -> int:
         found = _MAGIC.search(data, start)
@@ -92,6 +97,11 @@ class WarcFraming:
         head = _HEAD_END.search(begin)
         named = begin[: head.end() if head else len(begin)].lower()
         return head is None or (b"\nwarc-type:" in named and b"\ncontent-length:" in named)
+
+    def extent(self, begin: bytes) -> int:
+        head = _HEAD_END.search(begin)
+        length = _LENGTH.search(begin, 0, head.end()) if head is not None else None
+        return head.end() + int(length[1]) if head is not None and length is not None else -1
 
     def tail(self, rest: bytes) -> tuple[int, str]:
         newlines = _NEWLINES.match(rest)
@@ -122,8 +132,54 @@ class WarcFraming:
         return digest_checks(record, thorough=doubtful or self._thorough)
 
 
-def parse_fields(lines: list[str]) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """The fields in order, and the first of each name in lower case."""
+def _record(head: bytes, text: str, *, found: bool) -> Record:
+    """The record that a head tells of; its length is -1 if there is none that can be read. Raises Unreadable."""
+    lines = text.split("\r\n")
+    if not text.count("\n") == text.count("\r") == len(lines) - 1:  # LF only, CR CR LF, or CR within a value
+        lines = _LINE_END.split(text)
+    version = _VERSION.match(lines[0])
+    if version is None:
+        raise Unreadable(f"no version of WARC: {lines[0][:40]!r}")
+    fields, index = parse_fields(lines, found=found)
+    kind, url = index.get("warc-type", ""), index.get("warc-target-uri", "")
+    if not kind:
+        if found or not url:
+            raise Unreadable("the head has no WARC-Type")
+        kind = _kind_of(index.get("content-type", ""))
+    said = index.get("content-length", "")
+    number = _NUMBER.fullmatch(said)
+    if number is None and (found or not (url or kind.lower() == "warcinfo")):
+        raise Unreadable(f"bad Content-Length {said[:40]!r}" if said else "the head has no Content-Length")
+    if url[:1] == "<" and url[-1:] == ">":  # as wget writes it
+        url = url[1:-1]
+    return Record(
+        f"warc/{version[1]}",
+        kind.lower(),
+        url,
+        warc_timestamp(index.get("warc-date", "")),
+        Headers(fields, index),
+        head,
+        int(number[1]) if number is not None else -1,
+        None,  # type: ignore[arg-type]  # the reader sets it
+        0,
+        index.get("warc-ip-address", ""),
+        index.get("content-type", "")[:16].lower() == "application/http",
+    )
+
+
+def _kind_of(media: str) -> str:
+    """The type of a record that does not say it, by its Content-Type."""
+    message = _MESSAGE_TYPE.match(media)
+    if message is not None:
+        return message[1] or "response"
+    return "warcinfo" if media.lower().startswith("application/warc-fields") else "resource"
+
+
+def parse_fields(lines: list[str], *, found: bool = True) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """The fields in order, and the first of each name in lower case.
+
+    A line that is no field raises Unreadable if the head was `found` by a search, and is passed over otherwise.
+    """
     fields: list[tuple[str, str]] = []
     index: dict[str, str] = {}
     folded = False
@@ -133,12 +189,14 @@ def parse_fields(lines: list[str]) -> tuple[list[tuple[str, str]], dict[str, str
             if not line:
                 continue
             if line[0] not in " \t" or not fields:
-                raise Unreadable(f"a line of the head is no field: {line[:40]!r}")
+                if found:
+                    raise Unreadable(f"a line of the head is no field: {line[:40]!r}")
+                continue
             name, value = fields[-1]
             fields[-1] = (name, f"{value} {line.strip()}".lstrip())
             folded = True
             continue
-        value = value.strip()
+        name, value = name.rstrip(" \t"), value.strip()
         fields.append((name, value))
         index.setdefault(name.lower(), value)
     if folded:

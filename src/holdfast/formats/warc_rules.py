@@ -52,7 +52,9 @@ _MEDIA = re.compile(rf"{_TOKEN}/{_TOKEN}(?:\s*;\s*{_TOKEN}\s*=\s*(?:{_TOKEN}|\"(
 _SHA1 = re.compile(r"sha1:(?:[A-Z2-7]{32}|[0-9a-f]{40})")  # as nearly all are written
 _DIGEST = re.compile(rf"{_TOKEN}:[A-Za-z0-9+/_=-]+")
 _MESSAGE = re.compile(r"msgtype=\"?([^\";\s]+)", re.IGNORECASE)
-_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+\r?\n", re.IGNORECASE)
+_VERSION_LINE = re.compile(rb"WARC/\d+\.\d+\r*\n", re.IGNORECASE)
+# What every reader of WARC takes: lines that end in CR LF and are fields, or go on with one.
+WELL_FORMED = re.compile(rb"WARC/1\.[01]\r\n(?:[!#-'*+\-.0-9A-Z^-z|~]+:[^\r\n\0]*\r\n(?:[ \t]+[^\r\n\0]*\r\n)*)+\r\n")
 _WORD = re.compile(r"=\?([^?\s]+)\?[QB]\?(?:[^?\s]*(\?=))?", re.IGNORECASE)
 _FULL_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII | re.IGNORECASE)
 _DATE_11 = re.compile(
@@ -130,10 +132,26 @@ def _special_faults(record: Record, names: frozenset[str]) -> list[str]:
         faults.append("the head is not UTF-8")
     if b"=?" in head and any(_is_odd_word(value) for _, value in headers):
         faults.append("a malformed encoded word (RFC 2047)")
+    if not WELL_FORMED.fullmatch(head):
+        faults += _line_faults(head)
+    if record.has_http and not fields.get("content-type", "application/http").lower().startswith("application/http"):
+        faults.append(f"an HTTP message of Content-Type {fields['content-type'][:60]!r}")
+    return faults
+
+
+def _line_faults(head: bytes) -> list[str]:
+    """What is wrong with the lines of a head."""
+    faults = []
     if head.count(b"\n") != head.count(b"\r\n"):
         faults.append("lines of the head end in LF instead of CR LF")
+    if b"\r\r\n" in head:
+        faults.append("lines of the head end in CR CR LF instead of CR LF")
     if not _VERSION_LINE.match(head):
         faults.append(f"bad line of the version {head[:20]!r}")
+    for line in head.splitlines()[1:]:
+        name, colon, _ = line.partition(b":")
+        if line.strip() and not line.startswith((b" ", b"\t")) and (not colon or name != name.rstrip()):
+            faults.append(f"a line of the head is no field: {line[:40]!r}")
     return faults
 
 

@@ -133,26 +133,28 @@ class ZstdSource(MemberSource):
         self._mark()
 
     def _step(self) -> bytes:
-        """Decodes the next blocks of the frame; none when it ends or is damaged."""
+        """Decodes the next blocks of the frame, at its cut end what there is; none when it ends or is damaged."""
         size, blocks, last = 0, 0, False
         while not last and blocks < _STEP_BLOCKS and (not blocks or size < _STEP_BYTES):
             if not self._have(size + _BLOCK_HEAD):
-                self._break("a zstd frame is cut off by the end of the file")
-                return b""
+                break
             at = self._at + size
             head = int.from_bytes(self._raw[at : at + _BLOCK_HEAD], "little")
+            block = _BLOCK_HEAD + (1 if head >> 1 & 3 == _RLE else head >> 3)
+            if not self._have(size + block):
+                break
             last = bool(head & 1)
-            size += _BLOCK_HEAD + (1 if head >> 1 & 3 == _RLE else head >> 3)
+            size += block
             blocks += 1
-        if last:
-            size += self._checksum
-        if not self._have(size):
-            self._break("a zstd frame is cut off by the end of the file")
-            return b""
-        out = self._feed(size)
-        if last and out is not None:
+        ended = last and self._have(size + self._checksum)
+        if not blocks:
+            size = len(self._raw) - self._at  # less than a block, of which a part may be decoded
+        out = self._feed(size + (self._checksum if ended else 0))
+        if ended and out is not None:
             self._decoder = None
             self._mark()
+        elif last or not blocks:
+            self._break(self.broken or "a zstd frame is cut off by the end of the file")
         return out or b""
 
     def _feed(self, size: int) -> bytes | None:

@@ -1,17 +1,37 @@
-"""Records as WARC, whatever they came as: those that were WARC byte for byte, others as WARC 1.1."""
+"""Records as WARC that every reader takes, whatever they came as.
+
+A WARC record whose head and end are well formed stays as it came, byte for byte. One whose head is not (line ends other
+than CR LF, lines that are no fields, a wrong Content-Length, a date that cannot be read), or that does not end in CR LF
+CR LF, gets a new head with the same fields, corrected. If a part of it is missing, WARC-Truncated says so, and its
+digests are left out: they are those of the whole. Records of other formats become WARC 1.1. `StoredRecord.raw` and
+`export --exact` give the bytes that came in.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from holdfast.batches.entry import Entry, runs
 from holdfast.env.files import Buffer
-from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, record_parts
+from holdfast.formats.compose import ID_BYTES, RECORD_END, WarcHead, record_id, record_parts, warc_date, warc_head
+from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.tianwang import unzipped
-from holdfast.records.stored import StoredRecord
+from holdfast.formats.warc import parse_fields
+from holdfast.formats.warc_rules import WELL_FORMED
+from holdfast.records.stored import StoredRecord, block_length, head_length
 
-CONVERTED_AT_ONCE = 8 << 20  # records of other formats beyond this are not gathered in memory
+GATHERED_BYTES_MAX = 8 << 20  # records that are not written as they came are not gathered in memory beyond this
+_MARKS = ('"block": ', '"dateFrom": ')  # in `extra`: what calls for another head
+_NEEDED = (b"\r\nwarc-type:", b"\r\nwarc-record-id:", b"\r\nwarc-date:", b"\r\ncontent-length:")
+_NAMES = ("WARC-Type", "WARC-Record-ID", "WARC-Date", "WARC-Truncated", "Content-Length")  # that are corrected
+_CORRECTED = frozenset(name.lower() for name in _NAMES)
+_DIGESTS = ("warc-block-digest", "warc-payload-digest")
+_LINE_END = re.compile(r"\r*\n")
+_NOT_IN_NAME = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
+_NOT_IN_VALUE = re.compile(r"[\x00\r\n]")
 
 
 def is_warc(entry: Entry) -> bool:
@@ -23,42 +43,96 @@ def is_writable(stored: StoredRecord) -> bool:
     return is_warc(stored.entry) or stored.entry.type == "response"
 
 
-def converted(stored: StoredRecord, parts: Sequence[Buffer]) -> list[bytes]:
-    """A record of another format as WARC 1.1."""
-    whole = b"".join(parts)
+def is_well_formed(entry: Entry) -> bool:
+    """Whether a record can be written as it came: a WARC record with a head and an end as they should be."""
+    if not is_warc(entry) or not entry.data.endswith(RECORD_END):
+        return False
+    head = entry.data[: head_length(entry.format, entry.data)]
+    size = sum(map(int, entry.layout.split("+"))) - len(head) - len(RECORD_END)
+    return _has_good_head(entry, head) and block_length(entry.format, head) == size
+
+
+def _has_good_head(entry: Entry, head: bytes) -> bool:
+    if entry.extra != "-" and any(mark in entry.extra for mark in _MARKS):
+        return False
+    named = head.lower()
+    return WELL_FORMED.fullmatch(head) is not None and all(name in named for name in _NEEDED)
+
+
+def as_warc(stored: StoredRecord, parts: Sequence[Buffer]) -> list[Buffer]:
+    """A record given in parts as they came, in parts as WARC has them."""
+    entry = stored.entry
+    if is_well_formed(entry):
+        return list(parts)
     skip = len(stored.head)
-    block = whole[skip : skip + stored.block_length]
-    if stored.is_zipped:
-        block = unzipped(block)
-    return record_parts(_head(stored), [block])
+    block = b"".join(parts)[skip : skip + stored.block_length]
+    if is_warc(entry):
+        return [_warc_head(stored), block, RECORD_END]
+    return [*record_parts(_head(stored), [unzipped(block) if stored.is_zipped else block])]
 
 
 def warc_parts(stored: StoredRecord) -> Iterator[bytes]:
-    """A record as WARC, whatever it came as, in parts of bounded size."""
-    if is_warc(stored.entry):
+    """A record as WARC, in parts of bounded size."""
+    if is_well_formed(stored.entry):
         return stored.raw()
-    if stored.payload_size > CONVERTED_AT_ONCE:
-        return converted_large(stored)
-    return iter(converted(stored, list(stored.raw())))
+    if stored.payload_size > GATHERED_BYTES_MAX or is_warc(stored.entry):
+        return _streamed(stored)
+    return map(bytes, as_warc(stored, list(stored.raw())))
 
 
-def converted_large(stored: StoredRecord) -> Iterator[bytes]:
-    yield _head(stored).encode(stored.block_length)
+def _streamed(stored: StoredRecord) -> Iterator[bytes]:
+    yield _warc_head(stored) if is_warc(stored.entry) else _head(stored).encode(stored.block_length)
     yield from stored.block()
-    yield b"\r\n\r\n"
+    yield RECORD_END
+
+
+def _warc_head(stored: StoredRecord) -> bytes:
+    """The head of a WARC record: as it came, or with the same fields, corrected."""
+    entry = stored.entry
+    if _has_good_head(entry, stored.head):
+        return stored.head
+    fields, index = parse_fields(_LINE_END.split(stored.head.decode("utf-8", "surrogateescape")), found=False)
+    version = "1.0" if entry.format < "warc/1.1" else "1.1"
+    marks = {} if entry.extra == "-" else json.loads(entry.extra)
+    date = index.get("warc-date", "")
+    values = (
+        index.get("warc-type") or entry.type,
+        index.get("warc-record-id") or _made_id(stored),
+        date if warc_timestamp(date) else warc_date(entry.timestamp),
+        index.get("warc-truncated") or marks.get("truncated", ""),
+        str(stored.block_length),
+    )
+    corrected = {name.lower(): (name, value) for name, value in zip(_NAMES, values, strict=True)}
+    left_out = _DIGESTS if "truncated" in marks and "block" in marks else ()
+    lines = []
+    for name, value in fields:
+        if name.lower() in _CORRECTED:
+            lines += [corrected.pop(name.lower())] if name.lower() in corrected else []
+        elif name.lower() not in left_out and name:
+            lines.append((_NOT_IN_NAME.sub("-", name), _NOT_IN_VALUE.sub(" ", value)))
+    return warc_head([pair for pair in (*lines, *corrected.values()) if pair[1]], version)
+
+
+def _made_id(stored: StoredRecord) -> str:
+    """An id for a record that has none: the same each time."""
+    entry = stored.entry
+    identity = sha256(f"{stored.id} {entry.url} {entry.timestamp} {entry.digest}".encode("utf-8", "replace")).digest()
+    return record_id(identity[:ID_BYTES])
 
 
 def _head(stored: StoredRecord) -> WarcHead:
+    """The head of a record of another format."""
     entry = stored.entry
-    identity = sha256(f"{stored.id} {entry.url} {entry.timestamp} {entry.digest}".encode("utf-8", "replace")).digest()
     is_http = stored.http_head is not None
+    marks = {} if entry.extra == "-" else json.loads(entry.extra)
     return WarcHead(
         "response" if is_http else "resource",
         entry.timestamp,
-        record_id(identity[:ID_BYTES]),
-        url=entry.url,
-        ip=entry.ip if entry.ip != "-" else "",
+        _made_id(stored),
+        url=_NOT_IN_VALUE.sub(" ", entry.url),
+        ip=_NOT_IN_VALUE.sub(" ", entry.ip) if entry.ip != "-" else "",
         payload_digest=entry.digest if entry.digest != "-" else "",
+        truncated=marks.get("truncated", ""),
         content_type="" if is_http else (entry.mime if entry.mime != "-" else "application/octet-stream"),
     )
 

@@ -6,6 +6,11 @@
 The payload is what was transferred, without the framing of chunks; that framing is literal too. Literals go into the
 batch, the payload into the store; `layout` tells how to lay them side by side again (N3). Requests and metadata are
 small and seldom alike: up to `inline_bytes_max` they are literals as a whole.
+
+`extra` marks what is wrong with a record. `truncated`: its payload is not whole. `block`: the length of its block,
+where that is not what its head says. `dateFrom`: where its time comes from, because its date cannot be read: what is
+left of it (`part`), the `Date` of the HTTP message (`http`), the record beside it in the file (`neighbour`), nothing
+(`none`).
 """
 
 from __future__ import annotations
@@ -22,17 +27,20 @@ from holdfast.batches.entry import FILE_HEAD, REFERENCE, REMOVED, SOURCE, Entry,
 from holdfast.config import RecordSettings
 from holdfast.formats.blocks import BytesBlock
 from holdfast.formats.compose import digest_of, digest_text
-from holdfast.formats.dates import warc_timestamp
+from holdfast.formats.dates import mail_timestamp, partial_timestamp, warc_timestamp
 from holdfast.formats.http import HttpHead, Unframer, parse_head, split
 from holdfast.formats.record import Record
 from holdfast.formats.tianwang import unzipped
 from holdfast.model import Capture, RecordId
+from holdfast.records.stored import block_length
 from holdfast.urls import post_key, url_key
 
 CAPTURED = frozenset({"response", "revisit", "resource", "metadata", "conversion", REFERENCE})  # that the catalog lists
 REVISIT_MIME = "warc/revisit"
 _FIELDS_TYPE = "application/warc-fields"
 _NO_DATE = "19700101000000"
+_DATE_FIELDS = {"warc": "warc-date", "arc": "archive-date", "tianwang": "date"}
+CUT_IN_FILE = "unspecified"  # why a payload is not whole, as WARC-Truncated says it
 _LITERAL_BYTES_MAX = 4 << 20  # framing beyond this is kept as payload,
 _RUNS_MAX = 400_000  # and so are chunks beyond this many
 _DIGEST = re.compile(r"[A-Za-z0-9-]+:[A-Za-z0-9+/=_-]+")
@@ -133,12 +141,13 @@ class Drafting:
     collection: str
     filename: str = "-"
     sign: Callable[[bytes], bytes] | None = None  # for those who have the time to compute signatures here
+    last_timestamp: str = ""  # of the record before, for one whose date cannot be read
 
     def is_large(self, record: Record) -> bool:
         return record.content_length > self.settings.piece_bytes_max
 
     def draft(self, record: Record) -> Draft:
-        """Reads the record to its end. Raises MalformedInput if it is cut off."""
+        """Reads the record to its end, or as far as it is there. Raises MalformedInput in strict mode."""
         block = record.block.read()
         record.finish()
         head = None
@@ -157,7 +166,7 @@ class Drafting:
         facts = _facts(record, parse_head(message) if message else head)
         if facts["digest"] == "-" and record.type in CAPTURED and record.type != "revisit":
             facts["digest"] = digest_of([split(message)[2] if message else payload or block[len(block) - size :]])
-        entry = self._entry(record, framed, size, facts)
+        entry = self._entry(record, framed, size, facts, head)
         signature = self.sign(payload) if payload and self.sign is not None else b""
         record_id, concurrent_to = _links(record)
         draft = Draft(entry, payload, signature, record_id=record_id, concurrent_to=concurrent_to)
@@ -169,12 +178,19 @@ class Drafting:
             return False
         return record.type in ("response", "resource", "conversion") or size > self.settings.inline_bytes_max
 
-    def _entry(self, record: Record, framed: tuple[bytes, str], size: int, facts: dict[str, str]) -> Entry:
+    def _entry(
+        self, record: Record, framed: tuple[bytes, str], size: int, facts: dict[str, str], head: HttpHead | None
+    ) -> Entry:
         data, layout = framed
+        timestamp, extra = record.timestamp, facts["extra"]
+        if not timestamp:
+            timestamp, found_in = self._dated(record, head)
+            extra = _with_mark(extra, "dateFrom", found_in)
+        self.last_timestamp = timestamp if timestamp != _NO_DATE else self.last_timestamp
         return Entry(
             _type_of(record.type),
             one_line(record.url),
-            record.timestamp or _NO_DATE,
+            timestamp,
             data,
             0,
             one_line(record.ip),
@@ -190,8 +206,17 @@ class Drafting:
             record.offset,
             record.length,
             facts["refers_to"],
-            facts["extra"],
+            extra,
         )
+
+    def _dated(self, record: Record, head: HttpHead | None) -> tuple[str, str]:
+        """A time for a record whose date cannot be read, and where it was found."""
+        date = record.headers.get(_DATE_FIELDS[record.format.partition("/")[0]]) or ""
+        if left := partial_timestamp(date):
+            return left, "part"
+        if head is not None and (sent := mail_timestamp(head.headers.get("Date") or "")):
+            return sent, "http"
+        return (self.last_timestamp, "neighbour") if self.last_timestamp else (_NO_DATE, "none")
 
     def _with_request(self, draft: Draft, record: Record, head: HttpHead | None, block: bytes) -> Draft:
         if record.type == "request" and head is not None and head.method not in ("GET", "HEAD", ""):
@@ -201,7 +226,7 @@ class Drafting:
     def large_draft(self, record: Record, spool: Path) -> Draft:
         """Reads a record that is too large for memory; its payload goes to the file `spool`.
 
-        Raises MalformedInput if it is cut off; then nothing is left of the file.
+        Raises MalformedInput in strict mode if it is damaged; then nothing is left of the file.
         """
         result = _LargeDraft()
         try:
@@ -220,13 +245,14 @@ class Drafting:
         if facts["digest"] == "-" and record.type != "revisit":
             facts["digest"] = digest_text("sha1", result.sha1.digest())
         framed = _framed(record, b"".join(result.literals), tuple(result.lengths))
-        entry = self._entry(record, framed, result.size, facts)
+        entry = self._entry(record, framed, result.size, facts, result.head)
         record_id, concurrent_to = _links(record)
         return Draft(entry, record_id=record_id, concurrent_to=concurrent_to, spooled=spool)
 
     def complete(self, drafts: Sequence[Draft]) -> None:
         """Ties requests to responses, and computes what can be computed without the archive."""
         pair_requests(drafts)
+        _date_by_next(drafts)
         for draft in drafts:
             if draft.signature or not draft.payload:
                 draft.mark = fingerprint(draft.entry, (draft.signature,) if draft.signature else ())
@@ -322,9 +348,35 @@ def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
         mime = REVISIT_MIME
         refers_to = refers_to_of(record)
     digest = fields.get("warc-payload-digest", "-")
-    if digest != "-" and not _DIGEST.fullmatch(digest):
+    if digest != "-" and (record.truncated or not _DIGEST.fullmatch(digest)):
         digest = "-"
+    extra = marked(extra, record)
     return {"status": status, "mime": mime, "digest": digest, "refers_to": refers_to, "extra": extra}
+
+
+def marked(extra: str, record: Record) -> str:
+    """`extra` with the marks of a record that is not whole, or not as long as its head says. It must be finished."""
+    fields = record.headers.first()
+    if record.truncated or "warc-truncated" in fields:
+        extra = _with_mark(extra, "truncated", one_line(fields.get("warc-truncated", CUT_IN_FILE)))
+    if record.findings and block_length(record.format, record.head) != record.content_length:
+        extra = _with_mark(extra, "block", record.content_length)
+    return extra
+
+
+def _with_mark(extra: str, name: str, value: str | int) -> str:
+    return json.dumps(({} if extra == "-" else json.loads(extra)) | {name: value})
+
+
+def _date_by_next(drafts: Sequence[Draft]) -> None:
+    """Records at the beginning of a file whose date cannot be read have that of the next one."""
+    dated = next((draft.entry.timestamp for draft in drafts if '"dateFrom": "none"' not in draft.entry.extra), "")
+    for draft in drafts:
+        if '"dateFrom": "none"' not in draft.entry.extra:
+            break
+        if dated:
+            extra = _with_mark(draft.entry.extra, "dateFrom", "neighbour")
+            draft.entry = draft.entry._replace(timestamp=dated, extra=extra)
 
 
 @lru_cache(maxsize=256)

@@ -30,7 +30,7 @@ from holdfast.formats.cdxj import EXTRA, cdxj_line, is_header, parse_cdxj
 from holdfast.formats.http import parse_head, split
 from holdfast.formats.record import Record
 from holdfast.formats.zstd_frames import DICTIONARY_BYTES_MAX, DICTIONARY_MAGIC
-from holdfast.records.draft import Draft, capture_of, payload_runs, refers_to_of
+from holdfast.records.draft import Draft, capture_of, marked, payload_runs, refers_to_of
 from holdfast.records.stored import StoredRecord
 from holdfast.urls import url_key
 
@@ -206,6 +206,8 @@ def _loaded(reference: Entry, opened: Opened) -> tuple[Entry, bytes | None]:
         is_small = record.content_length <= _IN_MEMORY_MAX
         block = record.block.read() if is_small else record.block.read(1 << 20)
         head = parse_head(block) if record.has_http else None
+        if is_small:
+            record.finish()
         payload = split(block, head)[2] if is_small and head is not None else block
         data = record.head + (block[: head.size] if head is not None else b"")
         entry = reference._replace(
@@ -216,6 +218,7 @@ def _loaded(reference: Entry, opened: Opened) -> tuple[Entry, bytes | None]:
             layout=str(len(data)),
             size=len(payload) if is_small else record.content_length - (head.size if head is not None else 0),
             refers_to=refers_to_of(record) if record.type == "revisit" else "-",
+            extra=marked(reference.extra, record),
         )
     if not is_small and head is not None and head.chunked:
         with opened() as record:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -11,6 +13,9 @@ from holdfast.formats.record import Headers
 from holdfast.formats.tianwang import unzipped
 from holdfast.model import Capture, ContentKey, RecordId
 from holdfast.storage.contents import Contents
+
+_HEAD_END = re.compile(rb"\n\r{0,3}\n")
+_BLOCK = '"block": '  # in `extra`
 
 
 @dataclass(slots=True)
@@ -62,7 +67,9 @@ class StoredRecord:
 
     @property
     def block_length(self) -> int:
-        """How long the block is, by the record's own header."""
+        """How long the block is."""
+        if _BLOCK in self.entry.extra:
+            return int(json.loads(self.entry.extra)["block"])
         return block_length(self.entry.format, self.head)
 
     def block(self) -> Iterator[bytes]:
@@ -166,18 +173,20 @@ def head_length(kind: str, data: bytes) -> int:
     """How much of a record's literals is its own header."""
     if kind.startswith("arc/"):
         return data.index(b"\n") + 1
-    crlf, lf = data.find(b"\r\n\r\n"), data.find(b"\n\n")
-    if crlf >= 0 and (lf < 0 or crlf < lf):
+    crlf = data.find(b"\r\n\r\n")
+    if crlf >= 0 and data.find(b"\n\n", 0, crlf) < 0 and data.find(b"\r\r\n", 0, crlf) < 0:
         return crlf + 4
-    return lf + 2 if lf >= 0 else len(data)
+    end = _HEAD_END.search(data)  # some lines end in LF, or in CR CR LF
+    return end.end() if end is not None else len(data)
 
 
 def block_length(kind: str, head: bytes) -> int:
-    """How long the block is, by the record's own header."""
+    """How long the block is, by the record's own header; -1 if that says nothing of use."""
     if kind.startswith("arc/"):
-        return int(head.split()[-1])
-    fields = parse_fields(head, kind)
-    return int(fields.get("Content-Length" if kind.startswith("warc/") else "length") or 0)
+        said = head.split()[-1].decode("latin-1")
+    else:
+        said = parse_fields(head, kind).get("Content-Length" if kind.startswith("warc/") else "length") or ""
+    return int(said) if said.isascii() and said.isdigit() else -1
 
 
 def parse_fields(head: bytes, kind: str) -> Headers:
@@ -185,6 +194,6 @@ def parse_fields(head: bytes, kind: str) -> Headers:
     text = head.decode("utf-8", "surrogateescape")
     if kind.startswith("arc/"):
         return Headers([("line", text.strip())])
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = text.replace("\r", "").split("\n")
     fields = [line.partition(":") for line in lines[1 if kind.startswith("warc/") else 0 :] if ":" in line]
     return Headers([(name.strip(), value.strip()) for name, _, value in fields])

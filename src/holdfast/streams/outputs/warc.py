@@ -1,4 +1,4 @@
-"""`warc`: the records of captures as WARC, byte for byte where they were WARC. One member or frame for each record."""
+"""`warc`: the records of captures as WARC, byte for byte where that is valid. One member or frame for each record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.env import REAL, Environment
 from holdfast.env.files import Buffer
 from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
 from holdfast.formats.warc_writer import Compression, RecordCompressor
-from holdfast.records.as_warc import is_warc, is_writable, lay, warc_parts
+from holdfast.records.as_warc import is_well_formed, is_writable, lay, warc_parts
 from holdfast.storage.spread import Spread
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.page import Page
@@ -61,7 +61,7 @@ class Warc:
 def _parts(page: Page) -> list[Buffer]:
     """The whole record; none if it is not one that WARC has."""
     entry = page.entry
-    if is_warc(entry) and entry.contents == page.contents and entry.type != REFERENCE:
+    if entry.contents == page.contents and entry.type != REFERENCE and is_well_formed(entry):
         return lay(entry.data, entry.layout, page.buffer if entry.contents != "-" else b"")
     return [*warc_parts(page.stored)] if is_writable(page.stored) else []
 
@@ -69,7 +69,7 @@ def _parts(page: Page) -> list[Buffer]:
 def _large_parts(page: Page) -> Iterator[Buffer]:
     """The literals of the record, and between them its payload from where it was secured."""
     entry = page.entry
-    if not is_warc(entry) or entry.contents == "-" or entry.type == REFERENCE:
+    if entry.contents == "-" or entry.type == REFERENCE or not is_well_formed(entry):
         yield from warc_parts(page.stored)
         return
     pieces = page.pieces()
