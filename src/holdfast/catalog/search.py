@@ -15,6 +15,7 @@ from holdfast.catalog.fields import Row
 from holdfast.catalog.filters import parse_filter
 from holdfast.catalog.keys import encoded, place_of
 from holdfast.catalog.query import CaptureQuery, exact_range
+from holdfast.catalog.revisits import resolved
 from holdfast.catalog.rows import CaptureRows
 from holdfast.catalog.times import digits, earliest, seconds
 from holdfast.model import Capture
@@ -137,7 +138,7 @@ class Search:
         original = self._resolve(capture)
         if original is None or (self._permits is not None and not self._permits(original)):
             return Row(capture)
-        return Row(capture._replace(mime=original.mime, status=original.status), original)
+        return Row(resolved(capture, original), original)
 
     def _tokens_before(self, start: bytes | None) -> list[str | None]:
         """What each collapse last let through before a place."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from holdfast.catalog import CaptureQuery
+from holdfast.catalog.revisits import resolved
 from holdfast.catalog.rules import Verdict
 from holdfast.catalog.times import real_time
 from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
@@ -96,9 +97,9 @@ class Finder:
         return (self._told(row.capture) for row in self._catalog.search(query, permits=self._site.access.permits))
 
     def _told(self, capture: Capture) -> Capture:
-        """A revisit with the type and status of what it repeats: its own row says only that nothing has changed."""
+        """A revisit with the type of what it repeats, and the status where its own row has none."""
         original = self._catalog.resolve(capture) if capture.type == "revisit" else None
-        return capture if original is None else capture._replace(mime=original.mime, status=original.status)
+        return capture if original is None else resolved(capture, original)
 
     def _no_circle(self, capture: Capture, collection: str | None, url: str, timestamp: str) -> Capture:
         """The redirect, or the nearest capture that leads on.
@@ -148,7 +149,7 @@ class Finder:
             rows = self._catalog.search(query, permits=permits)
             same = self._busters.same(url, (row.capture for row in rows), timestamp)
             if same is not None:
-                return same
+                return self._told(same)
         return None
 
 

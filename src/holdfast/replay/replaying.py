@@ -195,6 +195,7 @@ class Replayer:
             headers.append((b"content-range", b"bytes %d-%d/%d" % (begin, end - 1, size)))
         headers.append((b"content-length", b"%d" % (end - begin)))
         if size > STREAMED:
+            assert archived.record is not None
             payload = await run_in_threadpool(self._site.spool.payload, archived.record.id, archived)
             _verify(archived, payload.size)
             return Flow(status, headers, payload.parts(begin, end))

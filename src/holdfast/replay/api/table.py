@@ -54,7 +54,7 @@ _SEARCH = (
     Parameter("filter", "[!][=|~]field:expression", _TEXT, repeats=True),
     Parameter("collapse", "field[:n], of which only the first of each run is given", _TEXT, repeats=True),
     Parameter("resumeKey", "as the last answer gave it: what comes after", _TEXT),
-    _flag("resolveRevisits", "give type and status of what a revisit repeats"),
+    _flag("resolveRevisits", "give the type of what a revisit repeats, and its status unless it has its own"),
     _COLLECTION,
 )
 _QUERY = (
