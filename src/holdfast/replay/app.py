@@ -50,7 +50,7 @@ _KINDS = {
     **dict.fromkeys(("api", "openapi.json", "wayback"), "api"),
     **dict.fromkeys(("health", "status", "metrics"), "operations"),
     **dict.fromkeys(("static", "favicon.ico"), "static"),
-    "cdx": "cdx",
+    **dict.fromkeys(("cdx", "collinfo.json"), "cdx"),
 }
 
 

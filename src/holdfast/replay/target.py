@@ -24,11 +24,24 @@ from starlette.types import Scope
 
 EMPTY_QUERY = "holdfast.empty_query"  # in an ASGI scope: the address ends with `?`, which is part of a URL
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
-ALIASES = {"tf_": "", "bn_": ""}  # pywb's names for a page with its banner around it
+ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's names for a page with its banner, and for what is not rewritten
 DEFAULT, ALL = "web", "all"
 RESERVED = frozenset(
     (
-        *("", "_hf", "api", "cdx", "compare", "crawls", "explore", "favicon.ico", "health", "metrics", "openapi.json"),
+        *(
+            "",
+            "_hf",
+            "api",
+            "cdx",
+            "collinfo.json",
+            "compare",
+            "crawls",
+            "explore",
+            "favicon.ico",
+            "health",
+            "metrics",
+            "openapi.json",
+        ),
         *("robots.txt", "search", "static", "status", "volumes"),
     )
 )
