@@ -92,6 +92,6 @@ def shape_options(command: Callable[..., T]) -> Callable[..., T]:
 
 pick_option = click.option(
     "--pick",
-    type=click.Choice(list(Pick)),
+    type=click.Choice([each.value for each in Pick]),
     help="Which capture stands for a time; as the setting records.pick says.",
 )

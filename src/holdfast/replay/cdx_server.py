@@ -174,8 +174,8 @@ def _whole(lines: Iterator[str], asked: CdxRequest) -> Response:
 async def _searched(site: Site, asked: CdxRequest, prefix: str) -> Response:
     permits = None if site.access.is_open else site.access.permits
     if asked.allows_fuzzy and asked.query.plain().match == "exact":
-        query, permits = await in_thread(_or_same, site, asked.query, permits)
-        asked = asked._replace(query=query)
+        widened = await in_thread(_or_same, site, asked, permits)
+        asked, permits = widened.asked, widened.permits
     query = asked.query
 
     def lines(watched: Permits) -> Iterator[str]:
@@ -193,14 +193,18 @@ async def _searched(site: Site, asked: CdxRequest, prefix: str) -> Response:
     return await streamed(pieces, watch, {"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
 
 
-def _or_same(site: Site, query: CaptureQuery, permits: Permits | None) -> tuple[CaptureQuery, Permits | None]:
-    """The query; if the URL has no captures, that for URLs which count as the same (`busters`), and what permits them.
+class _Widened(NamedTuple):
+    """A query for one URL, or for those that count as the same, and what permits their captures."""
 
-    Not for an event loop.
-    """
-    catalog, collection = site.archive.catalog, query.collection
+    asked: CdxRequest
+    permits: Permits | None
+
+
+def _or_same(site: Site, asked: CdxRequest, permits: Permits | None) -> _Widened:
+    """Widened if the URL has no captures, to URLs that count as the same (`busters`). Not for an event loop."""
+    query, catalog, collection = asked.query, site.archive.catalog, asked.query.collection
     if next(catalog.search(CaptureQuery(url=query.url, match="exact", collection=collection), permits), None):
-        return query, permits
+        return _Widened(asked, permits)
     busters = Busters(site.settings.busters)
     wanted = busters.bare(query.url)
 
@@ -212,10 +216,11 @@ def _or_same(site: Site, query: CaptureQuery, permits: Permits | None) -> tuple[
         try:
             if next(catalog.search(alike, Budget(Busters.LOOK_AT, is_same)), None):
                 limit = min(query.limit or 0, HELD_MAX) if query.sort == "closest" else query.limit
-                return replace(query, url=begin, match="prefix", limit=limit), is_same
+                alike = replace(query, url=begin, match="prefix", limit=limit)
+                return _Widened(asked._replace(query=alike), is_same)
         except Spent:
             continue
-    return query, permits
+    return _Widened(asked, permits)
 
 
 def _pieces(lines: Callable[[Permits], Iterator[str]], watch: Watch) -> Iterator[bytes]:
