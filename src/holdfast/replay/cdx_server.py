@@ -172,7 +172,7 @@ def _whole(lines: Iterator[str], asked: CdxRequest) -> Response:
 
 
 async def _searched(site: Site, asked: CdxRequest, prefix: str) -> Response:
-    permits = None if site.access.is_open else site.access.permits
+    permits: Permits | None = None if site.access.is_open else site.access.permits
     if asked.allows_fuzzy and asked.query.plain().match == "exact":
         widened = await in_thread(_or_same, site, asked, permits)
         asked, permits = widened.asked, widened.permits
