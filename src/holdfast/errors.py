@@ -63,7 +63,7 @@ class MalformedKey(UsageError):
 
 
 class UnknownName(UsageError):
-    """A codec, volume, signature, organization or placement that nobody registered."""
+    """A codec, volume, signature, organization or placement that nobody registered, or a word that is none of a few."""
 
 
 class MalformedQuery(UsageError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from holdfast.errors import MalformedKey, UsageError
+from holdfast.errors import MalformedKey, UnknownName, UsageError
 
 OVERFLOW_MAX = 99_999  # five digits in a block's header
 SERIAL_MAX = 2**32 - 1  # of a record in its batch
@@ -31,6 +31,21 @@ class VolumeState(StrEnum):
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
+
+
+class Pick(StrEnum):
+    """Which capture of a URL stands for a time (H8)."""
+
+    NEAREST = "nearest"  # in either direction
+    NOT_NEWER = "not-newer"  # the last up to it
+
+    @classmethod
+    def parse(cls, text: str | Pick) -> Pick:
+        """Raises UnknownName."""
+        try:
+            return cls(text)
+        except ValueError:
+            raise UnknownName(f"unknown pick {text!r}: one of {', '.join(cls)}") from None
 
 
 @dataclass(frozen=True, slots=True, order=True)

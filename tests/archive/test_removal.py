@@ -114,6 +114,16 @@ def test_it_needs_a_reason_and_tells_of_it(archive: Archive, quick: Path) -> Non
     assert lines[0]["listed"][0][1:] == ["20260101000000", "http://a.example/1"]
 
 
+@pytest.mark.parametrize("text", ["example", "!example", "~.*example"])
+def test_a_filter_that_names_no_field_removes_nothing(archive: Archive, quick: Path, text: str) -> None:
+    """It would be about the whole line, digests and offsets included."""
+    some(archive, quick)
+    before = rows(archive)
+    with pytest.raises(UsageError, match="names no field"):
+        archive.remove(Selection(CaptureQuery(url="*", filters=("=status:200", text))), WHY)
+    assert rows(archive) == before
+
+
 @pytest.mark.parametrize("refuse", [True, False])
 def test_coming_back(archive: Archive, quick: Path, refuse: bool) -> None:
     records = some(archive, quick)

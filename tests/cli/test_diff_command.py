@@ -37,6 +37,12 @@ def test_equal_captures_are_called_equal(changed: Shell) -> None:
     assert "both are the capture of 20200102030405" in ran.errors
 
 
+def test_captures_that_are_not_newer_than_the_times(changed: Shell) -> None:
+    assert "differs" in changed.quick("diff", URL, "2020", "2025").errors
+    ran = changed.quick("diff", URL, "2020", "2025", "--pick", "not-newer")
+    assert "both are the capture of 20200102030405" in ran.errors
+
+
 def test_json_tells_all(changed: Shell) -> None:
     told = changed.quick("diff", URL, "2020", "2026", "--json").objects[0]
     assert told["text"]["added"] == 1 and told["links"]["kept"] == 0 and told["is_same_content"] is False

@@ -125,6 +125,22 @@ def test_get_by_url_time_and_record(shown: Shell) -> None:
     assert gzip.decompress(raw) == b"<html>second</html>"
 
 
+def test_get_not_newer_than_a_time(filled: Shell) -> None:
+    """The captures are of 2020 and 2021: December 2020 is nearer to the second."""
+    assert filled.quick("get", "example.com", "--at", "202012").output == b"<html>second</html>"
+    assert filled.quick("get", "example.com", "--at", "202012", "--pick", "not-newer").output == b"<html>first</html>"
+    told = filled.quick("get", "example.com", "--at", "2021", "--pick", "not-newer", "--json").objects[0]
+    assert told["timestamp"] == "20210102030405"
+    none = filled.quick("get", "example.com", "--at", "2019", "--pick", "not-newer", code=3)
+    assert none.errors.endswith("no capture of 'example.com' up to 2019; the first after it is of 20200102030405\n")
+    filled.quick("get", "example.com", "--pick", "newest", code=2)
+    settings = filled.directory / "holdfast.toml"
+    settings.write_text(f'{settings.read_text()}\n[records]\npick = "not-newer"\n')
+    assert filled.quick("get", "example.com", "--at", "202012").output == b"<html>first</html>"
+    nearest = filled.quick("get", "example.com", "--at", "202012", "--pick", "nearest")
+    assert nearest.output == b"<html>second</html>"
+
+
 def test_get_parts(shown: Shell) -> None:
     head = shown.quick("get", "other.org", "--headers").output
     assert head == b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from pages_kept import html, kept
 
 from holdfast.config import ServeSettings
+from holdfast.errors import Throttled
 from holdfast.replay.app import App, controls_app, replay_app
-from holdfast.replay.by_host import NAMES_MAX, ByHost, named_app
+from holdfast.replay.by_host import NAMES_MAX, ByHost, named_app, site_at
 from holdfast.replay.server.counters import Counters
 from holdfast.replay.site import Origins, Site, open_site
 from holdfast.replay.tokens import Tokens
@@ -111,3 +113,12 @@ def test_where_the_settings_name_the_server_there_is_one_name(path: Path, settin
     finally:
         site.archive.close()
         site.counters.close()
+
+
+def test_limits_on_streams_hold_for_all_names_together(site: Site) -> None:
+    most = site.settings.streams_per_client_max
+    with ExitStack() as running:
+        for number in range(most):
+            running.enter_context(site_at(site, f"name{number}.example").streams.admitted("192.0.2.9"))
+        with pytest.raises(Throttled), site_at(site, "another.example").streams.admitted("192.0.2.9"):
+            pass

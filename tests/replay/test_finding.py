@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from pages_kept import answer, html, kept
+from serving import ask, serving
 
+import holdfast
 from holdfast.archive.exchange import Exchange
+from holdfast.catalog import CaptureQuery
 from holdfast.config import AccessRule, ServeSettings
 from holdfast.errors import Blocked, CaptureNotFound, UnknownCollection
 from holdfast.replay.access import Access
@@ -17,6 +20,7 @@ from holdfast.replay.finding import Finder
 from holdfast.replay.server.counters import Counters
 from holdfast.replay.site import Origins, Site, open_site
 from holdfast.replay.tokens import Tokens
+from holdfast.streams.options import StreamOptions
 
 URL = "http://a.example/"
 
@@ -139,3 +143,94 @@ def test_collections_have_names(tmp_path: Path) -> None:
         assert site.collection("all") is None
         with pytest.raises(UnknownCollection, match="no collection 'other': known are main"):
             site.collection("other")
+
+
+# -- revisits with an answer of their own ------------------------------------------------------------------------------
+
+EMPTY = "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
+
+
+def revisit(url: str, time: str, head: str, *, digest: str = EMPTY, refers_to: str = "") -> bytes:
+    """A record of a revisit that has the head of an answer, as crawlers write it."""
+    block = head.replace("\n", "\r\n").encode() + b"\r\n\r\n"
+    date = f"{time[:4]}-{time[4:6]}-{time[6:8]}T{time[8:10]}:{time[10:12]}:{time[12:]}Z"
+    lines = [
+        "WARC/1.1",
+        "WARC-Type: revisit",
+        f"WARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-{time[2:]}>",
+        f"WARC-Date: {date}",
+        f"WARC-Target-URI: {url}",
+        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest",
+        f"WARC-Payload-Digest: {digest}",
+        *([f"WARC-Refers-To-Target-URI: {refers_to}", f"WARC-Refers-To-Date: {date}"] if refers_to else []),
+        "Content-Type: application/http;msgtype=response",
+        f"Content-Length: {len(block)}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + block + b"\r\n\r\n"
+
+
+def with_records(path: Path, exchanges: list[Exchange], *records: bytes) -> Path:
+    """An archive with these captures, and with records as they are."""
+    kept(path, exchanges)
+    file = path.with_suffix(".warc")
+    file.write_bytes(b"".join(records))
+    with holdfast.open(path) as archive:
+        assert sum(report.added for report in archive.import_files([file])) == len(records)
+    return path
+
+
+def test_a_redirect_that_is_a_revisit_does_not_lead_to_itself(tmp_path: Path) -> None:
+    """Its payload, which is empty, was seen before; it is a redirect all the same, here from http to https."""
+    moved = revisit(URL, "20240101000000", "HTTP/1.1 301 Moved\nLocation: https://a.example/\nContent-Type: text/html")
+    on = revisit(f"{URL}x", "20240102000000", "HTTP/1.1 302 Found\nLocation: /y\nContent-Type: text/html")
+    pages = [
+        html("https://a.example/", "20200101000000"),
+        html(f"{URL}x", "20230101000000"),
+        html(f"{URL}y", "20240101000000"),
+    ]
+    path = with_records(tmp_path / "a", pages, moved, on)
+    with serving(path) as there:
+        address, seen = f"{there.replay}/main/20240101000000mp_/{URL}", set[str]()
+        while (got := ask(address)).status == 302 or got.status == 301:
+            assert address not in seen, "an endless redirect"
+            seen.add(address)
+            address = there.replay + got.headers["location"]
+        assert (got.status, got.headers["memento-datetime"]) == (200, "Wed, 01 Jan 2020 00:00:00 GMT")
+        led = ask(f"{there.replay}/main/20240102000000mp_/{URL}x")
+        assert (led.status, led.headers["location"]) == (302, f"/main/20240102000000mp_/{URL}y")
+        raw = ask(f"{there.replay}/main/20240102000000id_/{URL}x")
+        assert (raw.status, raw.body) == (302, b""), "the payload of the redirect, not that of the page before it"
+        rows = ask(f"{there.controls}/main/cdx?url={URL}x&resolveRevisits=true&fl=timestamp,status&output=text").text
+        assert rows.splitlines() == ["20230101000000 200", "20240102000000 302"]
+
+
+def test_a_redirect_that_is_a_revisit_of_nothing_that_is_here_still_leads_on(tmp_path: Path) -> None:
+    body = "sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    head = "HTTP/1.1 302 Found\nLocation: http://a.example/y\nContent-Length: 20"
+    path = with_records(
+        tmp_path / "a",
+        [html(f"{URL}y", "20240101000001")],
+        revisit(URL, "20240101000000", head, digest=body),
+        revisit(f"{URL}empty", "20240101000002", "HTTP/1.1 404 Not Found"),
+        revisit(f"{URL}gone", "20240101000003", "HTTP/1.1 200 OK\nContent-Type: text/html", digest=body),
+    )
+    with serving(path) as there:
+        got = ask(f"{there.replay}/main/20240101000000mp_/{URL}")
+        assert (got.status, got.headers["location"]) == (302, f"/main/20240101000000mp_/{URL}y")
+        assert (got.body, got.headers["content-length"]) == (b"", "0")
+        assert ask(f"{there.replay}/main/20240101000002mp_/{URL}empty").body == b"", "nothing is the whole of it"
+        assert ask(f"{there.replay}/main/20240101000002id_/{URL}empty").headers["memento-datetime"]
+        gone = ask(f"{there.replay}/main/20240101000003mp_/{URL}gone")
+        assert (gone.status, "repeats one that is not in this archive" in gone.text) == (404, True)
+        with holdfast.open(path, read_only=True) as archive:
+            assert archive.get(f"{URL}empty").payload() == b""
+            with archive.stream(StreamOptions(captures=CaptureQuery(url=f"{URL}empty"))) as stream:
+                assert [(page.payload, page.unresolved) for page in stream] == [(b"", False)]
+
+
+def test_a_revisit_that_is_found_without_its_cache_buster_is_a_page(tmp_path: Path) -> None:
+    again = revisit(f"{URL}p?_=1", "20250101000000", "HTTP/1.1 304 Not Modified")
+    path = with_records(tmp_path / "a", [html(f"{URL}p?_=1", "20200101000000")], again)
+    with serving(path) as there:
+        found = Finder(there.site).find("main", f"{URL}p?_=2", "2025")
+        assert (found.timestamp, found.mime, found.status) == ("20250101000000", "text/html", "200")

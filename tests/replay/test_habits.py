@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
-from pages_kept import html, kept
+from pages_kept import answer, html, kept
 from serving import Served, ask, serving
 
 import holdfast
+from holdfast.archive.exchange import page
+from holdfast.config import AccessRule
+from holdfast.replay.access import Access
 from holdfast.replay.tokens import Tokens
 from holdfast.replay.writing import writer_of
 
@@ -116,3 +120,79 @@ def test_only_writers_delete_and_only_by_post(served: Served) -> None:
     assert ask(f"{served.controls}/main/delete", "POST", line(1).encode()).status == 401
     assert ask(f"{served.controls}/main/delete", "POST", line(1).encode(), Authorization="Bearer no").status == 401
     assert ask(f"{served.controls}/main/delete").status == 400
+
+
+def rows(served: Served, query: str, path: str = "/main/cdx") -> list[str]:
+    got = ask(f"{served.controls}{path}?{query}&output=text&fl=timestamp,original,statuscode")
+    assert got.status == 200, got.text
+    return got.text.splitlines()
+
+
+def test_i10_parameters_of_pywb_mean_what_they_mean_there(served: Served, path: Path) -> None:
+    """`reverse`, `collapseTime` and filters without a field."""
+    day = [("20210101010000", "200"), ("20210101020000", "200"), ("20210101030000", "404"), ("20210102000000", "404")]
+    pages = [answer(f"{URL}p", time, f"{status} X", ["Content-Type: text/html"]) for time, status in day]
+    kept(path, [*pages, page(f"{URL}p", b"x", "image/png", "20210103000000")])
+    served.site.archive.catalog.refresh()
+    times = [time for time, _ in day] + ["20210103000000"]
+
+    def found(query: str) -> list[str]:
+        return [row.split()[0] for row in rows(served, f"url={URL}p&{query}")]
+
+    assert found("reverse=true") == times[::-1]
+    assert found("reverse=1&limit=2") == times[:-3:-1]
+    assert found("reverse=false") == times
+    assert found("reverse=0&sort=reverse") == times[::-1], "as pywb: sort=reverse wins"
+    assert found("reverse=true&closest=20210101&limit=1") == times[:1], "as pywb: a time wins"
+    assert found("collapseTime=8") == [times[0], times[2], times[3], times[4]], "by day and status"
+    assert found("collapseTime=4") == [times[0], times[2], times[4]], "by year and status"
+    assert found("collapseTime=14") == times
+    assert found("collapseTime=8&reverse=true") == [times[4], times[3], times[2], times[0]]
+    assert found("collapse=timestamp:8%2Bstatus") == found("collapseTime=8")
+    assert found("filter=image/png") == [times[4]]
+    assert found("filter=!image/png") == times[:4]
+    assert found("filter=~.*20210102") == [times[3]]
+    assert (found("filter=~example,a"), found("filter=~p")) == (times, []), "an expression begins where the line does"
+    assert found("from_ts=20210102&to=20210102") == [times[3]]
+    for bad in ("collapseTime=x", "collapseTime=0", "reverse=perhaps", "allowFuzzy=perhaps"):
+        refused = ask(f"{served.controls}/main/cdx?url={URL}&{bad}")
+        assert (refused.status, bad.partition("=")[2] in refused.text) == (400, True)
+
+
+def test_i10_a_url_without_captures_is_looked_for_without_its_cache_busters_if_that_is_allowed(
+    served: Served, path: Path
+) -> None:
+    busted = [html(f"{URL}f?_={number}&q=1", f"202{number}0101000000") for number in range(3)]
+    kept(path, [*busted, html(f"{URL}f?q=2", "20210101000000")])
+    served.site.archive.catalog.refresh()
+    asked = f"url={quote(f'{URL}f?q=1&_=9', safe='')}"
+    assert rows(served, asked) == rows(served, f"{asked}&allowFuzzy=false") == []
+    same = [f"202{number}0101000000 {URL}f?_={number}&q=1 200" for number in range(3)]
+    assert rows(served, f"{asked}&allowFuzzy=true") == same
+    assert rows(served, f"{asked}&allowFuzzy=1&reverse=true&limit=1") == same[2:]
+    assert rows(served, f"{asked}&allowFuzzy=true&closest=2021&limit=1") == same[1:2]
+    assert rows(served, f"{asked}&allowFuzzy=true&filter==timestamp:20200101000000") == same[:1]
+    own = quote(f"{URL}f?_=1&q=1", safe="")
+    assert rows(served, f"url={own}&allowFuzzy=true") == same[1:2], "it has captures of its own"
+    served.site.access = Access((AccessRule(rule="exclude", url=f"{URL}f?_=1&q=1"),))
+    assert rows(served, f"{asked}&allowFuzzy=true") == [same[0], same[2]]
+
+
+def test_i10_the_list_of_collections_says_where_each_can_be_asked(served: Served, path: Path) -> None:
+    kept(path, [html("http://n.example/", EARLY)], "news")
+    served.site.archive.catalog.refresh()
+    got = ask(f"{served.controls}/collinfo.json")
+    assert (got.status, got.headers["content-type"]) == (200, "application/json")
+    listed = {each["id"]: each for each in json.loads(got.body)}
+    assert list(listed) == ["main", "news", "all"]
+    assert listed["news"]["name"] == "news"
+    assert EARLY in ask(f"{listed['news']['cdx-api']}?url=n.example").text
+    assert ask(f"{listed['all']['timegate']}http://n.example/").status == 302
+    assert "n.example" in ask(f"{listed['all']['timemap']}http://n.example/").text
+
+
+def test_i10_what_pywb_calls_ir_is_the_capture_as_it_was(served: Served) -> None:
+    for origin in (served.controls, served.replay):
+        one, other = (ask(f"{origin}/main/{EARLY}{modifier}/{URL}") for modifier in ("ir_", "id_"))
+        assert (one.status, one.body) == (200, other.body)
+        assert "/_hf/" not in one.text

@@ -107,7 +107,7 @@ def test_a_timegate_leads_to_the_memento_nearest_to_the_time(
     asked = {"Accept_Datetime": accepted} if accepted is not None else {}
     got = ask(f"{served.controls}/main/{place}{A}/", **asked)
     assert (got.status, got.headers["location"]) == (302, memento(served, number)[0])
-    assert got.headers["vary"] == "accept-datetime"
+    assert got.headers["vary"] == "accept-datetime, x-holdfast-pick"
     assert "memento-datetime" not in got.headers
     assert by_relation(got.headers["link"], "original") == [(f"{A}/", "")]
     assert by_relation(got.headers["link"], "memento")[0] == memento(served, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from starlette.requests import Request
 from holdfast.config import ServeSettings
 from holdfast.errors import Denied, InvalidSetting, Throttled, Unauthorized
 from holdfast.replay import tokens
-from holdfast.replay.tokens import ADDRESSES_MAX, COOKIE, WRONG_MAX, WRONG_WITHIN_S, Tokens
+from holdfast.replay.server.attempts import SETS, WAYS, Attempts
+from holdfast.replay.tokens import COOKIE, WRONG_MAX, WRONG_WITHIN_S, Tokens
 
 READ, WRITE = "r" * 32, "w" * 32
 
@@ -122,32 +124,64 @@ def test_other_tokens_void_tickets() -> None:
         tokens.check_ticket(Place(Tokens(["x" * 32])), ticket)  # type: ignore[arg-type]
 
 
-def test_who_guesses_is_told_to_wait_and_the_right_token_passes() -> None:
-    moment = [0.0]
-    place = Place(Tokens([READ], monotonic=lambda: moment[0]))
+def tried(place: Place, token: str, address: str = "192.0.2.1") -> type[Exception] | None:
+    try:
+        tokens.may_read(place, asked(address=address, authorization=f"Bearer {token}"))  # type: ignore[arg-type]
+    except Denied as error:
+        return type(error)
+    return None
 
-    def tried(token: str, address: str = "192.0.2.1") -> type[Exception] | None:
-        try:
-            tokens.may_read(place, asked(address=address, authorization=f"Bearer {token}"))  # type: ignore[arg-type]
-        except Denied as error:
-            return type(error)
-        return None
 
-    assert {tried(f"guess {number}") for number in range(WRONG_MAX)} == {Unauthorized}
-    assert tried("guess") is Throttled
-    assert tried(READ) is None, "others behind the same address are not locked out"
-    assert tried("guess") is Throttled
-    assert tried("guess", "192.0.2.2") is Unauthorized
+def test_who_guesses_is_locked_out_also_with_the_right_token_and_by_all_workers() -> None:
+    moment = [1000.0]
+    attempts = Attempts.make()
+    workers = [Place(Tokens([READ], attempts=attempts, monotonic=lambda: moment[0])) for _ in range(4)]
+    assert {tried(workers[number % 4], f"guess {number}") for number in range(WRONG_MAX)} == {Unauthorized}
+    for worker in workers:
+        assert tried(worker, "guess") is Throttled
+        assert tried(worker, READ) is Throttled, "a lock that opens for the right guess is none"
+        assert tried(worker, READ, "192.0.2.2") is None
+        assert tried(worker, "guess", "192.0.2.2") is Unauthorized
     moment[0] += WRONG_WITHIN_S
-    assert tried("guess") is Unauthorized
+    assert tried(workers[0], "guess") is Unauthorized
+    assert tried(workers[1], READ) is None
 
 
-def test_memory_for_guessers_is_bounded() -> None:
+def test_who_was_let_in_before_is_not_locked_out_by_others_behind_the_same_address() -> None:
+    moment = [1000.0]
+    attempts = Attempts.make()
+    first, second = (Place(Tokens([READ], [WRITE], attempts, monotonic=lambda: moment[0])) for _ in range(2))
+    assert tried(first, READ) is None
+    for number in range(WRONG_MAX):
+        assert tried(second, f"guess {number}") is Unauthorized
+    assert tried(second, READ) is None, "also by a worker that has not seen it"
+    assert tried(second, WRITE) is Throttled, "another token was not let in before"
+    moment[0] += WRONG_WITHIN_S / 2
+    assert (tried(first, READ), tried(first, "guess")) == (None, Throttled)
+
+
+def test_all_addresses_of_a_network_are_one_and_those_of_sockets_are_taken() -> None:
     place = Place(Tokens([READ]))
-    for number in range(ADDRESSES_MAX + 50):
-        with pytest.raises(Unauthorized):
-            tokens.may_read(place, asked(address=f"a{number}", authorization="Bearer x"))  # type: ignore[arg-type]
-    assert len(place.tokens._wrong) == ADDRESSES_MAX
+    for number in range(WRONG_MAX):
+        assert tried(place, "guess", f"2001:db8::{number:x}") is Unauthorized
+    assert tried(place, "guess", "2001:db8::ffff") is Throttled
+    assert tried(place, "guess", "2001:db8:0:1::1") is Unauthorized
+    for number in range(WRONG_MAX):
+        assert tried(place, "guess", "::ffff:192.0.2.9" if number % 2 else "192.0.2.9") is Unauthorized
+    assert tried(place, "guess", "192.0.2.9") is Throttled
+    assert tried(place, "guess", "") is Unauthorized
+
+
+def test_memory_for_guessers_is_bounded_and_the_last_are_remembered() -> None:
+    attempts = Attempts.make()
+    place = Place(Tokens([READ], attempts=attempts))
+    size = os.fstat(attempts.descriptor).st_size
+    for number in range(SETS * WAYS + 500):
+        assert tried(place, "x", f"a{number}") is Unauthorized
+    assert os.fstat(attempts.descriptor).st_size == size
+    assert attempts.last(f"a{SETS * WAYS + 499}")[0] == 1
+    assert sum(attempts.last(f"a{number}")[0] for number in range(SETS * WAYS + 500)) <= SETS * WAYS
+    attempts.close()
 
 
 def test_tokens_are_lines_of_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

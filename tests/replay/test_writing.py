@@ -9,12 +9,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from pages_kept import html, kept
 from serving import Answer, Served, ask, serving
 from waiting import wait_until
 
 import holdfast
 from holdfast import Archive
+from holdfast.archive.exporting import ExportOptions
 from holdfast.config import ServeSettings
+from holdfast.records.selection import Selection
 from holdfast.replay.tokens import Tokens
 from holdfast.replay.writing import writer_of
 
@@ -255,3 +258,29 @@ def test_what_was_removed_for_good_is_refused(served: Served, path: Path) -> Non
     answer = put(served, b"x", "&timestamp=20200102030405")
     assert answer.status == 403
     assert "removed" in json.loads(answer.body)["detail"]
+
+
+# -- the index ---------------------------------------------------------------------------------------------------------
+
+
+def found(served: Served, word: str) -> list[str]:
+    answer = ask(f"{served.controls}/api/search?q={word}")
+    if answer.status == 404:  # there is no index yet
+        return []
+    return sorted(hit["url"] for hit in json.loads(answer.body)["hits"])
+
+
+def test_what_is_put_is_found_by_its_words(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By PUT, by POST of a file; and while `index.automatic` is off, not."""
+    assert put(served, b"<p>unseen walrus", "&timestamp=20190102030405").status == 201
+    monkeypatch.setenv("HOLDFAST_INDEX_AUTOMATIC", "true")
+    assert put(served, b"<p>a grey whale", "&timestamp=20200102030405").status == 201
+    wait_until(lambda: found(served, "whale") == [URL], "the page that was put is found")
+    other = tmp_path / "other"
+    kept(other, [html("http://b.example/", "20210102030405", "<p>another whale")])
+    with holdfast.open(other, read_only=True) as archive:
+        archive.export(Selection(), tmp_path / "b.warc", ExportOptions("warc"))
+    sent = ask(f"{served.controls}/api/warc", "POST", (tmp_path / "b.warc").read_bytes(), Authorization=BEARER)
+    assert sent.status == 200, sent.text
+    wait_until(lambda: found(served, "whale") == ["http://b.example/", URL], "the page of the file is found, too")
+    assert found(served, "walrus") == [URL], "indexed with what came after it"

@@ -40,7 +40,7 @@ from holdfast.config import ConnectorWatch, Settings, VolumeSettings
 from holdfast.env import REAL, Environment, WriterLock
 from holdfast.errors import Denied, UnknownCollection, UsageError
 from holdfast.index import Index
-from holdfast.model import VolumeState, batch_name
+from holdfast.model import Pick, VolumeState, batch_name
 from holdfast.records.draft import Draft, Drafting
 from holdfast.records.records import Records
 from holdfast.records.references import ReferencedFiles
@@ -230,12 +230,14 @@ class Archive(Upkeep):
         files = [file for each in inputs for file in ([each] if isinstance(each, Input) else inputs_of(Path(each)))]
         return Importer(self._adder, self.path, self.settings, options).run(files, progress)
 
-    def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
-        """The capture of the URL nearest to a time, which may be partial ('2026', '202611'); without one, the newest.
+    def get(
+        self, url: str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
+    ) -> StoredRecord:
+        """The capture of the URL that stands for a time, which may be partial ('2026', '202611'); else the newest.
 
-        Raises CaptureNotFound.
+        `pick` is 'nearest' or 'not-newer'; without it the setting `records.pick` decides. Raises CaptureNotFound.
         """
-        return self.records.get(url, at, collection)
+        return self.records.get(url, at, collection, Pick.parse(pick or self.settings.records.pick))
 
     def search(self, query: CaptureQuery) -> Answer:
         """The captures that the query asks for, streaming."""

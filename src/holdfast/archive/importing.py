@@ -22,6 +22,7 @@ from queue import Empty, Full, Queue
 
 from holdfast.archive.adding import Added, Adder, Outcome
 from holdfast.archive.import_worker import Task, Worker
+from holdfast.archive.index_keeper import bring_up_at, is_automatic
 from holdfast.archive.input import Input
 from holdfast.archive.manifest import Manifest
 from holdfast.archive.reader import Drafts, End, Event, FileReader, Large, ReadOptions, Stopped
@@ -45,6 +46,7 @@ class ImportOptions:
     jobs: int = 1  # files that are read at a time
     strict: bool = False  # stop at the first fault
     verify_digests: bool = True
+    index: bool | None = None  # whether what was added is indexed at the end
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ class Importer:
         self._adder = adder
         self._settings = settings
         self._options = options
+        self._root = root
         self._spool = root / f"import-{os.getpid()}"
         self._readers = count()
         self._stop = threading.Event()
@@ -112,6 +115,7 @@ class Importer:
 
         In strict mode the first fault raises MalformedInput. However this ends, what was added stays.
         """
+        is_indexed = is_automatic(self._settings.index, self._options.index)
         jobs = max(1, min(self._options.jobs, len(inputs)))
         waiting = iter(inputs)
         turns = threading.Lock()
@@ -137,6 +141,8 @@ class Importer:
                 thread.join()
             for left in self._spool.parent.glob(f"{self._spool.name}-*.open"):
                 left.unlink(missing_ok=True)
+        if is_indexed:
+            bring_up_at(self._root)
 
     # -- the adder's side ---------------------------------------------------------------------------------------
 

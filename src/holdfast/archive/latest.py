@@ -16,6 +16,7 @@ from itertools import groupby
 
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
+from holdfast.catalog.revisits import can_stand_alone
 from holdfast.model import Capture, RecordId
 from holdfast.records.active import ActiveState
 from holdfast.records.classes import ABOUT, captures_beyond
@@ -91,7 +92,9 @@ def _old(catalog: Catalog, captures: list[Capture], shown: ActiveState) -> Itera
 def _can_be_shown(catalog: Catalog, capture: Capture) -> bool:
     if capture.status.startswith(_ERRORS):
         return False
-    return capture.type != _REVISIT or capture.contents != "-" or catalog.resolve(capture) is not None
+    if capture.type != _REVISIT or capture.contents != "-" or can_stand_alone(capture):
+        return True
+    return catalog.resolve(capture) is not None
 
 
 def _originals(catalog: Catalog, captures: Iterator[Capture]) -> Iterator[RecordId]:

@@ -31,6 +31,7 @@ from holdfast.archive.adding import Parts
 from holdfast.batches.entry import REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.catalog import CatalogChange
+from holdfast.catalog.filters import names_field
 from holdfast.env import Environment
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import ContentNotFound, Damaged, UsageError
@@ -101,9 +102,14 @@ class Remover:
         self._parts = parts
 
     def remove(self, selection: Selection, options: RemovalOptions) -> Removal:
-        """Raises UsageError without a reason. Nothing selected is no error."""
+        """Raises UsageError without a reason, or for a filter without a field. Nothing selected is no error."""
         if not options.reason.strip():
             raise UsageError("a removal needs a reason: it is written to the audit log")
+        for text in selection.query.filters if selection.query is not None else ():
+            if not names_field(text):  # '404' is in many a digest
+                raise UsageError(
+                    f"filter {text!r} names no field: what is removed is said exactly, as by '=status:404'"
+                )
         found = self._find(selection)
         plan, removal = self._plan(found, options)
         if found and not options.dry_run:

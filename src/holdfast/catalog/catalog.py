@@ -31,16 +31,16 @@ from holdfast.catalog.keys import (
 )
 from holdfast.catalog.neighbours import Neighbours, Seeker
 from holdfast.catalog.outline import Outline
+from holdfast.catalog.pick import picked
 from holdfast.catalog.query import CaptureQuery, exact_range
 from holdfast.catalog.revisits import RevisitResolver
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.search import Answer, Permits, Search, nearest_capture
+from holdfast.catalog.search import Answer, Permits, Search
 from holdfast.catalog.steps import Steps
-from holdfast.catalog.times import digits, earliest
 from holdfast.catalog.verify import verify_rows
 from holdfast.env import REAL, Environment
 from holdfast.errors import Damaged, DamagedCatalog, HoldfastError
-from holdfast.model import Capture, RecordId
+from holdfast.model import Capture, Pick, RecordId
 from holdfast.storage.table import Table, TableKind, verify_table
 from holdfast.urls import url_key
 
@@ -210,14 +210,14 @@ class Catalog:
         return self._rows.all_of(collection, exact_range(urlkey))
 
     def newest(self, url: str, collection: str | None = None) -> Capture | None:
-        self._refresh_if_due()
-        return self._rows.last_of(collection, exact_range(url_key(url)))
+        return self.closest(url, "", collection)
 
-    def closest(self, url: str, timestamp: str, collection: str | None = None) -> Capture | None:
-        """The capture nearest to a time, which may be partial."""
+    def closest(
+        self, url: str, timestamp: str, collection: str | None = None, pick: Pick = Pick.NEAREST
+    ) -> Capture | None:
+        """The capture that stands for a time, which may be partial; without one the newest."""
         self._refresh_if_due()
-        moment = earliest(digits(timestamp, "closest"))
-        return nearest_capture(self._rows, url_key(url), moment, collection)
+        return picked(self._rows, url_key(url), timestamp, collection, pick)
 
     def neighbours(
         self, capture: Capture, collection: str | None = None, wants: Callable[[Capture], bool] = bool

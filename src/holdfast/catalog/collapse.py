@@ -1,5 +1,7 @@
 """Collapsing: of adjacent captures that agree in a field, or in its first n characters, only the first stays.
 
+Joined by `+`, fields must agree in all of them: `timestamp:8+status` leaves the first of each status and day.
+
 Several collapses work one after the other, each on what the ones before it left. The same rows come out whether an
 answer is read forwards, backwards or from the middle: backwards the last seen of a run is the one that stays, and
 from the middle the first captures before it tell what was last let through.
@@ -15,8 +17,13 @@ from holdfast.errors import MalformedQuery
 
 
 def parse_collapse(text: str) -> Getter:
-    """`field` or `field:n`."""
-    field, colon, count = text.partition(":")
+    """`field` or `field:n`, or several of them joined by `+`."""
+    getters = [_parse_part(part, text) for part in text.split("+")]
+    return getters[0] if len(getters) == 1 else lambda row: "\n".join([get(row) for get in getters])
+
+
+def _parse_part(part: str, text: str) -> Getter:
+    field, colon, count = part.partition(":")
     get = getter(field)
     if not colon:
         return get

@@ -15,7 +15,7 @@ UNKNOWN = "-"
 
 
 class Row(NamedTuple):
-    """A capture in an answer. Of a resolved revisit, type and status are those of the original."""
+    """A capture in an answer. A resolved revisit has the type of its original, and its status unless it has its own."""
 
     capture: Capture
     original: Capture | None = None  # of a revisit, if the query resolves them

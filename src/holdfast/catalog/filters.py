@@ -4,7 +4,8 @@
     =status:200       the field is the text                 !=status:200      it is not
     ~mime:text/.*     the regular expression matches from the field's start
 
-Without a field (`~.*foo`) the URL is meant. `=digest:` matches with and without the name of the algorithm.
+Without a field (`html`, `~.*foo`) the whole line of CDXJ is meant. `=digest:` matches with and without the name of the
+algorithm.
 
 Expressions are those of RE2, which takes time in proportion to the text whatever it is asked: no client of a server can
 stall it. Look-around and back references, which cannot be had at that price, are refused.
@@ -20,6 +21,7 @@ import re2
 
 from holdfast.catalog.fields import Getter, Row, getter
 from holdfast.errors import MalformedQuery
+from holdfast.formats.cdxj import cdxj_line
 
 _COUNTED = ("dupecount", "skipcount", "endtimestamp")
 FILTERS_MAX = 32  # of one query
@@ -38,11 +40,19 @@ def parse_filter(text: str) -> Filter:
         raise MalformedQuery(f"empty filter {text!r}: expected '[!][=|~]field:expr', such as '!=status:404'")
     if match["field"] in _COUNTED:
         raise MalformedQuery(f"{match['field']!r} is counted after filtering: filter {text!r} cannot use it")
-    if not match["field"] and not match["sign"]:
-        raise MalformedQuery(f"filter {text!r} names no field: expected '[!][=|~]field:expr', such as '!=status:404'")
-    get = getter(match["field"] or "url")
+    get = getter(match["field"]) if match["field"] else _line
     matches = _comparison(match["sign"], match["expr"], match["field"] == "digest", text)
     return _inverted(get, matches) if match["inverted"] else _plain(get, matches)
+
+
+def names_field(text: str) -> bool:
+    """Whether a filter is about one field, and not about the whole line."""
+    match = _FORM.fullmatch(text)
+    return match is not None and bool(match["field"])
+
+
+def _line(row: Row) -> str:
+    return cdxj_line(row.capture)
 
 
 def _comparison(sign: str, expr: str, is_digest: bool, text: str) -> Callable[[str], bool]:

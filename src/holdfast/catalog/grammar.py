@@ -2,9 +2,11 @@
 
     url matchType from to limit offset sort closest filter fl collapse page pageSize resumeKey showDupeCount
     showSkipCount resolveRevisits fastLatest, and `toUrl`, the end of a range
+    reverse        as sort=reverse; a time `closest` wins over it
+    collapseTime   as collapse=timestamp:n+status
 
 `filter`, `collapse` and `fl` may come several times; `fl` also takes a list parted by commas. `output`, `gzip`,
-`showResumeKey` and `showNumPages` are for those who print: `parse_query` leaves them alone.
+`showResumeKey`, `showNumPages` and `allowFuzzy` are for those who answer: `parse_query` leaves them alone.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ _TEXTS = {
     "toUrl": "to_url",
     "matchType": "match",
     "from": "from_",
+    "from_ts": "from_",
     "to": "to",
     "sort": "sort",
     "closest": "closest",
@@ -33,7 +36,8 @@ _FLAGS = {
     "fastLatest": "fast_latest",
 }
 _LISTS = {"filter": "filters", "collapse": "collapse", "fl": "fields", "fields": "fields"}
-PRINTING = ("output", "showResumeKey", "showNumPages", "showPagedIndex", "gzip", "lastSkipTimestamp")
+PRINTING = ("output", "showResumeKey", "showNumPages", "showPagedIndex", "gzip", "lastSkipTimestamp", "allowFuzzy")
+_PYWB = ("reverse", "collapseTime")
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off", "")
 
 
@@ -41,6 +45,7 @@ def parse_query(params: Iterable[tuple[str, str]], collection: str | None = None
     """The query that the parameters mean. Raises MalformedQuery; an unknown parameter is named with the nearest one."""
     told: dict[str, object] = {"collection": collection}
     lists: dict[str, list[str]] = {}
+    is_reverse = False
     for name, text in params:
         if name in _TEXTS:
             if text:
@@ -53,11 +58,18 @@ def parse_query(params: Iterable[tuple[str, str]], collection: str | None = None
         elif name in _LISTS:
             values = text.split(",") if _LISTS[name] == "fields" else [text]
             lists.setdefault(_LISTS[name], []).extend(value for value in values if value)
+        elif name == "reverse":
+            is_reverse = flag(name, text)
+        elif name == "collapseTime":
+            if text:
+                lists.setdefault("collapse", []).append(f"timestamp:{_number(name, text)}+status")
         elif name not in PRINTING:
-            known = [*_TEXTS, *_NUMBERS, *_FLAGS, *_LISTS, *PRINTING]
+            known = [*_TEXTS, *_NUMBERS, *_FLAGS, *_LISTS, *_PYWB, *PRINTING]
             raise MalformedQuery(f"unknown parameter {name!r}{nearest(name, known)}")
     if told.get("closest"):
         told.setdefault("sort", "closest")
+    elif is_reverse:
+        told["sort"] = "reverse"
     return CaptureQuery(**told, **{name: tuple(values) for name, values in lists.items()})  # type: ignore[arg-type]
 
 

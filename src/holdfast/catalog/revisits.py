@@ -4,6 +4,9 @@ It is looked for when it is asked for, so an original that arrives after its rev
 revisit itself refers to, then the capture of the same URL with the same digest that is nearest in time, then any
 capture with that digest, of the same collection if there is one. A revisit without a digest of its payload, because the
 server said that nothing was modified, stands for the last capture of its URL before it.
+
+A revisit may also have an answer of its own, such as a redirect, whose payload alone was seen before
+(`has_own_answer`). Then its status is its own.
 """
 
 from __future__ import annotations
@@ -23,7 +26,29 @@ _EMPTY = (  # digests of no bytes at all
     "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
     "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 )
+_NOT_MODIFIED = "304"
 _LOOK_AT = 64  # captures with the digest, for one of the same collection
+
+
+def has_own_answer(revisit: Capture) -> bool:
+    """Whether the revisit says more than "as before": its own row has the status of an answer."""
+    return revisit.status not in ("-", _NOT_MODIFIED)
+
+
+def is_empty(revisit: Capture) -> bool:
+    """Whether its payload is known to be empty: then it needs no original."""
+    return revisit.digest in _EMPTY and has_own_answer(revisit)
+
+
+def can_stand_alone(revisit: Capture) -> bool:
+    """Whether it can be shown without its original: its payload is empty, or a redirect's, which nobody looks at."""
+    return is_empty(revisit) or (has_own_answer(revisit) and '"redirect"' in revisit.extra)
+
+
+def resolved(revisit: Capture, original: Capture) -> Capture:
+    """The row of a revisit with the type of its original, and with its status unless it has its own."""
+    status = revisit.status if has_own_answer(revisit) else original.status
+    return revisit._replace(mime=original.mime, status=status)
 
 
 class RevisitResolver:
@@ -37,7 +62,7 @@ class RevisitResolver:
         """The capture with the payload: itself if it is no revisit, None if there is none."""
         if capture.type != REVISIT:
             return capture
-        if capture.digest in _EMPTY:  # as crawlers write when the server said "not modified"
+        if capture.digest in _EMPTY and not is_empty(capture):  # so crawlers write that the server said "not modified"
             return self._referred(capture._replace(digest="-")) or self._before(capture)
         return self._referred(capture) or self._same_url(capture) or self._same_digest(capture)
 

@@ -14,7 +14,8 @@ from holdfast.catalog.collapse import collapsed, collapsed_and_counted, collapse
 from holdfast.catalog.fields import Row
 from holdfast.catalog.filters import parse_filter
 from holdfast.catalog.keys import encoded, place_of
-from holdfast.catalog.query import CaptureQuery, exact_range
+from holdfast.catalog.query import CaptureQuery
+from holdfast.catalog.revisits import resolved
 from holdfast.catalog.rows import CaptureRows
 from holdfast.catalog.times import digits, earliest, seconds
 from holdfast.model import Capture
@@ -137,7 +138,7 @@ class Search:
         original = self._resolve(capture)
         if original is None or (self._permits is not None and not self._permits(original)):
             return Row(capture)
-        return Row(capture._replace(mime=original.mime, status=original.status), original)
+        return Row(resolved(capture, original), original)
 
     def _tokens_before(self, start: bytes | None) -> list[str | None]:
         """What each collapse last let through before a place."""
@@ -211,19 +212,3 @@ def _counted(rows: Iterator[Row], start: bytes | None) -> Iterator[Row]:
 def _counted_back(rows: Iterator[Row]) -> Iterator[Row]:
     for _, group in groupby(rows, key=lambda row: row.capture.urlkey):
         yield from reversed(list(_counted(reversed(list(group)), None)))
-
-
-def nearest_capture(rows: CaptureRows, key: str, timestamp: str, collection: str | None) -> Capture | None:
-    """Of one URL, the capture nearest to a time of 14 digits; the earlier of two equally near."""
-    few = rows.few_of(collection, key) if collection is not None else None
-    if few is not None:
-        past = next((each for each in reversed(few) if each.timestamp < timestamp), None)
-        future = next((each for each in few if each.timestamp >= timestamp), None)
-    else:
-        start, end = exact_range(key)
-        middle = start + encoded(timestamp)
-        past, future = rows.last_of(collection, (start, middle)), rows.first_of(collection, (middle, end))
-    if past is None or future is None or future.timestamp == timestamp:
-        return future or past
-    moment = seconds(timestamp)
-    return past if moment - seconds(past.timestamp) <= seconds(future.timestamp) - moment else future

@@ -56,7 +56,11 @@ def _split(_context: click.Context, _parameter: click.Parameter, value: Sequence
 @click.option("--resume-key", metavar="KEY", default="", help="Go on where such an answer ended.")
 @click.option("--show-dupe-count", "dupe_count", is_flag=True, help="Add dupecount.")
 @click.option("--show-skip-count", "skip_count", is_flag=True, help="Add skipcount and endtimestamp.")
-@click.option("--resolve-revisits", is_flag=True, help="Give revisits the type and status of their original.")
+@click.option(
+    "--resolve-revisits",
+    is_flag=True,
+    help="Give revisits the type of their original, and its status unless they have one.",
+)
 @click.option("--fast-latest", is_flag=True, help="Accepted: the last captures are found fast in any case.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def cdx(*, archive: Path, **options: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.options import archive_option, collection_option, json_option
+from holdfast.cli.options import archive_option, collection_option, json_option, pick_option
 from holdfast.cli.output import counted, in_bytes, note, show, show_lines, visible
 
 if TYPE_CHECKING:
@@ -22,14 +22,24 @@ _SIGNS = {"same": " ", "removed": "-", "added": "+"}
 @click.argument("url")
 @click.argument("a", metavar="TIME")
 @click.argument("b", metavar="TIME")
+@pick_option
 @collection_option
 @click.option("--links", is_flag=True, help="Compare what they link to and are made of.")
 @click.option("--headers", is_flag=True, help="Compare status and header fields.")
 @json_option
 def diff(
-    *, archive: Path, url: str, a: str, b: str, collection: str | None, links: bool, headers: bool, as_json: bool
+    *,
+    archive: Path,
+    url: str,
+    a: str,
+    b: str,
+    pick: str | None,
+    collection: str | None,
+    links: bool,
+    headers: bool,
+    as_json: bool,
 ) -> None:
-    """Show what two captures of URL differ in: those nearest to two times.
+    """Show what two captures of URL differ in: those for two times.
 
     Their texts are compared, line by line; other parts if an option says so. Times may be partial: 2026, 202611, up to
     14 digits. With --json all parts are told, and words within changed lines as well.
@@ -42,7 +52,7 @@ def diff(
     if links and headers:
         raise click.UsageError("--links and --headers exclude each other")
     with holdfast.open(archive, read_only=True) as opened:
-        first, second = (opened.get(completed(url), time, collection).capture for time in (a, b))
+        first, second = (opened.get(completed(url), time, collection, pick).capture for time in (a, b))
         found = compare_captures(opened.records, first, second, views=VIEWS if as_json else (view,))
     if as_json:
         show(found.as_dict(), "", as_json=True)

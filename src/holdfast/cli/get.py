@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.inputs import STANDARD_INPUT
-from holdfast.cli.options import archive_option, collection_option, json_option
+from holdfast.cli.options import archive_option, collection_option, json_option, pick_option
 from holdfast.cli.output import counted, show, write_pieces
 from holdfast.errors import CaptureNotFound
 from holdfast.model import RecordId
@@ -28,7 +28,8 @@ _NEIGHBOURS_MAX = 1000  # captures of a host among which the URL that was meant 
 @click.command()
 @archive_option
 @click.argument("url", metavar="URL|RECORD")
-@click.option("--at", metavar="TIME", default="", help="The capture nearest to it: 2026, 202611, up to 14 digits.")
+@click.option("--at", metavar="TIME", default="", help="The capture for this time: 2026, 202611, up to 14 digits.")
+@pick_option
 @collection_option
 @click.option("--headers", is_flag=True, help="The head of the HTTP message instead.")
 @click.option("--record", is_flag=True, help="The whole record, byte for byte as it came in.")
@@ -36,9 +37,17 @@ _NEIGHBOURS_MAX = 1000  # captures of a host among which the URL that was meant 
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all.")
 @json_option
 def get(
-    *, archive: Path, url: str, at: str, collection: str | None, output: str | None, as_json: bool, **parts: bool
+    *,
+    archive: Path,
+    url: str,
+    at: str,
+    pick: str | None,
+    collection: str | None,
+    output: str | None,
+    as_json: bool,
+    **parts: bool,
 ) -> None:
-    """Write a capture of URL: the newest, or that nearest to a time.
+    """Write a capture of URL: the newest, or that nearest to a time, or the last up to it (--pick not-newer).
 
     Its payload goes to standard output or to a file. Instead of a URL, the id of a record (202611-0000000042) is
     understood. With --json it is told what was found; the payload is written only if -o says where.
@@ -51,7 +60,7 @@ def get(
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
     part = chosen[0] if chosen else None
     with holdfast.open(archive, read_only=True) as opened:
-        record = _find(opened, completed(url), at.strip(), collection)
+        record = _find(opened, completed(url), at.strip(), collection, pick)
         pieces = _pieces(record, part)
         if output not in (None, STANDARD_INPUT):
             assert output is not None
@@ -64,12 +73,14 @@ def get(
             sys.stdout.buffer.writelines(pieces)
 
 
-def _find(archive: Archive, url: str, at: str, collection: str | None) -> StoredRecord:
+def _find(archive: Archive, url: str, at: str, collection: str | None, pick: str | None) -> StoredRecord:
     if _RECORD_ID.fullmatch(url):
         return archive.records.read(RecordId.parse(url))
     try:
-        return archive.get(url, at, collection)
+        return archive.get(url, at, collection, pick)
     except CaptureNotFound as error:
+        if at and (later := archive.catalog.closest(url, at, collection)) is not None:
+            raise CaptureNotFound(f"{error}; the first after it is of {later.timestamp}") from None
         raise CaptureNotFound(f"{error}; {_hint(archive, url, collection)}") from None
 
 

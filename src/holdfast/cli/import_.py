@@ -64,7 +64,8 @@ def import_(
     """
     from holdfast.archive.importing import ImportOptions
 
-    options = ImportOptions(collection, batch, jobs, strict, not no_verify)
+    # Indexed below, when the archive is no longer open for writing.
+    options = ImportOptions(collection, batch, jobs, strict, not no_verify, index=False)
     tally = Tally(as_json=as_json, verbose=is_verbose(context))
     with ExitStack() as closing, writing(archive) as (opened, interruption):
         with interruption.allowed():

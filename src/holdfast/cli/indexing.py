@@ -11,25 +11,23 @@ import click
 
 from holdfast.cli.interrupt import Interruption
 from holdfast.cli.output import counted, note
-from holdfast.config import INDEX_VARIABLE
 from holdfast.errors import Busy, HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
 
-RANKED_LINKS_MAX = 1_000_000  # ranks of more take longer than a few seconds: 'index update' computes them
-
 index_option = click.option(
     "--index/--no-index",
     default=None,
-    envvar=INDEX_VARIABLE,
     help="Whether the index of words is brought up to date; as the settings say.",
 )
 
 
 def is_automatic(archive: Archive, chosen: bool | None) -> bool:
     """What was said on the command line or in the environment wins over the settings."""
-    return archive.settings.index.automatic if chosen is None else chosen
+    from holdfast.archive import index_keeper
+
+    return index_keeper.is_automatic(archive.settings.index, chosen)
 
 
 @contextmanager
@@ -47,13 +45,12 @@ def kept_up(archive: Archive, *, wanted: bool) -> Iterator[None]:
 def bring_up(path: Path, *, quiet: bool) -> None:
     """Indexes what has come. It is derived: that it cannot be done now is worth a warning and no more."""
     import holdfast
+    from holdfast.archive import index_keeper
 
     with Interruption() as interruption, holdfast.open(path, read_only=True) as archive:
         try:
             with interruption.progress_bar("indexing", archive.index.pending(), counts=True) as progress:
-                report = archive.index.update(progress)
-            if archive.index.links <= RANKED_LINKS_MAX:
-                archive.index.rank()
+                report = index_keeper.bring_up(archive.index, progress)
         except KeyboardInterrupt:
             note("holdfast: what was added is safe, but not yet in the index: 'holdfast index update' goes on")
             raise

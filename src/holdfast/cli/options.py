@@ -10,6 +10,8 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
+from holdfast.model import Pick
+
 T = TypeVar("T")
 ARCHIVE_TYPE = click.Path(path_type=Path)
 ARCHIVE_HELP = "The archive's directory; without it, the current one."
@@ -86,3 +88,10 @@ def shape_options(command: Callable[..., T]) -> Callable[..., T]:
     for option in reversed(_SHAPE):
         shaped = option(shaped)
     return shaped
+
+
+pick_option = click.option(
+    "--pick",
+    type=click.Choice([each.value for each in Pick]),
+    help="Which capture stands for a time; as the setting records.pick says.",
+)

@@ -24,7 +24,7 @@ from holdfast.config.settings import (
     VolumeSettings,
 )
 from holdfast.errors import ArchiveNotFound, Denied, FormatTooNew, InvalidSetting
-from holdfast.model import VolumeState, batch_name, volume_name
+from holdfast.model import Pick, VolumeState, batch_name, volume_name
 
 FORMAT = 1
 SECTIONS = ("store", "records", "serve", "remote", "index", "query", "connector", "volume", "access", "uid")
@@ -146,6 +146,7 @@ def parse(table: dict[str, Any], path: Path, sections: Sequence[str] = SECTIONS)
         _build(RecordSettings, rest.get("records", {}), path, "records"), _RECORDS_LEAST, path, "records"
     )
     _reject_other_than(records.keep, KEEPS, path, "records.keep")
+    _reject_other_than(records.pick, tuple(Pick), path, "records.pick")
     batch_name(records.collection)
     batch_name(records.batch)
     serve = _checked_serve(_build(ServeSettings, rest.get("serve", {}), path, "serve"), path)

@@ -51,6 +51,7 @@ class RecordSettings:
     collection: str = "main"  # for records that name none
     batch: str = "month"  # month: one batch for each month of the record's arrival; any other word names the batch
     keep: str = "all"  # latest: 'holdfast update run' removes captures that a later one of their URL has superseded
+    pick: str = "nearest"  # which capture stands for a time; not-newer: the last up to it, or none
     warc_paths: tuple[
         str, ...
     ] = ()  # where the files lie that records by reference point into; relative to the archive

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from holdfast.batches.entry import REFERENCE, REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
+from holdfast.catalog.pick import ordered, picked_of
 from holdfast.errors import CaptureNotFound, DamagedBatch
-from holdfast.model import SERIAL_MAX, Capture, RecordId
+from holdfast.model import SERIAL_MAX, Capture, Pick, RecordId
 from holdfast.records.references import ReferencedFiles
 from holdfast.records.stored import StoredRecord
 from holdfast.storage.contents import Contents
@@ -32,28 +32,29 @@ class Records:
         self._catalog = catalog
         self._contents = contents
 
-    def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
-        """The capture of the URL nearest to a time, which may be partial; without one, the newest.
+    def get(self, url: str, at: str = "", collection: str | None = None, pick: Pick = Pick.NEAREST) -> StoredRecord:
+        """The capture of the URL that stands for a time, which may be partial; without one, the newest.
 
         Raises CaptureNotFound.
         """
-        capture = self._catalog.closest(url, at, collection) if at else self._catalog.newest(url, collection)
+        capture = self._catalog.closest(url, at, collection, pick)
         if capture is None or capture.type in _ABOUT:
-            capture = self._better(url, at, collection) or capture
+            capture = self._better(url, at, collection, pick) or capture
         if capture is None:
-            raise CaptureNotFound(f"no capture of '{url}'{f' in collection {collection!r}' if collection else ''}")
+            upto = f" up to {at}" if at and pick is Pick.NOT_NEWER else ""
+            within = f" in collection {collection!r}" if collection else ""
+            raise CaptureNotFound(f"no capture of '{url}'{upto}{within}")
         return self.read(capture.record)
 
-    def _better(self, url: str, at: str, collection: str | None) -> Capture | None:
+    def _better(self, url: str, at: str, collection: str | None, pick: Pick) -> Capture | None:
         """A capture of the page itself rather than of what was said about it, else one by another method than GET."""
         kinds = tuple(f"!=type:{kind}" for kind in _ABOUT)
         query = CaptureQuery(url=url, match="exact", filters=kinds, collection=collection, limit=1)
-        query = replace(query, sort="closest", closest=at) if at else replace(query, sort="reverse")
-        row = next(self._catalog.search(query), None)
+        row = next(self._catalog.search(ordered(query, at, pick)), None)
         if row is not None:
             return row.capture
         posted = self._catalog.by_other_methods(CaptureQuery(url=url, match="exact", collection=collection))
-        return max(posted, key=lambda each: each.timestamp, default=None)
+        return picked_of(posted, at, pick)
 
     def of(self, capture: Capture) -> StoredRecord:
         """The record of a row of the catalog."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.batches.entry import Entry, runs
+from holdfast.catalog.revisits import is_empty
 from holdfast.formats.http import HttpHead, parse_head, split
 from holdfast.formats.record import Headers
 from holdfast.formats.tianwang import unzipped
@@ -148,6 +149,8 @@ class StoredRecord:
         from holdfast.errors import CaptureNotFound
 
         if self.entry.type == "revisit" and self.entry.contents == "-":
+            if is_empty(self.capture):
+                return
             original = self.resolve(self)
             if original is None:
                 raise CaptureNotFound(

@@ -18,8 +18,10 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.utils import ClientDisconnected
 
 from holdfast.errors import CaptureNotFound, Denied, HoldfastError, NotFound, UsageError
+from holdfast.model import Pick
 from holdfast.replay import api, assets, availability, cdx_server, downloads, memento, operations, streaming
 from holdfast.replay.asked import SERVICE_WORKER, Asked, asked
+from holdfast.replay.finding import shown_at
 from holdfast.replay.kinds import HTML_TYPES
 from holdfast.replay.pages import (
     calendar,
@@ -50,7 +52,7 @@ _KINDS = {
     **dict.fromkeys(("api", "openapi.json", "wayback"), "api"),
     **dict.fromkeys(("health", "status", "metrics"), "operations"),
     **dict.fromkeys(("static", "favicon.ico"), "static"),
-    "cdx": "cdx",
+    **dict.fromkeys(("cdx", "collinfo.json"), "cdx"),
 }
 
 
@@ -104,6 +106,8 @@ class App:
         if target is None:
             await self._route(scope, receive, meter)
             return
+        if facts.pick and target.pick is None:
+            target = target._replace(pick=Pick.parse(facts.pick.strip()))
         meter.kind = "raw" if target.modifier == "id_" else target.kind
         await self._aim(target, facts, scope, receive, meter)
 
@@ -187,18 +191,20 @@ class ControlsApp(App):
 
     def _framed(self, target: Target, facts: Asked, request: Request) -> Response:
         try:
-            capture = self._replayer.finder.find(self._site.collection(target.collection), target.url, target.timestamp)
-        except CaptureNotFound:
-            return missing.not_archived(self._site, request, target)
+            collection = self._site.collection(target.collection)
+            capture = self._replayer.finder.find(collection, target.url, target.timestamp, target.pick)
+        except CaptureNotFound as error:
+            return missing.not_archived(self._site, request, target, error)
         date, links = memento.headers(self._site, capture, target)
+        time = shown_at(self._site, target, capture)
         if facts.wants_page and capture.mime in HTML_TYPES:
-            if capture.timestamp == target.timestamp:
+            if time == target.timestamp:
                 response = replay_page.banner(self._site, request, target, capture)
                 response.raw_headers += (date, links)
                 return response
-            response = RedirectResponse(f"{target.prefix}{capture.timestamp}/{target.url}", 302)
+            response = RedirectResponse(f"{target.prefix}{time}/{target.url}", 302)
         else:
-            response = self._elsewhere(target._replace(timestamp=capture.timestamp, modifier="mp_"), 302)
+            response = self._elsewhere(target._replace(timestamp=time, modifier="mp_"), 302)
         response.raw_headers.append(links)  # without the date: what redirects is no memento
         return response
 

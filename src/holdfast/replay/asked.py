@@ -8,9 +8,11 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from holdfast.errors import TooLarge
+from holdfast.model import Pick
 from holdfast.replay.kinds import DOCUMENTS
 
 SERVICE_WORKER = "serviceworker"  # as a destination; browsers that do not tell it say so by a header of its own
+PICK = "x-holdfast-pick"  # a header: nearest, not-newer
 KEYED_BODY_BYTES_MAX = 1 << 20  # of a request whose body is part of the key
 
 
@@ -26,6 +28,7 @@ class Asked(NamedTuple):
     referrer: str
     content_type: str
     host: str
+    pick: str  # by which a capture is chosen for a time; '' if it does not say
 
     @property
     def wants_page(self) -> bool:
@@ -55,12 +58,19 @@ def asked(scope: Scope) -> Asked:
         text(b"referer"),
         text(b"content-type"),
         text(b"host"),
+        text(PICK.encode()),
     )
 
 
 def _destination(of_worker: str, of_request: str) -> str:
     """What the answer is for: a worker's own requests are all the same to a browser, so it says itself."""
     return of_worker if of_worker in DOCUMENTS else of_request
+
+
+def pick_of(request: Request) -> Pick | None:
+    """The parameter `pick`, or the header; None if neither is given. Raises UnknownName."""
+    text = request.query_params.get("pick") or request.headers.get(PICK, "")
+    return Pick.parse(text.strip()) if text.strip() else None
 
 
 async def small_body(scope: Scope, receive: Receive) -> bytes:

@@ -12,6 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from holdfast.errors import Blocked, CaptureNotFound, HoldfastError, UsageError
+from holdfast.model import Pick
+from holdfast.replay.asked import pick_of
 from holdfast.replay.finding import Finder
 from holdfast.replay.links import uri
 from holdfast.replay.scanning import in_thread
@@ -27,7 +29,7 @@ def routes(site: Site) -> list[Route]:
     async def available(request: Request) -> Response:
         site.tokens.require_read(request)
         try:
-            told = await in_thread(_available, site, finder, *_asked(request))
+            told = await in_thread(_available, site, finder, *_asked(request), pick_of(request))
         except HoldfastError as error:
             return JSONResponse({"error": str(error)}, error.http_status, _HEADERS)
         return JSONResponse(told, headers=_HEADERS)
@@ -44,12 +46,12 @@ def _asked(request: Request) -> tuple[str, str]:
     return url, timestamp
 
 
-def _available(site: Site, finder: Finder, url: str, timestamp: str) -> dict[str, Any]:
+def _available(site: Site, finder: Finder, url: str, timestamp: str, pick: Pick | None) -> dict[str, Any]:
     told: dict[str, Any] = {"url": url.encode("utf-8", "replace").decode(), "archived_snapshots": {}}
     if timestamp:
         told["timestamp"] = timestamp
     try:
-        found = finder.find(site.collection(DEFAULT), archived_url(url), timestamp)
+        found = finder.find(site.collection(DEFAULT), archived_url(url), timestamp, pick)
     except (CaptureNotFound, Blocked):
         return told
     told["archived_snapshots"]["closest"] = {

@@ -10,7 +10,6 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator
 
-from holdfast.catalog.times import earliest, seconds
 from holdfast.model import Capture
 from holdfast.urls import url_key
 
@@ -40,13 +39,7 @@ class Busters:
         kept = [part for part in query.split("&") if part and not self._name.fullmatch(part.partition("=")[0])]
         return url_key(f"{path}?{'&'.join(kept)}" if kept else path)
 
-    def same(self, url: str, captures: Iterable[Capture], timestamp: str) -> Capture | None:
-        """Of captures that count as the same as the URL, the nearest to the time; without one the newest."""
+    def same(self, url: str, captures: Iterable[Capture]) -> list[Capture]:
+        """Those of the captures that count as the same as the URL."""
         wanted = self.bare(url)
-        found = [each for each in captures if each.type in ("response", "revisit") and self.bare(each.url) == wanted]
-        if not found:
-            return None
-        if not timestamp:
-            return max(found, key=lambda each: each.timestamp)
-        moment = seconds(earliest(timestamp))
-        return min(found, key=lambda each: abs(seconds(each.timestamp) - moment))
+        return [each for each in captures if each.type in ("response", "revisit") and self.bare(each.url) == wanted]

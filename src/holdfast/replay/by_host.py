@@ -61,7 +61,7 @@ def site_at(site: Site, name: str) -> Site:
         return site
     other = replace(site, controls_origin=controls, replay_origin=replay)
     other.replies = _Part(site.replies, name)
-    other.spool = site.spool
+    other.spool, other.streams, other.volumes = site.spool, site.streams, site.volumes  # limits hold for all names
     return other
 
 

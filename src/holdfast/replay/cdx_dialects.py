@@ -49,6 +49,7 @@ class CdxRequest(NamedTuple):
     dialect: Dialect
     shows_resume_key: bool = False
     shows_num_pages: bool = False
+    allows_fuzzy: bool = False  # where the URL has no captures, those of URLs that count as the same
 
     @property
     def holds_rows(self) -> bool:
@@ -86,6 +87,7 @@ def parse_request(params: Params, collection: str | None, dialect: Dialect, *, l
         dialect,
         flag("showResumeKey", told.get("showResumeKey", "")),
         flag("showNumPages", told.get("showNumPages", "")),
+        flag("allowFuzzy", told.get("allowFuzzy", "")),
     )
 
 

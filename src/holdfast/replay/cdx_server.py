@@ -23,11 +23,12 @@ from holdfast.catalog.search import Permits
 from holdfast.errors import Denied, HoldfastError, MalformedQuery, UsageError
 from holdfast.model import Capture
 from holdfast.replay.asked import small_body
-from holdfast.replay.cdx_dialects import CdxRequest, Dialect, Params, output_of, parse_params, parse_request
+from holdfast.replay.busters import Busters
+from holdfast.replay.cdx_dialects import HELD_MAX, CdxRequest, Dialect, Params, output_of, parse_params, parse_request
 from holdfast.replay.cdx_forms import content_type, lines_of, quick_lines
-from holdfast.replay.scanning import Budget, Spent, Watch, pieces_of, streamed
+from holdfast.replay.scanning import Budget, Spent, Watch, in_thread, pieces_of, streamed
 from holdfast.replay.site import Site
-from holdfast.replay.target import DEFAULT, Target
+from holdfast.replay.target import ALL, DEFAULT, Target
 
 _AT_ONCE = 200  # captures that are looked at on the event loop: about a millisecond
 _HELD_CAPTURES_MAX = 100_000  # that a look may come by if it holds them all
@@ -43,7 +44,30 @@ def routes(site: Site) -> list[Route]:
         site.tokens.require_read(request)
         return await _answered(site, request, DEFAULT, Dialect.ARCHIVE)
 
-    return [Route("/cdx/search/cdx", archive_form, methods=["GET", "HEAD", "POST"])]
+    async def collections(request: Request) -> Response:
+        site.tokens.require_read(request)
+        body = json.dumps(await in_thread(_collections, site), indent=1).encode()
+        return Response(body, headers={"content-type": "application/json", "cache-control": "no-cache", **_UNSNIFFED})
+
+    return [
+        Route("/cdx/search/cdx", archive_form, methods=["GET", "HEAD", "POST"]),
+        Route("/collinfo.json", collections),
+    ]
+
+
+def _collections(site: Site) -> list[dict[str, str]]:
+    """As index servers made with pywb list them, such as Common Crawl's: where each can be asked."""
+    places = [(name, f"{site.controls_origin}/{name}") for name in (*site.collections(), ALL)]
+    return [
+        {
+            "id": name,
+            "name": name if name != ALL else "all collections",
+            "timegate": f"{place}/",
+            "timemap": f"{place}/timemap/link/",
+            "cdx-api": f"{place}/cdx",
+        }
+        for name, place in places
+    ]
 
 
 async def cdx(site: Site, request: Request, target: Target) -> Response:
@@ -148,7 +172,10 @@ def _whole(lines: Iterator[str], asked: CdxRequest) -> Response:
 
 
 async def _searched(site: Site, asked: CdxRequest, prefix: str) -> Response:
-    permits = None if site.access.is_open else site.access.permits
+    permits: Permits | None = None if site.access.is_open else site.access.permits
+    if asked.allows_fuzzy and asked.query.plain().match == "exact":
+        widened = await in_thread(_or_same, site, asked, permits)
+        asked, permits = widened.asked, widened.permits
     query = asked.query
 
     def lines(watched: Permits) -> Iterator[str]:
@@ -164,6 +191,36 @@ async def _searched(site: Site, asked: CdxRequest, prefix: str) -> Response:
         return _beyond(asked)
     pieces = await watch.run(_pieces, lines, watch)
     return await streamed(pieces, watch, {"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
+
+
+class _Widened(NamedTuple):
+    """A query for one URL, or for those that count as the same, and what permits their captures."""
+
+    asked: CdxRequest
+    permits: Permits | None
+
+
+def _or_same(site: Site, asked: CdxRequest, permits: Permits | None) -> _Widened:
+    """Widened if the URL has no captures, to URLs that count as the same (`busters`). Not for an event loop."""
+    query, catalog, collection = asked.query, site.archive.catalog, asked.query.collection
+    if next(catalog.search(CaptureQuery(url=query.url, match="exact", collection=collection), permits), None):
+        return _Widened(asked, permits)
+    busters = Busters(site.settings.busters)
+    wanted = busters.bare(query.url)
+
+    def is_same(capture: Capture) -> bool:
+        return busters.bare(capture.url) == wanted and (permits is None or permits(capture))
+
+    for begin in busters.beginnings(query.url):
+        alike = CaptureQuery(url=begin, match="prefix", collection=collection)
+        try:
+            if next(catalog.search(alike, Budget(Busters.LOOK_AT, is_same)), None):
+                limit = min(query.limit or 0, HELD_MAX) if query.sort == "closest" else query.limit
+                alike = replace(query, url=begin, match="prefix", limit=limit)
+                return _Widened(asked._replace(query=alike), is_same)
+        except Spent:
+            continue
+    return _Widened(asked, permits)
 
 
 def _pieces(lines: Callable[[Permits], Iterator[str]], watch: Watch) -> Iterator[bytes]:

@@ -19,10 +19,11 @@ from holdfast.catalog.times import seconds
 from holdfast.errors import Blocked, CaptureNotFound, Damaged, TooLarge
 from holdfast.formats.links import Document, links_of
 from holdfast.formats.links.hops import Hop
-from holdfast.model import Capture
-from holdfast.replay.finding import Finder
+from holdfast.model import Capture, Pick
+from holdfast.replay.finding import Finder, shown_at
 from holdfast.replay.reading import read
 from holdfast.replay.site import Site
+from holdfast.replay.target import ALL, Target
 
 PARTS_MAX = 1000  # of a page; what follows is not looked up
 SHEETS_MAX = 50  # style sheets that are looked into
@@ -106,10 +107,13 @@ def report(page: Capture, chosen: Iterable[Chosen], warning_s: int, *, is_cut: b
     )
 
 
-def coherence(site: Site, url: str, timestamp: str, collection: str | None) -> CoherenceReport:
-    """Of the capture of a URL nearest to a time. Not for an event loop. Raises CaptureNotFound, Blocked."""
-    page = Finder(site).find(collection, url, timestamp)
-    search = _PartSearch(site, collection, page)
+def coherence(
+    site: Site, url: str, timestamp: str, collection: str | None, pick: Pick | None = None
+) -> CoherenceReport:
+    """Of the capture of a URL that stands for a time. Not for an event loop. Raises CaptureNotFound, Blocked."""
+    page = Finder(site).find(collection, url, timestamp, pick)
+    target = Target("replay", ALL if collection is None else collection, timestamp, url=url, pick=pick)
+    search = _PartSearch(site, collection, page, target._replace(timestamp=shown_at(site, target, page)))
     chosen = list(islice(search.parts(), PARTS_MAX + 1))
     return report(page, chosen[:PARTS_MAX], site.settings.coherence_warning_s, is_cut=len(chosen) > PARTS_MAX)
 
@@ -117,11 +121,13 @@ def coherence(site: Site, url: str, timestamp: str, collection: str | None) -> C
 class _PartSearch:
     """Looks up the parts of one page, each once."""
 
-    def __init__(self, site: Site, collection: str | None, page: Capture) -> None:
+    def __init__(self, site: Site, collection: str | None, page: Capture, target: Target) -> None:
+        """`target` is how the page is shown, at the time at which its parts are asked for."""
         self._site = site
         self._finder = Finder(site)
         self._collection = collection
         self._page = page
+        self._target = target
         self._seen = {page.url}
 
     def parts(self) -> Iterator[Chosen]:
@@ -149,7 +155,8 @@ class _PartSearch:
 
     def _look_up(self, url: str, via: str) -> Chosen:
         try:
-            return Chosen(url, self._finder.find(self._collection, url, self._page.timestamp), via=via)
+            found = self._finder.find(self._collection, url, self._target.timestamp, self._target.pick)
+            return Chosen(url, found, via=via)
         except CaptureNotFound:
             return Chosen(url, None, "not archived", via)
         except Blocked:

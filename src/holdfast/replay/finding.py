@@ -1,28 +1,40 @@
 """From a URL and a time to the capture that is shown for it.
 
-The nearest in time is taken, with four turns: what only tells of a page (metadata) is not the page; a redirect from a
-URL to itself, as from http to https, would lead in a circle, so that the nearest that leads on is taken; what an
-access rule excludes is passed over, what one blocks is refused; and where there is nothing, URLs that differ by
-parameters against caches alone count as the same (`busters`), and what follows an escaped `#` does not count.
+The capture is taken that stands for the time (`catalog.pick`), with four turns: what only tells of a page (metadata) is
+not the page; a redirect from a URL to itself, as from http to https, would lead in a circle, so that the next is taken
+that leads on; what an access rule excludes is passed over, what one blocks is refused; and where there is nothing, URLs
+that differ by parameters against caches alone count as the same (`busters`), and what follows an escaped `#` does not
+count.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from typing import NamedTuple
 
 from holdfast.catalog import CaptureQuery
+from holdfast.catalog.pick import ordered, picked_of
+from holdfast.catalog.revisits import resolved
 from holdfast.catalog.rules import Verdict
-from holdfast.catalog.times import real_time
+from holdfast.catalog.times import latest, real_time
 from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
-from holdfast.model import Capture
+from holdfast.model import Capture, Pick
 from holdfast.replay.busters import Busters
 from holdfast.replay.site import Site
+from holdfast.replay.target import Target
 from holdfast.urls import post_key, url_key
 
 SHOWN = frozenset(("response", "revisit", "resource", "reference"))  # types of records that are a page
 _NOT_SHOWN = ("!=type:metadata", "!=type:conversion", "!=type:request")
 _LOOK_AT = 50  # captures of a URL, to find one that does not lead in a circle
+
+
+class _When(NamedTuple):
+    """Which capture of a URL is wanted: that which stands for a time, which may be partial or empty."""
+
+    at: str
+    pick: Pick
 
 
 class Finder:
@@ -35,73 +47,85 @@ class Finder:
         self._catalog = site.archive.catalog
         self._busters = Busters(site.settings.busters)
 
-    def find(self, collection: str | None, url: str, timestamp: str = "") -> Capture:
-        """The capture of the URL nearest to the time; without one the newest. Raises CaptureNotFound, Blocked."""
+    def find(self, collection: str | None, url: str, timestamp: str = "", pick: Pick | None = None) -> Capture:
+        """The capture of the URL that stands for the time; without one the newest. Raises CaptureNotFound, Blocked.
+
+        Without `pick` the settings decide.
+        """
+        when = _When(timestamp, pick or self._site.pick)
         try:
-            capture = self._nearest(collection, url, timestamp)
+            capture = self._best(collection, url, when)
         except MalformedQuery:
             real = real_time(timestamp) if timestamp.isascii() and timestamp.isdigit() else timestamp
             if real == timestamp or len(timestamp) > len(real):
                 raise
-            return self.find(collection, url, real)
+            return self.find(collection, url, real, pick)
         if capture is None:
-            capture = self._by_another(collection, url, timestamp)
+            capture = self._by_another(collection, url, when)
         if capture is None:
-            raise CaptureNotFound(f"'{url}' is not archived{f' in collection {collection!r}' if collection else ''}")
+            raise CaptureNotFound(self._absence(collection, url, when))
         if not self._site.access.is_open and self._site.access.verdict(capture) is Verdict.BLOCK:
             raise Blocked(f"'{url}' is blocked by a rule of this archive")
         return capture
 
     def find_posted(
-        self, collection: str | None, url: str, timestamp: str, method: str, body: tuple[bytes, str]
+        self,
+        collection: str | None,
+        url: str,
+        timestamp: str,
+        method: str,
+        body: tuple[bytes, str],
+        pick: Pick | None = None,
     ) -> Capture:
         """The same for a request with a body, which is part of the key; else of any body by that method."""
         keyed = post_key(url, method, *body)
         try:
-            return self.find(collection, keyed, timestamp)
+            return self.find(collection, keyed, timestamp, pick)
         except CaptureNotFound:
             query = CaptureQuery(url=url, match="exact", collection=collection)
             posted = self._catalog.by_other_methods(query, self._site.access.permits)
             found = [each for each in posted if f'"{method}"' in each.extra]
             if not found:
                 raise
-            return self.find(collection, post_url(found[-1]), timestamp)
+            return self.find(collection, post_url(found[-1]), timestamp, pick)
 
-    def _nearest(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
+    def _absence(self, collection: str | None, url: str, when: _When) -> str:
+        """Why nothing is found."""
+        within = f" in collection {collection!r}" if collection else ""
+        later = self._best(collection, url, _When(when.at, Pick.NEAREST)) if when.pick is Pick.NOT_NEWER else None
+        if later is None:
+            return f"'{url}' is not archived{within}"
+        return f"'{url}' is not archived up to {when.at}{within}: the first capture after it is of {later.timestamp}"
+
+    def _best(self, collection: str | None, url: str, when: _When) -> Capture | None:
         if not self._site.access.is_open:
-            return self._search(collection, url, timestamp)
-        if timestamp:
-            capture = self._catalog.closest(url, timestamp, collection)
-        else:
-            capture = self._catalog.newest(url, collection)
+            return self._search(collection, url, when)
+        capture = self._catalog.closest(url, when.at, collection, when.pick)
         capture = self._told(capture) if capture is not None else None
         if capture is None or (capture.type in SHOWN and not capture.status.startswith("3")):
             return capture
         if capture.type not in SHOWN:
-            return self._search(collection, url, timestamp)
-        return self._no_circle(capture, collection, url, timestamp)
+            return self._search(collection, url, when)
+        return self._no_circle(capture, collection, url, when)
 
-    def _search(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
-        capture = next(self._by_nearness(collection, url, timestamp, 1), None)
+    def _search(self, collection: str | None, url: str, when: _When) -> Capture | None:
+        capture = next(self._best_first(collection, url, when, 1), None)
         if capture is not None and capture.status.startswith("3"):
-            return self._no_circle(capture, collection, url, timestamp)
+            return self._no_circle(capture, collection, url, when)
         return capture
 
-    def _by_nearness(self, collection: str | None, url: str, timestamp: str, limit: int) -> Iterator[Capture]:
+    def _best_first(self, collection: str | None, url: str, when: _When, limit: int) -> Iterator[Capture]:
         query = CaptureQuery(url=url, match="exact", filters=_NOT_SHOWN, collection=collection, limit=limit)
-        if timestamp:
-            query = replace(query, sort="closest", closest=timestamp)
-        else:
-            query = replace(query, sort="reverse")
-        return (self._told(row.capture) for row in self._catalog.search(query, permits=self._site.access.permits))
+        rows = self._catalog.search(ordered(query, when.at, when.pick), permits=self._site.access.permits)
+        return (self._told(row.capture) for row in rows)
 
     def _told(self, capture: Capture) -> Capture:
-        """A revisit with the type and status of what it repeats: its own row says only that nothing has changed."""
+        """A revisit with the type of what it repeats, and the status where its own row has none."""
         original = self._catalog.resolve(capture) if capture.type == "revisit" else None
-        return capture if original is None else capture._replace(mime=original.mime, status=original.status)
+        return capture if original is None else resolved(capture, original)
 
-    def _no_circle(self, capture: Capture, collection: str | None, url: str, timestamp: str) -> Capture:
-        """The redirect, or the nearest capture that leads on.
+    def _no_circle(self, capture: Capture, collection: str | None, url: str, when: _When) -> Capture:
+        """The redirect, or the next best capture that leads on.
 
         A redirect of another form of the URL (http, www) is not what was asked for: it may have led here by way of
         other URLs. It is followed only where there is no answer of the same day.
@@ -109,7 +133,7 @@ class Finder:
         if _is_same(capture.url, url) and not self._leads_to_itself(capture):
             return capture
         other_form = None
-        for other in self._by_nearness(collection, url, timestamp, _LOOK_AT):
+        for other in self._best_first(collection, url, when, _LOOK_AT):
             if other.status.startswith("3"):
                 if self._leads_to_itself(other):
                     continue
@@ -131,25 +155,38 @@ class Finder:
         except ValueError:
             return False
 
-    def _by_another(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
+    def _by_another(self, collection: str | None, url: str, when: _When) -> Capture | None:
         """The capture of a URL that counts as the same."""
-        capture = self._by_busters(collection, url, timestamp)
+        capture = self._by_busters(collection, url, when)
         if capture is None and "%23" in url:
-            capture = self._nearest(collection, url.partition("%23")[0], timestamp)
+            capture = self._best(collection, url.partition("%23")[0], when)
         if capture is not None and self.note_fuzzy is not None:
             self.note_fuzzy()
         return capture
 
-    def _by_busters(self, collection: str | None, url: str, timestamp: str) -> Capture | None:
-        """The nearest capture of a URL that differs by parameters against caches only."""
+    def _by_busters(self, collection: str | None, url: str, when: _When) -> Capture | None:
+        """The best capture of a URL that differs by parameters against caches only."""
         permits = self._site.access.permits
         for begin in self._busters.beginnings(url):
             query = CaptureQuery(url=begin, match="prefix", collection=collection, limit=Busters.LOOK_AT)
             rows = self._catalog.search(query, permits=permits)
-            same = self._busters.same(url, (row.capture for row in rows), timestamp)
+            same = picked_of(self._busters.same(url, (row.capture for row in rows)), when.at, when.pick)
             if same is not None:
-                return same
+                return self._told(same)
         return None
+
+
+def shown_at(site: Site, target: Target, capture: Capture) -> str:
+    """The time, of 14 digits, in the address under which a capture is shown, and in those of its parts and links.
+
+    That of the capture itself. Under `not-newer` it is the time that was asked for: the parts of a page are often of a
+    moment after it, and belong to it if they are not newer than what was asked for.
+    """
+    if (target.pick or site.pick) is Pick.NEAREST:
+        return capture.timestamp
+    if not target.timestamp:
+        return max(capture.timestamp, time.strftime("%Y%m%d%H%M%S", time.gmtime(site.archive.env.clock())))
+    return real_time(latest(target.timestamp))
 
 
 def _is_same(url: str, other: str) -> bool:

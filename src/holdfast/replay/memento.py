@@ -1,7 +1,7 @@
 """Memento (RFC 7089): every capture says when it was made and where its neighbours are; the TimeGate leads to them.
 
     original    the URL itself                          URI-R
-    timegate    <controls>/<coll>/timegate/<url>        URI-G   302 to the memento nearest to `Accept-Datetime`
+    timegate    <controls>/<coll>/timegate/<url>        URI-G   302 to the memento for `Accept-Datetime`
     timemap     <controls>/<coll>/timemap/link/<url>    URI-T   all mementos (`timemaps`)
     memento     <controls>/<coll>/<14 digits>/<url>     URI-M   a page for people; programs are led to the capture
 
@@ -21,13 +21,14 @@ from holdfast.catalog.times import http_date
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.model import Capture
 from holdfast.replay import timemaps
-from holdfast.replay.finding import SHOWN, Finder
+from holdfast.replay.asked import PICK
+from holdfast.replay.finding import SHOWN, Finder, shown_at
 from holdfast.replay.links import uri
 from holdfast.replay.site import Site
 from holdfast.replay.target import Target
 
 _EMBEDDED = frozenset(("js_", "cs_", "im_", "oe_"))
-_VARY = (b"vary", b"accept-datetime")
+_VARY = (b"vary", f"accept-datetime, {PICK}".encode())
 _READING = ("GET", "HEAD")
 Header = tuple[bytes, bytes]
 
@@ -104,15 +105,16 @@ def _neighbours(site: Site, target: Target, capture: Capture) -> str:
 
 
 async def timegate(site: Site, request: Request, target: Target) -> Response:
-    """302 to the memento nearest to the time that is accepted, or to the newest. Raises UsageError, Blocked."""
+    """302 to the memento that stands for the time that is accepted, or to the newest. Raises UsageError, Blocked."""
     if request.method not in _READING:
         raise UsageError(f"a TimeGate is asked by GET or HEAD, not by {request.method}")
     timestamp = _accepted(request.headers.get("accept-datetime", ""))
     try:
-        capture = Finder(site).find(site.collection(target.collection), target.url, timestamp)
-    except CaptureNotFound:
-        return _not_archived(site, request, target)
-    place = f"{site.controls_origin}/{target.collection}/{capture.timestamp}/{uri(capture.url)}"
+        capture = Finder(site).find(site.collection(target.collection), target.url, timestamp, target.pick)
+    except CaptureNotFound as error:
+        return _not_archived(site, request, target._replace(timestamp=timestamp), error)
+    time = shown_at(site, target._replace(timestamp=timestamp), capture)
+    place = f"{site.controls_origin}{target.prefix}{time}/{uri(capture.url)}"
     links = f"{_places(site, target, target.url)}, {_neighbours(site, target, capture)}"
     response = Response(status_code=302, headers={"location": place})
     response.raw_headers += [_VARY, (b"link", links.encode("latin-1"))]
@@ -132,9 +134,9 @@ def _accepted(text: str) -> str:
     return moment.astimezone(UTC).strftime("%Y%m%d%H%M%S").rjust(14, "0")
 
 
-def _not_archived(site: Site, request: Request, target: Target) -> Response:
+def _not_archived(site: Site, request: Request, target: Target, error: CaptureNotFound) -> Response:
     from holdfast.replay.pages import missing
 
-    response = missing.not_archived(site, request, target)
+    response = missing.not_archived(site, request, target, error)
     response.raw_headers += [_VARY, (b"link", _places(site, target, target.url).encode("latin-1"))]
     return response

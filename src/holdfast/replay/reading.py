@@ -1,6 +1,7 @@
 """A capture as a response again: status, headers and payload, whatever kind of record it came in.
 
-A revisit has its own headers and the payload of its original. A resource, which never was a response, becomes one.
+A revisit has its own headers and the payload of its original; a redirect needs none. A resource, which never was a
+response, becomes one.
 Chunks are joined already; encodings of the content stay until somebody asks for the plain bytes.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from holdfast.catalog.revisits import can_stand_alone, is_empty
 from holdfast.errors import CaptureNotFound
 from holdfast.formats.content_encoding import decoded_content
 from holdfast.formats.record import Headers
@@ -29,7 +31,7 @@ class Archived:
     capture: Capture
     status: int
     headers: Headers
-    record: StoredRecord  # that has the payload
+    record: StoredRecord | None  # that has the payload; None: there is none, or it is a redirect's and not here
     original_status: int = 0  # where `status` is another, because that cannot be passed on
 
     @property
@@ -55,39 +57,40 @@ class Archived:
     @property
     def size(self) -> int:
         """Bytes of the payload as it is kept."""
-        return self.record.entry.size
+        return self.record.entry.size if self.record is not None else 0
 
     def payload(self) -> bytes:
-        return self.record.payload()
+        return self.record.payload() if self.record is not None else b""
 
     def stream(self) -> Iterator[bytes]:
         """The payload in parts of bounded size."""
-        return self.record.stream()
+        return self.record.stream() if self.record is not None else iter(())
 
     def plain(self, bytes_max: int) -> bytes:
         """The payload without its encodings. Raises TooLarge."""
-        payload = self.record.payload()
+        payload = self.payload()
         return decoded_content(payload, self.headers, bytes_max) if self.encoding else payload
 
 
 def read(records: Records, capture: Capture) -> Archived:
-    """Raises CaptureNotFound if the payload of a revisit is not in the archive."""
+    """Raises CaptureNotFound if the payload of a revisit is not in the archive, and is needed."""
     record = records.of(capture)
     if record.entry.type != "revisit":
         return _response(capture, record, record)
     if record.entry.contents != "-":
         return _response(capture, record, record)
-    original = record.resolve(record)
-    if original is None:
+    own = record.capture
+    original = record.resolve(record) if not is_empty(own) else None
+    if original is None and not can_stand_alone(own):
         raise CaptureNotFound(
             f"the capture of '{capture.url}' at {capture.timestamp} repeats one that is not in this archive"
         )
     return _response(capture, record, original)
 
 
-def _response(capture: Capture, record: StoredRecord, payload: StoredRecord) -> Archived:
+def _response(capture: Capture, record: StoredRecord, payload: StoredRecord | None) -> Archived:
     head = record.http_head if record.entry.type in ("response", "revisit") else None
-    if head is not None and head.status == _NOT_MODIFIED and payload is not record:
+    if head is not None and head.status == _NOT_MODIFIED and payload is not None and payload is not record:
         head = payload.http_head  # the server's answer told only that nothing had changed
     if head is None:
         mime = capture.mime if capture.mime != "-" else "application/octet-stream"

@@ -1,7 +1,8 @@
 """Replay: a capture as the answer to a request, rewritten unless its bytes are wanted as they are.
 
 Documents asked for at another time than that of their capture are sent to the exact one first, so that all their parts
-are asked for at the time of the page; parts themselves are answered with the capture nearest to it.
+are asked for at the time of the page; parts themselves are answered with the capture nearest to it. Where captures may
+not be newer than the time that is asked for, that time stays in all addresses (`finding.shown_at`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from holdfast.errors import CaptureNotFound, TooLarge
 from holdfast.model import Capture
 from holdfast.replay import assets, memento
 from holdfast.replay.asked import Asked, body_range, small_body
-from holdfast.replay.finding import Finder
+from holdfast.replay.finding import Finder, shown_at
 from holdfast.replay.kinds import DOCUMENTS, HTML_TYPES, Kind, kind_of, use_of
 from holdfast.replay.policy import Policies, policy_of
 from holdfast.replay.reading import Archived, read
@@ -64,20 +65,22 @@ class Replayer:
     async def answer(self, target: Target, asked: Asked, scope: Scope, receive: Receive) -> Reply | Flow:
         """Raises CaptureNotFound, Blocked, and what reading may."""
         capture = await self._find(target, asked, scope, receive)
-        if self._is_approximate(target, asked, capture):
-            return self._to_exact(target, capture)
+        time = shown_at(self._site, target, capture)
+        if self._is_approximate(target, asked, capture, time):
+            return self._to_exact(target, capture, time)
         kind = self._kind(target, asked, capture)
         use = use_of(
             asked.dest
         )  # decides the kind together with the record; a browser keeps one answer for each address
-        etag = f'"{capture.record}-{target.modifier or "mp_"}{use}-{assets.VERSION}"'
+        seen_from = "" if time == capture.timestamp else f"-{time}"
+        etag = f'"{capture.record}{seen_from}-{target.modifier or "mp_"}{use}-{assets.VERSION}"'
         links = memento.headers(self._site, capture, target)
         if asked.etag and etag in asked.etag:
             return Reply(304, [(b"etag", etag.encode()), *links], b"")
-        key = (capture.record, target.prefix, target.modifier, use, asked.encodings, asked.range)
+        key = (capture.record, target.prefix, time, target.modifier, use, asked.encodings, asked.range)
         reply = self._site.replies.get(key)
         if reply is None:
-            made = await self._make(target, asked, capture, kind)
+            made = await self._make(target, asked, capture, kind, time)
             if isinstance(made, Flow):
                 return made._replace(headers=[*made.headers, (b"etag", etag.encode()), *links])
             reply = made
@@ -90,21 +93,21 @@ class Replayer:
     async def _find(self, target: Target, asked: Asked, scope: Scope, receive: Receive) -> Capture:
         collection = self._site.collection(target.collection)
         if asked.method in ("GET", "HEAD"):
-            return self.finder.find(collection, target.url, target.timestamp)
+            return self.finder.find(collection, target.url, target.timestamp, target.pick)
         body = await small_body(scope, receive)
         posted = (body, asked.content_type)
-        return self.finder.find_posted(collection, target.url, target.timestamp, asked.method, posted)
+        return self.finder.find_posted(collection, target.url, target.timestamp, asked.method, posted, target.pick)
 
-    def _is_approximate(self, target: Target, asked: Asked, capture: Capture) -> bool:
-        """Whether a document has to be asked for again at the time of its capture."""
-        is_exact = capture.timestamp == target.timestamp and target.url.count("/") > _SLASHES_BEFORE_PATH
+    def _is_approximate(self, target: Target, asked: Asked, capture: Capture, time: str) -> bool:
+        """Whether a document has to be asked for again at the time that it is shown at."""
+        is_exact = time == target.timestamp and target.url.count("/") > _SLASHES_BEFORE_PATH
         if is_exact or target.modifier not in ("mp_", "if_", "fr_"):
             return False
         return asked.method in ("GET", "HEAD") and capture.mime in HTML_TYPES and asked.dest in (*DOCUMENTS, "")
 
-    def _to_exact(self, target: Target, capture: Capture) -> Reply:
+    def _to_exact(self, target: Target, capture: Capture, time: str) -> Reply:
         url = target.url if target.url.count("/") > _SLASHES_BEFORE_PATH else canonical(target.url) or target.url
-        address = f"{target.prefix}{capture.timestamp}{target.modifier}/{url}"
+        address = f"{target.prefix}{time}{target.modifier}/{url}"
         location = (b"location", address.encode("utf-8", "surrogateescape"))
         return Reply(302, [location, *memento.headers(self._site, capture, target)], b"")
 
@@ -115,13 +118,13 @@ class Replayer:
 
     # -- an answer made -----------------------------------------------------------------------------------------
 
-    async def _make(self, target: Target, asked: Asked, capture: Capture, kind: Kind) -> Reply | Flow:
+    async def _make(self, target: Target, asked: Asked, capture: Capture, kind: Kind, time: str) -> Reply | Flow:
         archived = read(self._records, capture)
         if (
             target.modifier != "id_" and archived.mime != capture.mime
         ):  # a revisit's row may not tell, or none was named
             kind = self._looked_into(archived, target, asked)
-        scene = Scene(target.prefix, capture.timestamp, capture.url, modifier=target.modifier or "mp_")
+        scene = Scene(target.prefix, time, capture.url, modifier=target.modifier or "mp_")
         if kind is Kind.PLAIN or archived.status in _NO_BODY:
             return await self._plain(archived, asked, scene)
         if archived.size > self._limit(kind):
@@ -195,6 +198,7 @@ class Replayer:
             headers.append((b"content-range", b"bytes %d-%d/%d" % (begin, end - 1, size)))
         headers.append((b"content-length", b"%d" % (end - begin)))
         if size > STREAMED:
+            assert archived.record is not None
             payload = await run_in_threadpool(self._site.spool.payload, archived.record.id, archived)
             _verify(archived, payload.size)
             return Flow(status, headers, payload.parts(begin, end))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from holdfast.archive import Archive
 from holdfast.config import ServeSettings
+from holdfast.model import Pick
 from holdfast.replay.access import Access
 from holdfast.replay.full_text import FullText
 from holdfast.replay.links import LinkCache
@@ -50,6 +51,11 @@ class Site:
     @property
     def default_collection(self) -> str:
         return self.archive.settings.records.collection
+
+    @property
+    def pick(self) -> Pick:
+        """Which capture stands for a time, where a request does not say."""
+        return Pick(self.archive.settings.records.pick)
 
     def collection(self, name: str) -> str | None:
         """The collection that an address names; None: all of them. Raises UnknownCollection."""

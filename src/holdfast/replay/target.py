@@ -10,6 +10,7 @@
     /<coll>/record/<id>   /<coll>/warc      downloads
     /<coll>/stream                          captures in bulk
     /<coll>                                 the collection itself
+    /<coll>/<pick>/...                      a capture, or the TimeGate, by that rule: nearest, not-newer
 
 `web` is the default collection, `all` is all of them as one.
 """
@@ -22,18 +23,35 @@ from urllib.parse import unquote
 
 from starlette.types import Scope
 
+from holdfast.model import Pick
+
 EMPTY_QUERY = "holdfast.empty_query"  # in an ASGI scope: the address ends with `?`, which is part of a URL
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
-ALIASES = {"tf_": "", "bn_": ""}  # pywb's names for a page with its banner around it
+ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's names for a page with its banner, and for what is not rewritten
 DEFAULT, ALL = "web", "all"
 RESERVED = frozenset(
     (
-        *("", "_hf", "api", "cdx", "compare", "crawls", "explore", "favicon.ico", "health", "metrics", "openapi.json"),
+        *(
+            "",
+            "_hf",
+            "api",
+            "cdx",
+            "collinfo.json",
+            "compare",
+            "crawls",
+            "explore",
+            "favicon.ico",
+            "health",
+            "metrics",
+            "openapi.json",
+        ),
         *("robots.txt", "search", "static", "status", "volumes"),
     )
 )
 FORMS = frozenset(("link", "json", "cdxj"))
 
+_PICKS = tuple(f"{each}/" for each in Pick)
+_PICKED = frozenset(("replay", "timegate", "odd"))
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _TIMED = re.compile(r"(\d{1,14})?([a-z]{2}_)?/(.*)", re.DOTALL)
 _ODD = re.compile(
@@ -57,11 +75,17 @@ class Target(NamedTuple):
     url: str = ""  # or the id of a record
     form: str = ""  # of a TimeMap, or of what the CDX server is asked for in its place
     page: int = 0  # of a TimeMap: the timestamp that it begins with; 0: none was named
+    pick: Pick | None = None  # which capture stands for a time; None: as the settings say
+
+    @property
+    def place(self) -> str:
+        """The collection, and the pick if there is one, as addresses name them."""
+        return self.collection if self.pick is None else f"{self.collection}/{self.pick}"
 
     @property
     def prefix(self) -> str:
-        """What stands before the timestamp in addresses of the same collection."""
-        return f"/{self.collection}/"
+        """What stands before the timestamp in addresses of the same collection and pick."""
+        return f"/{self.place}/"
 
     @property
     def fault(self) -> str:
@@ -87,6 +111,14 @@ def parse_target(raw: bytes) -> Target | None:
         return Target("collection", name, url=query) if _is_collection(name) else None
     if not _is_collection(name):
         return None
+    if rest.startswith(_PICKS):
+        pick, _, rest = rest.partition("/")
+        target = _within(name, rest)
+        return target._replace(pick=Pick(pick)) if target is not None and target.kind in _PICKED else None
+    return _within(name, rest)
+
+
+def _within(name: str, rest: str) -> Target | None:
     timed = _TIMED.match(rest)
     if timed is not None and (timed[2] or "") in MODIFIERS and (timed[1] or timed[2]):
         return Target("replay", name, timed[1] or "", timed[2] or "", archived_url(timed[3]))

@@ -5,8 +5,11 @@
     hf_ticket=<expiry.signature>             a cookie of the replay origin, which archived scripts cannot read
 
 Tokens are lines of a file. If there is a file for reading, whoever reads needs one of its tokens, or one for writing.
-Without a file for writing nobody writes. Here only their hashes are kept, and every comparison costs the same. After
-many wrong tokens from one address, further wrong ones are told to wait; a right one always passes.
+Without a file for writing nobody writes. Here only their hashes are kept, and every comparison costs the same.
+
+After many wrong tokens an address is locked for a minute, in all workers (`server/attempts.py`): whatever token it
+sends, the answer is 429. Only a token that was accepted from there before passes, so that nobody can lock out others
+behind the same proxy. Addresses of one IPv6 network of 64 bits count as one: whoever has one has them all.
 
 Archived pages lie on another origin, where a token must never go. The page with the controls, whose reader has a token,
 hands the frame a ticket for a minute in its address (`ticket`); `/_hf/enter` checks it and gives a cookie for the day
@@ -22,14 +25,15 @@ import hmac
 import logging
 import stat
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from holdfast.config import ServeSettings
 from holdfast.errors import Denied, HoldfastError, InvalidSetting, Throttled, Unauthorized
+from holdfast.replay.server.attempts import Attempts
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -44,7 +48,8 @@ TICKET_S = 60
 COOKIE_S = 12 * 3600
 WRONG_MAX = 20  # tokens from one address
 WRONG_WITHIN_S = 60.0
-ADDRESSES_MAX = 10_000  # that are remembered
+_ACCEPTED_ANEW_S = 60.0  # after which a token that is still accepted is noted again, lest it be forgotten
+_USERS_KEPT = 1000  # addresses and tokens that this worker need not look up again
 _TOKEN_BYTES_MAX = 1024
 
 
@@ -55,6 +60,7 @@ class Tokens:
         self,
         read: Sequence[str] = (),
         write: Sequence[str] = (),
+        attempts: Attempts | None = None,
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -64,14 +70,20 @@ class Tokens:
         self._key = hashlib.sha256(b"holdfast ticket\n" + b"".join(sorted(self._read))).digest()
         self._clock = clock
         self._monotonic = monotonic
-        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by address: how many, and when the last
+        self._attempts = attempts or Attempts.make()
+        self._accepted: dict[str, float] = {}  # by address and token: when it was noted
 
     @classmethod
-    def of(cls, root: Path, settings: ServeSettings, write: Sequence[str] = ()) -> Tokens:
-        """Those of the files that the settings name, and more for writing. Raises InvalidSetting."""
+    def of(
+        cls, root: Path, settings: ServeSettings, write: Sequence[str] = (), attempts: Attempts | None = None
+    ) -> Tokens:
+        """Those of the files that the settings name, and more for writing. Raises InvalidSetting.
+
+        `attempts` is what this worker shares with others; without it, it counts for itself.
+        """
         reading = read_tokens(root / settings.read_token_file) if settings.read_token_file else ()
         writing = read_tokens(root / settings.write_token_file) if settings.write_token_file else ()
-        return cls(reading, (*writing, *write))
+        return cls(reading, (*writing, *write), attempts)
 
     @property
     def is_open(self) -> bool:
@@ -95,10 +107,12 @@ class Tokens:
         token = _presented(authorization)
         if not token:
             raise Unauthorized(f"a token is needed to {'write' if write else 'read'}: send 'Authorization: Bearer ...'")
-        if not _is_among(token, self._write if write else self._read):  # a right one passes, whoever guesses beside it
-            self._refuse_guessers(address)
-            self._note_wrong(address)
+        network = _network(address)
+        if not _is_among(token, self._write if write else self._read):
+            self._refuse_guessers(network)
+            self._attempts.note(network, self._monotonic(), WRONG_WITHIN_S)
             raise Unauthorized(f"this token does not permit to {'write' if write else 'read'}")
+        self._accept(f"{network} {_hashed(token).hex()}", network)
 
     def require_read(self, request: Request) -> None:
         """Raises Unauthorized or Throttled. Cookies do not count."""
@@ -128,17 +142,22 @@ class Tokens:
 
     # -- guessing -----------------------------------------------------------------------------------------------
 
-    def _refuse_guessers(self, address: str) -> None:
-        count, last_s = self._wrong.get(address, (0, 0.0))
+    def _refuse_guessers(self, network: str) -> None:
+        count, last_s = self._attempts.last(network)
         if count >= WRONG_MAX and self._monotonic() - last_s < WRONG_WITHIN_S:
-            raise Throttled(f"too many wrong tokens from {address}: try again in a minute")
+            raise Throttled(f"too many wrong tokens from {network}: try again in a minute")
 
-    def _note_wrong(self, address: str) -> None:
+    def _accept(self, user: str, network: str) -> None:
+        """Of a right token. Raises Throttled where it may be a guess: at a locked address that never sent it before."""
         now = self._monotonic()
-        count, last_s = self._wrong.pop(address, (0, now))
-        self._wrong[address] = (count + 1 if now - last_s < WRONG_WITHIN_S else 1, now)
-        if len(self._wrong) > ADDRESSES_MAX:
-            self._wrong.popitem(last=False)
+        if now - self._accepted.get(user, -_ACCEPTED_ANEW_S) < _ACCEPTED_ANEW_S:
+            return  # most requests: nothing to look up in what all share
+        if not self._attempts.last(user)[0]:
+            self._refuse_guessers(network)
+        self._attempts.note(user, now, WRONG_WITHIN_S)
+        if len(self._accepted) >= _USERS_KEPT:
+            self._accepted.clear()
+        self._accepted[user] = now
 
 
 def may_read(site: Site, request: Request) -> None:
@@ -234,6 +253,17 @@ def _tickets(request: Request) -> list[str]:
     """Every cookie of the name: archived pages set cookies too, and some that no parser understands."""
     pairs = [each.strip().partition("=") for each in request.headers.get("cookie", "").split(";")]
     return [value for name, _, value in pairs if name == COOKIE]
+
+
+def _network(address: str) -> str:
+    """What counts as one address."""
+    try:
+        found = ip_address(address)
+    except ValueError:  # a socket of this machine has none
+        return address
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(ip_network((found, 64), strict=False))
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def _address(request: Request) -> str:

@@ -1,6 +1,7 @@
 """Taking captures in over HTTP: what is sent becomes drafts, and those go to the writer.
 
     request ── body, up to `serve.body_bytes_max` ── drafts, checked ── writer ── archive.add ── answer
+                                                                                       └── index_upkeep
 
 Nothing is changed before all that was sent has been checked, and what is answered is durable. A capture that was sent
 with its time, and is sent again, is known and not added twice.
@@ -39,6 +40,7 @@ from holdfast.model import RecordId, batch_name
 from holdfast.records.draft import Draft, Drafting, keyed_url
 from holdfast.records.references import reference_drafts
 from holdfast.records.selection import Selection
+from holdfast.replay.index_upkeep import index_upkeep_at
 from holdfast.replay.site import Site
 from holdfast.replay.target import ALL, DEFAULT, RESERVED
 from holdfast.replay.writer import Writer, writer_at
@@ -54,8 +56,15 @@ def writer_of(site: Site) -> Writer:
 async def _added(site: Site, drafts: list[Draft]) -> list[Added]:
     """Whoever asks this worker next sees what was added."""
     added: list[Added] = await asyncio.wrap_future(writer_of(site).add(drafts, site.archive.catalog.refresh))
-    site.counters.add("writes", sum(each.outcome is Outcome.ADDED for each in added))
+    _count(site, sum(each.outcome is Outcome.ADDED for each in added))
     return added
+
+
+def _count(site: Site, added: int) -> None:
+    """What was added is counted, and will be indexed."""
+    site.counters.add("writes", added)
+    if added:
+        index_upkeep_at(site.archive.path).note(site.archive.settings.index)
 
 
 # -- what is sent -------------------------------------------------------------------------------------------------
@@ -198,13 +207,13 @@ async def put_warc(site: Site, request: Request, name: str, collection: str) -> 
         source = Input(_ODD.sub("_", name).strip("._")[:200] or "upload", Path(spool.name), size=0)
 
         def call(archive: Archive) -> ImportReport:
-            return next(iter(archive.import_files([source], ImportOptions(collection=collection))))
+            return next(iter(archive.import_files([source], ImportOptions(collection=collection, index=False))))
 
         done = writer_of(site).do(call, site.archive.catalog.refresh)
         report: ImportReport = await asyncio.wrap_future(done)
         if report.error is not None:
             raise report.error
-        site.counters.add("writes", report.added)
+        _count(site, report.added)
         return report
 
 

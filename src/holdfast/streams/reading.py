@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from holdfast.batches.entry import REFERENCE, REMOVED, Entry, parse_entry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.heads import Head, find_heads
+from holdfast.catalog.revisits import is_empty
 from holdfast.env.files import Buffer
 from holdfast.errors import (
     CaptureNotFound,
@@ -226,6 +227,9 @@ class PageReader:
         return ""
 
     def _key_of_original(self, page: Page) -> str:
+        if is_empty(page.capture):
+            page.payload_read = b""
+            return ""
         original = self.patiently(lambda: self._source.catalog.resolve(page.capture))
         if original is None:
             page.unresolved, page.payload_read = True, b""

@@ -148,7 +148,7 @@ class Tab:
 
 def archived(frame: Frame) -> str | None:
     """The archived URL that a frame shows."""
-    found = re.match(r"https?://[^/]+/[a-z]+/\d+[a-z_]*/(https?:.*)", frame.url)
+    found = re.match(r"https?://[^/]+/[a-z]+/(?:[a-z-]+/)?\d+[a-z_]*/(https?:.*)", frame.url)
     return found[1] if found else None
 
 

@@ -225,6 +225,21 @@ def _is_told(served: Program, captures: int) -> bool:
     return all(each["captures"] == captures for each in told)
 
 
+def test_an_address_that_guesses_tokens_is_locked_out_by_all_workers(archive: Path) -> None:
+    """Connections go to any of them: together they take 20 wrong tokens, and then no right one either."""
+    token = "t" * 32
+    (archive / "tokens").write_text(token)
+    configure(archive, '[serve]\nread_token_file = "tokens"\nwrite_token_file = "tokens"')
+    with program(archive, "--workers", "4") as served:
+        answers = [served.ask("/status", f"Authorization: Bearer {number:032}").status for number in range(60)]
+        assert answers == [401] * 20 + [429] * 40
+        right = f"Authorization: Bearer {token}"
+        assert {served.ask("/status", right).status for _ in range(20)} == {429}
+        put = request("/api/captures?url=http://a.example/", right, "Content-Length: 1", method="PUT", body=b"x")
+        assert ask(served.ports[0], put).status == 429
+        assert served.ask("/health").status == 200
+
+
 # -- counting and logging ----------------------------------------------------------------------------------------------
 
 

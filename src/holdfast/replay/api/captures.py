@@ -16,6 +16,7 @@ from holdfast.errors import Blocked, CaptureNotFound, Denied, MalformedKey
 from holdfast.model import Capture, ContentKey, RecordId
 from holdfast.records.stored import StoredRecord
 from holdfast.replay.api.endpoint import HEADERS, answer
+from holdfast.replay.asked import pick_of
 from holdfast.replay.finding import Finder
 from holdfast.replay.pages.display import path_to
 from holdfast.replay.scanning import Watch, in_thread
@@ -90,7 +91,8 @@ async def near(site: Site, request: Request) -> Response:
     """The capture that replay would show."""
     asked = request.query_params
     collection = site.collection(asked.get("collection") or site.default_collection)
-    found = await in_thread(Finder(site).find, collection, asked["url"], asked.get("timestamp", ""))
+    find = Finder(site).find
+    found = await in_thread(find, collection, asked["url"], asked.get("timestamp", ""), pick_of(request))
     return answer(values_of(site, found))
 
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from holdfast.replay import operations
 from holdfast.replay.api.endpoint import answer
+from holdfast.replay.asked import pick_of
 from holdfast.replay.coherence import coherence
 from holdfast.replay.comparison.comparing import compare
 from holdfast.replay.scanning import in_thread
@@ -44,12 +45,12 @@ async def volumes(site: Site, request: Request) -> Response:
 async def comparison(site: Site, request: Request) -> Response:
     asked = request.query_params
     collection = site.collection(asked.get("collection") or site.default_collection)
-    found = await in_thread(compare, site, asked["url"], asked["a"], asked["b"], collection)
+    found = await in_thread(compare, site, asked["url"], asked["a"], asked["b"], collection, pick_of(request))
     return answer(found.as_dict())
 
 
 async def coherence_report(site: Site, request: Request) -> Response:
     asked = request.query_params
     collection = site.collection(asked.get("collection") or site.default_collection)
-    found = await in_thread(coherence, site, asked["url"], asked.get("timestamp", ""), collection)
+    found = await in_thread(coherence, site, asked["url"], asked.get("timestamp", ""), collection, pick_of(request))
     return answer(found.as_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.catalog.query import MATCHES, SORTS
+from holdfast.model import Pick
 from holdfast.query.answers import FACETS, OFFSET_MAX
 from holdfast.query.answers import SORTS as QUERY_SORTS
 from holdfast.replay.api import captures, crawls, holdings, search, taking
@@ -21,6 +22,11 @@ _RECORD = Parameter(
     "the id of a record, such as 202611-0000000001",
     {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]*-[0-9]+$", "maxLength": 80},
     required=True,
+)
+_PICK = Parameter(
+    "pick",
+    "which capture stands for a time; as the setting records.pick says if it is not said",
+    {"type": "string", "enum": list(Pick)},
 )
 _CRAWL = Parameter("name", "the name of a crawl", _NAME, required=True)
 
@@ -54,7 +60,7 @@ _SEARCH = (
     Parameter("filter", "[!][=|~]field:expression", _TEXT, repeats=True),
     Parameter("collapse", "field[:n], of which only the first of each run is given", _TEXT, repeats=True),
     Parameter("resumeKey", "as the last answer gave it: what comes after", _TEXT),
-    _flag("resolveRevisits", "give type and status of what a revisit repeats"),
+    _flag("resolveRevisits", "give the type of what a revisit repeats, and its status unless it has its own"),
     _COLLECTION,
 )
 _QUERY = (
@@ -136,7 +142,7 @@ ENDPOINTS = (
         "The capture that replay shows for a URL and a time; without one, the newest.",
         captures.near,
         ref("Capture"),
-        (_url(), _time("timestamp", "the time"), _COLLECTION),
+        (_url(), _time("timestamp", "the time"), _PICK, _COLLECTION),
     ),
     Endpoint(
         "GET",
@@ -171,7 +177,7 @@ ENDPOINTS = (
         "How two captures of a URL differ: text, links, headers.",
         holdings.comparison,
         ref("Comparison"),
-        (_url(), _time("a", "the one", required=True), _time("b", "the other", required=True), _COLLECTION),
+        (_url(), _time("a", "the one", required=True), _time("b", "the other", required=True), _PICK, _COLLECTION),
     ),
     Endpoint(
         "GET",
@@ -180,7 +186,7 @@ ENDPOINTS = (
         "How far the parts of a page lie from it in time.",
         holdings.coherence_report,
         ref("Coherence"),
-        (_url("the URL of a page"), _time("timestamp", "the time"), _COLLECTION),
+        (_url("the URL of a page"), _time("timestamp", "the time"), _PICK, _COLLECTION),
     ),
     Endpoint("GET", "/api/crawls", "listCrawls", "All crawls, those that run first.", crawls.listing, ref("Crawls")),
     Endpoint(

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.model import Capture
+from holdfast.model import Capture, Pick
 from holdfast.records.records import Records
 from holdfast.replay.comparison.headers import HeaderDifference, header_difference
 from holdfast.replay.comparison.links import LinkDifference, link_difference
@@ -49,11 +49,18 @@ class Comparison:
 
 
 def compare(
-    site: Site, url: str, a: str, b: str, collection: str | None, *, views: Collection[str] = VIEWS
+    site: Site,
+    url: str,
+    a: str,
+    b: str,
+    collection: str | None,
+    pick: Pick | None = None,
+    *,
+    views: Collection[str] = VIEWS,
 ) -> Comparison:
-    """The captures of a URL nearest to two times. Not for an event loop. Raises CaptureNotFound, Blocked."""
+    """The captures of a URL that stand for two times. Not for an event loop. Raises CaptureNotFound, Blocked."""
     finder = Finder(site)
-    first, second = finder.find(collection, url, a), finder.find(collection, url, b)
+    first, second = (finder.find(collection, url, at, pick) for at in (a, b))
     return compare_captures(site.archive.records, first, second, views=views)
 
 

@@ -4,7 +4,8 @@
     /compare?url=                               which two of its captures?
     /compare?url=&a=TIME&b=TIME&view=VIEW       text, links, headers, or side (both pages beside each other)
 
-Times may be partial; the captures nearest to them are taken. Archived pages are shown in frames of the other origin.
+Times may be partial; the captures that stand for them are taken, by `pick` if it is given. Archived pages are shown in
+frames of the other origin.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from starlette.routing import Route
 
 from holdfast.catalog.times import digits
 from holdfast.errors import CaptureNotFound, UsageError
+from holdfast.replay.asked import pick_of
 from holdfast.replay.comparison import Comparison, Side, compare
 from holdfast.replay.comparison.links import ROLES
 from holdfast.replay.pages.display import path_to, visible
@@ -50,9 +52,11 @@ class Wanted:
     b: str
     collection: str
     view: str  # empty: the one that fits
+    pick: str = ""  # empty: as the settings say
 
     def link(self, **changes: str) -> str:
-        values = {"url": self.url, "a": self.a, "b": self.b, "collection": self.collection, "view": self.view} | changes
+        values = {"url": self.url, "a": self.a, "b": self.b, "collection": self.collection, "view": self.view}
+        values |= {"pick": self.pick} | changes
         told = {name: value for name, value in values.items() if value and (name, value) != ("collection", ALL)}
         return f"/compare?{urlencode(told, errors='surrogateescape')}"
 
@@ -67,7 +71,7 @@ def routes(site: Site) -> list[Route]:
         try:
             collection = site.collection(wanted.collection)
             found = await run_in_threadpool(
-                lambda: compare(site, wanted.url, wanted.a, wanted.b, collection, views=views)
+                lambda: compare(site, wanted.url, wanted.a, wanted.b, collection, pick_of(request), views=views)
             )
         except CaptureNotFound:
             return await _choice(site, request, wanted)
@@ -92,7 +96,7 @@ def wanted_of(site: Site, request: Request) -> Wanted:
     site.collection(collection)
     address = address_in(given["url"])
     url = pasted(site, address, request.headers.get("host", "")).url if address else given["url"]
-    return Wanted(url, given["a"], given["b"], collection, given["view"])
+    return Wanted(url, given["a"], given["b"], collection, given["view"], pick_of(request) or "")
 
 
 def fitting_view(found: Comparison) -> str:

@@ -48,10 +48,10 @@ _AWAY = (
 _LONGEST = 1000  # characters of a message: it may quote an address of any length
 
 
-def not_archived(site: Site, request: Request, target: Target) -> Response:
-    """404 for an address of which there is no capture."""
+def not_archived(site: Site, request: Request, target: Target, why: CaptureNotFound | None = None) -> Response:
+    """404 for an address of which there is no capture, or none that may stand for the time."""
     if on_replay(site, request) or not wants_page(request):
-        return error(site, request, CaptureNotFound(f"'{target.url}' is not archived"))
+        return error(site, request, why or CaptureNotFound(f"'{target.url}' is not archived"))
     found = surroundings(site, target)
     can_crawl = site.tokens.has_writers
     values = {"target": target, "found": found, "can_crawl": can_crawl, "q": target.url, "similar": similar(target.url)}

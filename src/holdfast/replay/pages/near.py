@@ -13,6 +13,7 @@ from holdfast.replay.pages.display import compare_path, in_words, path_to, visib
 from holdfast.replay.pages.history import Mark, captures, marked
 from holdfast.replay.pages.readable import readable
 from holdfast.replay.site import Site
+from holdfast.replay.target import Target
 
 COUNTED_MAX = 1000  # captures of one URL; beyond that the banner says 'more than'
 
@@ -20,8 +21,7 @@ COUNTED_MAX = 1000  # captures of one URL; beyond that the banner says 'more tha
 class Near(NamedTuple):
     """A capture among those of its URL."""
 
-    collection: str  # as addresses name it
-    url: str
+    target: Target  # what is shown, at the time that its addresses have
     capture: Capture
     mark: Mark
     previous: str  # timestamps; empty: there is none
@@ -36,15 +36,23 @@ class Near(NamedTuple):
         if not other:
             return None
         times = sorted((other, self.capture.timestamp))
-        return {"words": in_words(other), "path": compare_path(self.collection, self.url, *times)}
+        return {"words": in_words(other), "path": compare_path(self.target.collection, self.target.url, *times)}
+
+    @property
+    def upto(self) -> str:
+        """The time that the capture may not be newer than, in words; empty where it is that of the capture."""
+        time = self.target.timestamp
+        return in_words(time) if time != self.capture.timestamp else ""
 
     def as_dict(self) -> dict[str, Any]:
         """For the banner's script."""
+        place, time, url = self.target.place, self.target.timestamp, self.target.url
         return {
-            "url": self.url,
-            "address": visible(readable(self.url)),
+            "url": url,
+            "address": visible(readable(url)),
             "timestamp": self.capture.timestamp,
             "words": in_words(self.capture.timestamp),
+            "upto": self.upto,
             "mark": self.mark.value,
             "mark_words": self.mark.words,
             "previous": self._step(self.previous),
@@ -52,21 +60,21 @@ class Near(NamedTuple):
             "compare": self.comparison,
             "captures": self.captures,
             "position": self.position,
-            "calendar": path_to(self.collection, f"{self.capture.timestamp[:4]}*", self.url),
-            "path": path_to(self.collection, self.capture.timestamp, self.url),
-            "framed": path_to(self.collection, self.capture.timestamp, self.url, "mp_"),
+            "calendar": path_to(self.target.collection, f"{self.capture.timestamp[:4]}*", url),
+            "path": path_to(place, time, url),
+            "framed": path_to(place, time, url, "mp_"),
         }
 
     def _step(self, timestamp: str) -> dict[str, str] | None:
         if not timestamp:
             return None
-        path = path_to(self.collection, timestamp, self.url)
+        path = path_to(self.target.place, timestamp, self.target.url)
         return {"timestamp": timestamp, "words": in_words(timestamp), "path": path}
 
 
-def near(site: Site, collection: str, url: str, capture: Capture) -> Near:
-    """What is around a capture. `collection` is the name in addresses."""
-    query = CaptureQuery(url=url, match="exact", collection=site.collection(collection))
+def near(site: Site, target: Target, capture: Capture) -> Near:
+    """What is around a capture that is shown for a target."""
+    query = CaptureQuery(url=target.url, match="exact", collection=site.collection(target.collection))
     now = capture.timestamp
     earlier = [each for each in _around(site, query, to=now, sort="reverse") if each.timestamp != now]
     later = next((each.timestamp for each in _around(site, query, from_=now) if each.timestamp != now), "")
@@ -74,7 +82,7 @@ def near(site: Site, collection: str, url: str, capture: Capture) -> Near:
     times = [each.timestamp for each in islice(captures(site, query), COUNTED_MAX + 1)]
     position = times.index(now) + 1 if len(times) <= COUNTED_MAX and now in times else None
     mark = marked(capture, before.digest if before else "")
-    return Near(collection, url, capture, mark, earlier[0].timestamp if earlier else "", later, len(times), position)
+    return Near(target, capture, mark, earlier[0].timestamp if earlier else "", later, len(times), position)
 
 
 def _around(site: Site, query: CaptureQuery, **bounds: str) -> Iterator[Capture]:

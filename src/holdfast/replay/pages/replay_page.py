@@ -15,25 +15,26 @@ from starlette.routing import Route
 
 from holdfast.errors import UsageError
 from holdfast.model import Capture
-from holdfast.replay.finding import Finder
+from holdfast.replay.asked import pick_of
+from holdfast.replay.finding import Finder, shown_at
 from holdfast.replay.pages.display import path_to
 from holdfast.replay.pages.near import near
 from holdfast.replay.pages.rendering import as_json, render
 from holdfast.replay.site import Site
-from holdfast.replay.target import Target
+from holdfast.replay.target import DEFAULT, Target
 from holdfast.replay.tokens import ticket
 
 
 def banner(site: Site, request: Request, target: Target, capture: Capture) -> Response:
     """The page for a capture that a person looks at."""
-    framed = path_to(target.collection, capture.timestamp, target.url, "mp_")
+    framed = path_to(target.place, target.timestamp, target.url, "mp_")
     return render(
         site,
         request,
         "replay.html",
         target=target,
         capture=capture,
-        near=near(site, target.collection, target.url, capture),
+        near=near(site, target, capture),
         framed=framed,
         enter=entrance(site, framed),
     )
@@ -51,14 +52,17 @@ def routes(site: Site) -> list[Route]:
     finder = Finder(site)
 
     async def near_api(request: Request) -> Response:
-        """JSON: the capture of `url` nearest to `timestamp`, and those before and after it."""
+        """JSON: the capture of `url` that stands for `timestamp`, and those before and after it."""
         site.tokens.require_read(request)
-        url, collection = request.query_params.get("url", ""), request.query_params.get("collection") or "web"
+        asked = request.query_params
+        url, timestamp, collection = (asked.get(name, "") for name in ("url", "timestamp", "collection"))
         if not url:
             raise UsageError("no URL given: ask with 'url=', 'timestamp=' and 'collection='")
-        timestamp = request.query_params.get("timestamp", "")
-        capture = await run_in_threadpool(finder.find, site.collection(collection), url, timestamp)
-        found = await run_in_threadpool(near, site, collection, url, capture)
+        target = Target("replay", collection or DEFAULT, timestamp, url=url, pick=pick_of(request))
+        within = site.collection(target.collection)
+        capture = await run_in_threadpool(finder.find, within, url, timestamp, target.pick)
+        target = target._replace(timestamp=shown_at(site, target, capture))
+        found = await run_in_threadpool(near, site, target, capture)
         return as_json(site, found.as_dict())
 
     return [Route("/api/near", near_api)]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from holdfast.catalog import CaptureQuery
-from holdfast.model import Capture
+from holdfast.catalog.pick import ordered
+from holdfast.model import Capture, Pick
 from holdfast.replay.pages.history import captures
 from holdfast.replay.pages.listing import Listed, Page, read_page
 from holdfast.replay.pages.readable import readable_host
@@ -26,12 +27,13 @@ class Elsewhere(NamedTuple):
     """A collection that has the address."""
 
     collection: str
-    capture: Capture  # the nearest in time
+    capture: Capture  # that which stands for the time there
 
 
 class Surroundings(NamedTuple):
     """Everything that may help on."""
 
+    later: Capture | None  # the first after the time, where none may be newer than that
     elsewhere: list[Elsewhere]
     spelled: list[Capture]  # the same page under another address
     neighbours: list[Listed]
@@ -42,13 +44,13 @@ class Surroundings(NamedTuple):
 def surroundings(site: Site, target: Target) -> Surroundings:
     """A few look-ups, each bounded. What the collection has goes before what others have."""
     spelled = [capture for url in _spellings(target.url) if (capture := _newest(site, target, url))]
-    elsewhere = _elsewhere(site, target)
+    elsewhere, later = _elsewhere(site, target), _later(site, target)
     for within in dict.fromkeys((target.collection, ALL)):
         for directory in _directories(target.url):
             page = _neighbours(site, within, directory)
             if page.listed:
-                return Surroundings(elsewhere, spelled, page.listed, directory, within)
-    return Surroundings(elsewhere, spelled, [], "", target.collection)
+                return Surroundings(later, elsewhere, spelled, page.listed, directory, within)
+    return Surroundings(later, elsewhere, spelled, [], "", target.collection)
 
 
 def similar(url: str) -> str:
@@ -70,13 +72,21 @@ def _elsewhere(site: Site, target: Target) -> list[Elsewhere]:
     here = site.collection(target.collection)
     found = []
     for name in site.collections():
-        query = CaptureQuery(url=target.url, match="exact", collection=name, sort="reverse")
-        if target.timestamp:
-            query = replace(query, sort="closest", closest=target.timestamp)
+        query = CaptureQuery(url=target.url, match="exact", collection=name)
+        query = ordered(query, target.timestamp, target.pick or site.pick)
         capture = next(captures(site, query), None) if name != here else None
         if capture is not None:
             found.append(Elsewhere(name, capture))
     return found
+
+
+def _later(site: Site, target: Target) -> Capture | None:
+    if not target.timestamp or (target.pick or site.pick) is Pick.NEAREST:
+        return None
+    query = CaptureQuery(
+        url=target.url, match="exact", collection=site.collection(target.collection), from_=target.timestamp
+    )
+    return next(captures(site, query), None)
 
 
 def _newest(site: Site, target: Target, url: str) -> Capture | None:

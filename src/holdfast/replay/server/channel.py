@@ -29,6 +29,7 @@ class WorkerStart:
     write_tokens: tuple[str, ...]  # besides those of the file
     row: int  # of the counters
     counters: int
+    attempts: int
     controls: tuple[int, ...]
     replay: tuple[int, ...]
     log_level: int

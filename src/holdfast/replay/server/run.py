@@ -6,10 +6,12 @@ import logging
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.config import ServeSettings
+from holdfast.replay.server.attempts import Attempts
 from holdfast.replay.server.channel import WorkerStart
 from holdfast.replay.server.counters import Counters
 from holdfast.replay.server.listening import Listening, listen, shown_host
@@ -39,34 +41,28 @@ def run_server(
     """
     workers = settings.workers or os.cpu_count() or 1
     token = secrets.token_urlsafe(_TOKEN_BYTES) if write and not settings.write_token_file else ""
-    listening = listen(settings, workers)
-    try:
-        counters = Counters.make(workers)
-        try:
-            origins = _origins(settings, listening)
-            start = _start(root, settings, origins, counters, token)
-            is_exposed = not settings.read_token_file and not listening.is_local
-            serving = Serving(origins, workers, token, is_exposed)
-            Supervisor(start, listening, counters).run(lambda: announce(serving))
-        finally:
-            counters.close()
-    finally:
-        listening.close()
-
-
-def _start(root: Path, settings: ServeSettings, origins: Origins, counters: Counters, token: str) -> WorkerStart:
-    """For all workers; each gets its row and its sockets later."""
-    return WorkerStart(
-        root=root.resolve(),
-        settings=settings,
-        origins=origins,
-        write_tokens=(token,) if token else (),
-        row=0,
-        counters=counters.descriptor,
-        controls=(),
-        replay=(),
-        log_level=logging.getLogger("holdfast").getEffectiveLevel(),
-    )
+    with (
+        closing(listen(settings, workers)) as listening,
+        closing(Counters.make(workers)) as counters,
+        closing(Attempts.make()) as attempts,
+    ):
+        origins = _origins(settings, listening)
+        # For all workers; each gets its row and its sockets later.
+        start = WorkerStart(
+            root=root.resolve(),
+            settings=settings,
+            origins=origins,
+            write_tokens=(token,) if token else (),
+            row=0,
+            counters=counters.descriptor,
+            attempts=attempts.descriptor,
+            controls=(),
+            replay=(),
+            log_level=logging.getLogger("holdfast").getEffectiveLevel(),
+        )
+        is_exposed = not settings.read_token_file and not listening.is_local
+        serving = Serving(origins, workers, token, is_exposed)
+        Supervisor(start, listening, counters).run(lambda: announce(serving))
 
 
 def _origins(settings: ServeSettings, listening: Listening) -> Origins:

@@ -116,7 +116,7 @@ class Supervisor:
             [sys.executable, "-c", _WORKER, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno(), self._counters.descriptor, *controls, *replay],
+            pass_fds=[theirs.fileno(), self._counters.descriptor, self._start.attempts, *controls, *replay],
             start_new_session=True,  # Ctrl-C is for the parent
             env=_FEW_HEAPS | os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )

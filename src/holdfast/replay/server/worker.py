@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.replay.app import controls_app, replay_app
 from holdfast.replay.by_host import named_app
 from holdfast.replay.server.access_log import AccessLog
+from holdfast.replay.server.attempts import Attempts
 from holdfast.replay.server.channel import FAILED, READY, REOPEN, STOP, WorkerStart, receive_message, send_message
 from holdfast.replay.server.counters import Counters
 from holdfast.replay.server.hosts import Hosts
@@ -51,7 +52,7 @@ async def _work(start: WorkerStart, channel: socket) -> None:
     counters = Counters(start.counters, start.row)
     try:
         access_log = open_access_log(start.root, start.settings.access_log, counters)
-        tokens = Tokens.of(start.root, start.settings, start.write_tokens)
+        tokens = Tokens.of(start.root, start.settings, start.write_tokens, Attempts(start.attempts))
         site = open_site(start.root, start.settings, start.origins, counters, tokens)
         hosts = Hosts.of(start.settings, start.origins.controls, start.origins.replay)
         shift = Shift(start.settings, hosts, counters, access_log)

@@ -11,6 +11,7 @@ const SETTLED_MS = 300;
 const PATIENCE_MS = 1000;
 
 let shown = { url: banner.dataset.url, timestamp: banner.dataset.timestamp };
+let captured = banner.dataset.captured;  // the time of the capture, which may be before the one that is shown
 let asked = 0;
 let arrivals = 0;  // messages that told where the frame is
 let isDoubtful = false;
@@ -55,7 +56,9 @@ async function miss({ url, timestamp }) {
 // to other pages of ours.
 function pageOf(url, timestamp) {
   if (!URL.canParse(url)) return null;
-  return new URL(`/${banner.dataset.collection}/${timestamp || "*"}/${new URL(url).href}`, location.origin);
+  const { collection, pick } = banner.dataset;
+  const place = pick && timestamp ? `${collection}/${pick}` : collection;
+  return new URL(`/${place}/${timestamp || "*"}/${new URL(url).href}`, location.origin);
 }
 
 function openAnew(url, timestamp) {
@@ -91,7 +94,8 @@ function doubt() {
 // Shows what the server knows of a capture; returns the status of its answer, 0 if it is of no use any more.
 async function look(url, timestamp) {
   const number = ++asked;
-  const query = new URLSearchParams({ url, timestamp, collection: banner.dataset.collection });
+  const { collection, pick = "" } = banner.dataset;
+  const query = new URLSearchParams({ url, timestamp, collection, pick });
   const answer = await fetch(`/api/near?${query}`, { headers: { Accept: "application/json" } });
   if (number !== asked) return 0;
   if (answer.ok) tell(await answer.json());
@@ -99,6 +103,7 @@ async function look(url, timestamp) {
 }
 
 function tell(near) {
+  captured = near.timestamp;
   part("address").value = near.address;
   part("time").value = near.timestamp;
   const time = document.createElement("time");
@@ -107,6 +112,7 @@ function tell(near) {
   part("date").replaceChildren(time);
   part("mark").textContent = near.mark_words;
   part("position").textContent = near.position ? `, ${near.position} of ${near.captures}` : "";
+  part("upto").textContent = near.upto ? `, the last up to ${near.upto}` : "";
   part("calendar").href = near.calendar;
   part("alone").href = banner.dataset.replay + near.framed;
   lead("previous", near.previous, "Previous: ");
@@ -130,7 +136,7 @@ function lead(id, step, words) {
 
 // The times of a page and its parts, which may be far from each other, and what of it is missing.
 function compareParts({ earliest, latest, missing }) {
-  const times = [shown.timestamp, earliest, latest].filter((each) => TIME.test(each)).sort();
+  const times = [captured, earliest, latest].filter((each) => TIME.test(each)).sort();
   const [first, last] = [times[0], times.at(-1)];
   const seconds = (Date.parse(iso(last)) - Date.parse(iso(first))) / 1000;
   const isFar = seconds > Number(banner.dataset.warnSeconds);
