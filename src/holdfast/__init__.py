@@ -3,8 +3,7 @@
     import holdfast
 
     with holdfast.open("my-archive") as archive:
-        for report in archive.import_files(["crawl.warc.gz"]):
-            print(report.name, report.added, "records added")
+        print(archive.import_files(["crawl.warc.gz"]).added, "records added")
         print(archive.get("http://example.com/", at="2026").payload())
 
 The packages, in dependency order; each imports only what stands above it:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -21,7 +22,7 @@ from holdfast import config
 from holdfast.archive.adding import Added, Adder, Parts
 from holdfast.archive.exchange import Exchange, drafts_of
 from holdfast.archive.exporting import ExportOptions, export
-from holdfast.archive.importing import Importer, ImportOptions, ImportReport
+from holdfast.archive.importing import Importer, ImportOptions, ImportReport, ImportSummary
 from holdfast.archive.input import Input, inputs_of
 from holdfast.archive.intent import IntentLog
 from holdfast.archive.recovery import catch_up, settle
@@ -38,7 +39,7 @@ from holdfast.batches.verify import BatchReport, verify_batch
 from holdfast.catalog import Answer, CaptureQuery, Catalog
 from holdfast.config import ConnectorWatch, Settings, VolumeSettings
 from holdfast.env import REAL, Environment, WriterLock
-from holdfast.errors import Denied, UnknownCollection, UsageError
+from holdfast.errors import Denied, MalformedInput, UnknownCollection, UsageError
 from holdfast.index import Index
 from holdfast.model import VolumeState, batch_name
 from holdfast.records.draft import Draft, Drafting
@@ -215,20 +216,42 @@ class Archive(Upkeep):
 
     def import_files(
         self,
-        inputs: Sequence[Input | Path | str],
+        inputs: Sequence[Input | Path | str] | Input | Path | str,
+        options: ImportOptions = ImportOptions(),  # noqa: B008
+        progress: Progress | None = None,
+    ) -> ImportSummary:
+        """Imports files of any known format; returns when all of them are done. What was added is durable then.
+
+        A file that cannot be read has an `error` in its report. In strict mode the first fault raises MalformedInput.
+        What was added before an error or an interrupt stays.
+        """
+        return ImportSummary(tuple(self.iter_import(inputs, options, progress)))
+
+    def iter_import(
+        self,
+        inputs: Sequence[Input | Path | str] | Input | Path | str,
         options: ImportOptions = ImportOptions(),  # noqa: B008
         progress: Progress | None = None,
     ) -> Iterator[ImportReport]:
-        """Imports files of any format that is known; yields a report for each as it is done.
+        """As `import_files`, but yields the report of each file as it is done.
 
-        In strict mode the first fault raises MalformedInput. What was added before stays.
+        Nothing is read before the first report is asked for; whoever stops early leaves the other files out.
         """
         self._require_writable()
         for name in (options.batch, options.collection):
             if name is not None:
                 batch_name(name)
-        files = [file for each in inputs for file in ([each] if isinstance(each, Input) else inputs_of(Path(each)))]
-        return Importer(self._adder, self.path, self.settings, options).run(files, progress)
+        given = [inputs] if isinstance(inputs, str | Path | Input) else inputs
+        files: list[Input] = []
+        broken: list[ImportReport] = []
+        for each in given:
+            try:
+                files += [each] if isinstance(each, Input) else inputs_of(Path(each))
+            except MalformedInput as error:
+                if options.strict:
+                    raise
+                broken.append(ImportReport(Path(each).name, error=error))
+        return chain(broken, Importer(self._adder, self.path, self.settings, options).run(files, progress))
 
     def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
         """The capture of the URL nearest to a time, which may be partial ('2026', '202611'); without one, the newest.
