@@ -155,3 +155,4 @@ class Capture(NamedTuple):
     collection: str
     refers_to: str = "-"  # of a revisit: timestamp, a space, URL; either may be '-'
     extra: str = "-"  # JSON object: method, requestBody, redirect, languages, charset
+    modified: str = "-"  # 14 digits, UTC: Last-Modified of the response, at the latest the time of its capture

@@ -260,6 +260,13 @@ class Archive(Upkeep):
         """
         return self.records.get(url, at, collection)
 
+    def get_page(self, page_id: int | str, at: str = "", collection: str | None = None) -> StoredRecord:
+        """The capture of the page with WebBase's page id (B3) nearest to a time; without one, the newest.
+
+        The id is a number, or a text of 16 hexadecimal digits. Raises MalformedKey, CaptureNotFound.
+        """
+        return self.records.get_page(page_id, at, collection)
+
     def search(self, query: CaptureQuery) -> Answer:
         """The captures that the query asks for, streaming."""
         return self.catalog.search(query)

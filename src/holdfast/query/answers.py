@@ -76,7 +76,7 @@ class Hit:
     rank: float  # of its page; the mean is 1; 0: none was computed yet
     inlinks: int  # pages that link to it
     score: float  # relevance; 0 unless the answer is sorted by it
-    snippet: Snippet | None  # None: none was asked for, or its text could not be read in time
+    snippet: Snippet | None  # None: none was asked for, or its text cannot be read, or there was too much before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from holdfast.batches.entry import REFERENCE, REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
-from holdfast.errors import CaptureNotFound, DamagedBatch
+from holdfast.catalog.times import digits, earliest, seconds
+from holdfast.errors import CaptureNotFound, DamagedBatch, MalformedKey
 from holdfast.model import SERIAL_MAX, Capture, RecordId
 from holdfast.records.references import ReferencedFiles
 from holdfast.records.stored import StoredRecord
 from holdfast.storage.contents import Contents
+from holdfast.urls import PAGE_ID_MAX, page_id_text, parse_page_id
 
 _PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
 _PATIENCE_S = (0.32, 0.64, 1.28)  # and if the file itself has gone, which removals rewrite and nothing else takes away
 _ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
+
+
+def nearest(captures: Sequence[Capture], at: str = "") -> Capture | None:
+    """Of captures by time, that nearest to a time, the earlier of two equally near; without one, the newest.
+
+    What only tells of a page counts if there is nothing else.
+    """
+    pages = [each for each in captures if each.type not in _ABOUT] or captures
+    if not at:
+        return pages[-1] if pages else None
+    moment = seconds(earliest(digits(at, "at")))
+    return min(pages, key=lambda each: abs(seconds(each.timestamp) - moment), default=None)
 
 
 class Records:
@@ -42,6 +56,20 @@ class Records:
             capture = self._better(url, at, collection) or capture
         if capture is None:
             raise CaptureNotFound(f"no capture of '{url}'{f' in collection {collection!r}' if collection else ''}")
+        return self.read(capture.record)
+
+    def get_page(self, page_id: int | str, at: str = "", collection: str | None = None) -> StoredRecord:
+        """The capture with a page id of WebBase's (B3) nearest to a time; without one, the newest.
+
+        Raises MalformedKey, CaptureNotFound.
+        """
+        number = parse_page_id(page_id) if isinstance(page_id, str) else page_id
+        if not 0 <= number <= PAGE_ID_MAX:
+            raise MalformedKey(f"malformed page id {number}: give 0 to 2^64 - 1")
+        capture = nearest(self._catalog.of_page_id(number, collection), at)
+        if capture is None:
+            where = f" in collection {collection!r}" if collection else ""
+            raise CaptureNotFound(f"no capture has the page id {page_id_text(number)}{where}")
         return self.read(capture.record)
 
     def _better(self, url: str, at: str, collection: str | None) -> Capture | None:

@@ -14,12 +14,14 @@ from holdfast.catalog import CaptureQuery, parse_query
 from holdfast.catalog.rules import Verdict
 from holdfast.errors import Blocked, CaptureNotFound, Denied, MalformedKey
 from holdfast.model import Capture, ContentKey, RecordId
+from holdfast.records.records import nearest
 from holdfast.records.stored import StoredRecord
 from holdfast.replay.api.endpoint import HEADERS, answer
 from holdfast.replay.finding import Finder
 from holdfast.replay.pages.display import path_to
 from holdfast.replay.scanning import Watch, in_thread
 from holdfast.replay.site import Site
+from holdfast.urls import page_id, page_id_text, parse_page_id
 
 LIMIT, LIMIT_MAX = 100, 10_000
 _BYTES = {**HEADERS, "Content-Disposition": "attachment"}
@@ -36,7 +38,9 @@ def values_of(site: Site, capture: Capture) -> dict[str, Any]:
         "record": str(capture.record),
         "url": _shown(capture.url),
         "urlkey": _shown(capture.urlkey),
+        "page_id": page_id_text(page_id(capture.url)),
         "timestamp": capture.timestamp,
+        "modified": _known(capture.modified),
         "mime": _known(capture.mime),
         "status": int(capture.status) if capture.status.isascii() and capture.status.isdigit() else None,
         "digest": _known(capture.digest),
@@ -92,6 +96,25 @@ async def near(site: Site, request: Request) -> Response:
     collection = site.collection(asked.get("collection") or site.default_collection)
     found = await in_thread(Finder(site).find, collection, asked["url"], asked.get("timestamp", ""))
     return answer(values_of(site, found))
+
+
+async def of_page(site: Site, request: Request) -> Response:
+    """By WebBase's page id; the nearest of those that may be seen."""
+    asked = request.query_params
+    collection = site.collection(asked.get("collection") or site.default_collection)
+    number = parse_page_id(request.path_params["page_id"])
+    return answer(await in_thread(_of_page, site, number, asked.get("timestamp", ""), collection))
+
+
+def _of_page(site: Site, number: int, at: str, collection: str | None) -> dict[str, Any]:
+    found = site.archive.catalog.of_page_id(number, collection)
+    known = [each for each in found if site.access.permits(each)]
+    capture = nearest([each for each in known if site.access.verdict(each) is Verdict.ALLOW], at)
+    if capture is None and known:
+        raise Blocked(f"the captures with the page id {page_id_text(number)} are blocked by a rule of this archive")
+    if capture is None:
+        raise CaptureNotFound(f"no capture has the page id {page_id_text(number)}")
+    return values_of(site, capture)
 
 
 # -- one capture -----------------------------------------------------------------------------------------------------

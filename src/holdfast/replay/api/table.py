@@ -22,6 +22,12 @@ _RECORD = Parameter(
     {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]*-[0-9]+$", "maxLength": 80},
     required=True,
 )
+_PAGE_ID = Parameter(
+    "page_id",
+    "WebBase's id of a page: 16 hexadecimal digits",
+    {"type": "string", "pattern": "^[0-9a-fA-F]{16}$"},
+    required=True,
+)
 _CRAWL = Parameter("name", "the name of a crawl", _NAME, required=True)
 
 
@@ -137,6 +143,15 @@ ENDPOINTS = (
         captures.near,
         ref("Capture"),
         (_url(), _time("timestamp", "the time"), _COLLECTION),
+    ),
+    Endpoint(
+        "GET",
+        "/api/pages/{page_id}",
+        "getPage",
+        "The capture of a page by WebBase's page id, nearest to a time; without one, the newest.",
+        captures.of_page,
+        ref("Capture"),
+        (_PAGE_ID, _time("timestamp", "the time"), _COLLECTION),
     ),
     Endpoint(
         "GET",
