@@ -9,6 +9,7 @@
 The packages, in dependency order; each imports only what stands above it:
 
     errors, model, config   failures | the nouns as frozen values | settings
+    arguments               what callers give, held against its annotation
     rabin                   the fingerprint of Webstore and WebBase
     env                     the only door to clock, randomness, files and locks
     urls                    parse, canonical form, SURT key, registered domain, page id

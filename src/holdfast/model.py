@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from holdfast.arguments import checked
 from holdfast.errors import MalformedKey, UsageError
 
 OVERFLOW_MAX = 99_999  # five digits in a block's header
@@ -46,6 +47,7 @@ class ContentKey:
         return f"{self.volume}:{self.signature.hex()}{suffix}"
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> Self:
         match = _KEY.fullmatch(text)
         if match is None:
@@ -129,6 +131,7 @@ class RecordId(NamedTuple):
         return f"{self.batch}-{self.serial:010d}"
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> Self:
         batch, dash, serial = text.rpartition("-")
         if not dash or not (serial.isascii() and serial.isdigit()) or int(serial) > SERIAL_MAX:

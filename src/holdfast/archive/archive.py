@@ -34,6 +34,7 @@ from holdfast.archive.targets import ExportReport
 from holdfast.archive.updating import Updates, settle_active
 from holdfast.archive.upkeep import Upkeep
 from holdfast.archive.volume_list import VolumeList
+from holdfast.arguments import checked
 from holdfast.batches.journal import Journal
 from holdfast.batches.verify import BatchReport, verify_batch
 from holdfast.catalog import Answer, CaptureQuery, Catalog
@@ -68,6 +69,7 @@ class Archive(Upkeep):
     `add`, reading and searching are thread-safe.
     """
 
+    @checked
     def __init__(self, path: str | Path, *, read_only: bool = False, env: Environment = REAL) -> None:
         self.path = Path(path)
         self.env = env
@@ -171,10 +173,12 @@ class Archive(Upkeep):
 
     # -- volumes ------------------------------------------------------------------------------------------------
 
+    @checked
     def volumes(self, answer_s: float = ANSWER_S) -> Iterator[VolumeReport]:
         """How the volumes are, in the order of the connector; one that does not answer in that time counts as down."""
         yield from self._reports.take(answer_s)
 
+    @checked
     def add_volume(self, volume: VolumeSettings, *, force: bool = False) -> None:
         """Adds an empty volume, or one that a server has; new contents may go there at once. Durable on return.
 
@@ -183,6 +187,7 @@ class Archive(Upkeep):
         self._require_writable()
         self._list.add(volume, force=force)
 
+    @checked
     def set_state(self, name: str, state: VolumeState) -> None:
         """Makes a volume writable or read-only, in the file that lists it. Durable on return."""
         self._require_writable()
@@ -194,6 +199,7 @@ class Archive(Upkeep):
 
     # -- records ------------------------------------------------------------------------------------------------
 
+    @checked
     def add(self, exchanges: Sequence[Exchange], *, batch: str | None = None, collection: str = "") -> list[Added]:
         """Adds captures, each a response and the request where it is given. Durable on return.
 
@@ -204,16 +210,19 @@ class Archive(Upkeep):
         drafting = Drafting(settings, batch_name(collection or settings.collection))
         return self._adder.add(drafts_of(exchanges, drafting, self.env), batch)
 
+    @checked
     def add_drafts(self, drafts: Sequence[Draft], *, batch: str | None = None) -> list[Added]:
         """Adds records in their order; those that are in already are not added again. Durable on return."""
         self._require_writable()
         return self._adder.add(drafts, batch)
 
+    @checked
     def add_large(self, draft: Draft, *, batch: str | None = None) -> Added:
         """Adds a record whose payload is in the file `draft.spooled`, which is deleted. Durable on return."""
         self._require_writable()
         return self._adder.add_large(draft, batch)
 
+    @checked
     def import_files(
         self,
         inputs: Sequence[Input | Path | str] | Input | Path | str,
@@ -227,6 +236,7 @@ class Archive(Upkeep):
         """
         return ImportSummary(tuple(self.iter_import(inputs, options, progress)))
 
+    @checked
     def iter_import(
         self,
         inputs: Sequence[Input | Path | str] | Input | Path | str,
@@ -245,14 +255,18 @@ class Archive(Upkeep):
         files: list[Input] = []
         broken: list[ImportReport] = []
         for each in given:
+            if isinstance(each, Input):
+                files.append(each)
+                continue
             try:
-                files += [each] if isinstance(each, Input) else inputs_of(Path(each))
+                files += inputs_of(Path(each))
             except MalformedInput as error:
                 if options.strict:
                     raise
                 broken.append(ImportReport(Path(each).name, error=error))
         return chain(broken, Importer(self._adder, self.path, self.settings, options).run(files, progress))
 
+    @checked
     def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
         """The capture of the URL nearest to a time, which may be partial ('2026', '202611'); without one, the newest.
 
@@ -260,6 +274,7 @@ class Archive(Upkeep):
         """
         return self.records.get(url, at, collection)
 
+    @checked
     def get_page(self, page_id: int | str, at: str = "", collection: str | None = None) -> StoredRecord:
         """The capture of the page with WebBase's page id (B3) nearest to a time; without one, the newest.
 
@@ -267,6 +282,7 @@ class Archive(Upkeep):
         """
         return self.records.get_page(page_id, at, collection)
 
+    @checked
     def search(self, query: CaptureQuery) -> Answer:
         """The captures that the query asks for, streaming."""
         return self.catalog.search(query)
@@ -275,6 +291,7 @@ class Archive(Upkeep):
         """Those with captures, and the default one, in the order of their names."""
         return tuple(sorted({self.settings.records.collection, *self.catalog.collections()}))
 
+    @checked
     def require_collection(self, name: str) -> None:
         """Raises UnknownCollection, unless `collections` has it."""
         known = self.collections()
@@ -288,6 +305,7 @@ class Archive(Upkeep):
         """
         return self.queries.ask(text, options, screen)
 
+    @checked
     def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlAnswer:
         """Runs one SELECT over captures, links, pages and contents; the rows come as Arrow.
 
@@ -297,6 +315,7 @@ class Archive(Upkeep):
 
         return run_sql(statement, parameters, self.index, self.instance, self.settings.query)
 
+    @checked
     def stream(self, options: StreamOptions = StreamOptions()) -> Stream:  # noqa: B008
         """Each capture of this moment once, in the wanted order, also while others write (B9, N5).
 
@@ -306,6 +325,7 @@ class Archive(Upkeep):
         self._streams.add(stream)
         return stream
 
+    @checked
     def multicast(
         self,
         options: StreamOptions = StreamOptions(),  # noqa: B008
@@ -316,6 +336,7 @@ class Archive(Upkeep):
         self._streams.add(multicast)
         return multicast
 
+    @checked
     def share(self, options: StreamOptions, path: str | Path) -> SharedStream:
         """A part of a stream that processes of this machine share: who has none takes the next piece (N5).
 
@@ -323,16 +344,18 @@ class Archive(Upkeep):
         """
         return SharedStream(self, options, Path(path))
 
+    @checked
     def export(
         self,
         selection: Selection,
-        target: Path | BinaryIO,
+        target: str | Path | BinaryIO,
         options: ExportOptions,
         progress: Progress | None = None,
     ) -> ExportReport:
         """Writes captures or records to files of another format, or imported files exactly as they were."""
-        return export(self, selection, target, options, progress)
+        return export(self, selection, Path(target) if isinstance(target, str) else target, options, progress)
 
+    @checked
     def remove(self, selection: Selection, options: RemovalOptions, progress: Progress | None = None) -> Removal:
         """Takes captures, their records, and contents that nobody else holds away, for good (N2). Durable on return."""
         self._require_writable()
@@ -353,6 +376,7 @@ class Archive(Upkeep):
 
     # -- batches ------------------------------------------------------------------------------------------------
 
+    @checked
     def seal(self, batch: str) -> None:
         """Closes a batch for good: it takes no more records. Durable on return."""
         self._require_writable()
@@ -360,11 +384,13 @@ class Archive(Upkeep):
         with self._adder.lock:
             self.journal.batch(batch).seal()
 
+    @checked
     def verify(self, batch: str, progress: Progress | None = None) -> BatchReport:
         """Reads every byte of a batch, also while another process writes."""
         self.journal.require(batch)
         return verify_batch(batch, self.journal.directory(batch), self.env, progress)
 
+    @checked
     def reindex(self, progress: Progress | None = None) -> int:
         """Makes the catalog anew from the batches while readers go on; returns the number of captures."""
         self._require_writable()
@@ -400,6 +426,7 @@ class Archive(Upkeep):
         self.close()
 
 
+@checked
 def open(path: str | Path, *, read_only: bool = False) -> Archive:
     """Opens an archive, for writing unless `read_only`. Raises ArchiveNotFound, or Busy if another process writes."""
     return Archive(path, read_only=read_only)

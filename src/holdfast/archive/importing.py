@@ -25,6 +25,7 @@ from holdfast.archive.import_worker import Task, Worker
 from holdfast.archive.input import Input
 from holdfast.archive.manifest import Manifest
 from holdfast.archive.reader import Drafts, End, Event, FileReader, Large, ReadOptions, Stopped
+from holdfast.arguments import check_fields
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.formats import Finding, FindingKind
@@ -45,6 +46,9 @@ class ImportOptions:
     jobs: int = 1  # files that are read at a time
     strict: bool = False  # stop at the first fault
     verify_digests: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from holdfast.arguments import check_fields
 from holdfast.errors import MalformedQuery, UnknownName
 from holdfast.model import RecordId, batch_name
 
@@ -32,6 +33,7 @@ class QueryOptions:
     collection: str | None = None  # only of this collection; None: all of them
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.sort and self.sort not in SORTS:
             raise _unknown("sort", self.sort, SORTS)
         for name in self.facets:

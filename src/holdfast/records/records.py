@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from holdfast.arguments import checked
 from holdfast.batches.entry import REFERENCE, REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
@@ -46,6 +47,7 @@ class Records:
         self._catalog = catalog
         self._contents = contents
 
+    @checked
     def get(self, url: str, at: str = "", collection: str | None = None) -> StoredRecord:
         """The capture of the URL nearest to a time, which may be partial; without one, the newest.
 
@@ -58,6 +60,7 @@ class Records:
             raise CaptureNotFound(f"no capture of '{url}'{f' in collection {collection!r}' if collection else ''}")
         return self.read(capture.record)
 
+    @checked
     def get_page(self, page_id: int | str, at: str = "", collection: str | None = None) -> StoredRecord:
         """The capture with a page id of WebBase's (B3) nearest to a time; without one, the newest.
 
@@ -83,10 +86,12 @@ class Records:
         posted = self._catalog.by_other_methods(CaptureQuery(url=url, match="exact", collection=collection))
         return max(posted, key=lambda each: each.timestamp, default=None)
 
+    @checked
     def of(self, capture: Capture) -> StoredRecord:
         """The record of a row of the catalog."""
         return self.read(capture.record)
 
+    @checked
     def read(self, record: RecordId) -> StoredRecord:
         """The record of an id; one by reference from its file. Raises CaptureNotFound, or DamagedBatch."""
         entry = self.entry(record, is_expected=True)
@@ -131,6 +136,7 @@ class Records:
         place = FramePlace.unpack(packed)
         return self.journal.read_one(record.batch, place, record.serial)
 
+    @checked
     def entries_from(self, first: RecordId) -> Iterator[Entry]:
         """The entries of a batch from a serial number on."""
         packed = self._catalog.frame_of(first)
@@ -141,6 +147,7 @@ class Records:
                     if entry.serial >= first.serial:
                         yield entry
 
+    @checked
     def newest(self, batch: str) -> Iterator[tuple[RecordId, Entry]]:
         """The records of a batch, those that came last first, without those that were removed."""
         before = SERIAL_MAX
@@ -153,6 +160,7 @@ class Records:
                 return
             before = place.first_serial - 1
 
+    @checked
     def original(self, revisit: Capture) -> Capture:
         """The capture that has the payload of a revisit. Raises CaptureNotFound."""
         found = self._catalog.resolve(revisit)

@@ -142,7 +142,8 @@ class DateOrder:
 def _distance(time: str) -> int:
     """How far a time lies before the last one; those of the other kind lie behind all of these."""
     known = time.removeprefix(_UNKNOWN)
-    return _TIMES * (known != time) + _TIMES - 1 - int(known)
+    before: int = _TIMES - 1 - int(known)
+    return before if known == time else before + _TIMES
 
 
 def _time_at(distance: int) -> str:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 
+from holdfast.arguments import check_fields
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.times import digits, latest
 from holdfast.errors import UnknownName, UsageError
@@ -44,6 +45,7 @@ class StreamOptions:
     strict: bool = False  # raise at the first record or content that cannot be read
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, value, known in (("order", self.order, ORDERS), ("which", self.which, WHICH)):
             if value not in known:
                 raise UnknownName(f"unknown {name} {value!r}: known are {', '.join(known)}")

@@ -73,10 +73,10 @@ class RankOrder:
     def _numbers(self, place: int, most: int) -> list[int]:
         """Pages in the order of the stream, from a place on."""
         if not self._reverse:
-            return self._ranks.by_rank(place, most).tolist()
+            return list(map(int, self._ranks.by_rank(place, most)))
         end = len(self._ranks) - place
         start = max(0, end - most)
-        return self._ranks.by_rank(start, end - start)[::-1].tolist()
+        return list(map(int, self._ranks.by_rank(start, end - start)[::-1]))
 
     def _captures(self, number: int, least: bytes) -> list[Capture]:
         """The selected captures of a page, by URL and time, from a place on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.arguments import checked
 from holdfast.config import QuerySettings
 from holdfast.errors import DamagedIndex
 from holdfast.index.index import Index
@@ -18,6 +19,7 @@ from holdfast.storage.instance import Instance
 _TRIES = 5
 
 
+@checked
 def run_sql(
     text: str, parameters: Sequence[Any], index: Index, instance: Instance, settings: QuerySettings
 ) -> SqlAnswer:
