@@ -58,9 +58,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 def check_fields(instance: Any) -> None:
     """Raises UsageError if a field of a dataclass is not of its type. For `__post_init__`."""
-    for name, (annotation, fits) in _fields_of(type(instance)).items():
+    kind: Any = type(instance)
+    for name, (annotation, fits) in _fields_of(kind).items():
         if not fits(value := getattr(instance, name)):
-            raise _wrong(f"field {name!r} of {type(instance).__name__}", value, annotation)
+            raise _wrong(f"field {name!r} of {kind.__name__}", value, annotation)
 
 
 def _wrong(what: str, value: Any, annotation: Any) -> UsageError:
