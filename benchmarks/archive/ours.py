@@ -148,7 +148,7 @@ def import_files(archive: Archive, files: Sequence[Path]) -> int:
 
     inputs = [each for file in files for each in inputs_of(file)]
     added = 0
-    for report in archive.import_files(inputs, ImportOptions(jobs=JOBS, index=False)):
+    for report in archive.iter_import(inputs, ImportOptions(jobs=JOBS, index=False)):
         if report.error is not None or report.lost or report.invalid:
             first = report.error or (report.findings[0] if report.findings else "unknown")
             raise ChildFailed(f"'{report.name}' was not imported whole: {first}")

@@ -3,13 +3,13 @@
     import holdfast
 
     with holdfast.open("my-archive") as archive:
-        for report in archive.import_files(["crawl.warc.gz"]):
-            print(report.name, report.added, "records added")
+        print(archive.import_files(["crawl.warc.gz"]).added, "records added")
         print(archive.get("http://example.com/", at="2026").payload())
 
 The packages, in dependency order; each imports only what stands above it:
 
     errors, model, config   failures | the nouns as frozen values | settings
+    arguments               what callers give, held against its annotation
     rabin                   the fingerprint of Webstore and WebBase
     env                     the only door to clock, randomness, files and locks
     urls                    parse, canonical form, SURT key, registered domain, page id

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from holdfast.arguments import checked
 from holdfast.errors import MalformedKey, UnknownName, UsageError
 
 OVERFLOW_MAX = 99_999  # five digits in a block's header
@@ -61,6 +62,7 @@ class ContentKey:
         return f"{self.volume}:{self.signature.hex()}{suffix}"
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> Self:
         match = _KEY.fullmatch(text)
         if match is None:
@@ -144,6 +146,7 @@ class RecordId(NamedTuple):
         return f"{self.batch}-{self.serial:010d}"
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> Self:
         batch, dash, serial = text.rpartition("-")
         if not dash or not (serial.isascii() and serial.isdigit()) or int(serial) > SERIAL_MAX:
@@ -170,3 +173,4 @@ class Capture(NamedTuple):
     collection: str
     refers_to: str = "-"  # of a revisit: timestamp, a space, URL; either may be '-'
     extra: str = "-"  # JSON object: method, requestBody, redirect, languages, charset, truncated, block, dateFrom
+    modified: str = "-"  # 14 digits, UTC: Last-Modified of the response, at the latest the time of its capture

@@ -16,6 +16,7 @@ from holdfast.catalog.query import SORTS
 from holdfast.catalog.rendering import OUTPUTS as RENDERED
 from holdfast.cli.cdx import OUTPUTS, cdx
 from holdfast.cli.selecting import MATCHES
+from holdfast.urls import page_id, page_id_text
 
 FIELDS = ("--output", "text", "--fl", "url,timestamp")
 FIRST, SECOND, ABOUT, COPY, OTHER = (
@@ -139,6 +140,17 @@ def test_get_not_newer_than_a_time(filled: Shell) -> None:
     assert filled.quick("get", "example.com", "--at", "202012").output == b"<html>first</html>"
     nearest = filled.quick("get", "example.com", "--at", "202012", "--pick", "nearest")
     assert nearest.output == b"<html>second</html>"
+
+
+def test_get_by_the_page_id_of_webbase(shown: Shell) -> None:
+    (facts,) = shown.quick("get", "example.com", "--json").objects
+    text = facts["page_id"]
+    assert text == page_id_text(page_id("http://example.com/"))
+    assert shown.quick("get", f"page-id:{text}").output == b"<html>second</html>"
+    assert shown.quick("get", f"page-id:{text.upper()}", "--at", "2020").output == b"<html>first</html>"
+    assert "no capture has the page id" in shown.quick("get", f"page-id:{'0' * 16}", code=3).errors
+    assert "in collection 'elsewhere'" in shown.quick("get", f"page-id:{text}", "-c", "elsewhere", code=3).errors
+    assert "16 hexadecimal digits" in shown.quick("get", "page-id:17", code=2).errors
 
 
 def test_get_parts(shown: Shell) -> None:

@@ -8,7 +8,7 @@ import pytest
 from index_samples import DOCX, ODT, PPTX, XLSX, docx, odt, pdf, pptx, xlsx, zipped
 
 from holdfast.formats.record import Headers
-from holdfast.index.extraction import Extracted, Limits, OutLink, Payload, extract
+from holdfast.index.extraction import Extracted, Limits, LinkKind, OutLink, Payload, extract
 from holdfast.index.extraction.dates import document_date
 from holdfast.index.extraction.language import language_of
 
@@ -128,9 +128,68 @@ def test_language(code: str, text: str) -> None:
     assert language_of(text) == code
 
 
-def test_what_a_page_says_counts_where_the_text_says_little() -> None:
+PORTUGUESE = "O mar é grande e as baleias cantam nele de noite. A casa da praia é branca. " * 20
+
+
+def test_what_is_declared_counts_first() -> None:
+    """A detector mistakes languages that are near to each other."""
     assert language_of("short", "sv") == "sv"
-    assert language_of(PROSE, "sv") == "en"
+    assert language_of(PROSE, "sv") == "sv"
+    assert language_of(PORTUGUESE) != "-"
+    assert language_of(PORTUGUESE, "pt") == "pt"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "fields"),
+    [
+        (f'<html lang="pt-BR"><body>{PORTUGUESE}', "text/html", ()),
+        (f"<html xml:lang=pt><body>{PORTUGUESE}", "application/xhtml+xml", ()),
+        (f'<html><body lang="pt">{PORTUGUESE}', "text/html", ()),
+        (f'<meta http-equiv="Content-Language" content="pt, en"><body>{PORTUGUESE}', "text/html", ()),
+        (f"<html><body>{PORTUGUESE}", "text/html", (("Content-Language", "pt"),)),
+        (PORTUGUESE, "text/plain; charset=utf-8", (("Content-Language", "pt-PT"),)),
+        (f"<rss><channel><language>pt-br</language><title>{PORTUGUESE}</title></channel></rss>", "text/xml", ()),
+        (f"<rss><channel><title>{PORTUGUESE}</title></channel></rss>", "text/xml", (("Content-Language", "pt"),)),
+    ],
+)
+def test_ways_to_declare_a_language(content: str, kind: str, fields: tuple[tuple[str, str], ...]) -> None:
+    payload = Payload("http://mar.example/", content.encode(), kind, Headers(fields), 200)
+    assert extract(payload, Limits()).language == "pt"
+
+
+# -- links -------------------------------------------------------------------------------------------------------------
+
+
+def test_links_are_told_apart_by_who_follows_them() -> None:
+    page = b"""
+        <head><link rel=canonical href=/canonical><link rel=alternate href=/feed><link rel=stylesheet href=/s.css>
+        <meta property="og:url" content="http://a.example/og"><link rel=next href=/both></head>
+        <a href=/link>x</a> <a href=/both>y</a>
+    """
+    headers = Headers([("Link", "</field>; rel=next"), ("Content-Location", "/located")])
+    found = extract(Payload("http://a.example/page", page, "text/html", headers, 200), Limits())
+    assert {link.url.removeprefix("http://a.example"): link.kind for link in found.links} == {
+        "/canonical": LinkKind.RELATION,
+        "/feed": LinkKind.RELATION,
+        "/og": LinkKind.RELATION,
+        "/field": LinkKind.RELATION,
+        "/located": LinkKind.RELATION,
+        "/s.css": LinkKind.EMBED,
+        "/link": LinkKind.LINK,
+        "/both": LinkKind.LINK,
+    }
+    fields = extract(Payload("http://a.example/x.bin", b"", "video/mp4", headers, 200), Limits()).links
+    assert {link.kind for link in fields} == {LinkKind.RELATION}
+
+
+def test_a_page_may_link_to_itself() -> None:
+    page = b"<a href=/page>here</a> <a href=page#part>there</a> <a href=#part>within</a>"
+    found = extract(Payload("http://a.example/page", page, "text/html", Headers([]), 200), Limits())
+    assert [(link.url, link.kind, link.anchor) for link in found.links] == [
+        ("http://a.example/page", LinkKind.LINK, "here")
+    ]
+    page = b"<a href=#part>within</a>"
+    assert not extract(Payload("http://a.example/page", page, "text/html", Headers([]), 200), Limits()).links
 
 
 @pytest.mark.parametrize(

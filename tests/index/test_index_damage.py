@@ -88,7 +88,7 @@ def test_a_build_mends_everything(archive_path: Path) -> None:
 
 def test_a_later_format_is_left_alone(archive_path: Path) -> None:
     state = archive_path / "index" / layout.STATE
-    text = state.read_text().replace("holdfast-index 2", "holdfast-index 3")
+    text = state.read_text().replace("holdfast-index 3", "holdfast-index 4")
     state.write_text(text)
     with reading(archive_path) as archive:
         with pytest.raises(FormatTooNew):

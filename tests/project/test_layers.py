@@ -9,6 +9,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 LAYERS = (
     "errors",
+    "arguments",
     "rabin",
     "model",
     "config",

@@ -10,6 +10,7 @@ from oracle import Document
 from holdfast.index.schema import suffixes_of
 from holdfast.query.scanning import has_word
 from holdfast.query.syntax import Compare, Expression, Match, Words, conjunction, disjunction, negation
+from holdfast.urls import page_id, page_id_text
 
 _SIGNS = ("<", "<=", "=", ">=", ">")
 
@@ -32,6 +33,7 @@ class Asker:
             lambda one: Match("from", one.timestamp[: self._random.choice((4, 6, 14))]),
             lambda one: Match("to", one.timestamp[: self._random.choice((3, 4, 6, 8))]),
             lambda one: Match("url", one.url),
+            lambda one: Match("page-id", page_id_text(page_id(one.url))),
             lambda one: Match("links-to", _url(self._random.choice(self._linked))),
             lambda one: Match("links-to", _url(self._random.choice(sorted(one.links) or self._linked))),
             lambda one: Match("linked-from", one.url),

@@ -39,6 +39,7 @@ _VALUES = {
     "from": st.sampled_from(["2", "2020", "202011", "20201130235959"]),
     "to": st.sampled_from(["1999", "20200229"]),
     "url": _URLS,
+    "page-id": st.sampled_from(["05d8a9b2c4e1f730", "ffffffffffffffff"]),
     "links-to": _URLS,
     "linked-from": _URLS,
     "collection": st.sampled_from(["main", "a-b.c"]),

@@ -17,7 +17,7 @@ from holdfast.formats.record import Headers
 from holdfast.index.extraction import Limits, Payload, extract
 from holdfast.index.schema import WORD_BYTES_MAX, page_number, separated, short_type
 from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words
-from holdfast.urls import url_key
+from holdfast.urls import page_id, url_key
 
 _KINDS = ("response", "resource", "revisit", "conversion")
 
@@ -158,6 +158,8 @@ def _matches(asked: Match, document: Document) -> bool:
             return document.timestamp <= value.ljust(14, "9")
         case "url":
             return document.urlkey == url_key(value)
+        case "page-id":
+            return page_id(document.url) == int(value, 16)
         case "links-to":
             return url_key(value) in document.links
         case "collection":

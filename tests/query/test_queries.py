@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,9 +14,11 @@ from asked_archive import Asked
 import holdfast
 from holdfast import Archive, CaptureQuery, RemovalOptions, Selection, page
 from holdfast.errors import IndexNotFound, MalformedQuery, NotFound, UnknownName, UsageError
+from holdfast.index.schema import page_number
 from holdfast.query import Hit, QueryOptions, Snippet
 from holdfast.query.parser import parse
 from holdfast.query.snippets import Snippets
+from holdfast.urls import page_id, page_id_text, url_key
 
 STANFORD = "http://www-db.stanford.edu/"
 PAGES = {
@@ -71,6 +74,53 @@ def test_a_host_that_begins_with_www_twice(archive: Archive) -> None:
         found = archive.query(term)
         assert [hit.url for hit in found.hits] == [url or "http://www.example.net/"]
         assert [hit.url for hit in archive.query(found.query).hits] == [hit.url for hit in found.hits]
+
+
+def test_pages_are_found_by_the_id_of_the_paper(archive: Archive) -> None:
+    """B2, B3: by WebBase's page id, in a query and in SQL."""
+    url = "http://a.example.edu/1"
+    text = page_id_text(page_id("a.example.EDU:80/1/"))
+    assert urls(archive, f"page-id:{text}") == [url]
+    assert archive.query(f"page-id:{text.upper()}").query == f"page-id:{text}"
+    assert urls(archive, f"-page-id:{text} title:stanford") == ["http://a.example.edu/2", "http://b.example.com/4"]
+    assert urls(archive, "page-id:0000000000000000") == []
+    assert list(archive.sql("SELECT url FROM captures WHERE page_id = ?", [text])) == [{"url": url}]
+    assert list(archive.sql("SELECT url FROM pages WHERE page_id = ?", [text])) == [{"url": url}]
+    for bad in ("1", "05d8a9b2c4e1f73g", "http://a.example.edu/1"):
+        with pytest.raises(MalformedQuery, match="16 hexadecimal digits"):
+            archive.query(f'page-id:"{bad}"')
+
+
+def test_modified_dates_are_a_column(archive: Archive) -> None:
+    head = b"HTTP/1.1 200 OK\r\nLast-Modified: Tue, 15 Apr 2003 08:13:06 GMT\r\n\r\n"
+    archive.add([holdfast.Exchange(url="http://d.example/", head=head, body=b"x", timestamp="20200102030405")])
+    archive.index.update()
+    (row,) = archive.sql("SELECT url, modified FROM captures WHERE modified IS NOT NULL")
+    assert row == {"url": "http://d.example/", "modified": datetime(2003, 4, 15, 8, 13, 6, tzinfo=UTC)}
+
+
+def test_only_what_people_follow_is_in_the_graph(archive: Archive) -> None:
+    """A page may link to itself; <link> is for programs (B12)."""
+    content = b"<link rel=canonical href=http://canonical.example/><a href=/self>here</a><a href=/other>there</a>"
+    archive.add([page("http://e.example/self", content, timestamp="20200102030405")])
+    archive.index.update()
+    archive.index.rank()
+    found = {
+        row["target"]: row["kind"] for row in archive.sql("SELECT * FROM links WHERE url = 'http://e.example/self'")
+    }
+    assert found == {
+        "http://canonical.example/": "relation",
+        "http://e.example/self": "link",
+        "http://e.example/other": "link",
+    }
+    ranks = archive.index.ranks()
+    assert ranks is not None
+    known = ranks.of(np.array([page_number(url_key(url)) for url in found], np.uint64)).inlinks.tolist()
+    assert dict(zip(found, known, strict=True)) == {
+        "http://canonical.example/": 0,
+        "http://e.example/self": 1,
+        "http://e.example/other": 1,
+    }
 
 
 def test_links_lead_both_ways(archive: Archive) -> None:
@@ -250,13 +300,22 @@ def test_a_snippet_is_cut_around_the_words(asked: Asked) -> None:
     assert maker.cut("").text == ""
 
 
-def test_a_snippet_that_takes_too_long_is_left_out(asked: Asked) -> None:
-    clock = iter([0.0, 0.5, 5.0, 5.0])
-    maker = Snippets(asked.archive.index.view().searcher, parse("*"), lambda: next(clock))
+def test_snippets_behind_the_limit_of_bytes_are_left_out(asked: Asked) -> None:
     records = [each.record for each in asked.documents if each.mime == "text/html"][:3]
+    size = asked.archive.records.read(records[0]).entry.size
+    maker = Snippets(asked.archive.index.view().searcher, parse("*"), bytes_max=size)
     first, *others = maker.of(asked.archive.records, records)
     assert first is not None
     assert others == [None, None]
+
+
+def test_no_snippet_is_lost_to_a_slow_machine(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long each of them takes."""
+    now = iter(range(0, 10**9, 3600))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    hits = asked.archive.query("type:html", QueryOptions(limit=20)).hits
+    assert len(hits) == 20
+    assert all(hit.snippet is not None for hit in hits)
 
 
 def test_numbers_come_ascending(asked: Asked) -> None:

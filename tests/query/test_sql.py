@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from asked_archive import Asked
+from holdfast.testing.waiting import wait_until
 
 import holdfast
 from holdfast import CaptureQuery
@@ -331,6 +335,65 @@ def test_memory_is_limited(asked: Asked, scratch: Path) -> None:
         pytest.raises(TooLarge, match="sql_memory_bytes"),
     ):
         asked.archive.sql(statement).table()
+
+
+GREEDY = [
+    "SELECT repeat('x', 4000000000)",
+    "SELECT length(repeat(range::VARCHAR, 4000000000)) FROM range(2)",
+    "SELECT len(range(1000000000))",
+    "SELECT length(printf('%2000000000d', 1))",
+    "SELECT len(list_resize([1], 1000000000, 2))",
+    "SELECT length(string_agg(repeat('x', 1000000))) FROM range(4000)",
+    "WITH RECURSIVE t(s, n) AS (SELECT 'x', 0 UNION ALL SELECT s || s, n + 1 FROM t WHERE n < 32) "
+    "SELECT max(length(s)) FROM t",
+]
+
+
+@pytest.mark.parametrize("statement", GREEDY)
+def test_no_function_gets_more_memory_than_is_allowed(asked: Asked, statement: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with limited(asked, sql_memory_bytes=64 << 20, sql_threads=1), pytest.raises(TooLarge, match="sql_memory_bytes"):
+        asked.archive.sql(statement).table()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # kilobytes
+    assert rows(asked, "SELECT 1 AS one") == [{"one": 1}]
+
+
+def test_a_function_that_cannot_be_interrupted_is_ended(asked: Asked) -> None:
+    statement = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
+    with limited(asked, sql_seconds_max=0.2), pytest.raises(TooLarge, match="sql_seconds_max"):
+        asked.archive.sql(statement).table()
+
+
+def test_a_statement_ends_with_its_caller(asked: Asked) -> None:
+    """Nothing goes on computing for a process that was killed."""
+    code = "import holdfast, sys; holdfast.open(sys.argv[1], read_only=True).sql(sys.argv[2]).table()"
+    caller = subprocess.Popen([sys.executable, "-c", code, str(asked.archive.path), ENDLESS])
+    try:
+        wait_until(lambda: _children(caller.pid), "the statement runs")
+        (child,) = _children(caller.pid)
+    finally:
+        caller.kill()
+        caller.wait()
+    wait_until(lambda: not _is_running(child), "the statement ends")
+
+
+def _children(pid: int) -> list[int]:
+    """Of its main thread, once one of them has begun to run a statement."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in found if b"sql.child" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), lambda: 1, object()], ids=["lock", "function", "object"])
+def test_a_parameter_that_is_no_value_is_refused(asked: Asked, value: object) -> None:
+    with pytest.raises(MalformedQuery):
+        asked.archive.sql("SELECT ?", [value]).table()
 
 
 def test_what_is_sorted_on_disk_is_gone_afterwards(

@@ -22,6 +22,7 @@ from holdfast.config import ServeSettings
 from holdfast.replay.api import ENDPOINTS, routes
 from holdfast.replay.tokens import Tokens
 from holdfast.replay.writing import writer_of
+from holdfast.urls import page_id, page_id_text
 
 READ, WRITE = "r" * 32, "w" * 32
 URL = "http://example.com/page"
@@ -91,6 +92,16 @@ def test_an_answer_goes_on_where_the_last_one_ended(served: Served) -> None:
     times = [each["timestamp"] for each in first["captures"] + rest["captures"]]
     assert times == list(TIMES)
     assert rest["resume_key"] is None
+
+
+def test_captures_are_found_by_the_page_id_of_webbase(served: Served) -> None:
+    text = page_id_text(page_id(URL))
+    found = got(served, f"/api/pages/{text}")
+    assert (found["url"], found["timestamp"], found["page_id"]) == (URL, TIMES[2], text)
+    assert got(served, f"/api/pages/{text}?timestamp=2020")["timestamp"] == TIMES[0]
+    assert got(served, f"/api/pages/{text}?collection=news")["collection"] == "news"
+    assert "page id" in str(got(served, f"/api/pages/{'0' * 16}", 404))
+    assert got(served, "/api/pages/17", 400)
 
 
 def test_one_capture_has_its_headers_and_its_payload(served: Served) -> None:
@@ -197,6 +208,8 @@ def test_what_is_excluded_is_nowhere_and_what_is_blocked_is_listed(served: Serve
     assert [each["url"] for each in got(served, "/api/captures?url=*.example")["captures"]] == [BLOCKED]
     assert got(served, f"/api/nearest?url={HIDDEN}", 404)
     assert got(served, f"/api/captures/{hidden['record']}", 404)
+    assert got(served, f"/api/pages/{hidden['page_id']}", 404)
+    assert got(served, f"/api/pages/{blocked['page_id']}", 451)
     assert got(served, f"/api/captures/{hidden['record']}/payload", 404)
     assert got(served, f"/api/compare?url={HIDDEN}&a=2020&b=2021", 404)
     assert len(got(served, f"/api/captures?url={BLOCKED}")["captures"]) == 1

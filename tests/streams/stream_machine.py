@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from stream_world import PLAN, body, captures, expected, visit
+from stream_world import DATED, PLAN, body, captures, expected, ordered, visit
 
 import holdfast
 from holdfast import Archive, CaptureQuery, RemovalOptions, Selection
@@ -122,12 +122,12 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(
         asked=st.sampled_from(ASKED),
-        order=st.sampled_from(("log", "url", "date")),
+        order=st.sampled_from(("log", "url", *DATED)),
         size=st.sampled_from((1, 3, 8)),
         by_reader=st.booleans(),
     )
     def stream(self, asked: StreamOptions, order: str, size: int, by_reader: bool) -> None:
-        options = replace(asked, order=order, batch_size=size)
+        options = replace(ordered(asked, order), batch_size=size)
         if options.batch is not None and options.batch not in self.archive.journal.names():
             return
         source = self.reader if by_reader else self.archive

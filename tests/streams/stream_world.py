@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from holdfast import Archive, Exchange, Plan, RecordSettings, StoreSettings
 from holdfast.archive.exchange import page
 from holdfast.catalog import CaptureQuery
+from holdfast.formats.dates import mail_date
 from holdfast.model import Capture, RecordId
 from holdfast.streams import StreamOptions
 
@@ -21,6 +23,7 @@ RECORDS = RecordSettings(
 )
 PLAN = Plan(store=STORE, records=RECORDS)
 EVERYTHING = CaptureQuery(url="*")
+DATED = ("date", "modified", "date reversed", "modified reversed")
 ABOUT = ("metadata", "conversion")
 
 
@@ -29,8 +32,12 @@ def body(number: int) -> bytes:
 
 
 def visit(url: str, number: int, timestamp: str) -> Exchange:
-    """A page as it was at a time."""
-    return page(url, body(number), timestamp=timestamp)
+    """A page as it was at a time. Of three, two say when they were modified, many of them on the same day."""
+    if number % 3 == 0:
+        return page(url, body(number), timestamp=timestamp)
+    modified = mail_date(f"20{number % 9:02d}0{1 + number % 2}03040506")
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nLast-Modified: {modified}\r\n\r\n"
+    return Exchange(url=url, head=head.encode(), body=body(number), timestamp=timestamp)
 
 
 def fill(archive: Archive, count: int = 60, *, batches: Sequence[str] = ("one", "two"), first: int = 0) -> None:
@@ -60,9 +67,18 @@ def expected(archive: Archive, options: StreamOptions) -> list[RecordId]:
     keys = {
         "log": lambda each: each.record,
         "url": lambda each: (each.urlkey, each.timestamp, each.record),
-        "date": lambda each: (each.timestamp, each.record),
+        "date": lambda each: (_way(each.timestamp, options), each.record),
+        "modified": lambda each: (
+            (True, _way(each.timestamp, options), each.record)
+            if each.modified == "-"
+            else (False, _way(each.modified, options), each.record)
+        ),
     }
     return [each.record for each in sorted(chosen, key=keys[options.order])]  # type: ignore[arg-type]
+
+
+def _way(time: str, options: StreamOptions) -> int:
+    return -int(time) if options.reverse else int(time)
 
 
 def newest(captures: Iterable[Capture]) -> Iterable[Capture]:
@@ -71,6 +87,12 @@ def newest(captures: Iterable[Capture]) -> Iterable[Capture]:
     for each in sorted(captures, key=lambda each: (each.type not in ABOUT, each.timestamp, str(each.record))):
         best[each.urlkey] = each
     return best.values()
+
+
+def ordered(options: StreamOptions, order: str) -> StreamOptions:
+    """In an order, such as 'date' or 'date reversed'."""
+    name, _, way = order.partition(" ")
+    return replace(options, order=name, reverse=bool(way))
 
 
 def delivered(archive: Archive, options: StreamOptions) -> list[RecordId]:

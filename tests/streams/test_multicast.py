@@ -24,6 +24,7 @@ from holdfast.streams import Consumer, Multicast, MulticastOptions, Page, Stream
 CAPTURES = 60
 LITTLE = 9000  # bytes of a buffer that holds about one piece of four pages
 SMALL = StreamOptions(batch_size=4)
+BACKWARDS = [StreamOptions(order=order, reverse=True, batch_size=4) for order in ("date", "modified")]
 NO_PATIENCE = MulticastOptions(buffer_bytes=LITTLE, patience_s=0)
 
 
@@ -156,7 +157,9 @@ def test_a_late_one_in_order_begins_at_the_beginning(filled: Archive) -> None:
         assert records_of(late) == delivered(filled, SMALL)
 
 
-@pytest.mark.parametrize("options", [StreamOptions(order="url", batch_size=4), StreamOptions(which="latest")])
+@pytest.mark.parametrize(
+    "options", [StreamOptions(order="url", batch_size=4), StreamOptions(which="latest"), *BACKWARDS]
+)
 def test_other_streams_are_shared_too(filled: Archive, options: StreamOptions) -> None:
     with filled.multicast(options, NO_PATIENCE) as multicast:
         early = multicast.join()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from stream_world import body, captures, delivered, expected, fill, visit
+from stream_world import DATED, body, captures, delivered, expected, fill, ordered, visit
 
 from holdfast import Archive, CaptureQuery
+from holdfast.errors import MalformedToken, UsageError
 from holdfast.streams import StreamOptions
 
-ORDERS = ("log", "url", "date")
+ORDERS = ("log", "url", *DATED)
 ASKED = {
     "everything": StreamOptions(),
     "the latest": StreamOptions(which="latest"),
@@ -32,7 +33,7 @@ ASKED = {
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 def test_just_what_was_asked_for_in_order(archive: Archive, asked: StreamOptions, order: str) -> None:
     fill(archive)
-    options = replace(asked, order=order, batch_size=7)
+    options = replace(ordered(asked, order), batch_size=7)
     found = delivered(archive, options)
     assert found == expected(archive, options)
     assert bool(found) == (asked is not ASKED["nothing"])
@@ -40,16 +41,16 @@ def test_just_what_was_asked_for_in_order(archive: Archive, asked: StreamOptions
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_an_empty_archive(archive: Archive, order: str) -> None:
-    stream = archive.stream(StreamOptions(order=order))
+    stream = archive.stream(ordered(StreamOptions(), order))
     assert list(stream) == []
     fill(archive, 3)
-    assert list(archive.stream(StreamOptions(order=order, token=stream.token))) == []
+    assert list(archive.stream(ordered(StreamOptions(token=stream.token), order))) == []
 
 
 def test_a_page_tells_what_the_catalog_and_the_record_tell(archive: Archive) -> None:
     fill(archive)
     for order in ORDERS:
-        for page in archive.stream(StreamOptions(order=order)):
+        for page in archive.stream(ordered(StreamOptions(), order)):
             capture, stored = archive.catalog.capture_of(page.record), archive.records.read(page.record)
             assert capture is not None
             assert page.capture == capture
@@ -65,7 +66,7 @@ def test_a_page_tells_what_the_catalog_and_the_record_tell(archive: Archive) -> 
 def test_the_snapshot_is_that_of_the_beginning(archive: Archive) -> None:
     fill(archive, 20)
     before = {capture.record for capture in captures(archive)}
-    streams = {order: archive.stream(StreamOptions(order=order, batch_size=3)) for order in ORDERS}
+    streams = {order: archive.stream(ordered(StreamOptions(batch_size=3), order)) for order in ORDERS}
     fill(archive, 20, batches=("one", "new"), first=40)
     for stream in streams.values():
         assert {page.record for page in stream} == before
@@ -74,7 +75,7 @@ def test_the_snapshot_is_that_of_the_beginning(archive: Archive) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_token_goes_on_behind_any_page(archive: Archive, order: str) -> None:
     fill(archive, 40)
-    options = StreamOptions(order=order, batch_size=6)
+    options = ordered(StreamOptions(batch_size=6), order)
     whole = delivered(archive, options)
     for stop in range(0, 41, 3):
         first = archive.stream(options)
@@ -82,6 +83,36 @@ def test_a_token_goes_on_behind_any_page(archive: Archive, order: str) -> None:
         rest = delivered(archive, replace(options, token=first.token))
         assert begun + rest == whole, stop
         assert first.delivered == stop
+
+
+@pytest.mark.parametrize("order", DATED)
+@pytest.mark.parametrize("size", [1, 2, 5, 50])
+def test_more_of_one_second_than_are_looked_at(archive: Archive, order: str, size: int) -> None:
+    for day in (1, 2, 3):
+        archive.add([visit(f"http://a.example/{n}", 9 * n + day, f"2020010{day}000000") for n in range(12)])
+    for which in ("all", "latest"):
+        options = ordered(StreamOptions(batch_size=size, which=which), order)
+        whole = expected(archive, options)
+        assert delivered(archive, options) == whole
+        token, found = "", []
+        while some := next(archive.stream(replace(options, token=token)).batches(), None):
+            found += [page.record for page in some]
+            token = some.token
+        assert found == whole
+
+
+def test_orders_that_have_one_direction() -> None:
+    for order in ("log", "url"):
+        with pytest.raises(UsageError, match="cannot be reversed"):
+            StreamOptions(order=order, reverse=True)
+
+
+def test_a_token_is_of_one_direction(archive: Archive) -> None:
+    fill(archive, 10)
+    stream = archive.stream(StreamOptions(order="date", batch_size=3))
+    next(iter(stream))
+    with pytest.raises(MalformedToken, match="other options"):
+        archive.stream(StreamOptions(order="date", reverse=True, token=stream.token))
 
 
 def test_batches_and_their_tokens(archive: Archive) -> None:
@@ -101,7 +132,7 @@ def test_batches_and_their_tokens(archive: Archive) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_shards_are_parts_of_the_whole(archive: Archive, order: str) -> None:
     archive.add([visit(f"http://a.example/{n}", n, "20200101000000") for n in range(300)])
-    options = StreamOptions(order=order)
+    options = ordered(StreamOptions(), order)
     parts = [delivered(archive, replace(options, shard=(index, 3))) for index in range(3)]
     assert all(parts)
     assert sorted(record for part in parts for record in part) == sorted(delivered(archive, options))

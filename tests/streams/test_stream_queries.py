@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stream_world import captures, delivered, expected, fill
+from stream_world import DATED, captures, delivered, expected, fill, ordered
 
 import holdfast
 from holdfast import Archive, CaptureQuery, RemovalOptions, Selection
@@ -17,7 +17,7 @@ from holdfast.model import RecordId
 from holdfast.streams import StreamOptions
 from holdfast.streams.token import decode
 
-ORDERS = ("log", "url", "date", "rank")
+ORDERS = ("log", "url", "rank", "rank reversed", *DATED)
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def indexed(archive: Archive) -> Archive:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("query", ["word7", "site:a.example", "word3 or word11", "-word4 type:html"])
 def test_just_what_the_query_finds(indexed: Archive, query: str, order: str) -> None:
-    options = StreamOptions(query=query, order=order, batch_size=5)
+    options = ordered(StreamOptions(query=query, batch_size=5), order)
     wanted = {hit.record for hit in indexed.query(query).hits}
-    everything = delivered(indexed, StreamOptions(order=order))
+    everything = delivered(indexed, ordered(StreamOptions(), order))
     found = delivered(indexed, options)
     assert found == [record for record in everything if record in found]
     assert wanted <= set(found)
@@ -49,7 +49,7 @@ def test_just_what_the_query_finds(indexed: Archive, query: str, order: str) -> 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_is_indexed_later_does_not_come_to_light(indexed: Archive, order: str) -> None:
-    options = StreamOptions(query="site:a.example", order=order, batch_size=3)
+    options = ordered(StreamOptions(query="site:a.example", batch_size=3), order)
     whole = delivered(indexed, options)
     fill(indexed, 20, first=40)  # not indexed yet
     stream = indexed.stream(options)
@@ -77,8 +77,8 @@ def test_the_same_query_said_otherwise_is_the_same_stream(indexed: Archive) -> N
         indexed.stream(StreamOptions(query="site:b.example word7", token=stream.token))
 
 
-def by_rank(archive: Archive) -> list[RecordId]:
-    """What order rank must give: ranked pages by falling rank and page number, others by URL."""
+def by_rank(archive: Archive, *, reverse: bool = False) -> list[RecordId]:
+    """What order rank must give: ranked pages by falling rank and page number, others by URL; and the other way."""
     ranks = archive.index.ranks()
     assert ranks is not None
     rank = dict(zip(ranks.pages.tolist(), ranks.rank.tolist(), strict=True))
@@ -86,16 +86,20 @@ def by_rank(archive: Archive) -> list[RecordId]:
     def key(capture):  # type: ignore[no-untyped-def]
         number = page_number(encoded(capture.urlkey))
         order = (0, -rank[number], number) if number in rank else (1, 0.0, 0)
+        if reverse:
+            order = (-order[0], -order[1], -order[2])
         return (*order, capture.urlkey, capture.timestamp, capture.record)
 
     return [capture.record for capture in sorted(captures(archive), key=key)]
 
 
-def test_the_highest_rank_comes_first(indexed: Archive) -> None:
-    options = StreamOptions(order="rank", batch_size=4)
+@pytest.mark.parametrize("reverse", [False, True], ids=["the highest first", "the lowest first"])
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_pages_come_by_rank(indexed: Archive, reverse: bool, size: int) -> None:
+    options = StreamOptions(order="rank", reverse=reverse, batch_size=size)
     fill(indexed, 10, first=40)
     indexed.add([_new("http://new.example/"), _new("http://newer.example/")])
-    whole = by_rank(indexed)
+    whole = by_rank(indexed, reverse=reverse)
     assert delivered(indexed, options) == whole
     assert sorted(whole) == expected(indexed, StreamOptions())
     for stop in range(0, len(whole), 5):

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from stream_world import expected, fill
+from stream_world import DATED, expected, fill, ordered
 
 from holdfast import Archive
 from holdfast.errors import MalformedToken, UsageError
@@ -20,14 +20,14 @@ from holdfast.streams.multicast import MulticastOptions
 from holdfast.streams.token import decode
 
 
-@pytest.mark.parametrize("order", ["log", "url", "date"])
+@pytest.mark.parametrize("order", ["log", "url", *DATED])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_capture_is_acknowledged_once(
     archive: Archive, tmp_path: Path, order: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharing, "UNIT", 7)
     fill(archive, 60, batches=("one", "two", "three"))
-    options, path, random = StreamOptions(order=order, batch_size=3), tmp_path / "work.json", Random(seed)
+    options, path, random = ordered(StreamOptions(batch_size=3), order), tmp_path / "work.json", Random(seed)
     wanted = sorted(expected(archive, StreamOptions()))
     done: list[RecordId] = []
     workers = [archive.share(options, path) for _ in range(3)]

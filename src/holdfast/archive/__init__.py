@@ -1,7 +1,7 @@
 """The archive: a directory that holds everything, and the library's front door.
 
     with holdfast.open("my-archive") as archive:
-        archive.import_file("crawl.warc.gz")
+        archive.import_files(["crawl.warc.gz"])
         page = archive.get("http://example.com/", at="2026")
         print(page.capture.timestamp, page.payload())
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -21,7 +22,7 @@ from holdfast import config
 from holdfast.archive.adding import Added, Adder, Parts
 from holdfast.archive.exchange import Exchange, drafts_of
 from holdfast.archive.exporting import ExportOptions, export
-from holdfast.archive.importing import Importer, ImportOptions, ImportReport
+from holdfast.archive.importing import Importer, ImportOptions, ImportReport, ImportSummary
 from holdfast.archive.input import Input, inputs_of
 from holdfast.archive.intent import IntentLog
 from holdfast.archive.recovery import catch_up, settle
@@ -33,12 +34,13 @@ from holdfast.archive.targets import ExportReport
 from holdfast.archive.updating import Updates, settle_active
 from holdfast.archive.upkeep import Upkeep
 from holdfast.archive.volume_list import VolumeList
+from holdfast.arguments import checked
 from holdfast.batches.journal import Journal
 from holdfast.batches.verify import BatchReport, verify_batch
 from holdfast.catalog import Answer, CaptureQuery, Catalog
 from holdfast.config import ConnectorWatch, Settings, VolumeSettings
 from holdfast.env import REAL, Environment, WriterLock
-from holdfast.errors import Denied, UnknownCollection, UsageError
+from holdfast.errors import Denied, MalformedInput, UnknownCollection, UsageError
 from holdfast.index import Index
 from holdfast.model import Pick, VolumeState, batch_name
 from holdfast.records.draft import Draft, Drafting
@@ -67,6 +69,7 @@ class Archive(Upkeep):
     `add`, reading and searching are thread-safe.
     """
 
+    @checked
     def __init__(self, path: str | Path, *, read_only: bool = False, env: Environment = REAL) -> None:
         self.path = Path(path)
         self.env = env
@@ -170,10 +173,12 @@ class Archive(Upkeep):
 
     # -- volumes ------------------------------------------------------------------------------------------------
 
+    @checked
     def volumes(self, answer_s: float = ANSWER_S) -> Iterator[VolumeReport]:
         """How the volumes are, in the order of the connector; one that does not answer in that time counts as down."""
         yield from self._reports.take(answer_s)
 
+    @checked
     def add_volume(self, volume: VolumeSettings, *, force: bool = False) -> None:
         """Adds an empty volume, or one that a server has; new contents may go there at once. Durable on return.
 
@@ -182,6 +187,7 @@ class Archive(Upkeep):
         self._require_writable()
         self._list.add(volume, force=force)
 
+    @checked
     def set_state(self, name: str, state: VolumeState) -> None:
         """Makes a volume writable or read-only, in the file that lists it. Durable on return."""
         self._require_writable()
@@ -193,6 +199,7 @@ class Archive(Upkeep):
 
     # -- records ------------------------------------------------------------------------------------------------
 
+    @checked
     def add(self, exchanges: Sequence[Exchange], *, batch: str | None = None, collection: str = "") -> list[Added]:
         """Adds captures, each a response and the request where it is given. Durable on return.
 
@@ -203,33 +210,63 @@ class Archive(Upkeep):
         drafting = Drafting(settings, batch_name(collection or settings.collection))
         return self._adder.add(drafts_of(exchanges, drafting, self.env), batch)
 
+    @checked
     def add_drafts(self, drafts: Sequence[Draft], *, batch: str | None = None) -> list[Added]:
         """Adds records in their order; those that are in already are not added again. Durable on return."""
         self._require_writable()
         return self._adder.add(drafts, batch)
 
+    @checked
     def add_large(self, draft: Draft, *, batch: str | None = None) -> Added:
         """Adds a record whose payload is in the file `draft.spooled`, which is deleted. Durable on return."""
         self._require_writable()
         return self._adder.add_large(draft, batch)
 
+    @checked
     def import_files(
         self,
-        inputs: Sequence[Input | Path | str],
+        inputs: Sequence[Input | Path | str] | Input | Path | str,
+        options: ImportOptions = ImportOptions(),  # noqa: B008
+        progress: Progress | None = None,
+    ) -> ImportSummary:
+        """Imports files of any known format; returns when all of them are done. What was added is durable then.
+
+        A file that cannot be read has an `error` in its report. In strict mode the first fault raises MalformedInput.
+        What was added before an error or an interrupt stays.
+        """
+        return ImportSummary(tuple(self.iter_import(inputs, options, progress)))
+
+    @checked
+    def iter_import(
+        self,
+        inputs: Sequence[Input | Path | str] | Input | Path | str,
         options: ImportOptions = ImportOptions(),  # noqa: B008
         progress: Progress | None = None,
     ) -> Iterator[ImportReport]:
-        """Imports files of any format that is known; yields a report for each as it is done.
+        """As `import_files`, but yields the report of each file as it is done.
 
-        In strict mode the first fault raises MalformedInput. What was added before stays.
+        Nothing is read before the first report is asked for; whoever stops early leaves the other files out.
         """
         self._require_writable()
         for name in (options.batch, options.collection):
             if name is not None:
                 batch_name(name)
-        files = [file for each in inputs for file in ([each] if isinstance(each, Input) else inputs_of(Path(each)))]
-        return Importer(self._adder, self.path, self.settings, options).run(files, progress)
+        given = [inputs] if isinstance(inputs, str | Path | Input) else inputs
+        files: list[Input] = []
+        broken: list[ImportReport] = []
+        for each in given:
+            if isinstance(each, Input):
+                files.append(each)
+                continue
+            try:
+                files += inputs_of(Path(each))
+            except MalformedInput as error:
+                if options.strict:
+                    raise
+                broken.append(ImportReport(Path(each).name, error=error))
+        return chain(broken, Importer(self._adder, self.path, self.settings, options).run(files, progress))
 
+    @checked
     def get(
         self, url: str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
     ) -> StoredRecord:
@@ -239,6 +276,17 @@ class Archive(Upkeep):
         """
         return self.records.get(url, at, collection, Pick.parse(pick or self.settings.records.pick))
 
+    @checked
+    def get_page(
+        self, page_id: int | str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
+    ) -> StoredRecord:
+        """The capture of the page with WebBase's page id (B3) that stands for a time; without one, the newest.
+
+        The id is a number, or a text of 16 hexadecimal digits. Raises MalformedKey, CaptureNotFound.
+        """
+        return self.records.get_page(page_id, at, collection, Pick.parse(pick or self.settings.records.pick))
+
+    @checked
     def search(self, query: CaptureQuery) -> Answer:
         """The captures that the query asks for, streaming."""
         return self.catalog.search(query)
@@ -247,6 +295,7 @@ class Archive(Upkeep):
         """Those with captures, and the default one, in the order of their names."""
         return tuple(sorted({self.settings.records.collection, *self.catalog.collections()}))
 
+    @checked
     def require_collection(self, name: str) -> None:
         """Raises UnknownCollection, unless `collections` has it."""
         known = self.collections()
@@ -260,6 +309,7 @@ class Archive(Upkeep):
         """
         return self.queries.ask(text, options, screen)
 
+    @checked
     def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlAnswer:
         """Runs one SELECT over captures, links, pages and contents; the rows come as Arrow.
 
@@ -269,6 +319,7 @@ class Archive(Upkeep):
 
         return run_sql(statement, parameters, self.index, self.instance, self.settings.query)
 
+    @checked
     def stream(self, options: StreamOptions = StreamOptions()) -> Stream:  # noqa: B008
         """Each capture of this moment once, in the wanted order, also while others write (B9, N5).
 
@@ -278,6 +329,7 @@ class Archive(Upkeep):
         self._streams.add(stream)
         return stream
 
+    @checked
     def multicast(
         self,
         options: StreamOptions = StreamOptions(),  # noqa: B008
@@ -288,6 +340,7 @@ class Archive(Upkeep):
         self._streams.add(multicast)
         return multicast
 
+    @checked
     def share(self, options: StreamOptions, path: str | Path) -> SharedStream:
         """A part of a stream that processes of this machine share: who has none takes the next piece (N5).
 
@@ -295,16 +348,18 @@ class Archive(Upkeep):
         """
         return SharedStream(self, options, Path(path))
 
+    @checked
     def export(
         self,
         selection: Selection,
-        target: Path | BinaryIO,
+        target: str | Path | BinaryIO,
         options: ExportOptions,
         progress: Progress | None = None,
     ) -> ExportReport:
         """Writes captures or records to files of another format, or imported files exactly as they were."""
-        return export(self, selection, target, options, progress)
+        return export(self, selection, Path(target) if isinstance(target, str) else target, options, progress)
 
+    @checked
     def remove(self, selection: Selection, options: RemovalOptions, progress: Progress | None = None) -> Removal:
         """Takes captures, their records, and contents that nobody else holds away, for good (N2). Durable on return."""
         self._require_writable()
@@ -325,6 +380,7 @@ class Archive(Upkeep):
 
     # -- batches ------------------------------------------------------------------------------------------------
 
+    @checked
     def seal(self, batch: str) -> None:
         """Closes a batch for good: it takes no more records. Durable on return."""
         self._require_writable()
@@ -332,11 +388,13 @@ class Archive(Upkeep):
         with self._adder.lock:
             self.journal.batch(batch).seal()
 
+    @checked
     def verify(self, batch: str, progress: Progress | None = None) -> BatchReport:
         """Reads every byte of a batch, also while another process writes."""
         self.journal.require(batch)
         return verify_batch(batch, self.journal.directory(batch), self.env, progress)
 
+    @checked
     def reindex(self, progress: Progress | None = None) -> int:
         """Makes the catalog anew from the batches while readers go on; returns the number of captures."""
         self._require_writable()
@@ -372,6 +430,7 @@ class Archive(Upkeep):
         self.close()
 
 
+@checked
 def open(path: str | Path, *, read_only: bool = False) -> Archive:
     """Opens an archive, for writing unless `read_only`. Raises ArchiveNotFound, or Busy if another process writes."""
     return Archive(path, read_only=read_only)

@@ -15,6 +15,7 @@ from holdfast.archive.archive import Archive, purpose
 from holdfast.archive.recovery import missing_files
 from holdfast.archive.reindex import forget_catalog
 from holdfast.archive.removal import read_plan
+from holdfast.arguments import checked
 from holdfast.batches.verify import verify_batch
 from holdfast.batches.walk import Walked
 from holdfast.env import REAL, Environment, WriterLock
@@ -30,6 +31,7 @@ _INDEX = "damaged index"
 _INDEX_REMEDY = "run 'holdfast index build': it is derived"
 
 
+@checked
 def check(
     path: str | Path,
     options: CheckOptions = CheckOptions(),  # noqa: B008

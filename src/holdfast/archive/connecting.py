@@ -17,6 +17,7 @@ from typing import Self
 
 from holdfast.archive.reports import ANSWER_S, Reports, VolumeReport
 from holdfast.archive.upkeep import Upkeep
+from holdfast.arguments import checked
 from holdfast.config import Settings, watch_connector
 from holdfast.env import REAL, Environment
 from holdfast.errors import Denied
@@ -30,6 +31,7 @@ from holdfast.storage.watching import Watcher
 class Connection(Upkeep):
     """Open volumes and their contents. `contents` and `volumes` are thread-safe."""
 
+    @checked
     def __init__(self, connector: str | Path, *, read_only: bool = False, env: Environment = REAL) -> None:
         self.path = Path(connector)
         self._closing = ExitStack()
@@ -56,6 +58,7 @@ class Connection(Upkeep):
     def settings(self) -> Settings:
         return self.instance.settings
 
+    @checked
     def volumes(self, answer_s: float = ANSWER_S) -> list[VolumeReport]:
         """How the volumes are, in the order of the connector; one that does not answer in that time counts as down."""
         return self._reports.take(answer_s)
@@ -66,6 +69,7 @@ class Connection(Upkeep):
 
     # -- upkeep, as of an archive ---------------------------------------------------------------------------------
 
+    @checked
     def set_state(self, name: str, state: VolumeState) -> None:
         """Makes a volume writable or read-only, in the connector. Durable on return."""
         self._require_writable()
@@ -88,6 +92,7 @@ class Connection(Upkeep):
         self.close()
 
 
+@checked
 def connect(connector: str | Path, *, read_only: bool = False) -> Connection:
     """Opens the volumes of a connector, for writing unless `read_only`.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from holdfast.arguments import check_fields, checked
 from holdfast.env import Environment
 from holdfast.errors import UsageError
 from holdfast.formats import open_records
@@ -29,7 +30,11 @@ class Exchange:
     protocols: tuple[str, ...] = ()  # 'h2', 'tls/1.3'
     truncated: str = ""  # why the body is not whole: 'length', 'time', 'disconnect'
 
+    def __post_init__(self) -> None:
+        check_fields(self)
 
+
+@checked
 def page(url: str, content: bytes, content_type: str = "text/html", timestamp: str = "") -> Exchange:
     """An exchange for a content that did not come by HTTP, or of which only the content is known."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {len(content)}\r\n\r\n"

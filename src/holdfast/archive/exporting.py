@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from holdfast.archive.exact import export_exact
 from holdfast.archive.record_export import export_records
 from holdfast.archive.targets import ExportReport, Tally, output, regular
+from holdfast.arguments import check_fields
 from holdfast.errors import UnknownName, UsageError
 from holdfast.formats.cdx import CDX11, cdx_line
 from holdfast.formats.cdxj import cdxj_line
@@ -47,6 +48,9 @@ class ExportOptions:
     source: str | None = None  # only the file of this name, with `exact`
     compress: bool = False  # compress the data of Tianwang records
     bytes_max: int = 0  # of one WARC file; then the target is a directory. 0: one file, however large
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def export(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast import config
 from holdfast.archive.reindex import open_catalog
+from holdfast.arguments import check_fields, checked
 from holdfast.config import RecordSettings, Settings, StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment
 from holdfast.env.files import replace_file
@@ -34,7 +35,11 @@ class Plan:
     buckets: int = 64  # of organization hash, to begin with
     bucket_bytes: int = 64 << 10
 
+    def __post_init__(self) -> None:
+        check_fields(self)
 
+
+@checked
 def init(path: str | Path, plan: Plan = Plan(), *, env: Environment = REAL) -> None:
     """Makes an empty archive, with volumes v0, v1, ... The directory may exist, but not hold an archive.
 

@@ -26,6 +26,7 @@ from holdfast.archive.index_keeper import bring_up_at, is_automatic
 from holdfast.archive.input import Input
 from holdfast.archive.manifest import Manifest
 from holdfast.archive.reader import Drafts, End, Event, FileReader, Large, ReadOptions, Stopped
+from holdfast.arguments import check_fields
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.formats import Finding, FindingKind
@@ -47,6 +48,9 @@ class ImportOptions:
     strict: bool = False  # stop at the first fault
     verify_digests: bool = True
     index: bool | None = None  # whether what was added is indexed at the end
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(slots=True)
@@ -87,6 +91,58 @@ class ImportReport:
                 self.known += 1
             else:
                 self.refused += 1
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """What became of all files of an import. Iterates over their reports, in the order in which they were done."""
+
+    files: tuple[ImportReport, ...]
+
+    def __iter__(self) -> Iterator[ImportReport]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file was read to its end."""
+        return all(each.complete for each in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.files)
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.files)
+
+    @property
+    def added(self) -> int:
+        return sum(each.added for each in self.files)
+
+    @property
+    def known(self) -> int:
+        return sum(each.known for each in self.files)
+
+    @property
+    def refused(self) -> int:
+        return sum(each.refused for each in self.files)
+
+    @property
+    def lost(self) -> int:
+        """Ranges that could not be read."""
+        return sum(each.lost for each in self.files)
+
+    @property
+    def lost_bytes(self) -> int:
+        return sum(each.lost_bytes for each in self.files)
+
+    @property
+    def invalid(self) -> int:
+        """Rules that were broken."""
+        return sum(each.invalid for each in self.files)
 
 
 @dataclass(slots=True)

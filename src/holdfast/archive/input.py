@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.errors import MalformedInput
+from holdfast.errors import Denied, MalformedInput, NotFound, UsageError
 from holdfast.formats.record import Report
 from holdfast.formats.wacz import Wacz
 
@@ -43,9 +43,19 @@ class Input:
 
 
 def inputs_of(path: Path) -> list[Input]:
-    """The file itself, or the WARC files in a WACZ. Raises MalformedInput for a zip file that has none."""
-    with path.open("rb") as file:
-        is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    """The file itself, or the WARC files in a WACZ.
+
+    Raises MalformedInput if it looks like one and is none, NotFound, Denied, or UsageError for a directory.
+    """
+    try:
+        with path.open("rb") as file:
+            is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    except FileNotFoundError:
+        raise NotFound(f"cannot import '{path}': no such file") from None
+    except IsADirectoryError:
+        raise UsageError(f"cannot import '{path}': it is a directory; give the files in it") from None
+    except PermissionError:
+        raise Denied(f"cannot import '{path}': no permission to read it") from None
     if not is_zip:
         return [Input(path.name, path, size=path.stat().st_size)]
     with Wacz(path) as wacz:

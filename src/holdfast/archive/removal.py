@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.archive.adding import Parts
+from holdfast.arguments import check_fields
 from holdfast.batches.entry import REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.catalog import CatalogChange
@@ -54,6 +55,9 @@ class RemovalOptions:
     refuse: bool = False  # the same records are not to be imported again
     compact: bool = True  # free the disk space at once
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from holdfast.arguments import checked
 from holdfast.model import VolumeState
 from holdfast.storage.codec import Dictionary
 from holdfast.storage.instance import Instance
@@ -27,11 +28,13 @@ class Upkeep(ABC):
     def set_state(self, name: str, state: VolumeState) -> None:
         """Makes a volume writable or read-only, in the file that lists it. Durable on return."""
 
+    @checked
     def compact(self, name: str, dead_share_min: float = 0.0, progress: Progress | None = None) -> Compaction:
         """Reclaims the space of deleted contents in a volume. Reading and storing may go on in other threads."""
         self._require_writable()
         return compact_volume(self.instance.writer(name), dead_share_min, progress)
 
+    @checked
     def migrate(self, name: str, targets: Sequence[str] = (), progress: Progress | None = None) -> Migration:
         """Makes a volume read-only and moves all its blocks to others; their contentkeys stay valid."""
         self._require_writable()
@@ -39,6 +42,7 @@ class Upkeep(ABC):
         self.set_state(name, VolumeState.READ_ONLY)
         return migrator.run(progress)
 
+    @checked
     def train(self, name: str) -> Dictionary:
         """Trains a compression dictionary from a volume's contents, for those to come."""
         self._require_writable()

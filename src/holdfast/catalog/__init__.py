@@ -20,7 +20,11 @@ Everything is in one table, in the order of its keys. The first byte tells the k
     │ w │ timestamp   │ ␠ │ record │ → nothing: the captures by time
     ├───┼─────────────┼───┴────┬───┘
     │ p │ page number │ record │ → nothing: the captures by page, a hash of the urlkey in 8 bytes, the highest first
-    ├───┼─────────────┴┬───────┘
+    ├───┼─────────────┼────────┤
+    │ i │ page id     │ record │ → nothing: the captures by WebBase's page id of their URL, 8 bytes, the highest first
+    ├───┼─────────────┼───┬────┴───┐
+    │ l │ modified    │ ␠ │ record │ → nothing: the captures by modified date; not known, `~` and the timestamp
+    ├───┼─────────────┴┬──┴────────┘
     │ k │ fingerprint  │ → record that has this fingerprint of 16 bytes
     ├───┼───────┬───┬──┴───────────┐
     │ f │ batch │ ∅ │ first serial │ → place of the frame; serials are 4 bytes, the highest first
@@ -32,7 +36,7 @@ Everything is in one table, in the order of its keys. The first byte tells the k
     │ t │ c │ collection │ → number of captures, bytes of their payloads; 8 bytes each, the lowest first
     │ t │ b │ batch      │
     ├───┼───┴────────────┘
-    │ n │ → number of changes so far, 8 bytes      │ v │ → version of this layout, `2`
+    │ n │ → number of changes so far, 8 bytes      │ v │ → version of this layout, `3`
 
 Texts are UTF-8. Pages of an answer are cut at the keys `s`, which change only where captures come and go, so all pages
 together are the answer, and any of them starts at once.

@@ -219,6 +219,14 @@ class Catalog:
         self._refresh_if_due()
         return picked(self._rows, url_key(url), timestamp, collection, pick)
 
+    def of_page_id(self, number: int, collection: str | None = None) -> list[Capture]:
+        """The captures whose URL has this page id of WebBase's (B3), by time."""
+        self._refresh_if_due()
+        steps = self.steps()
+        found = [each for each in steps.captures(steps.of_page_id(number)) if each is not None]
+        wanted = (each for each in found if collection in (None, each.collection))
+        return sorted(wanted, key=lambda each: (each.timestamp, each.record))
+
     def neighbours(
         self, capture: Capture, collection: str | None = None, wants: Callable[[Capture], bool] = bool
     ) -> Neighbours:

@@ -19,8 +19,10 @@ from holdfast.catalog.keys import (
     digest_key,
     encoded,
     frame_key,
+    modified_key,
     pack_row,
     pack_total,
+    page_id_key,
     page_key,
     place_of,
     record_key,
@@ -63,7 +65,9 @@ class Draft:
             place = place_of(capture)
             self.deletes += (area(CAPTURE, capture.collection) + place, record_key(capture.record))
             self.deletes.append(when_key(capture.timestamp, capture.record))
-            self.deletes.append(page_key(encoded(capture.urlkey), str(capture.record).encode()))
+            record = str(capture.record).encode()
+            self.deletes.append(page_key(encoded(capture.urlkey), record))
+            self.deletes += (page_id_key(capture, record), modified_key(capture, record))
             if key := digest_key(capture, place):
                 self.deletes.append(key)
             if begins_split(place):
@@ -82,6 +86,8 @@ class Draft:
             put((RECORD + record, prefix[1:] + home))
             put((WHEN + home[-_TIME_BYTES:] + b" " + record, b""))
             put((page_key(home[: -_TIME_BYTES - 1], record), b""))
+            put((page_id_key(capture, record), b""))
+            put((modified_key(capture, record), b""))
             if key := digest_key(capture, place):
                 put((key, encoded(collection)))
             if begins_split(place):

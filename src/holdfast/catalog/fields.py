@@ -36,7 +36,19 @@ ALIASES = {
 }
 ORIGINAL = ("orig.length", "orig.offset", "orig.filename")
 _NUMBERED = ("length", "offset", "size", "record")
-_TEXTS = ("urlkey", "timestamp", "url", "mime", "status", "digest", "filename", "type", "contents", "collection")
+_TEXTS = (
+    "urlkey",
+    "timestamp",
+    "url",
+    "mime",
+    "status",
+    "digest",
+    "filename",
+    "type",
+    "contents",
+    "collection",
+    "modified",
+)
 
 
 def _attribute(name: str) -> Getter:

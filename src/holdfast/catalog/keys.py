@@ -8,16 +8,19 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from holdfast.model import Capture, RecordId
+from holdfast.urls import page_id
 
 CAPTURE, DIGEST, SPLIT, RECORD, FINGERPRINT, WHEN, PAGE = b"c", b"d", b"s", b"r", b"k", b"w", b"p"
+MODIFIED, PAGE_ID = b"l", b"i"
 FRAME, BATCH, SOURCE, TOTALS, CHANGES, VERSION = b"f", b"b", b"m", b"t", b"n", b"v"
-VERSION_NOW = b"2"
+VERSION_NOW = b"3"
 CAPTURES_PER_SPLIT = 1024  # on average: a capture begins a new block of pages if the checksum of its place says so
 SERIAL = struct.Struct(">I")
 NUMBER = struct.Struct(">Q")
 _TOTAL = struct.Struct("<QQ")
 SERIAL_DIGITS = 10
-_ROW_TABS = 11
+_ROW_TABS = 12
+NOT_MODIFIED = b"~"  # stands before the time of a capture whose modified date is not known: behind all that are
 
 
 class Total(NamedTuple):
@@ -67,6 +70,23 @@ def when_key(timestamp: str, record: RecordId) -> bytes:
     return WHEN + f"{timestamp} {record}".encode()
 
 
+def modified_key(capture: Capture, record: bytes) -> bytes:
+    """Under which a capture is found by its modified date; where that is not known, by its time, behind all others."""
+    if capture.modified == "-":
+        return MODIFIED + NOT_MODIFIED + capture.timestamp.encode() + b" " + record
+    return MODIFIED + capture.modified.encode() + b" " + record
+
+
+def page_id_area(number: int) -> bytes:
+    """What the keys of all captures with a page id begin with."""
+    return PAGE_ID + NUMBER.pack(number)
+
+
+def page_id_key(capture: Capture, record: bytes) -> bytes:
+    """Under which a capture is found by WebBase's page id of its URL (B3)."""
+    return PAGE_ID + NUMBER.pack(page_id(capture.url.replace("\t", "%09"))) + record  # as its row has it
+
+
 def page_area(page: int) -> bytes:
     """What the keys of all captures of a page begin with, given its number."""
     return PAGE + NUMBER.pack(page)
@@ -89,22 +109,24 @@ def record_of(text: bytes) -> RecordId:
 
 def pack_row(capture: Capture) -> bytes:
     """All fields of a capture that are not in its key."""
-    _, _, url, mime, status, digest, length, offset, filename, kind, size, contents, _, _, refers_to, extra = capture
+    _, _, url, mime, status, digest, length, offset, filename, kind, size, contents, _, _, *rest = capture
+    refers_to, extra, modified = rest
     row = (
         f"{url}\t{mime}\t{status}\t{digest}\t{length}\t{offset}\t{filename}\t{kind}\t{size}\t{contents}\t{refers_to}\t"
-        f"{extra}"
+        f"{extra}\t{modified}"
     )
     if row.count("\t") != _ROW_TABS:  # only a broken URL or header has tabs
         texts = (url, mime, status, digest, str(length), str(offset), filename, kind, str(size), contents, refers_to)
-        row = "\t".join([text.replace("\t", "%09") for text in (*texts, extra)])
+        row = "\t".join([text.replace("\t", "%09") for text in (*texts, str(extra), str(modified))])
     return row.encode("utf-8", "surrogateescape")
 
 
 def unpack_row(collection: str, place: bytes, row: bytes) -> Capture:
     urlkey, timestamp, record = place.decode("utf-8", "surrogateescape").rsplit(" ", 2)
-    url, mime, status, digest, length, offset, filename, kind, size, contents, refers_to, extra = row.decode(
+    url, mime, status, digest, length, offset, filename, kind, size, contents, *rest = row.decode(
         "utf-8", "surrogateescape"
     ).split("\t")
+    refers_to, extra, modified = rest
     return Capture(
         urlkey,
         timestamp,
@@ -122,6 +144,7 @@ def unpack_row(collection: str, place: bytes, row: bytes) -> Capture:
         collection,
         refers_to,
         extra,
+        modified,
     )
 
 

@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
+from holdfast.arguments import check_fields, checked
 from holdfast.catalog.collapse import parse_collapse
 from holdfast.catalog.fields import Row, canonical_field, nearest
 from holdfast.catalog.filters import FILTERS_MAX, parse_filter
@@ -66,6 +67,7 @@ class CaptureQuery:
     collection: str | None = None  # None: all of them as one
 
     def __post_init__(self) -> None:
+        check_fields(self)
         self._check_names()
         self._check_numbers()
         self._check_order()
@@ -195,6 +197,7 @@ class CaptureQuery:
             raise MalformedQuery(f"resume key {self.resume_key[:80]!r} is of another query: give it with the same one")
         return resume
 
+    @checked
     def resume_key_after(self, row: Row) -> str:
         """Under which the answer goes on after the row."""
         place = place_of(row.capture).decode("utf-8", "surrogateescape")

@@ -7,12 +7,13 @@ compacted, or made anew between two calls. Who keeps the last key goes on behind
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from holdfast.catalog.keys import (
     BATCH,
     FRAME,
+    MODIFIED,
     RECORD,
     SERIAL,
     WHEN,
@@ -20,14 +21,13 @@ from holdfast.catalog.keys import (
     area,
     frame_key,
     page_area,
+    page_id_area,
     record_key,
     record_of,
 )
 from holdfast.catalog.rows import CaptureRows, Found
 from holdfast.model import Capture, RecordId
 from holdfast.storage.table import Table
-
-_TIME_BYTES = 14
 
 
 class Steps:
@@ -74,12 +74,32 @@ class Steps:
 
     def by_time(self, first: bytes, end: bytes, most: int) -> list[tuple[str, RecordId]]:
         """Captures by time: timestamp and record, from one key `timestamp ␠ record` on and before another."""
-        pairs = self._table.range(WHEN + first, WHEN + end, most)
-        return [(key[1 : _TIME_BYTES + 1].decode(), record_of(key[_TIME_BYTES + 2 :])) for key, _ in pairs]
+        return self._timed(self._table.range(WHEN + first, WHEN + end, most))
+
+    def by_modified(self, first: bytes, end: bytes, most: int) -> list[tuple[str, RecordId]]:
+        """As `by_time`, by modified date; where that is not known, by `~` and the time, behind all others."""
+        return self._timed(self._table.range(MODIFIED + first, MODIFIED + end, most))
+
+    def latest_by_time(self, first: bytes, end: bytes, most: int) -> list[tuple[str, RecordId]]:
+        """As `by_time`, from the last key on backwards."""
+        return self._timed(islice(self._table.scan(WHEN + first, WHEN + end, reverse=True), most))
+
+    def latest_by_modified(self, first: bytes, end: bytes, most: int) -> list[tuple[str, RecordId]]:
+        """As `by_modified`, from the last key on backwards."""
+        return self._timed(islice(self._table.scan(MODIFIED + first, MODIFIED + end, reverse=True), most))
+
+    def _timed(self, pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, RecordId]]:
+        parted = (key[1:].partition(b" ") for key, _ in pairs)
+        return [(time.decode(), record_of(record)) for time, _, record in parted]
 
     def of_page(self, number: int) -> list[RecordId]:
         """The captures of a page, given its number."""
         prefix = page_area(number)
+        return [record_of(key[len(prefix) :]) for key, _ in self._table.range(prefix, after(prefix))]
+
+    def of_page_id(self, number: int) -> list[RecordId]:
+        """The captures whose URL has this page id of WebBase's."""
+        prefix = page_id_area(number)
         return [record_of(key[len(prefix) :]) for key, _ in self._table.range(prefix, after(prefix))]
 
     def homes(self, records: list[RecordId]) -> list[bytes | None]:

@@ -8,7 +8,9 @@ from holdfast.catalog.keys import (
     BATCH,
     CAPTURE,
     DIGEST,
+    MODIFIED,
     PAGE,
+    PAGE_ID,
     RECORD,
     SPLIT,
     WHEN,
@@ -18,7 +20,9 @@ from holdfast.catalog.keys import (
     begins_split,
     digest_key,
     encoded,
+    modified_key,
     pack_home,
+    page_id_key,
     page_key,
     place_of,
     record_key,
@@ -35,7 +39,7 @@ def verify_rows(table: Table, rows: CaptureRows) -> None:
     """Every capture is found by its record and its payload, nothing else is, and the totals are right."""
     counted: Counter[bytes] = Counter()
     sizes: Counter[bytes] = Counter()
-    expected = {RECORD: 0, WHEN: 0, PAGE: 0, DIGEST: 0, SPLIT: 0}
+    expected = {RECORD: 0, WHEN: 0, PAGE: 0, PAGE_ID: 0, MODIFIED: 0, DIGEST: 0, SPLIT: 0}
     for collection in rows.collections():
         for capture in rows.scan(collection, (b"", b"\xff")):
             place = place_of(capture)
@@ -43,8 +47,12 @@ def verify_rows(table: Table, rows: CaptureRows) -> None:
             _expect(table, capture, when_key(capture.timestamp, capture.record), b"")
             expected[RECORD] += 1
             expected[WHEN] += 1
-            _expect(table, capture, page_key(encoded(capture.urlkey), str(capture.record).encode()), b"")
-            expected[PAGE] += 1
+            record = str(capture.record).encode()
+            _expect(table, capture, page_key(encoded(capture.urlkey), record), b"")
+            _expect(table, capture, page_id_key(capture, record), b"")
+            _expect(table, capture, modified_key(capture, record), b"")
+            for kind in (PAGE, PAGE_ID, MODIFIED):
+                expected[kind] += 1
             if key := digest_key(capture, place):
                 _expect(table, capture, key, collection.encode())
                 expected[DIGEST] += 1

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from holdfast.records.stored import StoredRecord
 
 _RECORD_ID = re.compile(r"[a-z0-9][a-z0-9._-]*-\d{10}")
+_PAGE_ID = "page-id:"
 _NEIGHBOURS_MAX = 1000  # captures of a host among which the URL that was meant is looked for
 
 
 @click.command()
 @archive_option
-@click.argument("url", metavar="URL|RECORD")
+@click.argument("url", metavar="URL|RECORD|page-id:ID")
 @click.option("--at", metavar="TIME", default="", help="The capture for this time: 2026, 202611, up to 14 digits.")
 @pick_option
 @collection_option
@@ -50,7 +51,8 @@ def get(
     """Write a capture of URL: the newest, or that nearest to a time, or the last up to it (--pick not-newer).
 
     Its payload goes to standard output or to a file. Instead of a URL, the id of a record (202611-0000000042) is
-    understood. With --json it is told what was found; the payload is written only if -o says where.
+    understood, and WebBase's id of a page (page-id:05d8a9b2c4e1f730). With --json it is told what was found; the
+    payload is written only if -o says where.
     """
     import holdfast
     from holdfast.urls import completed
@@ -60,7 +62,8 @@ def get(
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
     part = chosen[0] if chosen else None
     with holdfast.open(archive, read_only=True) as opened:
-        record = _find(opened, completed(url), at.strip(), collection, pick)
+        wanted = url if url.startswith(_PAGE_ID) else completed(url)
+        record = _find(opened, wanted, at.strip(), collection, pick)
         pieces = _pieces(record, part)
         if output not in (None, STANDARD_INPUT):
             assert output is not None
@@ -76,6 +79,8 @@ def get(
 def _find(archive: Archive, url: str, at: str, collection: str | None, pick: str | None) -> StoredRecord:
     if _RECORD_ID.fullmatch(url):
         return archive.records.read(RecordId.parse(url))
+    if url.startswith(_PAGE_ID):
+        return archive.get_page(url.removeprefix(_PAGE_ID), at, collection, pick)
     try:
         return archive.get(url, at, collection, pick)
     except CaptureNotFound as error:
@@ -98,12 +103,16 @@ def _pieces(record: StoredRecord, part: str | None) -> Iterable[bytes]:
 
 
 def _values(record: StoredRecord) -> dict[str, Any]:
+    from holdfast.urls import page_id, page_id_text
+
     capture = record.capture
     head = record.http_head
     return {
         "record": str(record.id),
         "url": capture.url,
+        "page_id": page_id_text(page_id(capture.url)),
         "timestamp": capture.timestamp,
+        "modified": None if capture.modified == "-" else capture.modified,
         "type": capture.type,
         "status": capture.status,
         "mime": capture.mime,

@@ -94,7 +94,7 @@ def _import(archive: Archive, found: Found, options: ImportOptions, tally: Tally
         tally.take(ImportReport(Path(path).name, error=error), path)
     held: list[ImportReport] = []  # until the progress bar has left the terminal
     with interruption.progress_bar("importing", found.total_bytes) as progress:
-        for report in archive.import_files(found.inputs, options, progress):
+        for report in archive.iter_import(found.inputs, options, progress):
             if sys.stdout.isatty():
                 held.append(report)
             else:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.streams.sharing import SharedStream
 
 STANDARD_OUTPUT = "-"
-ORDERS = ("log", "url", "date", "rank")
+ORDERS = ("log", "url", "date", "modified", "rank")
 FORMATS = ("jsonl", "warc", "arrow", "parquet", "raw")
 COMPRESSIONS = ("none", "gzip", "zstd")
 _SUFFIXES: dict[str, tuple[str, Compression]] = {
@@ -65,6 +65,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
 @click.option("-c", "--collection", metavar="NAME", help="The collection; without it, all of them.")
 @click.option("--batch", metavar="NAME", help="Only records of this batch.")
 @click.option("--order", type=click.Choice(ORDERS), default="log", show_default=True, help="In which order.")
+@click.option("--reverse", is_flag=True, help="With order date, modified or rank: the other way round.")
 @click.option("--all", "which", flag_value="all", default=True, help="All captures; this is the default.")
 @click.option("--latest", "which", flag_value="latest", help="Of each URL the newest.")
 @click.option("--at", metavar="TIME", default="", help="Of each URL the newest up to this time.")
@@ -177,7 +178,7 @@ def _options(query: str, options: dict[str, Any], output: Output) -> StreamOptio
     asked = {name: options[name] for name in names if options[name]}
     if asked and "url" not in asked and asked.get("match") != "all":
         asked["url"] = "*"
-    given = ("batch", "collection", "order", "which", "at", "shard", "token", "batch_size", "strict")
+    given = ("batch", "collection", "order", "reverse", "which", "at", "shard", "token", "batch_size", "strict")
     return StreamOptions(
         query=query,
         captures=CaptureQuery(**asked) if asked else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from holdfast.arguments import check_fields, checked
 from holdfast.model import VolumeState
 
 CONTENT_BYTES_LIMIT = 10**12 - 1  # twelve digits in a block's header
@@ -42,6 +43,9 @@ class StoreSettings:
     object_cache_bytes: int = 32 << 20  # of what was read last from an object store, per volume
     object_requests_max: int = 16  # to an object store at once, per volume
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
@@ -62,6 +66,9 @@ class RecordSettings:
     frame_bytes: int = 64 << 10  # of entries compressed together; larger ones compress better and read slower
     file_bytes_max: int = 256 << 20  # of one journal file; a removal rewrites whole files
     catalog_cache_bytes: int = 64 << 20  # more speeds up random look-ups in large catalogs
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +162,9 @@ class VolumeSettings:
     buckets: int = 64  # to begin with, for organization hash; they double as the volume fills
     bucket_bytes: int = 64 << 10  # of each, for organization hash
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
@@ -207,5 +217,9 @@ class Settings:
     uid: str = ""  # of the archive, given when it is founded: tokens of streams belong to one archive
     said: frozenset[str] = field(default=frozenset(), compare=False, repr=False)  # in the file, such as store.replicas
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @checked
     def volume_settings(self, name: str) -> VolumeSettings | None:
         return next((volume for volume in self.volume if volume.name == name), None)

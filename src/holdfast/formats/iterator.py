@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from holdfast.arguments import checked
 from holdfast.errors import TooLarge
 from holdfast.formats.content_encoding import PAYLOAD_BYTES_MAX, decoded_content
 from holdfast.formats.http import HEAD_BYTES_MAX, HttpHead, Unframer, parse_head
@@ -153,6 +154,7 @@ class ArchiveRecord:
 class ArchiveIterator:
     """Iterates over the records of a stream. `strict_mode` raises MalformedInput at the first fault."""
 
+    @checked
     def __init__(
         self,
         stream: BinaryIO,

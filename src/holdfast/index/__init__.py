@@ -17,8 +17,25 @@ The whole can be deleted: `holdfast index build` makes it again.
 
 from __future__ import annotations
 
-from holdfast.index.index import Index
-from holdfast.index.state import State
-from holdfast.index.view import View
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.index.index import Index
+    from holdfast.index.state import State
+    from holdfast.index.view import View
+
+_HOMES = {
+    "Index": "index",
+    "State": "state",
+    "View": "view",
+}
 
 __all__ = ["Index", "State", "View"]
+
+
+def __getattr__(name: str) -> Any:
+    """Names are loaded when first used: a process that runs one statement of SQL needs little of this."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -3,6 +3,7 @@
     field       kind                     what it holds
     record      number, fast             batch number and serial of the capture's record
     page        number, fast             page number of its URL key
+    page_id     number, fast             WebBase's page id of its URL
     title       words                    title of the page or document
     text        words                    its text, without title
     host        text as it is, fast      host as URL keys have it: lower case, without www
@@ -89,7 +90,7 @@ _SHORT_BEGINNINGS = {
     "application/font-": "font",
     "application/x-font-": "font",
 }
-_KEYS = ("record", "page")  # numbers that documents are found by
+_KEYS = ("record", "page", "page_id")  # numbers that documents are found by
 _RANGES = ("status", "date", "month", "size")  # numbers that are compared, which columns do
 _TEXTS = ("host", "mime", "lang", "collection")
 

@@ -1,6 +1,6 @@
 """The state of the index: which generation counts, and up to where.
 
-    holdfast-index 2 6b1f0c22                 the file's format, and the CRC-32 of the line below
+    holdfast-index 3 6b1f0c22                 the file's format, and the CRC-32 of the line below
     {"generation": 1, "batches": [["202610", 812], ["202611", 4712]], "opstamp": 5120, "tables": {...}, "next_file": 9,
      "unresolved": []}
 
@@ -28,7 +28,7 @@ from holdfast.index import layout
 from holdfast.index.schema import record_number, split_record_number
 from holdfast.model import RecordId
 
-FORMAT = 2
+FORMAT = 3
 TABLES = ("captures", "links", "backlinks")
 REPAIR = "run 'holdfast index build'"
 UNRESOLVED_MAX = 10_000

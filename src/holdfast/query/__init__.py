@@ -21,12 +21,32 @@ Nothing here writes. Any thread may ask.
 
 from __future__ import annotations
 
-from holdfast.query.answers import Facet, FacetValue, Hit, Month, QueryAnswer, QueryOptions, Snippet
-from holdfast.query.engine import QueryEngine
-from holdfast.query.parser import parse
-from holdfast.query.printing import canonical
-from holdfast.query.screen import AccessScreen, Screen
-from holdfast.query.syntax import Expression
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.query.answers import Facet, FacetValue, Hit, Month, QueryAnswer, QueryOptions, Snippet
+    from holdfast.query.engine import QueryEngine
+    from holdfast.query.parser import parse
+    from holdfast.query.printing import canonical
+    from holdfast.query.screen import AccessScreen, Screen
+    from holdfast.query.syntax import Expression
+
+_HOMES = {
+    "AccessScreen": "screen",
+    "Expression": "syntax",
+    "Facet": "answers",
+    "FacetValue": "answers",
+    "Hit": "answers",
+    "Month": "answers",
+    "QueryAnswer": "answers",
+    "QueryEngine": "engine",
+    "QueryOptions": "answers",
+    "Screen": "screen",
+    "Snippet": "answers",
+    "canonical": "printing",
+    "parse": "parser",
+}
 
 __all__ = [
     "AccessScreen",
@@ -43,3 +63,10 @@ __all__ = [
     "canonical",
     "parse",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names are loaded when first used: a process that runs one statement of SQL needs little of this."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

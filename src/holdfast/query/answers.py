@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from holdfast.arguments import check_fields
 from holdfast.errors import MalformedQuery, UnknownName
 from holdfast.model import RecordId, batch_name
 
@@ -32,6 +33,7 @@ class QueryOptions:
     collection: str | None = None  # only of this collection; None: all of them
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.sort and self.sort not in SORTS:
             raise _unknown("sort", self.sort, SORTS)
         for name in self.facets:
@@ -76,7 +78,7 @@ class Hit:
     rank: float  # of its page; the mean is 1; 0: none was computed yet
     inlinks: int  # pages that link to it
     score: float  # relevance; 0 unless the answer is sorted by it
-    snippet: Snippet | None  # None: none was asked for, or its text could not be read in time
+    snippet: Snippet | None  # None: none was asked for, or its text cannot be read, or there was too much before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from holdfast.index.tables import read_rows_of
 from holdfast.index.words import records_query
 from holdfast.query.moment import Moment, Numbers
 from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words
-from holdfast.urls import url_key
+from holdfast.urls import parse_page_id, url_key
 
 if TYPE_CHECKING:
     import tantivy
@@ -102,6 +102,8 @@ class Compiler:
             return self._range("date", int(earliest(value)), _NUMBER_MAX)
         if name == "to":
             return self._range("date", 0, int(latest(value)))
+        if name == "page-id":
+            return self._query.term_query(self._schema, "page_id", parse_page_id(value), "basic")
         page = page_number(url_key(value))
         if name == "linked-from":
             return self._set("page", self._linked_from(page))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from holdfast.arguments import checked
 from holdfast.errors import DamagedIndex
 from holdfast.index.index import Index
 from holdfast.index.ranks import Ranks
@@ -57,6 +58,7 @@ class QueryEngine:
         self._records = records
         self._ranks: Ranks | None = None
 
+    @checked
     def ask(self, text: str, options: QueryOptions | None = None, screen: Screen | None = None) -> QueryAnswer:
         """The answer to a query. `screen` hides captures from who asks.
 
@@ -65,6 +67,7 @@ class QueryEngine:
         expression = parse(text)
         return self._tried(lambda: self._answer(expression, options or QueryOptions(), screen))
 
+    @checked
     def records_matching(self, text: str, ends: Mapping[str, int] | None = None, ranks: int | None = None) -> Numbers:
         """The numbers of all records that match, ascending.
 

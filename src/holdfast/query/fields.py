@@ -11,9 +11,9 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from holdfast.catalog.times import digits
-from holdfast.errors import MalformedQuery, UsageError
+from holdfast.errors import MalformedKey, MalformedQuery, UsageError
 from holdfast.model import batch_name
-from holdfast.urls import completed, url_key
+from holdfast.urls import completed, page_id_text, parse_page_id, url_key
 
 Reader = Callable[[str], str]
 TITLE = "title"
@@ -75,6 +75,13 @@ def _url(text: str) -> str:
     return completed(text.strip())
 
 
+def _page_id(text: str) -> str:
+    try:
+        return page_id_text(parse_page_id(text))
+    except MalformedKey as error:
+        raise MalformedQuery(str(error)) from None
+
+
 MATCHES: dict[str, Reader] = {
     "site": _host,
     "domain": _domain,
@@ -83,6 +90,7 @@ MATCHES: dict[str, Reader] = {
     "from": _time("from"),
     "to": _time("to"),
     "url": _url,
+    "page-id": _page_id,
     "links-to": _url,
     "linked-from": _url,
     "collection": _name,

@@ -1,14 +1,14 @@
 """Snippets: a piece of each hit's text around the words that were asked for.
 
-The index keeps no text, so it is extracted again from the captures that are shown. That is bounded: by the bytes that
-are looked at, and by the time for all hits of an answer. What was read once when it was indexed is read the same way
-here, so a document that crashes a reader is not met again: it has no text to be found by.
+The index keeps no text, so it is extracted again from the captures that are shown. That is bounded by the bytes that
+are looked at: of one hit, and of all hits of an answer. It is not bounded by time, for then a busy machine would show
+less. What was read once when it was indexed is read the same way here, so a document that crashes a reader is not met
+again: it has no text to be found by.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import tantivy
 
 CHARACTERS = 240
-SECONDS_MAX = 1.0  # for all hits of an answer
+BYTES_MAX = 64 << 20  # of the contents of all hits of an answer; those beyond have no snippet
 LIMITS = Limits(4 << 20, 1 << 20)
 
 
 class Snippets:
     """Makes the snippets of one answer."""
 
-    def __init__(self, searcher: tantivy.Searcher, expression: Expression, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, searcher: tantivy.Searcher, expression: Expression, bytes_max: int = BYTES_MAX) -> None:
         import tantivy
 
         wanted = [term for term, is_wanted in terms(expression) if is_wanted and isinstance(term, Words)]
@@ -46,16 +46,17 @@ class Snippets:
         self._generator = tantivy.SnippetGenerator.create(searcher, query, schema(), "text") if words else None
         if self._generator is not None:
             self._generator.set_max_num_chars(CHARACTERS)
-        self._clock = clock
+        self._left = bytes_max
 
     def of(self, records: Records, wanted: Iterable[RecordId]) -> list[Snippet | None]:
-        """One for each record; None for those that cannot be read, or not in time."""
-        end_s = self._clock() + SECONDS_MAX
-        return [self._of(records, each) if self._clock() < end_s else None for each in wanted]
+        """One for each record; None for those that cannot be read, and those behind the limit of bytes."""
+        return [self._of(records, each) if self._left > 0 else None for each in wanted]
 
     def _of(self, records: Records, record: RecordId) -> Snippet | None:
         try:
-            text = text_of(records.read(record))
+            read = records.read(record)
+            self._left -= min(read.entry.size, LIMITS.document_bytes)
+            text = text_of(read)
         except HoldfastError:
             return None  # removed a moment ago, lost, or in a file that is away
         return self.cut(text)

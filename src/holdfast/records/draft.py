@@ -45,6 +45,7 @@ _LITERAL_BYTES_MAX = 4 << 20  # framing beyond this is kept as payload,
 _RUNS_MAX = 400_000  # and so are chunks beyond this many
 _DIGEST = re.compile(r"[A-Za-z0-9-]+:[A-Za-z0-9+/=_-]+")
 _PLAIN_REQUESTS = (b"GET ", b"HEAD ")  # of which nothing is asked
+_LAST_MODIFIED = re.compile(rb"\nlast-modified:[ \t]*([^\r\n]{1,64})", re.IGNORECASE)
 _REDIRECTS = frozenset({"301", "302", "303", "307", "308"})
 
 
@@ -130,7 +131,20 @@ def capture_of(entry: Entry, batch: str, urlkey: str = "") -> Capture:
         entry.collection,
         entry.refers_to,
         entry.extra,
+        modified_of(entry),
     )
+
+
+def modified_of(entry: Entry) -> str:
+    """The `Last-Modified` of a response as 14 digits, at the latest its time of capture (RFC 9110); `-` without one."""
+    if entry.type not in ("response", "revisit"):
+        return "-"
+    head = entry.data[: int(entry.layout.partition("+")[0])] if entry.layout != "-" else entry.data
+    match = _LAST_MODIFIED.search(head) if b"odified:" in head or b"ODIFIED:" in head else None
+    modified = mail_timestamp(match[1].decode("latin-1").strip()) if match is not None else ""
+    if not modified or entry.timestamp == _NO_DATE:
+        return modified or "-"
+    return min(modified, entry.timestamp)
 
 
 @dataclass(slots=True)

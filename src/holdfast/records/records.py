@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from holdfast.arguments import checked
 from holdfast.batches.entry import REFERENCE, REMOVED, Entry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.catalog.pick import ordered, picked_of
-from holdfast.errors import CaptureNotFound, DamagedBatch
+from holdfast.errors import CaptureNotFound, DamagedBatch, MalformedKey
 from holdfast.model import SERIAL_MAX, Capture, Pick, RecordId
 from holdfast.records.references import ReferencedFiles
 from holdfast.records.stored import StoredRecord
 from holdfast.storage.contents import Contents
+from holdfast.urls import PAGE_ID_MAX, page_id_text, parse_page_id
 
 _PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
 _PATIENCE_S = (0.32, 0.64, 1.28)  # and if the file itself has gone, which removals rewrite and nothing else takes away
 _ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
+
+
+def picked_page(captures: Sequence[Capture], at: str, pick: Pick) -> Capture | None:
+    """Of a few captures, that which stands for a time. What only tells of a page counts if there is nothing else."""
+    return picked_of([each for each in captures if each.type not in _ABOUT] or captures, at, pick)
 
 
 class Records:
@@ -32,6 +39,7 @@ class Records:
         self._catalog = catalog
         self._contents = contents
 
+    @checked
     def get(self, url: str, at: str = "", collection: str | None = None, pick: Pick = Pick.NEAREST) -> StoredRecord:
         """The capture of the URL that stands for a time, which may be partial; without one, the newest.
 
@@ -46,6 +54,23 @@ class Records:
             raise CaptureNotFound(f"no capture of '{url}'{upto}{within}")
         return self.read(capture.record)
 
+    @checked
+    def get_page(
+        self, page_id: int | str, at: str = "", collection: str | None = None, pick: Pick = Pick.NEAREST
+    ) -> StoredRecord:
+        """The capture with a page id of WebBase's (B3) that stands for a time; without one, the newest.
+
+        Raises MalformedKey, CaptureNotFound.
+        """
+        number = parse_page_id(page_id) if isinstance(page_id, str) else page_id
+        if not 0 <= number <= PAGE_ID_MAX:
+            raise MalformedKey(f"malformed page id {number}: give 0 to 2^64 - 1")
+        capture = picked_page(self._catalog.of_page_id(number, collection), at, pick)
+        if capture is None:
+            where = f" in collection {collection!r}" if collection else ""
+            raise CaptureNotFound(f"no capture has the page id {page_id_text(number)}{where}")
+        return self.read(capture.record)
+
     def _better(self, url: str, at: str, collection: str | None, pick: Pick) -> Capture | None:
         """A capture of the page itself rather than of what was said about it, else one by another method than GET."""
         kinds = tuple(f"!=type:{kind}" for kind in _ABOUT)
@@ -56,10 +81,12 @@ class Records:
         posted = self._catalog.by_other_methods(CaptureQuery(url=url, match="exact", collection=collection))
         return picked_of(posted, at, pick)
 
+    @checked
     def of(self, capture: Capture) -> StoredRecord:
         """The record of a row of the catalog."""
         return self.read(capture.record)
 
+    @checked
     def read(self, record: RecordId) -> StoredRecord:
         """The record of an id; one by reference from its file. Raises CaptureNotFound, or DamagedBatch."""
         entry = self.entry(record, is_expected=True)
@@ -104,6 +131,7 @@ class Records:
         place = FramePlace.unpack(packed)
         return self.journal.read_one(record.batch, place, record.serial)
 
+    @checked
     def entries_from(self, first: RecordId) -> Iterator[Entry]:
         """The entries of a batch from a serial number on."""
         packed = self._catalog.frame_of(first)
@@ -114,6 +142,7 @@ class Records:
                     if entry.serial >= first.serial:
                         yield entry
 
+    @checked
     def newest(self, batch: str) -> Iterator[tuple[RecordId, Entry]]:
         """The records of a batch, those that came last first, without those that were removed."""
         before = SERIAL_MAX
@@ -126,6 +155,7 @@ class Records:
                 return
             before = place.first_serial - 1
 
+    @checked
     def original(self, revisit: Capture) -> Capture:
         """The capture that has the payload of a revisit. Raises CaptureNotFound."""
         found = self._catalog.resolve(revisit)

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from holdfast.arguments import check_fields
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
 from holdfast.batches.journal import Journal
 from holdfast.batches.walk import Walked
@@ -26,6 +27,9 @@ class Selection:
     batch: str | None = None
     collection: str | None = None
     any_method: bool = False  # of one URL also what was asked for by POST and the like
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def is_whole(self) -> bool:

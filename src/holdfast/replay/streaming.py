@@ -38,7 +38,7 @@ from holdfast.streams.options import BATCH_SIZE_MAX
 TOKEN, COMPLETE = "holdfast-token", "holdfast-complete"  # of an answer with a limit
 _OF_CAPTURES = {"url": "url", "matchType": "match", "toUrl": "to_url", "from": "from_", "to": "to"}
 _OF_STREAMS = ("query", "batch", "order", "which", "at", "token")
-_KNOWN = (*_OF_CAPTURES, *_OF_STREAMS, "filter", "shard", "fields", "format", "limit", "shared")
+_KNOWN = (*_OF_CAPTURES, *_OF_STREAMS, "filter", "shard", "fields", "format", "limit", "shared", "reverse")
 _REPEATED = "filter"
 _LIMIT = re.compile(r"[1-9]\d{0,5}", re.ASCII)
 _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
@@ -86,6 +86,7 @@ def parse_wish(text: str, collection: str | None) -> Wish:
         collection=collection,
         captures=_captures(given, filters),
         shard=_shard(given.get("shard", "")),
+        reverse=flag("reverse", given.get("reverse", "")),
         fields=output.fields,
         **texts,  # type: ignore[arg-type]
     )

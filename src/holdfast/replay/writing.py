@@ -207,7 +207,8 @@ async def put_warc(site: Site, request: Request, name: str, collection: str) -> 
         source = Input(_ODD.sub("_", name).strip("._")[:200] or "upload", Path(spool.name), size=0)
 
         def call(archive: Archive) -> ImportReport:
-            return next(iter(archive.import_files([source], ImportOptions(collection=collection, index=False))))
+            (report,) = archive.import_files([source], ImportOptions(collection=collection, index=False))
+            return report
 
         done = writer_of(site).do(call, site.archive.catalog.refresh)
         report: ImportReport = await asyncio.wrap_future(done)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.arguments import check_fields
 from holdfast.config import Settings, VolumeSettings
 from holdfast.env import Environment
 from holdfast.errors import Damaged, HoldfastError, VolumeDown
@@ -44,6 +45,9 @@ class CheckOptions:
     rate_bytes_s: int | None = None  # read no faster than this
     volumes: tuple[str, ...] = ()  # only these
     recreate: bool = False  # while repairing, make volumes that are gone anew from the replicas in others
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 
+from holdfast.arguments import checked
 from holdfast.env.files import Buffer
 from holdfast.errors import ContentNotFound, Damaged, Denied, HoldfastError, VolumeDown
 from holdfast.model import ContentKey, ContentStat, Stored
@@ -37,14 +38,17 @@ class Contents:
 
     # -- storing ------------------------------------------------------------------------------------------------
 
+    @checked
     def put(self, content: Buffer, options: StoreOptions = _DEFAULTS) -> ContentKey:
         """Stores a content, or counts one more reference to it; returns its key."""
         return self.store(content, options).key
 
+    @checked
     def store(self, content: Buffer, options: StoreOptions = _DEFAULTS) -> Stored:
         """Like `put`, and tells what it cost."""
         return self.put_batch([content], options)[0]
 
+    @checked
     def put_batch(
         self, contents: Sequence[Buffer], options: StoreOptions = _DEFAULTS, hints: StoreHints = _NO_HINTS
     ) -> list[Stored]:
@@ -54,16 +58,19 @@ class Contents:
         self._training.notice(stored)
         return stored
 
+    @checked
     def sign(self, contents: Sequence[Buffer]) -> list[bytes]:
         """The signature of each content, computed on all cores."""
         return self._storer.sign(contents)
 
+    @checked
     def require_up(self, volume: str) -> None:
         """Raises VolumeDown if the volume is."""
         if volume in self._instance.down or (volume in self._instance.volumes and not self._instance.is_up(volume)):
             reason = self._instance.down.get(volume, "it does not answer")
             raise VolumeDown(f"volume {volume!r} is down: {reason}")
 
+    @checked
     def references(self, key: ContentKey, size: int) -> tuple[ContentKey, int] | None:
         """The block of that key, or else one of its volume with the same signature and size, and its counter."""
         for found in self._instance.find(key).counted:
@@ -78,12 +85,14 @@ class Contents:
                 return self._instance.content_key(volume, facts.key), facts.references
         return None
 
+    @checked
     def is_shared(self, key: ContentKey) -> bool:
         """Whether processes of other archives may count the content too."""
         return any(self._instance.is_shared(found.volume.name) for found in self._instance.find(key).counted)
 
     # -- retrieving ---------------------------------------------------------------------------------------------
 
+    @checked
     def get(self, key: ContentKey) -> bytes:
         """The content. Raises ContentNotFound, or Damaged if neither the block nor a replica can be read.
 
@@ -117,6 +126,7 @@ class Contents:
         remote = self._instance.remote.get(volume.name) if self._replicator.is_usual else None
         return volume.fetch(keys) if remote is None else remote.fetch_at_once(keys)
 
+    @checked
     def get_batch(self, keys: Sequence[ContentKey]) -> list[bytes]:
         """The contents, in the order of the keys."""
         contents: list[bytes | None] = [None] * len(keys)
@@ -134,10 +144,12 @@ class Contents:
             self._get_each(wanted, contents)
         return [self.get(key) if content is None else content for key, content in zip(keys, contents, strict=True)]
 
+    @checked
     def get_buffers(self, keys: Sequence[str]) -> list[Buffer | HoldfastError]:
         """The contents, in the order of the keys, in memory that they may share; why one cannot be had in its place."""
         return self.gather(keys).decode(threads=os.cpu_count() or 1)
 
+    @checked
     def gather(self, keys: Sequence[str]) -> BulkRead:
         """Reads what `get_buffers` decodes: two threads can do the two side by side."""
         return BulkRead(self._instance, keys, self.get)
@@ -199,16 +211,19 @@ class Contents:
             )
         return ContentNotFound(f"no content {held.key}")
 
+    @checked
     def stat(self, key: ContentKey) -> ContentStat:
         """What is known of a content. Raises ContentNotFound."""
         holders = self.holders(key)
         block, volume = self._fetch_any(key)
         return self._stat(volume, block, tuple(name for name in holders if name != volume.name))
 
+    @checked
     def holders(self, key: ContentKey) -> list[str]:
         """The volumes that have the content, or a replica of it."""
         return [found.volume.name for found in self._instance.find(key).blocks]
 
+    @checked
     def listing(self, volume: str | None = None) -> Iterator[list[ContentStat]]:
         """What `stat` tells of every content, or of those in one volume, in batches. Copies are not sought."""
         names = list(self._instance.volumes) if volume is None else [self._instance.volume(volume).name]
@@ -247,10 +262,12 @@ class Contents:
 
     # -- deleting -----------------------------------------------------------------------------------------------
 
+    @checked
     def delete(self, key: ContentKey) -> int:
         """Takes one reference away and returns how many are left; the last one removes the content."""
         return self.delete_batch([key])[0]
 
+    @checked
     def delete_batch(self, keys: Sequence[ContentKey]) -> list[int]:
         """Like `delete` for each; if a key is unknown, nothing is deleted."""
         self._require_writable()

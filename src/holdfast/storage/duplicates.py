@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from holdfast.arguments import check_fields
 from holdfast.env.files import Buffer
 from holdfast.errors import HoldfastError
 from holdfast.model import OVERFLOW_MAX, Stored, StoreMode
@@ -29,6 +30,9 @@ class StoreOptions:
     content_type: str | None = None
     volume: str | None = None  # only this volume; duplicates in others are not looked for
     replicas: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(slots=True, eq=False)

@@ -21,6 +21,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Self
 
+from holdfast.arguments import check_fields
 from holdfast.errors import MalformedToken
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.options import StreamOptions
@@ -40,6 +41,9 @@ class MulticastOptions:
 
     buffer_bytes: int = 64 << 20  # of pages that are kept for those who are behind
     patience_s: float = 1.0  # for which one that is further behind is waited for, in all
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class Multicast:

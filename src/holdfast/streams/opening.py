@@ -82,7 +82,7 @@ class Opening:
 
     def order(self, token: Token) -> Order:
         """Raises what the index may."""
-        query, snapshot = self.options.query, token.snapshot
+        query, snapshot, reverse = self.options.query, token.snapshot, self.options.reverse
         matches = find_matches(self.source, query, snapshot, token.ranks) if query else None
         choice = Choice(self.options, snapshot, matches)
         match self.options.order:
@@ -90,7 +90,9 @@ class Opening:
                 return LogOrder(self.source, choice, self.reader)
             case "url":
                 return UrlOrder(self.source, choice, self.reader)
-            case "date":
-                return DateOrder(self.source, choice, self.reader)
+            case "date" | "modified" as order:
+                is_modified = order == "modified"
+                return DateOrder(self.source, choice, self.reader, is_modified=is_modified, reverse=reverse)
             case _:
-                return RankOrder(self.source, choice, self.reader, self.source.index.ranks_of(token.ranks))
+                ranks = self.source.index.ranks_of(token.ranks)
+                return RankOrder(self.source, choice, self.reader, ranks, reverse=reverse)

@@ -6,17 +6,19 @@ import json
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 
+from holdfast.arguments import check_fields
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.times import digits, latest
 from holdfast.errors import UnknownName, UsageError
 from holdfast.model import batch_name
 
-ORDERS = ("log", "url", "date", "rank")
+ORDERS = ("log", "url", "date", "modified", "rank")
+BOTH_WAYS = ("date", "modified", "rank")  # those of them that can be reversed
 WHICH = ("all", "latest")
 FACTS = ("record", "url", "timestamp", "status", "mime", "collection", "type", "digest", "size")
 PARTS = ("headers", "payload", "content", "text", "title")
 FIELDS = (*FACTS, *PARTS)
-ON_DEMAND = ("main_text", "language")  # that nobody gets who does not name them
+ON_DEMAND = ("main_text", "language", "modified", "page_id")  # that nobody gets who does not name them
 KNOWN_FIELDS = (*FIELDS, *ON_DEMAND)
 SHARDS_MAX = 1 << 20
 BATCH_SIZE = 256
@@ -33,6 +35,7 @@ class StreamOptions:
     batch: str | None = None
     collection: str | None = None
     order: str = "log"  # one of ORDERS
+    reverse: bool = False  # the other way round: the newest, or the lowest rank, first; for the orders of BOTH_WAYS
     which: str = "all"  # latest: of each URL the newest capture that was selected
     at: str = ""  # the archive as it was at this time: of each URL the newest capture up to then
     shard: tuple[int, int] | None = None  # (i, n): the i-th of n parts, from 0 on, which do not overlap
@@ -42,9 +45,12 @@ class StreamOptions:
     strict: bool = False  # raise at the first record or content that cannot be read
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, value, known in (("order", self.order, ORDERS), ("which", self.which, WHICH)):
             if value not in known:
                 raise UnknownName(f"unknown {name} {value!r}: known are {', '.join(known)}")
+        if self.reverse and self.order not in BOTH_WAYS:
+            raise UsageError(f"order {self.order!r} cannot be reversed: those that can are {', '.join(BOTH_WAYS)}")
         for field in self.fields:
             if field not in KNOWN_FIELDS:
                 raise UnknownName(f"unknown field {field!r}: known are {', '.join(KNOWN_FIELDS)}")
@@ -98,7 +104,7 @@ class StreamOptions:
     def digest(self) -> str:
         """Names the set of captures and their order: equal for options that mean the same stream."""
         asked = self.captures.plain() if self.captures is not None else None
-        facts = {
+        facts: dict[str, object] = {
             "query": _canonical(self.query),
             "captures": [getattr(asked, name) for name in _OF_A_CATALOG_QUERY[:-1]] if asked is not None else None,
             "batch": self.batch,
@@ -108,6 +114,8 @@ class StreamOptions:
             "until": self.until,
             "shard": self.shard,
         }
+        if self.reverse:  # left out else, so that tokens of earlier releases hold
+            facts["reverse"] = True
         return blake2b(json.dumps(facts).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 

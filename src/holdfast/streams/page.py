@@ -14,6 +14,7 @@ from holdfast.formats.content_encoding import PAYLOAD_BYTES_MAX, decoded_content
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, RecordId
 from holdfast.records.draft import REVISIT_MIME, capture_of
+from holdfast.urls import page_id, page_id_text
 
 if TYPE_CHECKING:
     from holdfast.index.extraction import Extracted
@@ -155,6 +156,16 @@ class Page:
         if self._capture is None:
             self._capture = capture_of(self.entry, self.record.batch)
         return self._capture
+
+    @property
+    def modified(self) -> str:
+        """The Last-Modified of the response, 14 digits; `-` if there is none."""
+        return self.capture.modified
+
+    @property
+    def page_id(self) -> str:
+        """WebBase's id of the page, 16 hexadecimal digits."""
+        return page_id_text(page_id(self.url))
 
     @property
     def urlkey(self) -> str:

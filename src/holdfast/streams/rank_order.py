@@ -3,6 +3,10 @@
 Of equal ranks the smaller page number comes first; captures of a page come by time. Pages without a rank, which came
 after the computation, follow in the order of their URLs. A position is `0`, the place in the order of ranks and the
 least place of a capture there that was not looked at; then `1` and a position of order `url`.
+
+Backwards, those without a rank come first, then the pages of the lowest rank; of equal ranks the larger page number.
+Captures of a page come by time all the same. A position is `0` and a position of order `url`; then `1`, the place in
+the order of ranks counted from its end, and the least place of a capture there.
 """
 
 from __future__ import annotations
@@ -25,34 +29,37 @@ if TYPE_CHECKING:
     from holdfast.index.ranks import Ranks
 
 _NEXT = "\0"  # added to a place: the least one after it
-_RANKED, _OTHERS = 0, 1
 
 
 class RankOrder:
     """One thread at a time."""
 
-    def __init__(self, source: Source, choice: Choice, reader: PageReader, ranks: Ranks) -> None:
+    def __init__(
+        self, source: Source, choice: Choice, reader: PageReader, ranks: Ranks, *, reverse: bool = False
+    ) -> None:
         self._source = source
         self._choice = choice
         self._reader = reader
         self._ranks = ranks
+        self._reverse = reverse
+        self._ranked_part, self._other_part = (1, 0) if reverse else (0, 1)
         self._others = UrlOrder(source, choice, reader)
 
     def behind(self, page: Page) -> Position:
         if page.rank_place is None:
-            return (_OTHERS, *self._others.behind(page))
+            return (self._other_part, *self._others.behind(page))
         if self._choice.is_latest:
-            return _RANKED, page.rank_place + 1, ""
-        return _RANKED, page.rank_place, place_of(page.capture).decode("utf-8", "surrogateescape") + _NEXT
+            return self._ranked_part, page.rank_place + 1, ""
+        return self._ranked_part, page.rank_place, place_of(page.capture).decode("utf-8", "surrogateescape") + _NEXT
 
     def step(self, position: Position, most: int) -> Step | None:
-        if position and position[0] == _OTHERS:
+        if (position or (0,))[0] == self._other_part:
             return self._step_others(position[1:], most)
-        _, place, inner = expect(position, int, int, str) if position else (_RANKED, 0, "")
-        if place >= len(self._ranks):
-            return self._step_others((), most)
+        _, place, inner = expect(position, int, int, str) if position else (self._ranked_part, 0, "")
+        if place < 0 or place >= len(self._ranks):
+            return None if self._reverse else self._step_others((), most)
         pages: list[Page] = []
-        numbers = self._ranks.by_rank(place, max(most, LOOKED)).tolist()
+        numbers = self._numbers(place, max(most, LOOKED))
         for index, number in enumerate(numbers, place):
             for capture in self._captures(number, encoded(inner)):
                 page = Page.of_capture(capture, self._reader)
@@ -61,7 +68,15 @@ class RankOrder:
             inner = ""
             if len(pages) > most:
                 return Step(pages[:most], self.behind(pages[most - 1]), [])
-        return Step(pages, (_RANKED, place + len(numbers), ""), [])
+        return Step(pages, (self._ranked_part, place + len(numbers), ""), [])
+
+    def _numbers(self, place: int, most: int) -> list[int]:
+        """Pages in the order of the stream, from a place on."""
+        if not self._reverse:
+            return list(map(int, self._ranks.by_rank(place, most)))
+        end = len(self._ranks) - place
+        start = max(0, end - most)
+        return list(map(int, self._ranks.by_rank(start, end - start)[::-1]))
 
     def _captures(self, number: int, least: bytes) -> list[Capture]:
         """The selected captures of a page, by URL and time, from a place on."""
@@ -80,10 +95,10 @@ class RankOrder:
     def _step_others(self, position: Position, most: int) -> Step | None:
         step = self._others.step(position, most)
         if step is None:
-            return None
+            return Step([], (self._ranked_part, 0, ""), []) if self._reverse else None
         import numpy
 
         keys = [page_number(encoded(page.urlkey)) for page in step.pages]
         ranked = self._ranks.of(numpy.array(keys, numpy.uint64)).rank.tolist()
         pages = [page for page, rank in zip(step.pages, ranked, strict=True) if not rank]
-        return Step(pages, (_OTHERS, *step.position), step.faults)
+        return Step(pages, (self._other_part, *step.position), step.faults)

@@ -17,8 +17,11 @@ from __future__ import annotations
 
 import re
 
+from holdfast.errors import MalformedKey
 from holdfast.rabin import rabin64
 
+PAGE_ID_MAX = 2**64 - 1
+_TEXT = re.compile(r"[0-9a-fA-F]{16}")
 # Of another protocol the prefix stays, and with it the port: :80 is not its standard one.
 _SERVER = re.compile(r"(?:http://|(?P<kept>[a-z][a-z0-9+.\-]*://))?(?P<user>[^/?#]*@)?(?P<server>[^/?#]*)", re.I)
 
@@ -26,6 +29,18 @@ _SERVER = re.compile(r"(?:http://|(?P<kept>[a-z][a-z0-9+.\-]*://))?(?P<user>[^/?
 def page_id(url: str) -> int:
     """The identifier of the page at `url`, 0 to 2^64 - 1. Any text has one."""
     return rabin64(normalized(url).encode("utf-8", "surrogatepass"))
+
+
+def page_id_text(number: int) -> str:
+    """A page id as it is written: 16 hexadecimal digits."""
+    return f"{number:016x}"
+
+
+def parse_page_id(text: str) -> int:
+    """The reverse. Raises MalformedKey."""
+    if _TEXT.fullmatch(text) is None:
+        raise MalformedKey(f"malformed page id {text[:80]!r}: give 16 hexadecimal digits, such as '05d8a9b2c4e1f730'")
+    return int(text, 16)
 
 
 def normalized(url: str) -> str:

@@ -47,11 +47,23 @@ _MAKE_LINK = cast("Callable[[tuple[str, str]], Link]", partial(tuple.__new__, Li
 
 
 def links_of(document: Document) -> list[Link]:
-    """All links of a document, each URL once, the strongest first, then as they stand in it. Never raises."""
+    """What to fetch after a document: each URL once, the strongest first, then as they stand in it. Never raises.
+
+    The document itself is left out, unless it redirects to itself; what is a RELATION is given as a LINK.
+    """
     found = _read_fields(document)
     if document.content:
         found.append(_read(document))
-    return _joined(found, document.url)
+    links = _joined(found)
+    if links.get(document.url, Hop.REDIRECT) != Hop.REDIRECT:
+        del links[document.url]
+    pairs = ((url, Hop.LINK if hop == Hop.RELATION else hop) for url, hop in links.items())
+    return list(islice(map(_MAKE_LINK, pairs), LINKS_MAX))
+
+
+def links_of_fields(document: Document) -> list[Link]:
+    """What the header of a response links to. Never raises."""
+    return list(islice(map(_MAKE_LINK, _joined(_read_fields(document)).items()), LINKS_MAX))
 
 
 def links_of_page(document: Document, tree: Tree) -> tuple[list[Link], dict[str, str]]:
@@ -61,7 +73,8 @@ def links_of_page(document: Document, tree: Tree) -> tuple[list[Link], dict[str,
     for reference, text in anchor_texts(tree).items():
         if url := page.joining.url(reference):
             texts.setdefault(url, text)
-    return _joined([*_read_fields(document), page], document.url), texts
+    links = _joined([*_read_fields(document), page])
+    return list(islice(map(_MAKE_LINK, links.items()), LINKS_MAX)), texts
 
 
 def is_page(content_type: str, content: bytes) -> bool:
@@ -100,13 +113,14 @@ def _is_page(kind: str, content: bytes) -> bool:
     return (kind in _UNKNOWN_KINDS and looks_like_html(content)) or (kind in _XML_KINDS and b"<html" in content[:4096])
 
 
-def _joined(found: list[Page], own_url: str) -> list[Link]:
+def _joined(found: list[Page]) -> dict[str, str]:
+    """The strongest hop of each URL."""
     links: dict[str, str] = {}
     for hop in STRONGEST_FIRST:
         for references, joining in found:
             join = joining.url
             for reference in references.by_hop[hop]:
                 url = join(reference)
-                if url is not None and url not in links and (url != own_url or hop == Hop.REDIRECT):
+                if url is not None and url not in links:
                     links[url] = hop
-    return list(islice(map(_MAKE_LINK, links.items()), LINKS_MAX))
+    return links

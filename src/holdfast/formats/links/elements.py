@@ -105,7 +105,7 @@ def _read_meta(element: Element, references: References) -> None:
     if name in _PICTURES_IN_META:
         references.add(content.strip(), Hop.EMBED)
     elif name in _LINKS_IN_META:
-        references.add(content.strip(), Hop.LINK)
+        references.add(content.strip(), Hop.RELATION)
     elif (element.attr("http-equiv") or "").strip().lower() == "refresh":
         references.add(refresh_target(content), Hop.REDIRECT)
 

@@ -1,8 +1,8 @@
 """Links in the fields of a response.
 
-    Link: </style.css>; rel=preload; as=style, <page2>; rel="next"      RFC 8288
-    Location: ../elsewhere                                              REDIRECT with a 3xx, else LINK
-    Content-Location: page.en.html                                      LINK
+    Link: </style.css>; rel=preload; as=style, <page2>; rel="next"      RFC 8288; EMBED, RELATION
+    Location: ../elsewhere                                              REDIRECT with a 3xx, else RELATION
+    Content-Location: page.en.html                                      RELATION
     Refresh: 0; url=other                                               REDIRECT
 
 Values are as Holdfast reads them: UTF-8, other bytes as lone surrogates, which joining replaces.
@@ -50,9 +50,9 @@ def _add_field(name: str, value: str, status: int, references: References) -> No
     elif name == "refresh":
         references.add(refresh_target(value), Hop.REDIRECT)
     elif name == "location":
-        references.add(value.strip(), Hop.REDIRECT if 300 <= status < 400 else Hop.LINK)
+        references.add(value.strip(), Hop.REDIRECT if 300 <= status < 400 else Hop.RELATION)
     else:
-        references.add(value.strip(), Hop.LINK)
+        references.add(value.strip(), Hop.RELATION)
 
 
 def _add_links(value: str, references: References) -> None:

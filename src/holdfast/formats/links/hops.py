@@ -10,6 +10,7 @@ class Hop:
 
     SEED: Final = "-"
     LINK: Final = "L"
+    RELATION: Final = "l"  # stated in a head, for programs; a crawl follows it as a LINK
     EMBED: Final = "E"  # a requisite of a page
     REDIRECT: Final = "R"
     SPECULATIVE: Final = "X"  # looks like a URL in a script

@@ -12,7 +12,7 @@ from holdfast.formats.links.hops import Hop
 
 LINKS_MAX = 20_000  # of a document; also the references kept of each hop
 REFERENCE_CHARACTERS_MAX = 16_384  # longer ones no server takes
-STRONGEST_FIRST = (Hop.REDIRECT, Hop.EMBED, Hop.LINK, Hop.FORM, Hop.SPECULATIVE)
+STRONGEST_FIRST = (Hop.REDIRECT, Hop.EMBED, Hop.LINK, Hop.RELATION, Hop.FORM, Hop.SPECULATIVE)
 
 
 class References:

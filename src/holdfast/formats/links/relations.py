@@ -28,8 +28,8 @@ _NO_DOCUMENT = frozenset(["dns-prefetch", "preconnect", "pingback", "webmention"
 
 @lru_cache(_RELATIONS_CACHED)
 def hop_of(relation: str) -> str:
-    """EMBED for what the page needs, '' for what is not to be fetched, else LINK. Several words count as a set."""
+    """EMBED for what the page needs, '' for what is not to be fetched, else RELATION. Several words count as a set."""
     words = frozenset(relation.lower().split())
     if words & _LOADED:
         return Hop.EMBED
-    return "" if words & _NO_DOCUMENT else Hop.LINK
+    return "" if words & _NO_DOCUMENT else Hop.RELATION

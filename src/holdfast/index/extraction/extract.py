@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.formats.charset import charset_of, decoded
-from holdfast.formats.links import Document, is_page, links_of
+from holdfast.formats.links import Document, is_page, links_of_fields
 from holdfast.formats.markup import HTML_KINDS, kind_of
-from holdfast.index.extraction.language import language_of
+from holdfast.index.extraction.language import UNKNOWN, declared_language, language_of
 from holdfast.index.extraction.markup_text import MarkupText
 from holdfast.index.extraction.office import is_office, read_office
 from holdfast.index.extraction.page import KINDS, TITLE_CHARACTERS_MAX, read_page
@@ -69,19 +69,25 @@ def _reader_of(payload: Payload) -> Reader | None:
 def _read_plain(payload: Payload, limits: Limits) -> Extracted:
     content = payload.content[: limits.text_characters]
     text = decoded(content, charset_of(payload.content_type)).text
-    return Extracted(text=text, language=language_of(text))
+    return Extracted(text=text, language=language_of(text, _declared(payload)))
 
 
 def _read_markup(payload: Payload, limits: Limits) -> Extracted:
     """Feeds and other XML: its text without the marks."""
-    found = MarkupText(limits.text_characters, _PARAGRAPHS).keep("title")
+    found = MarkupText(limits.text_characters, _PARAGRAPHS).keep("title", "language")
     is_sound = found.read([payload.content])
     title = " ".join(found.named.get("title", "").split())[:TITLE_CHARACTERS_MAX]
     failure = "" if is_sound or found.text else Failure.DAMAGED
-    return Extracted(title, found.text, language_of(found.text), failure=failure)
+    declared = declared_language(found.named.get("language", ""))  # of RSS
+    language = language_of(found.text, declared if declared != UNKNOWN else _declared(payload))
+    return Extracted(title, found.text, language, failure=failure)
+
+
+def _declared(payload: Payload) -> str:
+    return declared_language(payload.headers.get("Content-Language") or "")
 
 
 def _links_of_fields(payload: Payload) -> tuple[OutLink, ...]:
     """What the header of a response leads to: a redirect first of all."""
     document = Document(payload.url, b"", "", payload.headers, payload.status)
-    return tuple(OutLink(url, KINDS[hop], "") for url, hop in links_of(document) if hop in KINDS)
+    return tuple(OutLink(url, KINDS[hop], "") for url, hop in links_of_fields(document) if hop in KINDS)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.index.extraction.dates import document_date
-from holdfast.index.extraction.language import language_of
+from holdfast.index.extraction.language import declared_language, language_of
 from holdfast.index.extraction.markup_text import MarkupText
 from holdfast.index.extraction.values import Extracted, Failure, Limits, Payload
 
@@ -108,7 +108,8 @@ def _read(parts: _Unpacked, limits: Limits) -> Extracted:
     facts = _facts(parts)
     date = document_date(facts.get("modified", "")) or document_date(facts.get("date", ""))
     title = " ".join(facts.get("title", "").split())[:_TITLE_CHARACTERS_MAX]
-    return Extracted(title, found.text, language_of(found.text), date, failure=failure)
+    language = language_of(found.text, declared_language(facts.get("language", "")))
+    return Extracted(title, found.text, language, date, failure=failure)
 
 
 def _form_of(names: list[str]) -> _Form | None:
@@ -124,7 +125,7 @@ def _in_order(name: str) -> tuple[str | int, ...]:
 
 
 def _facts(parts: _Unpacked) -> dict[str, str]:
-    found = MarkupText(_PIECE, frozenset()).keep("title", "modified", "date")
+    found = MarkupText(_PIECE, frozenset()).keep("title", "modified", "date", "language")
     for name in ("docProps/core.xml", "meta.xml"):
         if name in parts.names:
             found.read(parts.pieces(name))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TITLE_CHARACTERS_MAX = 1000
 KINDS = {
     Hop.LINK: LinkKind.LINK,
+    Hop.RELATION: LinkKind.RELATION,
     Hop.EMBED: LinkKind.EMBED,
     Hop.REDIRECT: LinkKind.REDIRECT,
     Hop.FORM: LinkKind.FORM,
@@ -53,10 +54,16 @@ def read_page(payload: Payload, limits: Limits) -> Extracted:
 
 
 def _declared(tree: Tree, payload: Payload) -> str:
-    root = tree.find("html")
-    own = (root.attr("lang") or root.attr("xml:lang") or "") if root is not None else ""
-    code = declared_language(own)
-    return code if code != UNKNOWN else declared_language(payload.headers.get("Content-Language") or "")
+    """What the page says of its language: on <html> or <body>, in a <meta>, in the header of the response."""
+    for name in ("html", "body"):
+        element = tree.find(name)
+        own = (element.attr("lang") or element.attr("xml:lang") or "") if element is not None else ""
+        if (code := declared_language(own)) != UNKNOWN:
+            return code
+    for element in tree.find_all("meta"):
+        if (element.attr("http-equiv") or "").strip().lower() == "content-language":
+            return declared_language(element.attr("content") or "")
+    return declared_language(payload.headers.get("Content-Language") or "")
 
 
 def _date(tree: Tree) -> str:

@@ -12,6 +12,7 @@ class LinkKind:
     """What a link is for."""
 
     LINK: Final = "link"  # what a person may follow
+    RELATION: Final = "relation"  # what a <link>, a <meta> or a header field states; nobody clicks on it
     EMBED: Final = "embed"  # what a browser loads by itself
     REDIRECT: Final = "redirect"
     FORM: Final = "form"

@@ -19,7 +19,7 @@ from holdfast.index.schema import (
 )
 from holdfast.index.tables import row_schema
 from holdfast.model import Capture
-from holdfast.urls import registered_domain, url_key
+from holdfast.urls import page_id, page_id_text, registered_domain, url_key
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,6 +43,7 @@ class Rows:
         """A capture, what has its payload if that is another one, and what was found in it."""
         shown = original or capture
         number = record_number(self._batch_number, capture.record.serial)
+        id_of_page = page_id(capture.url)
         page, host = page_number(capture.urlkey), host_of(capture.urlkey)
         status = int(shown.status) if shown.status.isdigit() and int(shown.status) <= _STATUS_MAX else 0
         mime = clean(shown.mime.lower())
@@ -55,10 +56,12 @@ class Rows:
                 capture.record.batch,
                 capture.record.serial,
                 page,
+                page_id_text(id_of_page),
                 clean(capture.urlkey),
                 url,
                 capture.timestamp,
                 _moment(capture.timestamp),
+                _moment(capture.modified),
                 status or None,
                 mime,
                 capture.type,
@@ -83,6 +86,7 @@ class Rows:
                 {
                     "record": number,
                     "page": page,
+                    "page_id": id_of_page,
                     "title": separated(title),
                     "text": separated(clean(found.text)),
                     "host": host,

@@ -1,4 +1,4 @@
-"""The archive as a database that can only be read: DuckDB in this process, over the tables of the index.
+"""The archive as a database that can only be read: DuckDB over the tables of the index.
 
     statement ──► checked: one SELECT, of our tables ──► views over Parquet files, ranks and keydirs ──► Arrow
 
@@ -9,26 +9,24 @@
 | pages    | the newest capture of each URL, with its rank and how many pages link to it    |
 | contents | contents of the store; made from its keydirs when a statement names it         |
 
-Each statement has a database of its own in memory, which is gone with its answer. Nothing that it can say writes, reads
-another file, loads code or changes a limit. Records that were removed are not in any table from the moment of their
-removal on.
+Each statement has a process and in it a database of its own, which are gone with its answer (`child`). Nothing that it
+can say writes, reads another file, loads code or changes a limit. Records that were removed are not in any table from
+the moment of their removal on.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.config import QuerySettings
+from holdfast.errors import DamagedIndex
 from holdfast.index.ranks import Ranks
+from holdfast.index.state import REPAIR
 from holdfast.index.tables import table_schema
-from holdfast.query.sql.answer import SqlAnswer
-from holdfast.query.sql.failures import told
-from holdfast.query.sql.statement import INTERNAL, checked
+from holdfast.query.sql.statement import INTERNAL
 
 if TYPE_CHECKING:
     import pyarrow
@@ -64,42 +62,27 @@ class Sources:
     links: Sequence[Path]
     removed: Sequence[int]  # numbers of records that are still in the files
     beyond: Sequence[tuple[int, int]]  # ranges of numbers that are in the files and not shown yet
-    ranks: Ranks | None
-    contents: Iterator[pyarrow.RecordBatch]  # taken only if a statement names the table
+    ranks: Path | None
 
 
-def run(text: str, parameters: Sequence[Any], sources: Sources, settings: QuerySettings) -> SqlAnswer:
-    """Runs a statement, `?` standing for the parameters. Raises MalformedQuery, Denied or TooLarge."""
-    scratch = Path(tempfile.gettempdir()) / f"holdfast-sql-{os.getpid()}-{os.urandom(6).hex()}"
-    connection = _connected(settings, scratch)
-    try:
-        statement = checked(connection, text, TABLES)
-        with told(settings):
-            _make_tables(connection, sources, statement.tables)
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        return SqlAnswer(connection, scratch, statement.text, parameters, settings)
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _connected(settings: QuerySettings, scratch: Path) -> DuckDBPyConnection:
+def connected(settings: QuerySettings, scratch: str) -> DuckDBPyConnection:
+    """An empty database with the limits of the settings."""
     import duckdb
 
     limits: dict[str, Any] = {
         "memory_limit": f"{settings.sql_memory_bytes}B",
         "max_temp_directory_size": f"{settings.sql_spill_bytes_max}B",
-        "temp_directory": str(scratch),  # made when something is put there, and removed when the database is closed
+        "temp_directory": scratch,  # made when something is put there, and removed when the database is closed
     }
     if settings.sql_threads:
         limits["threads"] = str(settings.sql_threads)
     return duckdb.connect(":memory:", config=_UNSETTLED | limits)
 
 
-def _make_tables(connection: DuckDBPyConnection, sources: Sources, named: frozenset[str]) -> None:
-    """Those that are named; views cost nothing until they are read."""
+def make_tables(
+    connection: DuckDBPyConnection, sources: Sources, named: frozenset[str], contents: Iterator[pyarrow.Table]
+) -> None:
+    """Those that are named; views cost nothing until they are read. `contents` is read to its end."""
     import pyarrow
 
     removed = pyarrow.table({"number": pyarrow.array(sources.removed, pyarrow.uint64())})
@@ -110,14 +93,13 @@ def _make_tables(connection: DuckDBPyConnection, sources: Sources, named: frozen
     shown += [f"NOT number BETWEEN {first} AND {last}" for first, last in sources.beyond]
     _make_view(connection, "captures", sources.captures, shown)
     _make_view(connection, "links", sources.links, shown)
-    connection.register(f"{INTERNAL}ranks", _ranks(sources.ranks) if "pages" in named else _ranks(None))
+    connection.register(f"{INTERNAL}ranks", _ranks(sources.ranks if "pages" in named else None))
     connection.execute(_PAGES)
     connection.execute(_CONTENTS)
-    if "contents" in named:
-        for batch in sources.contents:
-            connection.register(f"{INTERNAL}more", pyarrow.Table.from_batches([batch]))
-            connection.execute(f"INSERT INTO contents SELECT * FROM {INTERNAL}more")
-            connection.unregister(f"{INTERNAL}more")
+    for rows in contents:
+        connection.register(f"{INTERNAL}more", rows)
+        connection.execute(f"INSERT INTO contents SELECT * FROM {INTERNAL}more")
+        connection.unregister(f"{INTERNAL}more")
 
 
 def _make_view(connection: DuckDBPyConnection, name: str, files: Sequence[Path], shown: Sequence[str]) -> None:
@@ -130,10 +112,14 @@ def _make_view(connection: DuckDBPyConnection, name: str, files: Sequence[Path],
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {INTERNAL}{name}")
 
 
-def _ranks(ranks: Ranks | None) -> pyarrow.Table:
+def _ranks(path: Path | None) -> pyarrow.Table:
     """The ranks as they lie in their file, not copied."""
     import pyarrow
 
+    try:
+        ranks = Ranks(path) if path is not None else None
+    except FileNotFoundError:
+        raise DamagedIndex(f"'{path}' is missing; {REPAIR}") from None
     columns = ([], [], []) if ranks is None else (ranks.pages, ranks.rank, ranks.inlinks)
     kinds = (pyarrow.uint64(), pyarrow.float64(), pyarrow.uint32())
     arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]

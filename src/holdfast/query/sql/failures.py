@@ -18,25 +18,31 @@ def told(settings: QuerySettings) -> Iterator[None]:
 
     try:
         yield
+    except MemoryError:  # of Python or of Arrow
+        raise too_much_memory(settings) from None
     except duckdb.Error as error:
         raise _error(error, settings) from None
     except (pyarrow.ArrowException, OSError) as error:  # what fails while rows are read comes through Arrow
         raise _error(error, settings) from None
 
 
+def too_long(settings: QuerySettings) -> TooLarge:
+    return TooLarge(f"SQL takes longer than {settings.sql_seconds_max:g} s: narrow it, or raise query.sql_seconds_max")
+
+
+def too_much_memory(settings: QuerySettings) -> TooLarge:
+    return TooLarge(
+        f"SQL takes more than {settings.sql_memory_bytes} bytes of memory and {settings.sql_spill_bytes_max} of disk: "
+        "narrow it, or raise query.sql_memory_bytes and query.sql_spill_bytes_max"
+    )
+
+
 def _error(error: Exception, settings: QuerySettings) -> HoldfastError:
     kind, _, rest = str(error).partition("Error: ")
     message = " ".join((rest or kind).split("\n\n")[0].split())
     match kind.strip():
-        case "INTERRUPT":
-            return TooLarge(
-                f"SQL takes longer than {settings.sql_seconds_max:g} s: narrow it, or raise query.sql_seconds_max"
-            )
         case "Out of Memory":
-            return TooLarge(
-                f"SQL takes more than {settings.sql_memory_bytes} bytes of memory and {settings.sql_spill_bytes_max} "
-                "of disk: narrow it, or raise query.sql_memory_bytes and query.sql_spill_bytes_max"
-            )
+            return too_much_memory(settings)
         case "Permission":
             return Denied(f"cannot run SQL: {message}")
         case "IO":

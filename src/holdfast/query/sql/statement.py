@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 CHARACTERS_MAX = 32_768
+_PARSER_BYTES = 256 << 20
 INTERNAL = "_holdfast_"  # so begin the names of what the tables are made of
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 _ROWS_OF_FUNCTIONS = ("range", "generate_series", "unnest", "json_each", "json_tree")
@@ -42,6 +43,14 @@ class Statement:
 
     text: str
     tables: frozenset[str]  # those of ours that it names
+
+
+def checked_alone(text: str, tables: Collection[str]) -> Statement:
+    """As `checked`, with a database of its own, in which nothing is."""
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"threads": "1", "memory_limit": f"{_PARSER_BYTES}B"}) as connection:
+        return checked(connection, text, tables)
 
 
 def checked(connection: DuckDBPyConnection, text: str, tables: Collection[str]) -> Statement:

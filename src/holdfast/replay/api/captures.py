@@ -13,7 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.catalog import CaptureQuery, parse_query
 from holdfast.catalog.rules import Verdict
 from holdfast.errors import Blocked, CaptureNotFound, Denied, MalformedKey
-from holdfast.model import Capture, ContentKey, RecordId
+from holdfast.model import Capture, ContentKey, Pick, RecordId
+from holdfast.records.records import picked_page
 from holdfast.records.stored import StoredRecord
 from holdfast.replay.api.endpoint import HEADERS, answer
 from holdfast.replay.asked import pick_of
@@ -21,6 +22,7 @@ from holdfast.replay.finding import Finder
 from holdfast.replay.pages.display import path_to
 from holdfast.replay.scanning import Watch, in_thread
 from holdfast.replay.site import Site
+from holdfast.urls import page_id, page_id_text, parse_page_id
 
 LIMIT, LIMIT_MAX = 100, 10_000
 _BYTES = {**HEADERS, "Content-Disposition": "attachment"}
@@ -37,7 +39,9 @@ def values_of(site: Site, capture: Capture) -> dict[str, Any]:
         "record": str(capture.record),
         "url": _shown(capture.url),
         "urlkey": _shown(capture.urlkey),
+        "page_id": page_id_text(page_id(capture.url)),
         "timestamp": capture.timestamp,
+        "modified": _known(capture.modified),
         "mime": _known(capture.mime),
         "status": int(capture.status) if capture.status.isascii() and capture.status.isdigit() else None,
         "digest": _known(capture.digest),
@@ -94,6 +98,26 @@ async def near(site: Site, request: Request) -> Response:
     find = Finder(site).find
     found = await in_thread(find, collection, asked["url"], asked.get("timestamp", ""), pick_of(request))
     return answer(values_of(site, found))
+
+
+async def of_page(site: Site, request: Request) -> Response:
+    """By WebBase's page id; of those that may be seen."""
+    asked = request.query_params
+    collection = site.collection(asked.get("collection") or site.default_collection)
+    number = parse_page_id(request.path_params["page_id"])
+    pick = pick_of(request) or Pick.parse(site.archive.settings.records.pick)
+    return answer(await in_thread(_of_page, site, number, asked.get("timestamp", ""), collection, pick))
+
+
+def _of_page(site: Site, number: int, at: str, collection: str | None, pick: Pick) -> dict[str, Any]:
+    found = site.archive.catalog.of_page_id(number, collection)
+    known = [each for each in found if site.access.permits(each)]
+    capture = picked_page([each for each in known if site.access.verdict(each) is Verdict.ALLOW], at, pick)
+    if capture is None and known:
+        raise Blocked(f"the captures with the page id {page_id_text(number)} are blocked by a rule of this archive")
+    if capture is None:
+        raise CaptureNotFound(f"no capture has the page id {page_id_text(number)}")
+    return values_of(site, capture)
 
 
 # -- one capture -----------------------------------------------------------------------------------------------------

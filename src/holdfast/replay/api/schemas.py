@@ -37,6 +37,8 @@ _CAPTURE: dict[str, Schema] = {
     "mime": _maybe(_TEXT),
     "status": _maybe(_NUMBER),
     "digest": _maybe(_TEXT),
+    "page_id": {"type": "string", "description": "WebBase's id of the page, 16 hexadecimal digits."},
+    "modified": {"type": ["string", "null"], "description": "Last-Modified of the response, 14 digits."},
     "size": {"type": "integer", "description": "Bytes of the payload."},
     "type": {"type": "string", "description": "Of the record: response, revisit, resource, ..."},
     "collection": _TEXT,

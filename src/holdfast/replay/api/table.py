@@ -28,6 +28,12 @@ _PICK = Parameter(
     "which capture stands for a time; as the setting records.pick says if it is not said",
     {"type": "string", "enum": list(Pick)},
 )
+_PAGE_ID = Parameter(
+    "page_id",
+    "WebBase's id of a page: 16 hexadecimal digits",
+    {"type": "string", "pattern": "^[0-9a-fA-F]{16}$"},
+    required=True,
+)
 _CRAWL = Parameter("name", "the name of a crawl", _NAME, required=True)
 
 
@@ -143,6 +149,15 @@ ENDPOINTS = (
         captures.near,
         ref("Capture"),
         (_url(), _time("timestamp", "the time"), _PICK, _COLLECTION),
+    ),
+    Endpoint(
+        "GET",
+        "/api/pages/{page_id}",
+        "getPage",
+        "The capture of a page by WebBase's page id, for a time; without one, the newest.",
+        captures.of_page,
+        ref("Capture"),
+        (_PAGE_ID, _time("timestamp", "the time"), _PICK, _COLLECTION),
     ),
     Endpoint(
         "GET",

@@ -1,0 +1,170 @@
+"""Arguments of the public interface: what is not of its annotated type raises UsageError before anything is done.
+
+    @checked
+    def get(self, key: ContentKey) -> bytes: ...
+
+    contents.get("v0:3f0a")     bad argument 'key' of Contents.get: 'v0:3f0a' is str, expected ContentKey; ...
+
+Annotations are read when a function is first called. A call costs about a microsecond more. Values such as `ContentKey`
+are looked into, since whoever makes many of them does so unchecked. Elements of sequences are looked at, those of
+iterators are not. Lists are taken where tuples are annotated, and whole numbers where fractions are.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import os
+import re
+import reprlib
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
+from inspect import signature
+from pathlib import PurePath
+from typing import IO, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from holdfast.errors import UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Fits = Callable[[Any], bool]
+
+_TEXTS = (str, bytes, bytearray, memoryview)  # sequences, but of characters and bytes
+_MODULES = re.compile(r"(?:\w+\.)+(?=\w)")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, with arguments that are looked at first. Of its annotations, all must be known at run time."""
+    expected: dict[str, tuple[Any, Fits]] = {}
+    names: list[str] = []
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not names:
+            names.extend(signature(function).parameters)
+            expected.update(_expected(function, names))
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            if name in expected and not expected[name][1](value):
+                owner = function.__qualname__.removesuffix(".__init__")
+                raise _wrong(f"argument {name!r} of {owner}", value, expected[name][0])
+        return function(*args, **kwargs)
+
+    return call
+
+
+def check_fields(instance: Any) -> None:
+    """Raises UsageError if a field of a dataclass is not of its type. For `__post_init__`."""
+    kind: Any = type(instance)
+    for name, (annotation, fits) in _fields_of(kind).items():
+        if not fits(value := getattr(instance, name)):
+            raise _wrong(f"field {name!r} of {kind.__name__}", value, annotation)
+
+
+def _wrong(what: str, value: Any, annotation: Any) -> UsageError:
+    hint = ""
+    if isinstance(value, str):
+        parsing = [each for each in (annotation, *get_args(annotation)) if hasattr(each, "parse")]
+        hint = "".join(f"; {each.__name__}.parse reads it from text" for each in parsing)
+    shown, kind = _SHORT.repr(value), type(value)
+    if kind in (annotation, *get_args(annotation)):
+        return UsageError(f"bad {what}: {shown} has values of wrong types")
+    return UsageError(f"bad {what}: {shown} is {kind.__name__}, expected {_text(annotation)}{hint}")
+
+
+def _text(annotation: Any) -> str:
+    """A type as people write it."""
+    if annotation is type(None):
+        return "None"
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join(_text(each) for each in get_args(annotation))
+    if get_origin(annotation) is None and isinstance(annotation, type):
+        return annotation.__name__
+    return _MODULES.sub("", str(annotation))
+
+
+# -- what fits -----------------------------------------------------------------------------------------------------
+
+
+def _expected(function: Callable[..., Any], names: Iterable[str]) -> dict[str, tuple[Any, Fits]]:
+    # Of the answer nothing need be known, and may not be: its type is often imported for the type checker alone.
+    wanted = {name: each for name, each in function.__annotations__.items() if name != "return"}
+    hints = get_type_hints(types.SimpleNamespace(__annotations__=wanted), function.__globals__)
+    known = ((name, hints[name]) for name in names if name in hints)
+    return {name: (hint, fits) for name, hint in known if (fits := _fits(hint)) is not None}
+
+
+@cache
+def _fields_of(kind: Any) -> dict[str, tuple[Any, Fits]]:
+    hints = get_type_hints(kind)
+    names = [each.name for each in fields(kind)] if is_dataclass(kind) else list(getattr(kind, "_fields", ()))
+    return {name: (hints[name], fits) for name in names if (fits := _fits(hints[name])) is not None}
+
+
+def _fits(annotation: Any) -> Fits | None:
+    """Whether a value is of a type; None where all are."""
+    origin = get_origin(annotation)
+    if annotation is Any or isinstance(annotation, TypeVar):
+        return None
+    if origin in (Union, types.UnionType):
+        parts = [_fits(each) for each in get_args(annotation)]
+        known = [each for each in parts if each is not None]
+        return (lambda value: any(fits(value) for fits in known)) if len(known) == len(parts) else None
+    if origin is Literal:
+        return lambda value: value in get_args(annotation)
+    if origin is not None and issubclass(origin, IO):
+        return _is_stream
+    if origin is not None:
+        return _fits_generic(origin, get_args(annotation))
+    return _fits_class(annotation)
+
+
+def _fits_class(kind: type) -> Fits:
+    if kind is float:
+        return lambda value: isinstance(value, int | float)
+    if issubclass(kind, PurePath):
+        return lambda value: isinstance(value, os.PathLike)
+    if issubclass(kind, IO):
+        return _is_stream
+    if getattr(kind, "_is_protocol", False):
+        names = [name for name in vars(kind) if not name.startswith("_")]
+        return lambda value: all(hasattr(value, name) for name in names)
+    is_value = is_dataclass(kind) or hasattr(kind, "_fields")
+    if is_value and not issubclass(kind, enum.Enum) and not hasattr(kind, "__post_init__"):
+        return lambda value: isinstance(value, kind) and _holds(value, kind)
+    return lambda value: isinstance(value, kind)
+
+
+def _holds(value: Any, kind: type) -> bool:
+    """Whether the fields of a value are of their types: nobody looked when it was made."""
+    return all(fits(getattr(value, name)) for name, (_, fits) in _fields_of(kind).items())
+
+
+def _fits_generic(origin: Any, parts: tuple[Any, ...]) -> Fits:
+    if origin is collections.abc.Callable:
+        return callable
+    if origin is tuple and parts[-1] is not Ellipsis:
+        each = [_fits(part) or _anything for part in parts]
+        return lambda value: (
+            isinstance(value, tuple | list)
+            and len(value) == len(each)
+            and all(fits(part) for fits, part in zip(each, value, strict=True))
+        )
+    kinds = (tuple, list) if origin is tuple else origin
+    fits = _fits(parts[0]) if parts else None
+    if fits is None or not issubclass(origin, collections.abc.Sequence):
+        return lambda value: isinstance(value, kinds) and not isinstance(value, _TEXTS)
+    return lambda value: (
+        isinstance(value, kinds) and not isinstance(value, _TEXTS) and all(fits(each) for each in value)
+    )
+
+
+def _anything(_value: Any) -> bool:
+    return True
+
+
+def _is_stream(value: Any) -> bool:
+    return hasattr(value, "read") or hasattr(value, "write")

@@ -1,0 +1,108 @@
+"""The process that runs a statement.
+
+DuckDB's own limit of memory counts what it sorts and gathers, not what a function makes: `repeat('x', 4000000000)`. Nor
+can such a function be interrupted. So a statement runs in a process of its own: the kernel limits its memory, and the
+caller kills it when its time is over. It ends by itself when its caller does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pyarrow
+from pyarrow import ipc
+
+from holdfast.config import QuerySettings
+from holdfast.errors import HoldfastError
+from holdfast.query.sql.database import Sources, connected, make_tables
+from holdfast.query.sql.failures import told
+from holdfast.query.sql.frames import FrameKind, as_stream, read_frame, write_frame
+from holdfast.query.sql.statement import Statement
+
+ROWS_PER_BATCH = 16_384
+_BASE_BYTES = 512 << 20  # Python, Arrow and DuckDB before a statement, with room
+_THREAD_BYTES = 32 << 20  # stack and buffers of each thread
+
+
+@dataclass(frozen=True, slots=True)
+class SqlRequest:
+    """What a process is to run."""
+
+    statement: Statement
+    parameters: Sequence[Any]
+    sources: Sources
+    settings: QuerySettings
+    scratch: str  # a directory for what does not fit into memory
+
+
+def main() -> None:
+    """Runs one statement, which comes on standard input, and gives its rows out on standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides
+    source = sys.stdin.buffer
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints does not disturb the frames
+    request: SqlRequest = pickle.loads(read_frame(source)[1])
+    _limit(request.settings)
+    try:
+        _run(request, source, sink)
+        write_frame(sink, FrameKind.END)
+    except HoldfastError as error:
+        write_frame(sink, FrameKind.FAILURE, json.dumps([type(error).__name__, str(error)]).encode())
+    except (BrokenPipeError, EOFError):
+        pass
+    os._exit(0)  # nothing is left to do, and what a statement left need not be taken apart
+
+
+def _limit(settings: QuerySettings) -> None:
+    threads = settings.sql_threads or os.cpu_count() or 1
+    most = settings.sql_memory_bytes + _BASE_BYTES + threads * _THREAD_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _run(request: SqlRequest, source: IO[bytes], sink: IO[bytes]) -> None:
+    settings = request.settings
+    with told(settings):
+        connection = connected(settings, request.scratch)
+        make_tables(connection, request.sources, request.statement.tables, _contents(source))
+        threading.Thread(target=_end_with_caller, args=(source,), daemon=True).start()
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        relation = connection.sql(request.statement.text, params=list(request.parameters) or None)
+        reader = relation.to_arrow_reader(ROWS_PER_BATCH)
+    write_frame(sink, FrameKind.SCHEMA, as_stream(reader.schema))
+    while (batch := _next(reader, settings)) is not None:
+        write_frame(sink, FrameKind.BATCH, as_stream(reader.schema, batch))
+
+
+def _next(reader: pyarrow.RecordBatchReader, settings: QuerySettings) -> pyarrow.RecordBatch | None:
+    with told(settings):
+        try:
+            return reader.read_next_batch()
+        except StopIteration:
+            return None
+
+
+def _contents(source: IO[bytes]) -> Iterator[pyarrow.Table]:
+    """The rows of the table `contents` that the caller sends."""
+    while True:
+        kind, body = read_frame(source)
+        if kind == FrameKind.CONTENTS_END:
+            return
+        yield ipc.open_stream(body).read_all()
+
+
+def _end_with_caller(source: IO[bytes]) -> None:
+    """The caller sends nothing more: what is read next is the end of the pipe."""
+    source.read(1)
+    os._exit(1)
