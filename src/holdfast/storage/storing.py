@@ -149,7 +149,7 @@ class Storer:
                 for facts, content in plan
             ]
             outcomes = self._instance.writer(name).commit(operations)
-        except FAILURES as error:
+        except HoldfastError as error:  # whoever reads or adds has what was asked for
             self._instance.warn(f"healing {name}", f"damaged blocks of volume {name!r} cannot be healed: {error}")
             return
         self._tell_healed(name, outcomes)
