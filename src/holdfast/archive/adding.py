@@ -141,7 +141,7 @@ class Adder:
         return outcomes, new
 
     def _heal(self, drafts: Sequence[Draft], outcomes: Sequence[Added | None]) -> None:
-        """Records that are in already bring the bytes of their payloads once more: damaged blocks are healed with them."""
+        """Records that are in already bring their payloads once more: damaged blocks are healed with them."""
         known = [
             draft
             for draft, each in zip(drafts, outcomes, strict=True)

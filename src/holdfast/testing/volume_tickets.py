@@ -88,7 +88,7 @@ class TicketConformance(ABC):
 
     def test_a_block_is_healed_once(self, tmp_path: Path) -> None:
         key, ticket = BlockKey(sign(1)), Ticket(ONE, 1)
-        heal = [Heal(key, plain(b"new")), Refer(key)]
+        heal: list[Operation] = [Heal(key, plain(b"new")), Refer(key)]
         with self.opened(tmp_path) as volume:
             perform(volume, Store(sign(1), plain(b"bad")))
             assert isinstance(volume, DamageNoting)

@@ -184,6 +184,9 @@ class LogReading:
         while left:
             number = left[0]
             generation = segments[number].generation
+            if number != position.segment and segments[number].blocks <= segments[number].dead_blocks:
+                left.pop(0)  # nothing in it counts: it may as well be missing
+                continue
             try:
                 file = self._segments.file(number, generation)
             except FileNotFoundError:

@@ -12,6 +12,7 @@ import logging
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,8 @@ class RemoteVolume:
         watch.notes += told["notes"]
         for fault in told["faults"]:
             key = ContentKey.parse(fault["key"]) if fault["key"] else None
+            if key is not None and key.volume == fault["volume"]:  # the server calls it by its directory
+                key = replace(key, volume=self.name)
             yield Fault(**(fault | {"volume": self.name, "key": key}))
 
     def close(self) -> None:

@@ -296,9 +296,7 @@ class Dispatch:
                 watch = Watch(self._progress(request), None, spec.env)
                 found = list(find_organization(spec.identity.organization).check(spec, watch))
             note_faults(spec.name, KnownDamage(spec.env, spec.directory), found)
-            faults = [asdict(fault) for fault in found]
-            for fault in faults:
-                fault["key"] = str(fault["key"]) if fault["key"] else None
+            faults = [asdict(fault) | {"key": str(fault.key) if fault.key else None} for fault in found]
             facts = {"faults": faults, "notes": watch.notes, "blocks": watch.blocks, "bytes": watch.bytes}
             return self._told(request, facts)
 
