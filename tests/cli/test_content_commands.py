@@ -75,6 +75,25 @@ def test_put_options(archive: Shell) -> None:
     assert media["stored_size"] == media["size"]
 
 
+@pytest.mark.parametrize("organization", ["log", "tree", "hash", "hashed-log"])
+def test_a_damaged_content_is_damaged_until_it_comes_again(archive: Shell, organization: str) -> None:
+    page = b"a page that comes to harm " * 40
+    archive("init", organization, "--organization", organization)
+    archive.file("page", page)
+    there = ("-a", organization)
+    (key,) = archive("content", "put", *there, "page", "--codec", "none").lines
+    volume = archive.directory / organization / "volumes" / "v0"
+    for file in [each for each in volume.rglob("*") if each.is_file() and "keydir" not in each.parts]:
+        file.write_bytes(file.read_bytes().replace(page, b"A" + page[1:]))
+    for words in (("get",), ("stat",)):
+        assert archive("content", *words, *there, key, code=5).output == b""
+    assert archive("content", "get", *there, "v0:" + "00" * 32, code=3).output == b""
+    assert archive("content", "put", *there, "page").lines == [key]
+    assert archive("content", "get", *there, key).output == page
+    assert archive("content", "stat", *there, key, "--json").objects[0]["references"] == 2
+    archive("check", *there)
+
+
 def test_get_writes_a_file_whole_or_not_at_all(archive: Shell) -> None:
     key = archive("content", "put", "-", input=b"new").lines[0]
     target = archive.file("target", b"old")

@@ -154,12 +154,19 @@ def test_only_the_volumes_that_were_asked_for(quick: Path, organization: str) ->
 
 
 def test_a_check_changes_nothing(quick: Path, organization: str) -> None:
+    """But that it leaves a note of each block that it found damaged."""
     make(quick, 2, organization, 2)
     file = a_block_file(quick)
     flip(file, in_a_block(file))
     before = {path: path.read_bytes() for path in quick.rglob("*") if path.is_file()}
-    holdfast.check(quick, CheckOptions(deep=True))
-    assert {path: path.read_bytes() for path in quick.rglob("*") if path.is_file()} == before
+    (fault, *_) = holdfast.check(quick, CheckOptions(deep=True)).faults
+    after = {path: path.read_bytes() for path in quick.rglob("*") if path.is_file()}
+    notes = {path: after.pop(path) for path in after.keys() - before.keys()}
+    assert after == before
+    assert fault.key is not None
+    home = f"@{fault.key.volume}" if fault.key.volume != fault.volume else ""
+    noted = quick / "volumes" / fault.volume / "damaged" / (fault.key.signature.hex() + home)
+    assert notes == {noted: b""}
 
 
 def test_deep_finds_a_content_unlike_its_signature(quick: Path) -> None:

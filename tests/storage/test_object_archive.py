@@ -66,6 +66,39 @@ def test_a_damaged_byte_in_an_object_is_named_and_mended(tmp_path: Path, url: st
     assert key not in bucket_at(url).sizes("segments/")
 
 
+@pytest.mark.parametrize("place", [96 + 320 + 5, 96 + 40], ids=["data", "header"])
+def test_a_damaged_byte_in_an_object_is_healed_by_the_next_store(tmp_path: Path, url: str, place: int) -> None:
+    with archive_with_objects(tmp_path / "a", url) as archive:
+        keys = [archive.contents.put(page(number), IN_OBJECTS) for number in range(60)]
+    flip(url, first_object(url), place)
+    with holdfast.open(tmp_path / "a", read_only=True) as archive, pytest.raises(Damaged):
+        archive.contents.get(keys[0])
+    with holdfast.open(tmp_path / "a") as archive:
+        stored = archive.contents.store(page(0), IN_OBJECTS)
+        assert (stored.key, stored.references) == (keys[0], 2)
+        assert archive.contents.get(keys[0]) == page(0)
+    assert holdfast.check(tmp_path / "a").clean
+    with holdfast.open(tmp_path / "a") as archive:
+        archive.compact("v1")
+        assert [archive.contents.get(each) for each in keys] == [page(number) for number in range(60)]
+        assert archive.contents.stat(keys[0]).references == 2
+    report = holdfast.check(tmp_path / "a", CheckOptions(deep=True))
+    assert (report.faults, report.notes) == ([], [])
+
+
+def test_a_missing_object_is_healed_content_by_content(tmp_path: Path, url: str) -> None:
+    with archive_with_objects(tmp_path / "a", url) as archive:
+        keys = [archive.contents.put(page(number), IN_OBJECTS) for number in range(60)]
+    bucket_at(url).delete(first_object(url))
+    assert holdfast.check(tmp_path / "a").faults
+    with holdfast.open(tmp_path / "a") as archive:
+        stored = [archive.contents.store(page(number), IN_OBJECTS) for number in range(60)]
+        assert [each.key for each in stored] == keys
+        assert {each.references for each in stored} == {2}
+        assert [archive.contents.get(each) for each in keys] == [page(number) for number in range(60)]
+    assert holdfast.check(tmp_path / "a").clean
+
+
 def test_a_missing_object_is_named_and_restored_from_a_replica(tmp_path: Path, url: str) -> None:
     with archive_with_objects(tmp_path / "a", url, replicas=2) as archive:
         keys = [archive.contents.put(page(number)) for number in range(60)]

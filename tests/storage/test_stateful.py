@@ -127,10 +127,10 @@ class StoreMachine(RuleBasedStateMachine):
         return (self._sign(content), len(content)) if mode is StoreMode.REGULAR else content
 
     def _available(self, content: bytes, mode: StoreMode, chosen: str | None) -> set[ContentKey]:
-        """Keys of the blocks that are this content, in this mode, in the volumes that a store must look at."""
+        """Keys of the blocks that are this content, in this mode, also in volumes that take nothing new."""
         if mode is StoreMode.FORCE_NEW:
             return set()
-        volumes = self._writable() if chosen is None else [chosen]
+        volumes = list(self.states) if chosen is None else [chosen]
         wanted = self._identity(content, mode)
         alike = [key for key, held in self.held.items() if self._identity(held, mode) == wanted]
         places = self._places() if alike else {}

@@ -207,6 +207,18 @@ def test_weights_may_change_and_duplicates_are_still_found(make_archive: MakeArc
         assert {each.key.volume for each in new} == {"v0", "v2"}
 
 
+def test_contents_of_a_read_only_volume_are_counted_there(make_archive: MakeArchive, organization: str) -> None:
+    archive = make_archive(2, organization=organization)
+    keys = [stored.key for stored in archive.contents.put_batch(PAGES)]
+    archive.set_state("v0", VolumeState.READ_ONLY)
+    before = blocks(archive)
+    for mode in (StoreMode.REGULAR, StoreMode.COMPARE):
+        assert [stored.key for stored in archive.contents.put_batch(PAGES, StoreOptions(mode))] == keys
+    assert blocks(archive) == before
+    assert {archive.contents.stat(key).references for key in keys} == {3}
+    assert "v0" in {key.volume for key in keys}
+
+
 def test_a_read_only_volume_gets_nothing_new(make_archive: MakeArchive, organization: str) -> None:
     archive = make_archive(2, organization=organization)
     old = archive.contents.put_batch(PAGES[:20])

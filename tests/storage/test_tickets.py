@@ -60,9 +60,9 @@ def test_golden_bytes() -> None:
 
 def test_effects_keep_their_numbers() -> None:
     numbers = [pack_past(Past(0, False, [Outcome(effect, BlockKey(b"s"))]))[9] for effect in Effect]
-    names = "new duplicate counted removed missing unsure conflict"
+    names = "new duplicate counted removed missing unsure conflict healed"
     assert " ".join(effect.value for effect in Effect) == names
-    assert numbers == list(range(7))
+    assert numbers == list(range(8))
 
 
 @given(pasts)

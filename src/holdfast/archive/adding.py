@@ -104,6 +104,7 @@ class Adder:
             batch = self._parts.journal.batch(name)
             marks = self._fingerprints(drafts)
             outcomes, new = self._sort_out(drafts, marks)
+            self._heal(drafts, outcomes)
             if new:
                 added = self._append(batch, [drafts[index] for index in new], [marks[index] for index in new])
                 for index, each in zip(new, added, strict=True):
@@ -138,6 +139,16 @@ class Adder:
                 here.add(marks[index][0])
                 new.append(index)
         return outcomes, new
+
+    def _heal(self, drafts: Sequence[Draft], outcomes: Sequence[Added | None]) -> None:
+        """Records that are in already bring their payloads once more: damaged blocks are healed with them."""
+        known = [
+            draft
+            for draft, each in zip(drafts, outcomes, strict=True)
+            if each is not None and each.outcome is Outcome.KNOWN and draft.payload
+        ]
+        if known:
+            self._parts.contents.heal([draft.payload for draft in known], [draft.signature for draft in known])
 
     def _is_refused(self, draft: Draft, signatures: Sequence[bytes]) -> bool:
         return refusal_mark(draft.entry, signatures) in self._parts.refusals
@@ -213,6 +224,8 @@ class Adder:
                 mark = fingerprint(draft.entry, signatures)
                 (known,) = self._parts.catalog.known([mark])
                 if known:
+                    for piece, signature in zip(self._pieces(spooled), signatures, strict=True):
+                        self._parts.contents.heal([piece], [signature])
                     return Added(Outcome.KNOWN, known)
                 if self._is_refused(draft, signatures):  # before anything is stored: it must not leave bytes
                     return Added(Outcome.REFUSED, None)

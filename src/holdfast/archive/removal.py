@@ -42,6 +42,7 @@ from holdfast.records.draft import fingerprint, refusal_mark, signatures_of
 from holdfast.records.records import Records
 from holdfast.records.selection import Selection, companions
 from holdfast.storage import layout
+from holdfast.storage.audit import append_audit
 
 _ENTRIES_KEPT = 256  # of those around a capture, which are those around the next one, too
 _CAPTURES_LISTED = 10_000  # in the audit line
@@ -282,7 +283,7 @@ class Remover:
             "listed": facts["captures"],
         }
         text = json.dumps(line).encode() + b"\n"
-        append_audit(self._root, self._parts, text)
+        append_audit(self._root, self._parts.env, text)
 
 
 def read_plan(root: Path, env: Environment) -> _Plan | None:
@@ -313,21 +314,3 @@ def _holding(places: Sequence[tuple[int, FramePlace]], serials: set[int]) -> lis
         if index >= 0:
             numbers.add(places[index][1].number)
     return sorted(numbers)
-
-
-def append_audit(root: Path, parts: Parts, text: bytes) -> None:
-    """Appends a line to the audit log unless it is its last. Durable on return."""
-    files = parts.env.files
-    path = root / layout.AUDIT
-    fresh = not files.exists(path)
-    file = files.open(path, writable=True, create=fresh)
-    try:
-        end = file.size()
-        if file.read(max(end - len(text), 0), len(text)) != text:
-            torn = end and file.read(end - 1, 1) != b"\n"  # what a crash left of a line stays by itself
-            file.append([b"\n", text] if torn else [text])
-        file.sync()  # also if a killed process wrote it, which may not have come to that
-    finally:
-        file.close()
-    if fresh:
-        files.sync_directory(root)

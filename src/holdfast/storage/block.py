@@ -158,6 +158,36 @@ def _stripped(name: bytes) -> bytes:
     return name.rstrip()
 
 
+def mended(raw: Buffer) -> bytes | None:
+    """The 320 bytes of a header in which one byte is wrong, as they were; None if more than one is."""
+    if len(raw) < HEADER_BYTES:
+        return None
+    text, told = bytes(raw[:_CHECKED_BYTES]), bytes(raw[_CHECKED_BYTES : _CHECKED_BYTES + 8])
+    found = b"%08x" % crc32(text)
+    if sum(a != b for a, b in zip(found, told, strict=True)) > 1:  # else it is a digit of the checksum
+        try:
+            fixed = corrected(text, int(told, 16))
+        except ValueError:
+            return None
+        if fixed is None:
+            return None
+        text, found = fixed, told
+    return text + found + b"\n\n"
+
+
+def corrected(text: bytes, checksum: int) -> bytes | None:
+    """The text with at most one byte changed, so that it has this checksum."""
+    if crc32(text) == checksum:
+        return text
+    for at in range(len(text)):
+        before = crc32(text[:at])
+        rest = text[at + 1 :]
+        for value in range(256):
+            if crc32(rest, crc32(bytes([value]), before)) == checksum:
+                return text[:at] + bytes([value]) + rest
+    return None
+
+
 def checksum(data: Buffer) -> int:
     """The CRC-32 that a header records of its data."""
     value: int = crc32(data)

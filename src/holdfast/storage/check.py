@@ -22,7 +22,9 @@ from holdfast.env import Environment
 from holdfast.errors import Damaged, HoldfastError, VolumeDown
 from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
-from holdfast.storage.faults import SelfChecking, Watch
+from holdfast.storage.codec import ALIAS
+from holdfast.storage.damage import KnownDamage
+from holdfast.storage.faults import UNDECODABLE, UNLIKE, SelfChecking, Watch, note_faults
 from holdfast.storage.holdings import Found, Holdings
 from holdfast.storage.instance import Instance
 from holdfast.storage.merging import find_doubled
@@ -31,9 +33,7 @@ from holdfast.storage.organizations import find_organization, volume_spec
 from holdfast.storage.roster import Roster
 from holdfast.storage.volume import MOVING, Block, ReadableVolume
 
-UNDECODABLE = "undecodable content"
 DOUBLED = "contents that have a block in another volume too"
-UNLIKE = "content unlike its signature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,9 @@ class Checker:
             remedy = "mount it or restore it from a backup; 'check --repair --recreate' makes it anew from replicas"
             yield Fault(volume.name, path, 0, "unreadable volume", "a VOLUME file", str(error), remedy=remedy)
             return
-        yield from find_organization(spec.identity.organization).check(spec, watch)
+        faults = list(find_organization(spec.identity.organization).check(spec, watch))
+        note_faults(spec.name, KnownDamage(self.env, directory), faults)
+        yield from faults
 
     def _check_remote(self, volume: VolumeSettings, watch: Watch) -> Iterator[Fault]:
         """A volume on another machine checks its own files; what can be seen from here, `_check_together` sees."""
@@ -167,11 +169,13 @@ def _check_content(
     instance: Instance, volume: ReadableVolume, block: Block, key: ContentKey, where: tuple[str, str, int]
 ) -> Iterator[Fault]:
     try:
-        found = instance.signature.digest(instance.encodings.decode(block, volume))
+        found = instance.signature.digest(instance.decoded(block, volume))
     except HoldfastError as error:
         yield Fault(*where, UNDECODABLE, block.encoded.codec, str(error), key)
         return
     if found != key.signature:
+        if block.encoded.codec != ALIAS:
+            instance.note_damaged(volume, block.key)
         yield Fault(*where, UNLIKE, key.signature.hex(), found.hex(), key)
 
 

@@ -59,6 +59,15 @@ class Contents:
         return stored
 
     @checked
+    def heal(self, contents: Sequence[Buffer], signatures: Sequence[bytes]) -> None:
+        """These contents have come again, and are not to be counted: damaged blocks of them are healed, if known.
+
+        Durable on return. A volume that fails meanwhile is left as it is.
+        """
+        self._require_writable()
+        self._storer.heal(contents, signatures)
+
+    @checked
     def sign(self, contents: Sequence[Buffer]) -> list[bytes]:
         """The signature of each content, computed on all cores."""
         return self._storer.sign(contents)
@@ -101,15 +110,21 @@ class Contents:
         """
         own = self._instance.volumes.get(key.volume)
         wanted = [BlockKey(key.signature, key.overflow)]
+        damage: Damaged | None = None
         if own is not None and self._instance.is_up(key.volume):  # nearly always the answer, with one look-up
             try:
                 (block,) = self._fetch_hurried(own, wanted)
                 if block is not None:
-                    return self._instance.encodings.decode(block, own)
+                    return self._instance.decoded(block, own)
             except (Damaged, VolumeDown) as error:
                 log.warning("%s", error)
+                damage = error if isinstance(error, Damaged) else None
         try:
             block, volume = self._fetch_any(key)
+        except ContentNotFound:
+            if damage is not None:  # and there is no replica
+                raise damage from None
+            raise
         except VolumeDown:
             remote = self._instance.remote.get(key.volume) if self._replicator.is_usual else None
             if own is None or remote is None:
@@ -119,7 +134,10 @@ class Contents:
             if found is None:
                 raise
             block, volume = found, own
-        return self._instance.encodings.decode(block, volume)
+        content = self._instance.decoded(block, volume)
+        if damage is not None and self._instance.writable:
+            self._storer.heal([content], [key.signature])
+        return content
 
     def _fetch_hurried(self, volume: ReadableVolume, keys: Sequence[BlockKey]) -> list[Block | None]:
         """The volume's blocks; if others have replicas as a rule, one that does not answer is not waited for."""
@@ -201,7 +219,10 @@ class Contents:
                     volume.refresh()
         raise self._not_found(held)
 
-    def _not_found(self, held: Holdings) -> ContentNotFound | VolumeDown:
+    def _not_found(self, held: Holdings) -> HoldfastError:
+        """A block of which not even the header can be read is damaged, not missing."""
+        if damage := self._instance.damage_of(held.key):
+            return damage
         if held.away:
             reasons = [f"{name}: {self._instance.down[name]}" for name in held.away if name in self._instance.down]
             told = f" ({'; '.join(reasons)})" if reasons else ""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from holdfast.errors import ContentNotFound, VolumeDown
+from holdfast.errors import ContentNotFound, HoldfastError, VolumeDown
 from holdfast.model import ContentKey
 from holdfast.storage.codec import ALIAS
 from holdfast.storage.encoding import alias_target
@@ -146,7 +146,9 @@ class Deleter:
                 return found
             self._instance.env.sleep(_PAUSE_S * 2 ** max(deletion.tries for deletion in gone))
 
-    def _not_found(self, held: Holdings) -> ContentNotFound | VolumeDown:
+    def _not_found(self, held: Holdings) -> HoldfastError:
+        if damage := self._instance.damage_of(held.key):
+            return damage
         if held.away:
             return VolumeDown(f"cannot delete content {held.key}: {' and '.join(held.away)} may hold it and is down")
         return ContentNotFound(f"no content {held.key}")

@@ -2,6 +2,9 @@
 
 All contents of a batch are asked for at once: one probe of each home volume, then one of each other volume that may
 hold some of them. As a rule the filter names none, whatever the number of volumes.
+
+A duplicate counts wherever it is, also in a volume that is full or takes no new contents: a reference is no content. A
+block that is known to be damaged, or that a comparison finds so, is a duplicate to be healed.
 """
 
 from __future__ import annotations
@@ -12,9 +15,8 @@ from typing import NamedTuple
 
 from holdfast.arguments import check_fields
 from holdfast.env.files import Buffer
-from holdfast.errors import HoldfastError
+from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import OVERFLOW_MAX, Stored, StoreMode
-from holdfast.storage import roles
 from holdfast.storage.asking import FAILURES
 from holdfast.storage.codec import ZSTD_DICT
 from holdfast.storage.instance import Instance
@@ -68,6 +70,7 @@ class Duplicate(NamedTuple):
     volume: str
     key: BlockKey
     references: int
+    damaged: bool = False  # it must be healed first
 
 
 Known = dict[str, dict[bytes, tuple[BlockFacts, ...]]]  # what was probed, by volume and signature
@@ -100,9 +103,8 @@ class Duplicates:
         failed = self._probe(wanted, known)
         items = [item for item in items if item.places[0] not in failed]
         found = [self._duplicate(item, item.places[:1], known, options.mode) for item in items]
-        reading = roles.beside_new(self._instance.settings)
         others = {
-            index: self._others(item, options, reading)
+            index: self._others(item, options)
             for index, (item, duplicate) in enumerate(zip(items, found, strict=True))
             if duplicate is None
         }
@@ -128,39 +130,47 @@ class Duplicates:
             known.setdefault(name, {}).update(zip(asked[name], facts, strict=True))
         return answers.failed
 
-    def _others(self, item: Item, options: StoreOptions, reading: frozenset[str]) -> list[str]:
+    def _others(self, item: Item, options: StoreOptions) -> list[str]:
         """The volumes beside its home that may have the content."""
         if options.volume is not None:
             return []
         named = self._instance.others(item.signature, item.places[0])
-        return [name for name in named if (name in item.places or name in reading) and name not in item.failed]
+        return [name for name in named if name not in item.failed and self._instance.is_up(name)]
 
     def _duplicate(self, item: Item, names: list[str], known: Known, mode: StoreMode) -> Duplicate | None:
         for name in names:
-            for facts in known.get(name, {}).get(item.signature, ()):
+            found = known.get(name, {}).get(item.signature, ())
+            for facts in sorted(found, key=_is_sound) if len(found) > 1 else found:
                 if facts.replica or facts.size != len(item.content) or (name, facts.key) in item.compared:
                     continue
-                if mode is StoreMode.REGULAR or self._same(item, self._instance.volume(name), facts):
-                    duplicate = self._counted(name, facts)
-                    if duplicate is not None:
-                        return duplicate
+                same = facts if mode is StoreMode.REGULAR else self._compared(item, self._instance.volume(name), facts)
+                duplicate = self._counted(name, same) if same is not None else None
+                if duplicate is not None:
+                    return duplicate
         return None
 
-    def _same(self, item: Item, volume: ReadableVolume, facts: BlockFacts) -> bool:
-        """Whether a block holds just this content; if not, that is remembered."""
+    def _compared(self, item: Item, volume: ReadableVolume, facts: BlockFacts) -> BlockFacts | None:
+        """The block, if it holds just this content; if not, that is remembered.
+
+        A block that cannot be read holds it if the signature says so beyond doubt: then it is damaged, as `facts` tell.
+        """
         try:
             (block,) = volume.fetch([facts.key])
+            if block is not None and self._instance.decoded(block, volume) == item.content:
+                return facts._replace(damaged=False)
         except FAILURES:
-            return False
-        if block is not None and self._instance.encodings.decode(block, volume) == item.content:
-            return True
+            return None
+        except Damaged:
+            is_alias = not facts.stored and facts.size  # then its target is damaged, and comes by itself
+            if self._instance.signature.collision_free and not is_alias:
+                return facts._replace(damaged=True)
         item.compared.add((volume.name, facts.key))
-        return False
+        return None
 
     def _counted(self, name: str, facts: BlockFacts) -> Duplicate | None:
         """The block to be counted. A copy of a migration stands for its original, or is the block if left alone."""
         if not facts.moving:
-            return Duplicate(name, facts.key, facts.references)
+            return Duplicate(name, facts.key, facts.references, facts.damaged)
         key = self._instance.content_key(self._instance.volume(name), facts.key)
         held = self._instance.find(key)
         if self._instance.settle(held):
@@ -168,7 +178,8 @@ class Duplicates:
         if not held.counted:  # its volume is down
             return None
         original = held.counted[0]
-        return Duplicate(original.volume.name, original.facts.key, original.facts.references)
+        facts = original.facts
+        return Duplicate(original.volume.name, facts.key, facts.references, facts.damaged)
 
     def overflow_mins(self, items: Sequence[Item], known: Known) -> list[int]:
         """For each one above all numbers that contents of its home have in other volumes, to which they were moved."""
@@ -192,3 +203,8 @@ class Duplicates:
     def _some_number(self) -> int:
         """A number that no content has: for as long as a volume is down, nobody knows those of contents in it."""
         return int.from_bytes(self._instance.env.random_bytes(4), "big") % (OVERFLOW_MAX // 2) + OVERFLOW_MAX // 4
+
+
+def _is_sound(facts: BlockFacts) -> bool:
+    """Damaged blocks come first: they need the content."""
+    return not facts.damaged

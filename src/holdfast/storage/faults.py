@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from holdfast.env import REAL, Environment
 from holdfast.model import ContentKey, Fault
+from holdfast.storage.damage import KnownDamage
 from holdfast.storage.volume import BlockKey
 
 MISSING_DICTIONARY = "missing dictionary"
+DAMAGED_BLOCK = "damaged block"
+LOST_BLOCK = "lost block"
+UNDECODABLE = "undecodable content"
+UNLIKE = "content unlike its signature"
+HEALABLE = frozenset([DAMAGED_BLOCK, LOST_BLOCK, UNDECODABLE, UNLIKE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,14 @@ class Repair:
     dictionaries: list[int] = field(default_factory=list)  # lost, by id
     recount: list[Lost] = field(default_factory=list)  # the block is there, its counter may be too low
     blocks: int = 0  # how many there must be, replicas included, where names cannot tell; 0: names do
+
+
+def note_faults(name: str, damage: KnownDamage, faults: Iterable[Fault]) -> None:
+    """Remembers the blocks that a check found damaged, for the next store of their contents to heal them."""
+    keys = [fault.key for fault in faults if fault.key is not None and fault.kind in HEALABLE]
+    damage.note(
+        BlockKey(key.signature, key.overflow, b"" if key.volume == name else key.volume.encode()) for key in keys
+    )
 
 
 def fault_key(volume: str, key: BlockKey) -> ContentKey:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +27,10 @@ from holdfast.errors import Damaged, DamagedBlock, HoldfastError, UnknownName, V
 from holdfast.model import ContentKey, VolumeState
 from holdfast.storage import layout, roles
 from holdfast.storage.asking import Asking
+from holdfast.storage.audit import audit
+from holdfast.storage.codec import ALIAS
 from holdfast.storage.encoding import Encodings
+from holdfast.storage.faults import DAMAGED_BLOCK
 from holdfast.storage.following import Following
 from holdfast.storage.gate import Gate
 from holdfast.storage.holdings import Found, Holdings
@@ -34,7 +38,7 @@ from holdfast.storage.opening import Opened, Opener, Opening, volume_path
 from holdfast.storage.placement import find_placement
 from holdfast.storage.roster import Roster
 from holdfast.storage.signature import find_signature
-from holdfast.storage.volume import BlockFacts, BlockKey, ReadableVolume, Recount, Remote, Volume
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, DamageNoting, ReadableVolume, Recount, Remote, Volume
 
 log = logging.getLogger("holdfast.storage")
 
@@ -94,6 +98,7 @@ class Instance:
         self._resting: dict[str, float] = {}  # volumes that get no new contents, and until when
         self._warned: dict[str, float] = {}
         self._connector_lock = threading.RLock()
+        self._audit_lock = threading.Lock()
         self._looked_s = env.monotonic()
         self.volumes: dict[str, ReadableVolume] = {}  # never changed in place: threads iterate over it
         self._writable_cache = _Writable(None, self.volumes, [])
@@ -360,10 +365,48 @@ class Instance:
             try:
                 (block,) = found.volume.fetch([found.facts.key])
                 if block is not None:
-                    return self.encodings.decode(block, found.volume)
+                    return self.decoded(block, found.volume)
             except (Damaged, VolumeDown) as error:
                 problem = error
         raise problem
+
+    def damage_of(self, key: ContentKey) -> Damaged | None:
+        """Why no block answers to the key: one is there, in whichever volume, and not even its counter can be read."""
+        for name, volume in self.volumes.items():
+            if self.is_up(name):
+                try:
+                    volume.fetch([block_key(key, name)])
+                except Damaged as error:
+                    return error
+                except VolumeDown:
+                    continue
+        return None
+
+    def decoded(self, block: Block, volume: ReadableVolume) -> bytes:
+        """The content of a block. Raises DamagedBlock if nothing decodes it, and remembers that."""
+        try:
+            return self.encodings.decode(block, volume)
+        except Damaged:
+            if block.encoded.codec != ALIAS:  # else it is another block that is damaged
+                self.note_damaged(volume, block.key)
+            raise
+
+    def note_damaged(self, volume: ReadableVolume, key: BlockKey) -> None:
+        """The block cannot be decoded, though its checksum is right: a volume by itself does not see that."""
+        if isinstance(volume, DamageNoting):
+            with suppress(VolumeDown):
+                volume.note_damaged([key])
+
+    def healed(self, name: str, keys: Sequence[ContentKey]) -> None:
+        """Damaged blocks of the volume have sound data again: the audit log names them."""
+        for key in keys:
+            log.warning("healed %s in volume %r: its block was damaged", key, name)
+        events = [{"event": "healed", "volume": name, "fault": DAMAGED_BLOCK, "contentkey": str(key)} for key in keys]
+        try:
+            with self._audit_lock:
+                audit(self.root, self.env, events)
+        except (HoldfastError, FileNotFoundError) as error:
+            log.warning("the audit log does not tell of it: %s", error)
 
     def settle(self, held: Holdings) -> bool:
         """A moving block that is left alone becomes the block. True if there was one: then look again."""

@@ -28,6 +28,7 @@ my-archive/
     redo                     organization hash: its state, and what may still have to be written to the pages
     tickets                  organization tree: commits that may be asked for again, once there were some
     dictionaries/            two block files per dictionary
+    damaged/                 blocks that were found damaged, an empty file for each
     lost/                    bytes that no repair could save, set aside for study
     objects                  volumes in an object store: where that is, and that it is ours
     uploaded                 volumes in an object store: derived; which segments are there
@@ -63,6 +64,7 @@ REDO = "redo"
 TICKETS = "tickets"
 DICTIONARIES = "dictionaries"
 LOST = "lost"
+DAMAGED = "damaged"
 OBJECTS = "objects"
 UPLOADED = "uploaded"
 UNFINISHED = ".open"  # suffix of a file that is being written

@@ -10,6 +10,7 @@ from holdfast.env import Environment, WriterLock
 from holdfast.errors import VolumeDown
 from holdfast.model import Fault
 from holdfast.storage import layout
+from holdfast.storage.damage import KnownDamage
 from holdfast.storage.faults import Lost, Watch
 from holdfast.storage.identity import read_identity
 from holdfast.storage.organizations import find_organization, volume_spec
@@ -37,6 +38,8 @@ def mend_volume(directory: Path, env: Environment, progress: Progress | None = N
         spec = volume_spec(name, directory, settings, env)
         organization = find_organization(identity.organization)
         faults = list(organization.check(spec, Watch(progress, None, env)))
-        return Mended(faults, organization.repair(spec).lost if faults else [])
+        lost = organization.repair(spec).lost if faults else []
+        KnownDamage(env, directory).clear()  # what was damaged is mended, or lost
+        return Mended(faults, lost)
     finally:
         lock.release()

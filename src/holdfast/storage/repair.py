@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.config import VolumeSettings
@@ -14,9 +12,11 @@ from holdfast.env.files import read_file
 from holdfast.errors import DamagedBlock
 from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
+from holdfast.storage.audit import audit
 from holdfast.storage.block import HEADER_BYTES, parse
-from holdfast.storage.check import UNDECODABLE, UNLIKE, Checker, CheckReport, sound_copy
-from holdfast.storage.faults import MISSING_DICTIONARY, Lost, Repair
+from holdfast.storage.check import Checker, CheckReport, sound_copy
+from holdfast.storage.damage import KnownDamage
+from holdfast.storage.faults import MISSING_DICTIONARY, UNDECODABLE, UNLIKE, Lost, Repair, note_faults
 from holdfast.storage.identity import Identity, new_identity, read_identity, write_identity
 from holdfast.storage.instance import Instance
 from holdfast.storage.merging import Merger
@@ -50,7 +50,11 @@ def repair_store(checker: Checker, progress: Callable[[int], None] | None = None
     ]
     known = {_identity(fault) for fault in report.faults}
     report.faults += [fault for fault in (*losses, *after.faults) if _identity(fault) not in known]
-    _write_audit(checker.root / layout.AUDIT, checker.env, report.faults)
+    for volume in mendable:
+        unsound = [each for each in report.faults if each.volume == volume.name and each.kind in (UNDECODABLE, UNLIKE)]
+        left_unsound = [each for each in unsound if not each.repaired]
+        note_faults(volume.name, KnownDamage(checker.env, checker.directory(volume)), left_unsound)
+    audit(checker.root, checker.env, [_event(fault) for fault in report.faults])
     return report
 
 
@@ -83,7 +87,9 @@ def _repair_volume(checker: Checker, volume: VolumeSettings) -> Repair:
     except (FileNotFoundError, DamagedBlock):
         write_identity(checker.env, directory, _recovered_identity(checker, volume, directory))
     spec = volume_spec(volume.name, directory, checker.settings.store, checker.env)
-    return find_organization(spec.identity.organization).repair(spec)
+    repair = find_organization(spec.identity.organization).repair(spec)
+    KnownDamage(checker.env, directory).clear()  # what was damaged is mended, or lost
+    return repair
 
 
 def _recovered_identity(checker: Checker, volume: VolumeSettings, directory: Path) -> Identity:
@@ -222,17 +228,13 @@ def _align_copies(instance: Instance) -> None:
         Merger(instance).run()
 
 
-def _write_audit(path: Path, env: Environment, faults: list[Fault]) -> None:
-    now = datetime.fromtimestamp(env.clock(), UTC).isoformat(timespec="seconds")
-    with path.open("a") as file:
-        for fault in faults:
-            line = {
-                "time": now,
-                "event": "repaired" if fault.repaired else "not repaired",
-                "volume": fault.volume,
-                "file": fault.file,
-                "offset": fault.offset,
-                "fault": fault.kind,
-                "contentkey": str(fault.key) if fault.key else None,
-            }
-            file.write(json.dumps(line) + "\n")
+def _event(fault: Fault) -> dict[str, object]:
+    """What the audit log says of it."""
+    return {
+        "event": "repaired" if fault.repaired else "not repaired",
+        "volume": fault.volume,
+        "file": fault.file,
+        "offset": fault.offset,
+        "fault": fault.kind,
+        "contentkey": str(fault.key) if fault.key else None,
+    }

@@ -26,6 +26,7 @@ from holdfast.storage.volume import (
     Block,
     Effect,
     Encoded,
+    Heal,
     Operation,
     Outcome,
     ReadableVolume,
@@ -117,6 +118,8 @@ class Replicator:
             if replica.facts.references != original.references:
                 recount = Recount(replica.facts.key, original.references, replica.facts.references, replica=True)
                 plan.add(replica.volume.name, held.key, recount)
+            if replica.facts.damaged and not original.facts.damaged:
+                plan.copy(held, original, replica.volume.name)
         # A volume that has failed just now may well hold one: it is not made up for, or each failure would copy a lot.
         missing = copies - 1 - len(held.replicas) - sum(name not in self._instance.down for name in held.away)
         if missing > 0:
@@ -155,21 +158,37 @@ class Replicator:
             for held, target in wanted:
                 block = blocks[block_key(held.key, name)]
                 if block is not None:
-                    self._plan_adoption(held.key, block, source, target, plan)
+                    there = held.at(target)
+                    damaged = there is not None and there.facts.damaged
+                    self._plan_adoption(held.key, block, source, target, plan, damaged=damaged)
 
-    def _plan_adoption(self, key: ContentKey, block: Block, source: ReadableVolume, target: str, plan: _Plan) -> None:
+    def _plan_adoption(
+        self, key: ContentKey, block: Block, source: ReadableVolume, target: str, plan: _Plan, *, damaged: bool
+    ) -> None:
+        """A copy for the target; if it has one that is damaged, for the place of that."""
         try:
             encoded = self.portable(block, source, self._instance.writer(target))
         except FAILURES as error:
             self._instance.rest(target, error)
             return
-        plan.add(target, key, Adopt(block_key(key, target), encoded, block.references, replica=True, expected=0))
+        place = block_key(key, target)
+        if damaged:
+            plan.add(target, key, Heal(place, encoded, references=0))
+        else:
+            plan.add(target, key, Adopt(place, encoded, block.references, replica=True, expected=0))
 
     def _carry_out(self, plan: _Plan) -> list[ContentKey]:
         """Commits what is planned; returns the contents to look at again: those that were changed, or almost."""
         again: dict[ContentKey, None] = {}
         answers = self._instance.asking.each(list(plan.operations), lambda name: self._commit(name, plan))
-        for name in answers.given:
+        for name, outcomes in answers.given.items():
+            healed = [
+                key
+                for (key, _), outcome in zip(plan.operations[name], outcomes, strict=True)
+                if outcome.effect is Effect.HEALED
+            ]
+            if healed:
+                self._instance.healed(name, healed)
             for key, operation in plan.operations[name]:
                 again[key] = None
                 if isinstance(operation, Adopt):  # also if others were faster: then it is there

@@ -36,11 +36,6 @@ def for_moved(settings: Settings) -> list[VolumeSettings]:
     return [each for each in writable(settings) if not is_update(settings, each)]
 
 
-def beside_new(settings: Settings) -> frozenset[str]:
-    """The volumes that take no new contents, but count those that they have."""
-    return frozenset(each.name for each in for_moved(settings)) if settings.store.update == BATCH else frozenset()
-
-
 def like(settings: Settings, name: str) -> list[VolumeSettings]:
     """The volumes in which a block of a volume, or a copy of it, might as well stand."""
     own = settings.volume_settings(name)

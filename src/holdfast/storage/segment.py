@@ -148,6 +148,15 @@ def walk(file: File, uid: bytes, start: int, end: int, floor: int = -1) -> Itera
         offset += length
 
 
+def damaged_header(file: File, damage: Damage) -> Header | None:
+    """The header of the entry that a damaged range was: the sound one, or one in which a single byte was wrong."""
+    if damage.header is not None:
+        return damage.header
+    mended = block.mended(file.read(damage.offset, HEADER_BYTES)) if damage.length >= HEADER_BYTES else None
+    header = block.parse(mended) if mended is not None else None
+    return header if header is not None and header.length == damage.length else None
+
+
 def lone_ticket(entry: Entry) -> bytes:
     """A ticket as it is copied: the entries of its commit may be gone, and it must not claim others."""
     return block.pack(entry.header._replace(references=0)) + bytes(entry.data)

@@ -43,6 +43,7 @@ class Signature:
     name: str
     length: int
     digest: Callable[[Buffer], bytes]
+    collision_free: bool = False  # for all that is known: equal signatures mean equal contents
 
 
 def _sha256(content: Buffer) -> bytes:
@@ -53,7 +54,7 @@ def _rabin64(content: Buffer) -> bytes:
     return rabin64(content).to_bytes(8, "big")
 
 
-SHA256 = Signature("sha256", 32, _sha256)
+SHA256 = Signature("sha256", 32, _sha256, collision_free=True)
 RABIN64 = Signature("rabin64", 8, _rabin64)
 _known = {signature.name: signature for signature in (SHA256, RABIN64)}
 

@@ -7,6 +7,9 @@ What a probe says may be outdated by the time of the commit, so the volume has t
 appeared meanwhile, reports a block that vanished (MISSING), or one that must be compared first (UNSURE). Those contents
 go round again. So do those of a volume that fails, is full or takes nothing, to the next one in their order. If one
 content cannot be stored anywhere, what the others of its batch have counted is taken back.
+
+A reference needs a few hundred bytes. So a volume that has no room for new contents is asked once more for its
+duplicates alone, before they go elsewhere, too. A duplicate that is damaged gets the bytes at hand (N13).
 """
 
 from __future__ import annotations
@@ -17,19 +20,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.env.files import Buffer
-from holdfast.errors import HoldfastError, TooLarge, UnknownName, UsageError, VolumeDown
+from holdfast.errors import HoldfastError, TooLarge, UnknownName, UsageError, VolumeDown, VolumeFull
 from holdfast.model import ContentKey, Stored, StoreMode
 from holdfast.storage.asking import FAILURES
 from holdfast.storage.codec import AUTO, ZSTD_DICT, find_codec
-from holdfast.storage.duplicates import Duplicates, Item, Known, StoreOptions
+from holdfast.storage.duplicates import Duplicate, Duplicates, Item, Known, StoreOptions
 from holdfast.storage.instance import Instance
 from holdfast.storage.replicas import Fresh, Replicator
 from holdfast.storage.spread import Spread
 from holdfast.storage.volume import (
     MOVING,
+    BlockFacts,
     BlockKey,
     Claim,
+    DamageNoting,
     Effect,
+    Heal,
     Operation,
     Outcome,
     ReadableVolume,
@@ -109,6 +115,50 @@ class Storer:
         if len(self._instance.volumes) > 1:
             self._replicate(items, replicas)
         return stored
+
+    def heal(self, contents: Sequence[Buffer], signatures: Sequence[bytes]) -> None:
+        """Contents have come again that need no further reference: damaged blocks of them are healed, wherever.
+
+        Volumes on this machine are asked only if they know of damage.
+        """
+        asked = [
+            name
+            for name, volume in self._instance.volumes.items()
+            if self._instance.is_up(name) and isinstance(volume, DamageNoting) and volume.may_be_damaged()
+        ]
+        if not asked or not contents:
+            return
+        with self._instance.gate:
+            found = self._instance.asking.each(asked, lambda name: self._instance.volume(name).probe(signatures))
+            for name, facts in found.given.items():
+                plan = [
+                    (block, content)
+                    for content, blocks in zip(contents, facts, strict=True)
+                    for block in blocks
+                    if block.damaged and block.size == len(content) and not block.moving
+                ]
+                self._heal(name, plan)
+
+    def _heal(self, name: str, plan: Sequence[tuple[BlockFacts, Buffer]]) -> None:
+        if not plan:
+            return
+        volume = self._instance.volume(name)
+        try:
+            operations = [
+                Heal(facts.key, self._instance.encodings.encode(content, AUTO, None, volume), references=0)
+                for facts, content in plan
+            ]
+            outcomes = self._instance.writer(name).commit(operations)
+        except HoldfastError as error:  # whoever reads or adds has what was asked for
+            self._instance.warn(f"healing {name}", f"damaged blocks of volume {name!r} cannot be healed: {error}")
+            return
+        self._tell_healed(name, outcomes)
+
+    def _tell_healed(self, name: str, outcomes: Sequence[Outcome]) -> None:
+        volume = self._instance.volume(name)
+        keys = [self._instance.content_key(volume, each.key) for each in outcomes if each.effect is Effect.HEALED]
+        if keys:
+            self._instance.healed(name, keys)
 
     def _take_back(self, items: Iterable[Item]) -> None:
         """The batch has failed: nobody will know of what was counted for some of it."""
@@ -203,17 +253,38 @@ class Storer:
                 new.append(item)
                 announced.append(Announced(ContentKey(item.places[0], item.signature), len(item.content), 0))
             else:
-                plans.setdefault(duplicate.volume, []).append((item, Refer(duplicate.key)))
+                operation = self._reference(item, duplicate, options, again)
+                if operation is None:
+                    continue
+                plans.setdefault(duplicate.volume, []).append((item, operation))
                 key = self._instance.content_key(self._instance.volume(duplicate.volume), duplicate.key)
                 announced.append(Announced(key, len(item.content), duplicate.references))
         if hints.announce is not None:
             hints.announce(announced)
         new = self._encoded(new, options, again)
         for item, overflow_min in zip(new, self._duplicates.overflow_mins(new, known), strict=True):
-            operation = self._store_operation(item, options, overflow_min)
-            plans.setdefault(item.places[0], []).append((item, operation))
+            store = self._store_operation(item, options, overflow_min)
+            plans.setdefault(item.places[0], []).append((item, store))
         self._carry_out(plans, options, again)
         return again
+
+    def _reference(
+        self, item: Item, duplicate: Duplicate, options: StoreOptions, again: list[Item]
+    ) -> Refer | Heal | None:
+        """One more reference to the duplicate; None if its volume has just failed: the content goes round again."""
+        if not duplicate.damaged:
+            return Refer(duplicate.key)
+        codec = options.codec or self._store_settings.codec
+        try:
+            volume = self._instance.volume(duplicate.volume)
+            encoded = self._instance.encodings.encode(
+                item.content, AUTO if codec == ZSTD_DICT else codec, item.content_type, volume
+            )
+        except FAILURES as error:
+            self._fail(duplicate.volume, error, [item], options)
+            again.append(item)
+            return None
+        return Heal(duplicate.key, encoded)
 
     def _claim(self, items: list[Item], options: StoreOptions, again: list[Item]) -> list[Item]:
         """Counts duplicates in home volumes on other machines with one question each; returns what is left."""
@@ -251,6 +322,7 @@ class Storer:
         for name, outcomes in answers.given.items():
             volume = self._instance.volume(name)
             moving = []
+            self._tell_healed(name, outcomes)
             for (item, _), outcome in zip(plans[name], outcomes, strict=True):
                 unsettled = outcome.references >= MOVING  # it came while a migration is bringing such a block home
                 if unsettled:
@@ -266,7 +338,11 @@ class Storer:
                 self._uncount(name, moving)
         self._raise(answers.refused)
         for name, error in answers.failed.items():
-            self._fail(name, error, [item for item, _ in plans[name]], options)
+            references = [item for item, operation in plans[name] if isinstance(operation, Refer)]
+            failing = [item for item, operation in plans[name] if not isinstance(operation, Refer)]
+            if not isinstance(error, VolumeFull) or not failing:  # else references alone may find room
+                failing += references
+            self._fail(name, error, failing, options)
             again += [item for item, _ in plans[name]]
 
     def _committed(self, plans: dict[str, list[Operation]]) -> _Committed:

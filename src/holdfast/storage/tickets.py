@@ -9,7 +9,8 @@ of one commit is, in a segment, in the keydir and in the journal of a tree:
         0  u64          settled: the highest that the client had told by then
         8  u8           0: it happened; 1: it was made void
         9  outcomes     one per operation, each:
-        0  u8             effect: 0 new, 1 duplicate, 2 counted, 3 removed, 4 missing, 5 unsure, 6 conflict
+        0  u8             effect: 0 new, 1 duplicate, 2 counted, 3 removed, 4 missing, 5 unsure, 6 conflict,
+                          7 healed
         1  u8             length of the signature
         2  u8             length of the home
         3  u32            overflow

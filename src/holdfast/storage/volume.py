@@ -57,6 +57,7 @@ class BlockFacts(NamedTuple):
     size: int
     stored: int
     references: int
+    damaged: bool = False  # it is known that its data cannot be read
 
     @property
     def moving(self) -> bool:
@@ -123,8 +124,9 @@ class Block(NamedTuple):
 class Store:
     """Add a reference to the content if the volume has it, else keep it as a new block.
 
-    A block of the volume's own with the same signature and size is taken for a duplicate, unless `compared` is given:
-    then only the caller can tell, and a block of equal size that it has not compared yet makes the outcome UNSURE.
+    A block of the volume's own with the same signature and size is taken for a duplicate, and healed if it is known to
+    be damaged, unless `compared` is given: then only the caller can tell, and a block of equal size that it has not
+    compared yet makes the outcome UNSURE.
     Blocks under another home are not counted: whether they are in force, only the instance knows.
     """
 
@@ -140,6 +142,8 @@ class Store:
 class Claim:
     """Add a reference to the volume's own block with this signature and size, if it has one: MISSING otherwise.
 
+    One that is known to be damaged is MISSING, too: the content is needed.
+
     A store that sends its content only where it must begins with this.
     """
 
@@ -149,7 +153,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Refer:
-    """Add a reference to an existing block. Replicas are not counted on: such a block is MISSING."""
+    """Add a reference to an existing block. A replica, or one that is known to be damaged, is MISSING."""
 
     key: BlockKey
 
@@ -189,7 +193,20 @@ class Recount:
     replica: bool | None = None
 
 
-Operation = Store | Claim | Refer | Release | Adopt | Recount
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """Put sound data in the place of a block that is known to be damaged, and add `references` to its counter: HEALED.
+
+    If it is sound, or was healed meanwhile, it is just counted; with nothing to count, CONFLICT. A replica is healed as
+    well, but never counted: with `references` it is MISSING.
+    """
+
+    key: BlockKey
+    encoded: Encoded
+    references: int = 1
+
+
+Operation = Store | Claim | Refer | Release | Adopt | Recount | Heal
 
 
 def signature_of(operation: Operation) -> bytes:
@@ -207,6 +224,7 @@ class Effect(Enum):
     MISSING = "missing"  # no such block; nothing changed
     UNSURE = "unsure"  # a block of equal signature and size must be compared first; nothing changed
     CONFLICT = "conflict"  # the counter was not as expected; nothing changed
+    HEALED = "healed"  # a damaged block has sound data again
 
     @property
     def changes(self) -> bool:
@@ -214,7 +232,7 @@ class Effect(Enum):
         return self in _CHANGING
 
 
-_CHANGING = frozenset([Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.REMOVED])
+_CHANGING = frozenset([Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.REMOVED, Effect.HEALED])
 
 
 class Outcome(NamedTuple):
@@ -289,7 +307,7 @@ class ReadableVolume(Protocol):
         """For each signature all blocks that have it."""
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
-        """The blocks, checksums verified; None where there is none. Raises DamagedBlock."""
+        """The blocks, checksums verified; None where there is none. Raises DamagedBlock: it is remembered of which."""
 
     def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
         """All blocks in the volume's order, in batches; those stored or removed meanwhile may or may not appear.
@@ -341,6 +359,17 @@ class TicketedVolume(Volume, Protocol):
 
     def void(self, ticket: Ticket) -> list[Outcome] | None:
         """What the commit with this ticket did; None if it did not happen, and then it never will. Durable."""
+
+
+@runtime_checkable
+class DamageNoting(Protocol):
+    """A volume that remembers which of its blocks are damaged, until they are healed or gone. Any thread may call."""
+
+    def note_damaged(self, keys: Sequence[BlockKey]) -> None:
+        """The blocks were found damaged. Durable on return, if the volume's directory can be written to."""
+
+    def may_be_damaged(self) -> bool:
+        """False if no block is known to be damaged; True if some are, or if only a probe would tell."""
 
 
 @runtime_checkable

@@ -18,7 +18,9 @@ from holdfast.storage.volume import (
     Adopt,
     BlockKey,
     Claim,
+    DamageNoting,
     Effect,
+    Heal,
     Operation,
     Outcome,
     Recount,
@@ -36,7 +38,7 @@ THREADS = 4
 
 
 def a_bit_of_everything() -> list[Operation]:
-    """Operations with outcomes of every effect; they leave two blocks, with 3 and 2 references."""
+    """Operations with outcomes of every effect but healing; they leave two blocks, with 3 and 2 references."""
     key, copy = BlockKey(sign(1)), BlockKey(sign(2), 7, b"sixteen-chars-ab")
     return [
         Store(sign(1), plain(b"one")),
@@ -74,7 +76,7 @@ class TicketConformance(ABC):
         ticket, operations = Ticket(ONE, 1), a_bit_of_everything()
         with self.opened(tmp_path) as volume:
             first = volume.commit(operations, ticket)
-            assert {outcome.effect for outcome in first} == set(Effect)
+            assert {outcome.effect for outcome in first} == set(Effect) - {Effect.HEALED}
             before = totals(volume)
             assert volume.commit(operations, ticket) == first
             assert volume.commit([], ticket) == first, "what counts is the ticket"
@@ -83,6 +85,20 @@ class TicketConformance(ABC):
             with self.opened(tmp_path) as volume:
                 assert volume.commit(operations, ticket) == first
                 assert totals(volume) == before
+
+    def test_a_block_is_healed_once(self, tmp_path: Path) -> None:
+        key, ticket = BlockKey(sign(1)), Ticket(ONE, 1)
+        heal: list[Operation] = [Heal(key, plain(b"new")), Refer(key)]
+        with self.opened(tmp_path) as volume:
+            perform(volume, Store(sign(1), plain(b"bad")))
+            assert isinstance(volume, DamageNoting)
+            volume.note_damaged([key])
+            first = volume.commit(heal, ticket)
+            assert first == [Outcome(Effect.HEALED, key, 2, 3), Outcome(Effect.COUNTED, key, 3, 3)]
+            assert volume.commit(heal, ticket) == first
+        with self.opened(tmp_path) as volume:
+            assert volume.commit(heal, ticket) == first
+            assert fetched(volume, key) == (b"new", 3)
 
     def test_outcomes_are_those_of_the_first_time(self, tmp_path: Path) -> None:
         key = BlockKey(sign(1))

@@ -21,8 +21,10 @@ from holdfast.storage.volume import (
     BlockFacts,
     BlockKey,
     Claim,
+    DamageNoting,
     Effect,
     Encoded,
+    Heal,
     Operation,
     Outcome,
     Recount,
@@ -251,6 +253,61 @@ class VolumeConformance(MarkConformance):
         with self.opened(tmp_path) as volume:
             assert scanned(volume) == [(key, b"itself", 8)]
             assert totals(volume) == (1, 0, 8, 6, 6, 48)
+
+    # -- healing ------------------------------------------------------------------------------------------------
+
+    def test_a_block_known_to_be_damaged_is_healed_by_a_store(self, tmp_path: Path) -> None:
+        key, missing = BlockKey(sign(1)), Outcome(Effect.MISSING, BlockKey(sign(1)))
+        with self.opened(tmp_path) as volume:
+            volume.commit([Store(sign(1), plain(b"bad")), Refer(key), Store(sign(2), plain(b"other"))])
+            assert isinstance(volume, DamageNoting)
+            volume.note_damaged([key])
+        with self.opened(tmp_path) as volume:
+            assert isinstance(volume, DamageNoting)
+            assert volume.may_be_damaged()
+            assert probed(volume, sign(1)) == {BlockFacts(key, False, 3, 3, 2, True)}
+            assert perform(volume, Claim(sign(1), 3)) == perform(volume, Refer(key)) == missing
+            assert perform(volume, Store(sign(1), plain(b"12"))).effect is Effect.NEW, "another content"
+            assert perform(volume, Store(sign(1), plain(b"new"), compared=frozenset())).effect is Effect.UNSURE
+            healed, counted = volume.commit([Store(sign(1), plain(b"new")), Store(sign(1), plain(b"new"))])
+            assert (healed, counted) == (Outcome(Effect.HEALED, key, 3, 3), Outcome(Effect.DUPLICATE, key, 4, 3))
+            assert BlockFacts(key, False, 3, 3, 4) in probed(volume, sign(1))
+            assert fetched(volume, key) == (b"new", 4)
+        with self.opened(tmp_path) as volume:
+            assert perform(volume, Refer(key)) == Outcome(Effect.COUNTED, key, 5, 3)
+            assert (key, b"new", 5) in scanned(volume)
+            assert totals(volume) == (3, 0, 7, 10, 10, 22)
+
+    def test_healing_by_key(self, tmp_path: Path) -> None:
+        """Blocks under another home, and replicas, whose counter is not theirs."""
+        moved, copy, sound = BlockKey(sign(1), 0, b"v7"), BlockKey(sign(2), 3, b"v7"), BlockKey(sign(3))
+        with self.opened(tmp_path) as volume:
+            volume.commit([Adopt(moved, plain(b"bad"), 5, False), Adopt(copy, plain(b"bad"), 2, True)])
+            perform(volume, Store(sign(3), plain(b"abc")))
+            assert isinstance(volume, DamageNoting)
+            volume.note_damaged([moved, copy])
+            assert perform(volume, Heal(copy, plain(b"new"))).effect is Effect.MISSING, "a replica is not counted on"
+            assert perform(volume, Heal(moved, plain(b"longer"))) == Outcome(Effect.HEALED, moved, 6, 6)
+            assert perform(volume, Heal(copy, plain(b"new"), 0)) == Outcome(Effect.HEALED, copy, 2, 3)
+            assert perform(volume, Heal(sound, plain(b"xyz"))) == Outcome(Effect.COUNTED, sound, 2, 3)
+            assert perform(volume, Heal(sound, plain(b"xyz"), 0)) == Outcome(Effect.CONFLICT, sound, 2, 3)
+            assert perform(volume, Heal(BlockKey(sign(9)), plain(b"x"))).effect is Effect.MISSING
+        with self.opened(tmp_path) as volume:
+            assert fetched(volume, moved) == (b"longer", 6)
+            assert fetched(volume, copy) == (b"new", 2)
+            assert fetched(volume, sound) == (b"abc", 2)
+            assert totals(volume)[:3] == (2, 1, 8)
+
+    def test_a_damaged_block_that_goes_is_forgotten(self, tmp_path: Path) -> None:
+        key = BlockKey(sign(1))
+        with self.opened(tmp_path) as volume:
+            perform(volume, Store(sign(1), plain(b"bad")))
+            assert isinstance(volume, DamageNoting)
+            volume.note_damaged([key])
+            assert volume.probe([sign(1)])[0][0].damaged
+            assert perform(volume, Release(key)).effect is Effect.REMOVED
+            perform(volume, Store(sign(1), plain(b"new")))
+            assert perform(volume, Claim(sign(1), 3)) == Outcome(Effect.DUPLICATE, key, 2, 3)
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from holdfast.storage.volume import (
     Claim,
     Effect,
     Encoded,
+    Heal,
     Operation,
     Outcome,
     Recount,
@@ -60,6 +61,7 @@ OPERATIONS: list[tuple[Operation, str]] = [
     (Adopt(KEY, ENCODED, 3, False, 2), f"05 03 0000000000000003 0000000000000002 {PACKED_KEY} {PACKED_ENCODED}"),
     (Recount(KEY, 3), f"06 00 0000000000000003 0000000000000000 {PACKED_KEY}"),
     (Recount(KEY, 0, 4, False), f"06 03 0000000000000000 0000000000000004 {PACKED_KEY}"),
+    (Heal(KEY, ENCODED, 2), f"07 0000000000000002 {PACKED_KEY} {PACKED_ENCODED}"),
 ]
 
 
@@ -82,18 +84,18 @@ def test_a_commit_has_its_bytes() -> None:
 
 
 def test_answers_have_their_bytes() -> None:
-    facts = (BlockFacts(KEY, True, 1000, 3, 2), BlockFacts(BlockKey(SIGNATURE), False, 5, 5, 1))
+    facts = (BlockFacts(KEY, True, 1000, 3, 2), BlockFacts(BlockKey(SIGNATURE), False, 5, 5, 1, True))
     packed = wire.pack_facts([(), facts])
     expected = "00000000 00000002 00000102 01 00000000000003e8 00000003 0000000000000002 027637"
-    expected += "00000000 00 0000000000000005 00000005 0000000000000001 00"
+    expected += "00000000 02 0000000000000005 00000005 0000000000000001 00"
     assert packed.hex() == expected.replace(" ", "")
     assert wire.unpack_facts(packed, [b"other", SIGNATURE]) == [(), facts]
     outcomes = [Outcome(effect, KEY, 2, 3) for effect in Effect]
     packed = wire.pack_outcomes(outcomes)
-    assert packed[:4] == b"\0\0\0\7"
+    assert packed[:4] == b"\0\0\0\x08"
     assert packed[4:24].hex() == "00 0000000000000002 00000003 00000102 02 7637".replace(" ", "")
-    assert packed[4::20] == bytes(range(7))
-    assert wire.unpack_outcomes(packed, [Refer(KEY)] * 7) == outcomes
+    assert packed[4::20] == bytes(range(8))
+    assert wire.unpack_outcomes(packed, [Refer(KEY)] * 8) == outcomes
     block = Block(KEY, True, 2, ENCODED, Path("000001.seg"), 320, 9)
     packed = b"".join(map(bytes, wire.pack_block(block)))
     expected = "01 0000000000000002 00000007 00000000000003e8 0000000000000140 0000000000000009 04 000a 00000003"
@@ -102,7 +104,7 @@ def test_answers_have_their_bytes() -> None:
 
 
 def test_what_is_cut_short_or_too_long_is_malformed() -> None:
-    whole = b"\0\0\0\x09" + b"".join(joined(operation) for operation, _ in OPERATIONS)
+    whole = b"\0\0\0\x0a" + b"".join(joined(operation) for operation, _ in OPERATIONS)
     for end in range(len(whole)):
         with pytest.raises(MalformedInput):
             wire.read_operations(Reader(whole[:end]))
@@ -119,7 +121,7 @@ def test_random_bytes_are_malformed_or_mean_something() -> None:
     random = Random(6)
     for _ in range(3000):
         raw = random.randbytes(random.randrange(60))
-        counted = b"\0\0\0\1" + bytes([random.randrange(8)]) + raw
+        counted = b"\0\0\0\1" + bytes([random.randrange(9)]) + raw
         for read in (
             lambda raw=raw: wire.unpack_keys(raw),
             lambda raw=raw: wire.unpack_signatures(raw),

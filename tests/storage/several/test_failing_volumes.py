@@ -62,6 +62,44 @@ def test_duplicates_in_a_full_volume_are_counted(make_world: MakeWorld) -> None:
     assert {tuple(world.counters(key)) for key in keys} == {(2,)}
 
 
+def test_while_a_volume_is_full_its_contents_are_counted_there(make_world: MakeWorld) -> None:
+    """Also in a batch with contents for which it has no room, and while it is left alone for a while."""
+    world = make_world(3)
+    contents = world.client().contents
+    keys = {page: stored.key for page, stored in zip(PAGES, contents.put_batch(PAGES), strict=True)}
+    world.full.add("v1")
+    new = [b"new %d" % number * 20 for number in range(30)]
+    for count in (2, 3, 4):
+        stored = contents.put_batch([*PAGES, *new])
+        assert [each.key for each in stored[: len(PAGES)]] == list(keys.values())
+        assert {each.references for each in stored[: len(PAGES)]} == {count}
+        assert {each.references for each in stored[len(PAGES) :]} == {count - 1}
+    assert "v1" in {key.volume for key in keys.values()}
+    assert "v1" not in {each.key.volume for each in stored[len(PAGES) :]}
+    assert {tuple(world.counters(key)) for key in keys.values()} == {(4,)}
+    assert sum(volume.stat().blocks for volume in world.volumes.values()) == len(PAGES) + len(new)
+
+
+def test_a_volume_without_room_for_a_reference(make_world: MakeWorld) -> None:
+    """Then the content is stored elsewhere: nothing is lost, and nothing is counted twice."""
+    world = make_world(2)
+    client = world.client()
+    keys = [stored.key for stored in client.contents.put_batch(PAGES)]
+
+    def refuse(call: str, about: Sequence[object]) -> None:
+        if call == "commit":
+            raise VolumeFull("not a byte is left")
+
+    client.volumes["v0"].happening = refuse
+    again = [stored.key for stored in client.contents.put_batch(PAGES)]
+    assert {key.volume for key in again} == {"v1"}
+    assert [key for key, other in zip(keys, again, strict=True) if key == other] == [
+        key for key in keys if key.volume == "v1"
+    ]
+    assert client.contents.get_batch(again) == PAGES
+    assert {tuple(world.counters(key)) for key in keys if key.volume == "v0"} == {(1,)}
+
+
 @pytest.mark.parametrize("error", [VolumeFull, TooLarge])
 @pytest.mark.parametrize("view", [Shared, Far], ids=["one after the other", "side by side"])
 def test_a_batch_that_fails_leaves_no_reference(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.storage.commit import Flusher, GroupCommit, fresh_error
+from holdfast.storage.damage import KnownDamage
 from holdfast.storage.shield import Shield
 from holdfast.storage.tickets import Sessions, require_not_void
 from holdfast.storage.volume import Operation, Outcome, Result, Ticket
@@ -19,6 +20,7 @@ class GroupCommitted(ABC):
     """
 
     name: str
+    damage: KnownDamage
 
     def __init__(self, name: str, flusher: Flusher) -> None:
         self.commits = GroupCommit(flusher)
@@ -53,6 +55,7 @@ class GroupCommitted(ABC):
             group = self.commits.current
         if group.parts:
             self.commits.wait(group)
+            self.damage.settle(outcomes)
         return outcomes
 
     def commit_all(self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]) -> list[Result]:
@@ -67,6 +70,7 @@ class GroupCommitted(ABC):
                 self.commits.wait(group)
             except HoldfastError as error:
                 return [result if isinstance(result, HoldfastError) else fresh_error(error) for result in results]
+            self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)
         return results
 
     def _attempt(self, operations: Sequence[Operation], ticket: Ticket | None) -> Result:

@@ -30,9 +30,10 @@ from holdfast.storage.organizations.hash_batch import Batch
 from holdfast.storage.organizations.hash_chain import BucketId, Chain, empty_chain
 from holdfast.storage.organizations.hash_draft import Draft, chain_of
 from holdfast.storage.organizations.hash_files import OVERFLOW_FILE, HashFiles
-from holdfast.storage.organizations.hash_page import HashEntry, PageId, lines
+from holdfast.storage.organizations.hash_page import BUCKET, CHAINED, HashEntry, PageId, lines
 from holdfast.storage.organizations.hash_reading import Found, HashReading, Overlay
 from holdfast.storage.organizations.hash_redo import REDO_BYTES_MAX, Redo, Redone
+from holdfast.storage.organizations.hash_salvage import Salvage, mended_page
 from holdfast.storage.organizations.hash_state import HashState, Space
 from holdfast.storage.organizations.hash_streams import HashStreaming
 from holdfast.storage.organizations.plan import Plan, Sight
@@ -55,6 +56,7 @@ class HashVolume(GroupCommitted, HashStreaming):
         self._applying: Overlay = {}  # durable in the journal, and being written to their places
         self._in_flight: Batch | None = None
         self._batch = Batch()
+        self._damaged: frozenset[BlockKey] | None = None  # blocks, as far as one commit has asked
         self._dictionaries.settle()
         self._redo = Redo(spec.env, spec.directory, spec.identity)
         redone = self._redo.open()
@@ -96,8 +98,13 @@ class HashVolume(GroupCommitted, HashStreaming):
     # -- what is there, under the lock: Sights --------------------------------------------------------------------
 
     def sights_of(self, signature: bytes) -> Iterable[tuple[BlockKey, Sight]]:
-        entries = self.chain(self._current.bucket(signature)).entries()
-        return [(each.key, Sight(*each.facts[2:], each.replica)) for each in entries if each.key.signature == signature]
+        entries = [
+            each for each in self.chain(self._current.bucket(signature)).entries() if each.key.signature == signature
+        ]
+        if entries and self._damaged is None:
+            self._damaged = self.damage.keys()
+        damaged = self._damaged or ()
+        return [(each.key, Sight(*each.facts[2:5], each.replica, damaged=each.key in damaged)) for each in entries]
 
     def sight(self, key: BlockKey) -> Sight | None:
         return next((sight for each, sight in self.sights_of(key.signature) if each == key), None)
@@ -112,7 +119,9 @@ class HashVolume(GroupCommitted, HashStreaming):
                 return batch.after[bucket]
         chain = self._buffer.get(bucket)
         if chain is None:
-            chain = self._attempted(lambda _: self._read_chain(bucket))
+            chain = self._attempted(
+                lambda _: self._read_chain(bucket), lambda damage: self._mended_chain(bucket, damage)
+            )
             self._keep(chain)
         else:
             self._buffer.move_to_end(bucket)
@@ -129,6 +138,24 @@ class HashVolume(GroupCommitted, HashStreaming):
                 for part in self._parts(root, {})
             ],
         )
+
+    def _mended_chain(self, bucket: BucketId, damage: DamagedBlock) -> Chain:
+        """A damaged bucket as it was, if its checksums tell what the wrong bytes were; else raises the damage.
+
+        The pages that the next commit writes are sound on the disk again.
+        """
+        salvage, uid = Salvage(self._files, set()), self.identity.uid
+        root = mended_page(salvage.page(bucket.page), uid)
+        if root is None or (root.head.kind, *root.head[1:3]) != (BUCKET, *bucket[1:]):
+            raise damage
+        pages = [root]
+        for at, (number, generation) in enumerate(root.head.chain, 1):
+            page = mended_page(salvage.page(PageId(OVERFLOW_FILE, number)), uid)
+            wanted = (CHAINED, *bucket[1:], at)
+            if page is None or (page.head.kind, *page.head[1:4], page.head.generation) != (*wanted, generation):
+                raise damage
+            pages.append(page)
+        return chain_of(bucket, [(each.id, each.head.generation, each.entries) for each in pages])
 
     def _keep(self, chain: Chain) -> None:
         """In the bucket buffer."""
@@ -147,6 +174,7 @@ class HashVolume(GroupCommitted, HashStreaming):
         return self._remembered
 
     def _perform(self, operations: Sequence[Operation]) -> list[Outcome]:
+        self._damaged = None
         outcomes, changes = Plan(self).decide(operations)
         if changes:
             changed = self.draft(lambda draft: draft.apply(changes))

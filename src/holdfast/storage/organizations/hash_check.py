@@ -12,7 +12,7 @@ from holdfast.errors import DamagedBlock
 from holdfast.model import Fault
 from holdfast.storage import layout
 from holdfast.storage.codec import ALIAS
-from holdfast.storage.faults import Watch, fault_key
+from holdfast.storage.faults import DAMAGED_BLOCK, Watch, fault_key
 from holdfast.storage.organizations.hash_chain import BucketId
 from holdfast.storage.organizations.hash_files import OVERFLOW_FILE, read_file_header
 from holdfast.storage.organizations.hash_page import HEAD_BYTES, HashEntry, PageId
@@ -148,7 +148,7 @@ class HashChecker(HashReading):
                 wanted = f"a sound page of bucket {bucket.number}"
                 faults.append(self._fault(part.id, 0, "damaged bucket", wanted, repr(part.raw[:35])))
             faults += [
-                self._fault(part.id, offset, "damaged block", "a sound header", "another") for offset in part.damaged
+                self._fault(part.id, offset, DAMAGED_BLOCK, "a sound header", "another") for offset in part.damaged
             ]
             for offset, entry in part.entries:
                 if not belongs(entry, bucket) or entry.key in seen:
@@ -164,7 +164,7 @@ class HashChecker(HashReading):
         except Unsound as error:
             key = fault_key(self.name, found.key)
             where = (self.name, str(error.path), error.offset)
-            return [Fault(*where, "damaged block", error.expected, error.found, key)]
+            return [Fault(*where, DAMAGED_BLOCK, error.expected, error.found, key)]
         except (FileNotFoundError, DamagedBlock):
             return []  # the file has a fault of its own
         return []

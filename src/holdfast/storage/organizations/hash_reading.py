@@ -21,6 +21,7 @@ from holdfast.env import Environment
 from holdfast.errors import DamagedBlock
 from holdfast.storage import block, layout
 from holdfast.storage.block import HEADER_BYTES
+from holdfast.storage.damage import KnownDamage
 from holdfast.storage.identity import Identity
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.hash_chain import BucketId
@@ -39,7 +40,7 @@ from holdfast.storage.organizations.hash_page import (
     read_entry,
 )
 from holdfast.storage.organizations.hash_redo import read_redo
-from holdfast.storage.organizations.hash_salvage import Salvage, belongs
+from holdfast.storage.organizations.hash_salvage import Salvage, belongs, mended
 from holdfast.storage.organizations.hash_state import HashState
 from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, Mark, VolumeStat
 
@@ -96,6 +97,7 @@ class HashReading:
         self._env = env
         self._files = HashFiles(env, directory, identity, self._told)
         self._dictionaries = DictionaryShelf(env, directory, identity)
+        self.damage = KnownDamage(env, directory)
         self._oldest: int | None = None  # generation of a bucket file, as of the last look
 
     # -- what may differ between the writer and others --------------------------------------------------------------
@@ -237,7 +239,7 @@ class HashReading:
                     found = {
                         entry.key: Found(entry, part.id, offset)
                         for part in parts
-                        for offset, entry in part.entries
+                        for offset, entry in (*part.entries, *mended(part))
                         if belongs(entry, bucket)
                     }
                     return bucket, [found[key] for key in sorted(found)]
@@ -246,13 +248,23 @@ class HashReading:
     # -- blocks ---------------------------------------------------------------------------------------------------
 
     def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
-        return [
+        found = [
             self._attempted(
                 lambda overlay, signature=signature: self._facts(signature, overlay),  # type: ignore[misc]
                 lambda _, signature=signature: self._sound_facts(signature),  # type: ignore[misc]
             )
             for signature in signatures
         ]
+        damaged = self.damage.keys() if any(found) else frozenset()
+        if not damaged:
+            return found
+        return [tuple(each._replace(damaged=each.key in damaged) for each in blocks) for blocks in found]
+
+    def note_damaged(self, keys: Sequence[BlockKey]) -> None:
+        self.damage.note(keys)
+
+    def may_be_damaged(self) -> bool:
+        return bool(self.damage.keys())
 
     def _facts(self, signature: bytes, overlay: Overlay) -> tuple[BlockFacts, ...]:
         return tuple(each.entry.facts for each in self._having(signature, overlay))
@@ -291,6 +303,7 @@ class HashReading:
             if each.key == key:
                 with suppress(Unsound, FileNotFoundError, DamagedBlock):
                     return self._block(each, {})
+                self.damage.note([key])
         raise damage
 
     def _block(self, found: Found, overlay: Overlay) -> Block:

@@ -159,8 +159,7 @@ class _Looker(HashReading):
         for part in parts:
             entries = list(part.entries)
             damaged = part.head is None or bool(part.damaged)
-            if part.head is not None and part.damaged:
-                entries += mended(part)
+            entries += mended(part)
             if part.head is not None:
                 self._left.state.serial = max(self._left.state.serial, part.head.generation)
             for offset, entry in entries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import itemgetter
 from typing import NamedTuple
 
 from isal.isal_zlib import crc32
@@ -14,8 +15,11 @@ from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA
 from holdfast.storage.organizations.hash_chain import BucketId
 from holdfast.storage.organizations.hash_files import FILE_HEADER_BYTES, OVERFLOW_FILE, HashFiles
 from holdfast.storage.organizations.hash_page import (
+    CHAIN_BYTES,
     CHAINED,
+    HEAD_BYTES,
     LARGE,
+    LINE_BYTES,
     MOVED,
     HashEntry,
     Head,
@@ -27,6 +31,8 @@ from holdfast.storage.organizations.hash_page import (
 )
 
 _CHECKED_BYTES = 310
+_HEAD_CRC = 138  # where the checksum of a page's head stands
+_COUNTS = (*range(119, 123), *range(132, 137))  # the digits of `chained` and `entries`
 
 
 class Salvaged(NamedTuple):
@@ -69,13 +75,14 @@ def _by_magic(raw: bytes, uid: bytes) -> Iterator[tuple[int, HashEntry]]:
 
 def mended(salvaged: Salvaged) -> list[tuple[int, HashEntry]]:
     """Damaged entries in whose header one byte is wrong: which one, and what it was, the line's checksum tells."""
-    assert salvaged.head is not None
-    found = []
+    found: list[tuple[int, HashEntry]] = []
+    if salvaged.head is None or not salvaged.damaged:
+        return found
     for offset, checksum in lines(salvaged.raw, salvaged.head):
         if offset not in salvaged.damaged:
             continue
         head = salvaged.raw[offset : offset + _CHECKED_BYTES]
-        fixed = _corrected(head, int(checksum, 16))
+        fixed = block.corrected(head, int(checksum, 16))
         if fixed is not None:
             raw = salvaged.raw[:offset] + fixed + checksum + b"\n\n" + salvaged.raw[offset + HEADER_BYTES :]
             if (entry := read_entry(raw, offset, checksum)) is not None:
@@ -83,17 +90,54 @@ def mended(salvaged: Salvaged) -> list[tuple[int, HashEntry]]:
     return found
 
 
-def _corrected(text: bytes, checksum: int) -> bytes | None:
-    """The text with at most one byte changed, so that it has this checksum."""
-    if crc32(text) == checksum:
-        return text
-    for at in range(len(text)):
-        before = crc32(text[:at])
-        rest = text[at + 1 :]
-        for value in range(256):
-            if crc32(rest, crc32(bytes([value]), before)) == checksum:
-                return text[:at] + bytes([value]) + rest
-    return None
+class Mended(NamedTuple):
+    """A damaged page as it was."""
+
+    id: PageId
+    head: Head
+    entries: list[HashEntry]
+
+
+def mended_page(page: Salvaged, uid: bytes) -> Mended | None:
+    """The page as it was, if at most one byte of its head and lines is wrong, and one of each header; else None."""
+    if page.head is None:
+        raw = _with_mended_head(page.raw, uid)
+        page = salvaged_page(page.id, raw, uid) if raw is not None else page
+    fixed = mended(page)
+    if page.head is None or len(fixed) < len(page.damaged):
+        return None
+    return Mended(page.id, page.head, [entry for _, entry in sorted([*page.entries, *fixed], key=itemgetter(0))])
+
+
+def _with_mended_head(raw: bytes, uid: bytes) -> bytes | None:
+    """The bytes of a page with a sound head and sound lines: what the one wrong byte was, the checksum tells."""
+    if len(raw) < HEAD_BYTES:
+        return None
+    raw = raw[:_HEAD_CRC] + b"crc32 " + raw[_HEAD_CRC + 6 : _HEAD_CRC + 14] + b"\n\n" + raw[HEAD_BYTES:]
+    for at in _COUNTS:  # they say how many lines there are, hence what the checksum is of
+        for digit in b"0123456789":
+            changed = raw[:at] + bytes([digit]) + raw[at + 1 :]
+            if parse_head(changed, uid) is not None:
+                return changed
+    try:
+        chained, entries = int(raw[_COUNTS[0] : _COUNTS[0] + 4]), int(raw[_COUNTS[4] : _COUNTS[4] + 5])
+    except ValueError:
+        return None
+    end = HEAD_BYTES + CHAIN_BYTES * chained + LINE_BYTES * entries
+    if end > len(raw):
+        return None
+    text, told = raw[:_HEAD_CRC] + raw[HEAD_BYTES:end], raw[_HEAD_CRC + 6 : _HEAD_CRC + 14]
+    found = b"%08x" % crc32(text)
+    if sum(a != b for a, b in zip(found, told, strict=True)) > 1:  # else it is a digit of the checksum
+        try:
+            fixed = block.corrected(text, int(told, 16))
+        except ValueError:
+            return None
+        if fixed is None:
+            return None
+        text, found = fixed, told
+    changed = text[:_HEAD_CRC] + b"crc32 " + found + b"\n\n" + text[_HEAD_CRC:] + raw[end:]
+    return changed if parse_head(changed, uid) is not None else None
 
 
 class Salvage:

@@ -78,10 +78,10 @@ class LogVolume(GroupCommitted, LogReading):
         except BaseException:
             self.keydir.abandon()
             raise
-        self._decisions = LogDecisions(self.ledger, self._append)
         GroupCommitted.__init__(self, name, self)
         index = WriterIndex(self.ledger, self.keydir, self.flush)
         LogReading.__init__(self, name, dictionaries, env, segments, index)
+        self._decisions = LogDecisions(self.ledger, self._append, self.damage.keys)
         self.segments = segments
         self._durable_serial = self.ledger.position.serial
         self._tail_number = self.ledger.position.segment
@@ -99,7 +99,7 @@ class LogVolume(GroupCommitted, LogReading):
         return self.ledger.sessions
 
     def _perform(self, operations: Sequence[Operation]) -> list[Outcome]:
-        return [self._decisions.perform(operation) for operation in operations]
+        return self._decisions.perform(operations)
 
     def _perform_once(self, operations: Sequence[Operation], ticket: Ticket, *, void: bool = False) -> list[Outcome]:
         """All operations, behind an entry that keeps their outcomes; none of them, if one fails."""
@@ -113,7 +113,7 @@ class LogVolume(GroupCommitted, LogReading):
             slot, serial = len(buffers), position.serial + 1
             buffers.append(b"")
             self.ledger.occupy(serial, position.segment, position.offset, HEADER_BYTES + length)
-            outcomes = [self._decisions.perform(operation) for operation in operations]
+            outcomes = self._decisions.perform(operations)
         except BaseException:
             self.ledger.roll_back()
             group.cut_back(mark)

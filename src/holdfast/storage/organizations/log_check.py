@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -17,9 +17,9 @@ from typing import NamedTuple
 from holdfast.errors import Damaged, DamagedBlock, DamagedKeydir, HoldfastError
 from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
-from holdfast.storage.block import BLOCK, REPLICA
+from holdfast.storage.block import BLOCK, REPLICA, Header
 from holdfast.storage.codec import ALIAS
-from holdfast.storage.faults import Watch, fault_key
+from holdfast.storage.faults import DAMAGED_BLOCK, LOST_BLOCK, Watch, fault_key
 from holdfast.storage.keydir import Keydir, Position, SegmentFacts, Slot, verify_keydir
 from holdfast.storage.ledger import Ledger, find_slot
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
@@ -27,7 +27,7 @@ from holdfast.storage.organizations.log_index import FollowerIndex
 from holdfast.storage.organizations.log_recovery import TAKE_EVERY, acknowledged_end, take
 from holdfast.storage.organizations.segments import Listed
 from holdfast.storage.organizations.spec import VolumeSpec
-from holdfast.storage.segment import Damage, Entry, read_segment_header
+from holdfast.storage.segment import Damage, Entry, damaged_header, read_segment_header
 from holdfast.storage.volume import BlockKey
 
 _TOTALS = ("blocks", "replicas", "content_bytes", "stored_bytes", "references", "referenced_bytes")
@@ -61,7 +61,8 @@ class _LogChecker:
         self._kept: FollowerIndex | None = None
         self._now: FollowerIndex | None = None
         self._dictionaries: set[int] = set()  # that blocks were encoded with
-        self._damaged: set[BlockKey] = set()
+        self._damaged: set[BlockKey] = set()  # blocks of which a sound header is left
+        self._damages: list[tuple[Listed, Damage]] = []
 
     def close(self) -> None:
         for index in (self._kept, self._now):
@@ -104,15 +105,20 @@ class _LogChecker:
     def _compare(self, scratch: Keydir) -> Iterator[Fault]:
         ledger = Ledger(scratch, self._segments.lanes, remember_tickets=False)
         yield from self._replay(ledger, scratch)
+        yield from self._named_damages(scratch)
         shelf = DictionaryShelf(self._spec.env, self._spec.directory, self._spec.identity)
         yield from shelf.check(self._spec.name, self._dictionaries)
         if self._kept is None:
+            yield from self._nameless_damages(scratch, None)
             return
         position, segments = self._kept.facts()
         yield from self._missing_segments(segments)
         agree, unsure = not self._damaged, 0
+        lost: set[tuple[int, int]] = set()  # segment and offset of blocks that the keydir knows
         for difference in differences(scratch, self._kept):
             agree = False
+            if difference.told is None and difference.kept is not None:
+                lost.add((difference.kept.segment, difference.kept.offset))
             if self._has_moved(difference):
                 continue
             if difference.told is not None and self._is_rewritten():
@@ -120,6 +126,7 @@ class _LogChecker:
                 continue
             if difference.told is not None or difference.key not in self._damaged:
                 yield self._difference_fault(difference)
+        yield from self._nameless_damages(scratch, lost)
         if unsure:
             text = (
                 f"{unsure} blocks could not be compared with '{self._keydir_path}': segments were rewritten meanwhile"
@@ -154,7 +161,7 @@ class _LogChecker:
                 if isinstance(step, Damage):
                     self._watch.read(step.length)
                     ledger.skip(listed.segment, step.offset, step.length)
-                    yield self._damage_fault(listed.path, step)
+                    self._damages.append((listed, step))
                     continue
                 self._watch.read(len(step.raw))
                 self._watch.blocks += step.header.kind in (BLOCK, REPLICA)
@@ -218,11 +225,49 @@ class _LogChecker:
         remedy = "it can be rebuilt"
         return Fault(self._spec.name, self._keydir_path, 0, kind, expected, found, key, remedy=remedy)
 
+    def _named_damages(self, scratch: Keydir) -> Iterator[Fault]:
+        """Damaged entries of which a sound header is left. A block that has been healed since needs them no more."""
+        for listed, damage in self._damages:
+            if damage.header is None:
+                continue
+            if self._is_superseded(scratch, damage.header):
+                self._note_superseded(listed, damage)
+            else:
+                yield self._damage_fault(listed.path, damage)
+
+    def _nameless_damages(self, scratch: Keydir, lost: set[tuple[int, int]] | None) -> Iterator[Fault]:
+        """Damaged ranges that do not say what they were. `lost`: where the keydir knows blocks that are not there."""
+        for listed, damage in self._damages:
+            if damage.header is not None:
+                continue
+            end = damage.offset + damage.length
+            header = None
+            if lost is not None and not any(
+                segment == listed.segment and damage.offset <= offset < end for segment, offset in lost
+            ):
+                with suppress(FileNotFoundError):
+                    header = damaged_header(self._segments.file(listed.segment, listed.generation), damage)
+            if header is not None and self._is_superseded(scratch, header):
+                self._note_superseded(listed, damage)
+            else:
+                yield self._damage_fault(listed.path, damage)
+
+    def _is_superseded(self, scratch: Keydir, header: Header) -> bool:
+        """Whether the block has been written again since."""
+        slot = find_slot(scratch.slots(header.signature), header.overflow, header.home)
+        return header.kind in (BLOCK, REPLICA) and slot is not None and slot.serial > header.serial
+
+    def _note_superseded(self, listed: Listed, damage: Damage) -> None:
+        self._watch.notes.append(
+            f"'{listed.path}' has {damage.length} damaged bytes at {damage.offset}, of a block that has been healed; "
+            "'holdfast volume compact' removes them"
+        )
+
     def _damage_fault(self, path: Path, damage: Damage) -> Fault:
         header, key = damage.header, None
         kind = f"{damage.length} unreadable bytes"
         if header is not None and header.kind in (BLOCK, REPLICA):
-            kind = "damaged block"
+            kind = DAMAGED_BLOCK
             block_key = BlockKey(header.signature, header.overflow, header.home)
             self._damaged.add(block_key)
             key = fault_key(self._spec.name, block_key)
@@ -236,7 +281,7 @@ class _LogChecker:
             return self._keydir_fault("keydir differs", f"a block at {told[3:6]}", "nothing", key)
         if told is None:
             path = str(self._segments.path(kept.segment, kept.generation))
-            return Fault(self._spec.name, path, kept.offset, "lost block", "a sound block", "none", key)
+            return Fault(self._spec.name, path, kept.offset, LOST_BLOCK, "a sound block", "none", key)
         if told.references != kept.references:
             return self._keydir_fault("counter differs", f"{told.references} references", f"{kept.references}", key)
         return self._keydir_fault("keydir differs", f"{told}", f"{kept}", key)

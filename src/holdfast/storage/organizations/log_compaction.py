@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from holdfast.env import File
 from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock, HoldfastError
-from holdfast.storage.block import BLOCK, COUNT, REPLICA, TICKET
+from holdfast.storage.block import BLOCK, COUNT, REPLICA, TICKET, Header
 from holdfast.storage.keydir import KeydirChange, SegmentFacts, pack_facts
 from holdfast.storage.ledger import find_slot
 from holdfast.storage.organizations.compaction import Compaction, Progress
 from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.organizations.log_relocation import moved_entries, relocation
-from holdfast.storage.segment import Damage, Entry, lone_ticket
+from holdfast.storage.segment import Damage, Entry, damaged_header, lone_ticket
 
 COPY_BYTES = 4 << 20  # appended at once
 
@@ -126,7 +125,7 @@ def _merged(known: dict[int, SegmentFacts], run: list[int], generation: int, siz
         size,
         sum(known[number].dead_bytes for number in run) - copied.skipped_bytes,
         copied.blocks,
-        sum(known[number].dead_blocks for number in run) - copied.skipped_blocks,
+        max(0, sum(known[number].dead_blocks for number in run) - copied.skipped_blocks),  # damaged ones may not count
     )
 
 
@@ -142,7 +141,7 @@ def _switch(volume: LogVolume, segment: int, generation: int) -> None:
 
 def _copy(
     volume: LogVolume,
-    steps: Iterator[tuple[Path, Entry | Damage]],
+    steps: Iterator[tuple[File, Entry | Damage]],
     file: File,
     first: int,
     *,
@@ -152,15 +151,16 @@ def _copy(
     keep_removals = holds_dead_blocks(volume, volume.segments.lanes.of(first), first)
     buffers: list[Buffer] = []
     gathered = 0
-    for path, step in steps:
+    for source, step in steps:
         if isinstance(step, Damage):
-            if not skip_damage:
+            if not skip_damage and not is_buried(volume, source, step):
                 raise DamagedBlock(
-                    f"cannot compact '{path}': damaged at {step.offset}: expected {step.expected}, found {step.found}; "
-                    "run 'holdfast check --repair'"
+                    f"cannot compact '{source.path}': damaged at {step.offset}: expected {step.expected}, "
+                    f"found {step.found}; run 'holdfast check --repair'"
                 )
             copied.skipped_bytes += step.length
-        elif is_needed(volume, step, keep_removals):
+            copied.skipped_blocks += not skip_damage
+        elif is_needed(volume, step.header, keep_removals):
             copied.blocks += step.header.kind in (BLOCK, REPLICA)
             buffers.append(lone_ticket(step) if step.header.kind == TICKET else step.raw)
             gathered += len(step.raw)
@@ -174,14 +174,14 @@ def _copy(
     return copied
 
 
-def _entries(volume: LogVolume, run: list[int], progress: Progress | None) -> Iterator[tuple[Path, Entry | Damage]]:
+def _entries(volume: LogVolume, run: list[int], progress: Progress | None) -> Iterator[tuple[File, Entry | Damage]]:
     for number in run:
         facts = volume.ledger.segments[number]
         file = volume.segments.file(number, facts.generation)
         for step in volume.segments.walk(number, file, file.size(), facts.first_serial - 1):
             if progress is not None:
                 progress(step.length if isinstance(step, Damage) else len(step.raw))
-            yield file.path, step
+            yield file, step
 
 
 def holds_dead_blocks(volume: LogVolume, lane: int, before: int) -> bool:
@@ -191,9 +191,17 @@ def holds_dead_blocks(volume: LogVolume, lane: int, before: int) -> bool:
     return any(known[number].dead_blocks for number in earlier)
 
 
-def is_needed(volume: LogVolume, entry: Entry, keep_removals: bool) -> bool:
+def is_buried(volume: LogVolume, file: File, damage: Damage) -> bool:
+    """Whether the damaged bytes were a block that has been healed since: then nobody needs them."""
+    header = damaged_header(file, damage)
+    if header is None or header.kind not in (BLOCK, REPLICA):
+        return False
+    slot = find_slot(volume.keydir.slots(header.signature), header.overflow, header.home)
+    return slot is not None and slot.serial > header.serial
+
+
+def is_needed(volume: LogVolume, header: Header, keep_removals: bool) -> bool:
     """By the keydir, not by the ledger: what is not durable yet must not make an entry obsolete."""
-    header = entry.header
     if header.kind == COUNT and header.references == 0:
         return keep_removals
     if header.kind == TICKET:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast.storage.block import BLOCK, COUNT, REPLICA
 from holdfast.storage.keydir import Slot
@@ -13,6 +13,7 @@ from holdfast.storage.volume import (
     Claim,
     Effect,
     Encoded,
+    Heal,
     Operation,
     Outcome,
     Recount,
@@ -29,12 +30,19 @@ Append = Callable[[bytes, BlockKey, Encoded, int, tuple[Slot, ...]], None]  # ki
 class LogDecisions:
     """Not thread-safe: the volume's lock guards it."""
 
-    def __init__(self, ledger: Ledger, append: Append) -> None:
+    def __init__(self, ledger: Ledger, append: Append, known_damage: Callable[[], frozenset[BlockKey]]) -> None:
+        """`known_damage` tells which blocks are damaged; it is asked once for a commit that concerns blocks."""
         self._ledger = ledger
         self._append = append
+        self._known_damage = known_damage
+        self._damaged: frozenset[BlockKey] | None = None
 
-    def perform(self, operation: Operation) -> Outcome:
+    def perform(self, operations: Sequence[Operation]) -> list[Outcome]:
         """Decides, and appends what must be."""
+        self._damaged = None
+        return [self._perform(operation) for operation in operations]
+
+    def _perform(self, operation: Operation) -> Outcome:
         match operation:
             case Store():
                 return self._store(operation)
@@ -50,13 +58,15 @@ class LogDecisions:
                 return self._adopt(operation)
             case Recount():
                 return self._recount(operation)
+            case Heal():
+                return self._heal(operation)
 
     def _store(self, store: Store) -> Outcome:
         signature, encoded = store.signature, store.encoded
         slots = self._ledger.slots(signature)
         if slots and not store.force_new:
             if store.compared is None:
-                claimed = self._claim(signature, encoded.size, slots)
+                claimed = self._claim(signature, encoded.size, slots, encoded)
             else:
                 claimed = _unsure(signature, encoded.size, slots, store.compared)
             if claimed is not None:
@@ -66,11 +76,18 @@ class LogDecisions:
         self._append(BLOCK, key, encoded, store.references, slots)
         return Outcome(Effect.NEW, key, store.references, len(encoded.data))
 
-    def _claim(self, signature: bytes, size: int, slots: tuple[Slot, ...]) -> Outcome | None:
-        """One more reference to a block of the volume's own that has the content; None if there is none."""
+    def _claim(
+        self, signature: bytes, size: int, slots: tuple[Slot, ...], encoded: Encoded | None = None
+    ) -> Outcome | None:
+        """One more reference to a block of the volume's own that has the content; None if there is none.
+
+        A damaged one is healed if the content is at hand.
+        """
         for slot in slots:
             if not slot.home and not slot.replica and slot.size == size:
                 key = BlockKey(signature, slot.overflow)
+                if self._is_damaged(key):
+                    return None if encoded is None else self._mend(key, encoded, slot.references + 1, slot, slots)
                 self._append(COUNT, key, _NOTHING, slot.references + 1, slots)
                 return Outcome(Effect.DUPLICATE, key, slot.references + 1, slot.stored)
         return None
@@ -89,10 +106,32 @@ class LogDecisions:
         self._append(REPLICA if adopt.replica else BLOCK, adopt.key, adopt.encoded, adopt.references, slots)
         return Outcome(Effect.NEW, adopt.key, adopt.references, len(adopt.encoded.data))
 
+    def _heal(self, heal: Heal) -> Outcome:
+        key, slots = heal.key, self._ledger.slots(heal.key.signature)
+        slot = find_slot(slots, key.overflow, key.home)
+        if slot is None or (slot.replica and heal.references):
+            return Outcome(Effect.MISSING, key)
+        if self._is_damaged(key):
+            return self._mend(key, heal.encoded, slot.references + heal.references, slot, slots)
+        if not heal.references:
+            return Outcome(Effect.CONFLICT, key, slot.references, slot.stored)
+        return self._set(key, slot.references + heal.references, slot, slots)
+
+    def _mend(self, key: BlockKey, encoded: Encoded, references: int, slot: Slot, slots: tuple[Slot, ...]) -> Outcome:
+        assert self._damaged is not None
+        self._damaged -= {key}
+        self._append(REPLICA if slot.replica else BLOCK, key, encoded, references, slots)
+        return Outcome(Effect.HEALED, key, references, len(encoded.data))
+
+    def _is_damaged(self, key: BlockKey) -> bool:
+        if self._damaged is None:
+            self._damaged = self._known_damage()
+        return key in self._damaged
+
     def _count(self, key: BlockKey, step: int) -> Outcome:
         slots = self._ledger.slots(key.signature)
         slot = find_slot(slots, key.overflow, key.home)
-        if slot is None or slot.replica:
+        if slot is None or slot.replica or (step > 0 and self._is_damaged(key)):
             return Outcome(Effect.MISSING, key)
         return self._set(key, slot.references + step, slot, slots)
 

@@ -18,7 +18,7 @@ from holdfast.storage.block import TICKET
 from holdfast.storage.keydir import KeydirChange, Place, SegmentFacts, pack_facts
 from holdfast.storage.organizations.compaction import Progress
 from holdfast.storage.organizations.log import LogVolume
-from holdfast.storage.organizations.log_compaction import holds_dead_blocks, is_needed
+from holdfast.storage.organizations.log_compaction import holds_dead_blocks, is_buried, is_needed
 from holdfast.storage.organizations.log_relocation import Lookup, Moved, relocation, tally
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, lone_ticket, walk
 
@@ -79,7 +79,7 @@ def _shares(volume: LogVolume, front: int, progress: Progress | None) -> list[_S
         if share is None:
             keep_removals = holds_dead_blocks(volume, lane, front + lane)
             share = shares[lane] = _Share(front + lane, keep_removals)
-        if is_needed(volume, entry, share.keep_removals):
+        if is_needed(volume, entry.header, share.keep_removals):
             share.take(entry)
     some = [share for share in shares.values() if share.moved]
     return some or [_Share(front + 1, False)]  # at least one, by which the keydir tells that it was distributed
@@ -90,6 +90,8 @@ def _entries(volume: LogVolume, front: int, progress: Progress | None) -> Iterat
     file = volume.segments.file(front, facts.generation)
     for step in walk(file, volume.segments.uid, SEGMENT_HEADER_BYTES, file.size(), facts.first_serial - 1):
         if isinstance(step, Damage):
+            if is_buried(volume, file, step):
+                continue
             raise DamagedBlock(
                 f"cannot distribute '{file.path}': damaged at {step.offset}: expected {step.expected}, "
                 f"found {step.found}; run 'holdfast check --repair'"

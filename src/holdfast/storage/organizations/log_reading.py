@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,12 +11,13 @@ from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock
 from holdfast.storage import block
 from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.damage import KnownDamage
 from holdfast.storage.keydir import Position, SegmentFacts, Slot
 from holdfast.storage.ledger import find_slot
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.log_bulk import gather
 from holdfast.storage.organizations.segments import SegmentFiles
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, offset_behind, walk
+from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, Entry, offset_behind, walk
 from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, Gathered, Mark, VolumeStat
 
 MANY = 8  # keys that are looked up in one call
@@ -54,16 +55,24 @@ class LogReading:
         self._env = env
         self._segments = segments
         self._index = index
+        self.damage = KnownDamage(env, segments.directory)
 
     def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
         if len(signatures) < MANY:
             found = [self._index.slots(signature) for signature in signatures]
         else:
             found = self._index.slots_of(list(signatures))
+        damaged = self.damage.keys() if any(found) else frozenset()
         return [
-            tuple([_facts(signature, slot) for slot in slots])
+            tuple([_facts(signature, slot, damaged) for slot in slots])
             for signature, slots in zip(signatures, found, strict=True)
         ]
+
+    def note_damaged(self, keys: Sequence[BlockKey]) -> None:
+        self.damage.note(keys)
+
+    def may_be_damaged(self) -> bool:
+        return bool(self.damage.keys())
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         if len(keys) < MANY:
@@ -88,7 +97,11 @@ class LogReading:
             return None
         try:
             return self._read(key, slot)
+        except DamagedBlock:
+            self.damage.note([key])
+            raise
         except FileNotFoundError:
+            self.damage.note([key])
             raise self._missing(slot.segment, slot.generation) from None
 
     def _read(self, key: BlockKey, slot: Slot) -> Block:
@@ -128,7 +141,10 @@ class LogReading:
             if after is not None:
                 start, after = self._behind(after, file, end), None  # the files that follow are all new
             for step in walk(file, self._segments.uid, start, end):
-                if not isinstance(step, Entry) or step.header.serial <= seen:
+                if isinstance(step, Damage):
+                    self._note_scanned(step)
+                    continue
+                if step.header.serial <= seen:
                     continue
                 seen = step.header.serial
                 if step.header.kind in (BLOCK, REPLICA):
@@ -139,6 +155,14 @@ class LogReading:
                         batch, batch_bytes = [], 0
             if batch:
                 yield self._live(batch, file.path, look_up=counted or has_dead)
+
+    def _note_scanned(self, damage: Damage) -> None:
+        """The scan goes on; that the block is damaged is remembered, if it is one that counts."""
+        header = damage.header
+        if header is not None and header.kind in (BLOCK, REPLICA):
+            slot = find_slot(self._index.slots(header.signature), header.overflow, header.home)
+            if slot is not None and slot.serial == header.serial:
+                self.damage.note([BlockKey(header.signature, header.overflow, header.home)])
 
     def _behind(self, mark: Mark, file: File, end: int) -> int:
         """Where in this file the entries behind the mark begin. The keydir knows, unless the block is gone."""
@@ -160,6 +184,9 @@ class LogReading:
         while left:
             number = left[0]
             generation = segments[number].generation
+            if number != position.segment and segments[number].blocks <= segments[number].dead_blocks:
+                left.pop(0)  # nothing in it counts: it may as well be missing
+                continue
             try:
                 file = self._segments.file(number, generation)
             except FileNotFoundError:
@@ -222,7 +249,6 @@ def _block(header: Header, data: memoryview, references: int, path: Path, offset
     )
 
 
-def _facts(signature: bytes, slot: Slot) -> BlockFacts:
-    return BlockFacts(
-        BlockKey(signature, slot.overflow, slot.home), slot.replica, slot.size, slot.stored, slot.references
-    )
+def _facts(signature: bytes, slot: Slot, damaged: Collection[BlockKey]) -> BlockFacts:
+    key = BlockKey(signature, slot.overflow, slot.home)
+    return BlockFacts(key, slot.replica, slot.size, slot.stored, slot.references, key in damaged)

@@ -18,6 +18,7 @@ from holdfast.storage.volume import (
     Claim,
     Effect,
     Encoded,
+    Heal,
     Operation,
     Outcome,
     Recount,
@@ -28,6 +29,7 @@ from holdfast.storage.volume import (
 )
 
 NOTHING = Encoded("none", 0, 0, b"")
+UNREADABLE = -1  # size of a block of which not even the counter can be told
 
 
 class Change(NamedTuple):
@@ -70,6 +72,7 @@ class Sight(NamedTuple):
     references: int
     replica: bool
     origin: object = None  # what the volume needs to find it again; None: it is still to be written
+    damaged: bool = False  # it is known that its data cannot be read
 
 
 class Sights(Protocol):
@@ -121,11 +124,13 @@ class Plan:
                 return self._count(key, -1)
             case Recount():
                 return self._recount(operation)
+            case Heal():
+                return self._heal(operation)
 
     def _store(self, store: Store) -> Outcome:
         blocks = self._all(store.signature)
         if not store.force_new and store.compared is None:
-            claimed = self._claim(store.signature, store.encoded.size)
+            claimed = self._claim(store.signature, store.encoded.size, store.encoded)
             if claimed is not None:
                 return claimed
         for key, sight in blocks.items() if store.compared is not None and not store.force_new else ():
@@ -136,22 +141,45 @@ class Plan:
         key = next_key(store.signature, max([store.overflow_min, *taken]))
         return self._write(Change(BLOCK, key, store.encoded, store.references))
 
-    def _claim(self, signature: bytes, size: int) -> Outcome | None:
-        """One more reference to a block of the volume's own that has the content; None if there is none."""
+    def _claim(self, signature: bytes, size: int, encoded: Encoded | None = None) -> Outcome | None:
+        """One more reference to a block of the volume's own that has the content; None if there is none.
+
+        A damaged one is healed if the content is at hand.
+        """
         for key, sight in self._all(signature).items():
             if sight is not None and not key.home and not sight.replica and sight.size == size:
+                if sight.damaged:
+                    return None if encoded is None else self._mend(key, encoded, sight, 1)
                 self._set(key, sight, sight.references + 1)
                 return Outcome(Effect.DUPLICATE, key, sight.references + 1, sight.stored)
         return None
 
+    def _heal(self, heal: Heal) -> Outcome:
+        key, sight = heal.key, self._find(heal.key)
+        if sight is None or (sight.replica and heal.references):
+            return Outcome(Effect.MISSING, key)
+        if sight.damaged:
+            return self._mend(key, heal.encoded, sight, heal.references)
+        if not heal.references:
+            return Outcome(Effect.CONFLICT, key, sight.references, sight.stored)
+        return self._set(key, sight, sight.references + heal.references)
+
+    def _mend(self, key: BlockKey, encoded: Encoded, sight: Sight, step: int) -> Outcome:
+        if sight.origin is not None:
+            self._volume.require_countable(sight)
+        change = Change(REPLICA if sight.replica else BLOCK, key, encoded, sight.references + step)
+        return self._write(change)._replace(effect=Effect.HEALED)
+
     def _count(self, key: BlockKey, step: int) -> Outcome:
         sight = self._find(key)
-        if sight is None or sight.replica:
+        if sight is None or sight.replica or (step > 0 and sight.damaged):
             return Outcome(Effect.MISSING, key)
         return self._set(key, sight, sight.references + step)
 
     def _adopt(self, adopt: Adopt) -> Outcome:
         sight = self._find(adopt.key) if adopt.expected is not None else None
+        if sight is not None and sight.size == UNREADABLE:  # as good as nothing
+            sight = None
         if sight is not None and (adopt.expected, True) != (sight.references, sight.replica):
             return Outcome(Effect.CONFLICT, adopt.key, sight.references, sight.stored)
         if sight is None and adopt.expected:

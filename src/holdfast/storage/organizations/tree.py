@@ -12,6 +12,7 @@ Threads: any thread may call any method; access to one signature is exclusive. E
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,12 +23,14 @@ from holdfast.env import Environment
 from holdfast.env.files import read_file
 from holdfast.errors import DamagedBlock, VolumeDown
 from holdfast.storage import block, layout
-from holdfast.storage.block import HEADER_BYTES, REPLICA, Header
+from holdfast.storage.block import BLOCK, HEADER_BYTES, REPLICA, Header
+from holdfast.storage.damage import KnownDamage
 from holdfast.storage.identity import Identity
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, Mark, VolumeStat, held
 
 SCAN_BATCH = 256
+_LEAF = re.compile(r"((?:[0-9A-F]{2})+)(?:~([0-9]{1,5}))?(?:@([a-z0-9_-]{1,16}))?")
 
 
 def sig2location(signature: bytes, depth: int) -> tuple[str, ...]:
@@ -46,6 +49,7 @@ class BlockFile(NamedTuple):
     serial: int  # of the last sound entry
     end: int  # where the last sound entry ends
     excess: int  # bytes behind it: a counter that was never acknowledged, or is damaged
+    damaged: bool = False  # its data is not what was written; everything else is known
 
     @property
     def key(self) -> BlockKey:
@@ -54,7 +58,7 @@ class BlockFile(NamedTuple):
     @property
     def facts(self) -> BlockFacts:
         header = self.header
-        return BlockFacts(self.key, header.kind == REPLICA, header.size, header.stored, self.references)
+        return BlockFacts(self.key, header.kind == REPLICA, header.size, header.stored, self.references, self.damaged)
 
 
 class TreeReading:
@@ -69,6 +73,7 @@ class TreeReading:
         self._env = env
         self._tree = directory / layout.TREE
         self._dictionaries = DictionaryShelf(env, directory, identity)
+        self.damage = KnownDamage(env, directory)
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -109,27 +114,61 @@ class TreeReading:
         except ValueError:
             return None
 
+    def key_of(self, path: Path) -> BlockKey | None:
+        """The block that a file's path promises; None if it is no block's path."""
+        match = _LEAF.fullmatch(path.name)
+        signature = self.signature_of(path) if match is not None else None
+        if match is None or signature is None:
+            return None
+        key = BlockKey(signature, int(match[2] or 0), (match[3] or "").encode())
+        return key if self.path(key) == path else None
+
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, path: Path) -> BlockFile:
         """Raises FileNotFoundError or DamagedBlock."""
+        raw = self._raw(path)
+        header = block.parse(raw[:HEADER_BYTES])
+        if header is None or header.uid != self.identity.uid or len(raw) < header.length:
+            raise self._damaged(path, "a sound header of this volume", repr(bytes(raw[:28])))
+        found = block.checksum(raw[HEADER_BYTES : header.length])
+        if found != header.checksum:
+            raise self._damaged(path, f"crc32 {header.checksum:08x}", f"{found:08x}")
+        return self._counted(path, header, raw)
+
+    def _raw(self, path: Path) -> memoryview:
         try:
-            raw = memoryview(read_file(self._env.files, path))
+            return memoryview(read_file(self._env.files, path))
         except VolumeDown:
             if self._env.files.is_directory(path):  # a signature too short for this tree
                 raise FileNotFoundError(path) from None
             raise
-        header = block.parse(raw[:HEADER_BYTES])
-        if header is None or header.uid != self.identity.uid or len(raw) < header.length:
-            raise self._damaged(path, "a sound header of this volume", repr(bytes(raw[:28])))
-        data = raw[HEADER_BYTES : header.length]
-        found = block.checksum(data)
-        if found != header.checksum:
-            raise self._damaged(path, f"crc32 {header.checksum:08x}", f"{found:08x}")
+
+    def _counted(self, path: Path, header: Header, raw: memoryview, *, damaged: bool = False) -> BlockFile:
+        """The file with the counter in force."""
         references, serial, end = header.references, header.serial, header.length
         while (count := block.parse(raw[end : end + HEADER_BYTES])) is not None and count.serial == serial + 1:
             references, serial, end = count.references, count.serial, end + HEADER_BYTES
-        return BlockFile(path, header, data, references, serial, end, len(raw) - end)
+        data = raw[HEADER_BYTES : header.length]
+        return BlockFile(path, header, data, references, serial, end, len(raw) - end, damaged)
+
+    def read_or_salvage(self, path: Path) -> BlockFile:
+        """As `read`; of a damaged block what its header and its counters say, if they can be told.
+
+        Raises FileNotFoundError, or DamagedBlock if not even they can be.
+        """
+        try:
+            return self.read(path)
+        except DamagedBlock as error:
+            raw = self._raw(path)
+            head = raw[:HEADER_BYTES]
+            header = block.parse(head) or block.parse(block.mended(head) or b"")
+            if header is None or header.kind not in (BLOCK, REPLICA) or header.uid != self.identity.uid:
+                raise
+            file = self._counted(path, header, raw, damaged=True)
+            if file.excess < 0 or self.path(file.key) != path:  # too short, or another block's
+                raise error from None
+            return file
 
     def _damaged(self, path: Path, expected: str, found: str) -> DamagedBlock:
         return DamagedBlock(
@@ -137,28 +176,31 @@ class TreeReading:
             "run 'holdfast check --repair'"
         )
 
+    def misplaced(self, file: BlockFile) -> DamagedBlock:
+        """The file holds another block than its name promises."""
+        return self._damaged(file.path, "the block of this name", f"block {file.key.signature.hex()}")
+
     def require_whole(self, file: BlockFile) -> None:
         """Opening cut off what was never acknowledged: an unreadable counter is damage, and its value is unknown."""
         if file.excess >= HEADER_BYTES:
             raise self._damaged(file.path, "a counter", f"{file.excess} unreadable bytes at {file.end}")
 
-    def files_of(self, signature: bytes) -> list[BlockFile]:
-        found = []
-        for path in self.paths_of(signature):
-            try:
-                found.append(self.read(path))
-            except FileNotFoundError:
-                continue  # removed since it was listed
-        return found
-
     def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
         return [tuple(self._facts_of(signature)) for signature in signatures]
 
     def _facts_of(self, signature: bytes) -> Iterator[BlockFacts]:
-        """Of the sound blocks: a replica must be found though the block is damaged."""
+        """Of all blocks of which something can be told: a replica must be found though the block is damaged."""
+        damaged = self.damage.keys()
         for path in self.paths_of(signature):
             with suppress(FileNotFoundError, DamagedBlock):
-                yield self.read(path).facts
+                facts = self.read_or_salvage(path).facts
+                yield facts._replace(damaged=facts.damaged or facts.key in damaged)
+
+    def note_damaged(self, keys: Sequence[BlockKey]) -> None:
+        self.damage.note(keys)
+
+    def may_be_damaged(self) -> bool:
+        return bool(self.damage.keys())
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         return [self._fetch(key) for key in keys]
@@ -169,8 +211,11 @@ class TreeReading:
             file = self.read(path)
         except FileNotFoundError:
             return None
+        except DamagedBlock:
+            self.damage.note([key])
+            raise
         if file.key != key:
-            raise self._damaged(path, "the block of this name", f"block {file.key.signature.hex()}")
+            raise self.misplaced(file)
         return self._block(file)
 
     def _block(self, file: BlockFile) -> Block:
@@ -183,8 +228,12 @@ class TreeReading:
         for path in self.all_paths(after.key if after is not None else None):
             try:
                 batch.append(self._block(self.read(path)))
-            except (FileNotFoundError, DamagedBlock):
-                continue  # removed meanwhile, or for `check` to report
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            except DamagedBlock:
+                if (key := self.key_of(path)) is not None:
+                    self.damage.note([key])
+                continue
             if len(batch) >= SCAN_BATCH:
                 yield batch
                 batch = []
@@ -210,7 +259,7 @@ class TreeReading:
         blocks = replicas = references = content = stored = referenced = disk = dead = 0
         for path in self.all_paths():
             try:
-                file = self.read(path)
+                file = self.read_or_salvage(path)
             except (FileNotFoundError, DamagedBlock):
                 continue
             disk += file.end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from holdfast.errors import DamagedBlock
 from holdfast.model import Fault
 from holdfast.storage import layout
 from holdfast.storage.codec import ALIAS
-from holdfast.storage.faults import Lost, Repair, Watch, fault_key
+from holdfast.storage.faults import DAMAGED_BLOCK, Lost, Repair, Watch, fault_key
 from holdfast.storage.organizations.dictionaries import DictionaryShelf
 from holdfast.storage.organizations.spec import VolumeSpec
 from holdfast.storage.organizations.tree import BlockFile, TreeReading
@@ -20,15 +19,13 @@ from holdfast.storage.organizations.tree_writing import OPEN
 from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Damage, walk
 from holdfast.storage.volume import BlockKey
 
-_LEAF = re.compile(r"((?:[0-9A-F]{2})+)(?:~([0-9]{1,5}))?(?:@([a-z0-9_-]{1,16}))?")
-
 
 def check_tree(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
     """Every fault of the volume."""
     volume = _reading(spec)
     dictionaries: set[int] = set()  # that blocks were encoded with
     for path in volume.all_paths():
-        key = key_of(volume, path)
+        key = volume.key_of(path)
         if key is None:
             yield Fault(spec.name, str(path), 0, "foreign file", "a block file", "another name", remedy="move it away")
             continue
@@ -41,7 +38,7 @@ def check_tree(spec: VolumeSpec, watch: Watch) -> Iterator[Fault]:
                 spec.name,
                 str(path),
                 0,
-                "damaged block",
+                DAMAGED_BLOCK,
                 "a sound block",
                 str(error),
                 fault_key(spec.name, key),
@@ -112,7 +109,7 @@ def repair_tree(spec: VolumeSpec) -> Repair:
     misplaced: list[tuple[Path, BlockKey]] = []
     volume = _reading(spec)
     for path in list(volume.all_paths()):
-        key = key_of(volume, path)
+        key = volume.key_of(path)
         try:
             file = volume.read(path)
         except DamagedBlock:
@@ -137,18 +134,6 @@ def repair_tree(spec: VolumeSpec) -> Repair:
     _repair_journal(spec)
     repair.dictionaries = DictionaryShelf(spec.env, spec.directory, spec.identity).repair()
     return repair
-
-
-def key_of(volume: TreeReading, path: Path) -> BlockKey | None:
-    """The block that a file's path promises; None if it is no block's path."""
-    match = _LEAF.fullmatch(path.name)
-    if match is None:
-        return None
-    signature = volume.signature_of(path)
-    if signature is None:
-        return None
-    key = BlockKey(signature, int(match[2] or 0), (match[3] or "").encode())
-    return key if volume.path(key) == path else None
 
 
 def _reading(spec: VolumeSpec) -> TreeReading:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.errors import DamagedBlock
 from holdfast.storage.block import REPLICA
-from holdfast.storage.organizations.plan import Plan, Sight
+from holdfast.storage.organizations.plan import UNREADABLE, Plan, Sight
 from holdfast.storage.organizations.tree import BlockFile, TreeReading
 from holdfast.storage.volume import BlockKey
 
@@ -15,17 +16,34 @@ class TreeSights:
 
     def __init__(self, volume: TreeReading) -> None:
         self._volume = volume
+        self._damaged = volume.damage.keys()
 
     def sights_of(self, signature: bytes) -> Iterable[tuple[BlockKey, Sight]]:
-        return [(file.key, _sight(file)) for file in self._volume.files_of(signature)]
+        found = []
+        for path in self._volume.paths_of(signature):
+            key = self._volume.key_of(path)
+            if key is not None and (sight := self.sight(key)) is not None:
+                found.append((key, sight))
+        return found
 
     def sight(self, key: BlockKey) -> Sight | None:
+        """One of which not even the counter can be told is no duplicate of anything, but its place is taken."""
         try:
-            return _sight(self._volume.read(self._volume.path(key)))
+            file = self._volume.read_or_salvage(self._volume.path(key))
         except FileNotFoundError:
             return None
+        except DamagedBlock as error:
+            return Sight(UNREADABLE, 0, 0, False, error, damaged=True)
+        if file.key != key:
+            return Sight(UNREADABLE, 0, 0, False, self._volume.misplaced(file), damaged=True)
+        header = file.header
+        is_replica, damaged = header.kind == REPLICA, file.damaged or key in self._damaged
+        origin = file._replace(data=memoryview(b""))
+        return Sight(header.size, header.stored, file.references, is_replica, origin, damaged)
 
     def require_countable(self, sight: Sight) -> None:
+        if isinstance(sight.origin, DamagedBlock):
+            raise sight.origin
         assert isinstance(sight.origin, BlockFile)
         self._volume.require_whole(sight.origin)
 
@@ -41,9 +59,3 @@ class TreePlan(Plan):
         file = self.origin(key)
         assert file is None or isinstance(file, BlockFile)
         return file
-
-
-def _sight(file: BlockFile) -> Sight:
-    header = file.header
-    is_replica = header.kind == REPLICA
-    return Sight(header.size, header.stored, file.references, is_replica, file._replace(data=memoryview(b"")))

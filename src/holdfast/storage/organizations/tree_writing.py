@@ -97,6 +97,7 @@ class TreeVolume(TreeReading):
             if changes:
                 self._claim(signature)
                 self._carry_out(changes, plan)
+                self.damage.settle([outcome])
         return outcome
 
     # -- with tickets: promised in the journal, then done -----------------------------------------------------------
@@ -110,6 +111,7 @@ class TreeVolume(TreeReading):
                 self._keep(promises, plan)
             except HoldfastError as error:
                 return [result if isinstance(result, HoldfastError) else fresh_error(error) for result in results]
+        self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)
         return results
 
     def void(self, ticket: Ticket) -> list[Outcome] | None:
@@ -183,7 +185,7 @@ class TreeVolume(TreeReading):
             elif change.references == 0:
                 self._remove(self.path(key))
             else:
-                files[key] = self._append_count(file or self.read(self.path(key)), change.references)
+                files[key] = self._append_count(file or self.read_or_salvage(self.path(key)), change.references)
 
     def _repeat(self, changes: Sequence[Change]) -> None:
         """Does what was promised before a crash, wherever that interrupted it."""
@@ -282,7 +284,7 @@ class TreeVolume(TreeReading):
     def _settle_counter(self, path: Path) -> None:
         """A counter that was being appended when the crash came was never acknowledged, and goes."""
         try:
-            file = self.read(path)
+            file = self.read_or_salvage(path)
         except DamagedBlock:
             return  # for `check` to report
         handle = self._env.files.open(path, writable=True)

@@ -12,13 +12,14 @@ import logging
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.config import RemoteSettings
 from holdfast.env import Environment
 from holdfast.env.files import Buffer
-from holdfast.errors import HoldfastError, MalformedInput, TooLarge, VolumeDown, VolumeFull, VolumeReadOnly
+from holdfast.errors import HoldfastError, MalformedInput, TooLarge, UsageError, VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.model import ContentKey, Fault
 from holdfast.storage.faults import Watch
 from holdfast.storage.organizations.compaction import Compaction, Progress
@@ -133,6 +134,16 @@ class RemoteVolume:
             wanted = keys[len(blocks) : len(blocks) + KEYS_TOGETHER]
             blocks += self._pool.use(lambda link, wanted=wanted: _fetched(link, wanted), patient=patient)  # type: ignore[misc]
         return blocks
+
+    def note_damaged(self, keys: Sequence[BlockKey]) -> None:
+        """The server remembers them. One of an earlier release cannot: then they must be met again."""
+        for start in range(0, len(keys), KEYS_TOGETHER):
+            with suppress(UsageError):
+                self._ask(Type.DAMAGED, wire.pack_keys(keys[start : start + KEYS_TOGETHER]))
+
+    def may_be_damaged(self) -> bool:
+        """The server knows."""
+        return True
 
     def wake(self) -> None:
         """If it was down just now, it is asked again at once, and with patience."""
@@ -287,6 +298,8 @@ class RemoteVolume:
         watch.notes += told["notes"]
         for fault in told["faults"]:
             key = ContentKey.parse(fault["key"]) if fault["key"] else None
+            if key is not None and key.volume == fault["volume"]:  # the server calls it by its directory
+                key = replace(key, volume=self.name)
             yield Fault(**(fault | {"volume": self.name, "key": key}))
 
     def close(self) -> None:

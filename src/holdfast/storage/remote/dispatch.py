@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.env.files import Buffer
 from holdfast.errors import Busy, HoldfastError, MalformedInput, UsageError
-from holdfast.storage.faults import Watch
+from holdfast.storage.damage import KnownDamage
+from holdfast.storage.faults import Watch, note_faults
 from holdfast.storage.organizations import compact_volume, find_organization
 from holdfast.storage.remote import wire
 from holdfast.storage.remote.committing import Commit, Result
 from holdfast.storage.remote.reader import Reader
 from holdfast.storage.remote.service import Service
 from holdfast.storage.remote.wire import Type
-from holdfast.storage.volume import Block, Mark, Operation, Ticket
+from holdfast.storage.volume import Block, DamageNoting, Mark, Operation, Ticket
 
 if TYPE_CHECKING:
     from holdfast.storage.remote.connection import Connection
@@ -60,6 +61,7 @@ class Dispatch:
             Type.NEWS: self._news,
             Type.COMPACT: self._compact,
             Type.CHECK: self._check,
+            Type.DAMAGED: self._note_damaged,
         }
 
     def question(self, kind: int, request: int, body: memoryview) -> None:
@@ -257,6 +259,18 @@ class Dispatch:
 
         self._in_thread(request, add)
 
+    def _note_damaged(self, request: int, body: memoryview) -> None:
+        keys = wire.unpack_keys(body)
+        self._service.verify_keys(keys)
+
+        def note() -> Callable[[], None]:
+            volume: object = self._service.volume
+            if isinstance(volume, DamageNoting):
+                volume.note_damaged(keys)
+            return lambda: self._connection.end(Type.DONE, request)
+
+        self._in_thread(request, note)
+
     def _compact(self, request: int, body: memoryview) -> None:
         reader = Reader(body)
         (share,) = reader.fields(_SHARE)
@@ -280,9 +294,9 @@ class Dispatch:
         def check() -> Callable[[], None]:
             with self._long_work():
                 watch = Watch(self._progress(request), None, spec.env)
-                faults = [asdict(fault) for fault in find_organization(spec.identity.organization).check(spec, watch)]
-            for fault in faults:
-                fault["key"] = str(fault["key"]) if fault["key"] else None
+                found = list(find_organization(spec.identity.organization).check(spec, watch))
+            note_faults(spec.name, KnownDamage(spec.env, spec.directory), found)
+            faults = [asdict(fault) | {"key": str(fault.key) if fault.key else None} for fault in found]
             facts = {"faults": faults, "notes": watch.notes, "blocks": watch.blocks, "bytes": watch.bytes}
             return self._told(request, facts)
 

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, MalformedInput, VolumeDown
 from holdfast.storage.remote import wire
 from holdfast.storage.remote.link import Link
 from holdfast.storage.remote.wire import Type
-from holdfast.storage.volume import Claim, Effect, Operation, Outcome, Recount, Refer, Release, Store, Ticket
+from holdfast.storage.volume import Claim, Effect, Heal, Operation, Outcome, Recount, Refer, Release, Store, Ticket
 
 log = logging.getLogger("holdfast.storage")
 
@@ -159,10 +159,12 @@ def _undoing(operations: Iterable[Operation], outcomes: Iterable[Outcome]) -> li
     """What takes counted references back; deletes, copies and corrections are not taken back."""
     undoing: list[Operation] = []
     for operation, outcome in zip(operations, outcomes, strict=False):
-        if not isinstance(operation, Store | Claim | Refer):
+        if not isinstance(operation, Store | Claim | Refer | Heal):
+            continue
+        if isinstance(operation, Heal) and not operation.references:  # nothing was counted
             continue
         if isinstance(operation, Store) and operation.references > 1 and outcome.effect is Effect.NEW:
             undoing.append(Recount(outcome.key, 0, outcome.references))
-        elif outcome.effect in (Effect.NEW, Effect.DUPLICATE, Effect.COUNTED):
+        elif outcome.effect in (Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.HEALED):
             undoing.append(Release(outcome.key))
     return undoing

@@ -28,6 +28,7 @@ from holdfast.storage.volume import (
     Claim,
     Effect,
     Encoded,
+    Heal,
     Mark,
     News,
     Operation,
@@ -178,6 +179,10 @@ class Service:
                     self._verify_key(key)
                     self._verify_number(references, 1, REFERENCES_MAX, "counter")
                     incoming += self._verify_new(encoded)
+                case Heal(key, encoded, references):
+                    self._verify_key(key)
+                    self._verify_number(references, 0, REFERENCES_MAX, "counter")
+                    self._verify_encoded(encoded)  # a damaged block is healed, however full the volume is
                 case Recount(key, references):
                     self._verify_key(key)
                     self._verify_number(references, 0, REFERENCES_MAX, "counter")
@@ -227,12 +232,15 @@ class Service:
     def _verify_new(self, encoded: Encoded) -> int:
         if self.options.read_only:
             raise VolumeReadOnly(_READ_ONLY)
+        self._verify_encoded(encoded)
+        return ENTRY_BYTES + len(encoded.data)
+
+    def _verify_encoded(self, encoded: Encoded) -> None:
         if _CODEC.fullmatch(encoded.codec) is None:
             raise MalformedInput(f"{encoded.codec!r} cannot be the name of a codec")
         limit = self.spec.settings.content_bytes_max
         if encoded.size > limit:
             raise TooLarge(f"a content of {encoded.size} bytes is over the server's limit of {limit}")
-        return ENTRY_BYTES + len(encoded.data)
 
     def note(self, operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> None:
         """A commit is durable."""
@@ -240,6 +248,8 @@ class Service:
         if self._frees_at_once:
             removed = [outcome.stored for outcome in outcomes if outcome.effect is Effect.REMOVED]
             self._used_bytes -= sum(removed) + len(removed) * ENTRY_BYTES
+        healed = sum(outcome.stored + ENTRY_BYTES for outcome in outcomes if outcome.effect is Effect.HEALED)
+        self._used_bytes += 0 if self._frees_at_once else healed  # others keep the damaged bytes, until a compaction
         new = [outcome for outcome in outcomes if outcome.effect is Effect.NEW]
         if not new:
             return

@@ -2,7 +2,7 @@
 
     frame     u32 length of the rest | u8 type | u32 request number | body
     key       u8 length, signature | u32 overflow | u8 length, home
-    facts     u32 overflow | u8 replica | u64 size | u32 stored | u64 references | u8 length, home
+    facts     u32 overflow | u8 flags (1 replica, 2 damaged) | u64 size | u32 stored | u64 references | u8 length, home
     outcome   u8 effect | u64 references | u32 stored | u32 overflow | u8 length, home
     block     u8 replica | u64 references | u32 dictionary | u64 size | u64 offset | u64 serial
               | u8 length of codec | u16 length of path | u32 length of data | codec | path | data
@@ -31,6 +31,7 @@ from holdfast.storage.volume import (
     Claim,
     Effect,
     Encoded,
+    Heal,
     Operation,
     Outcome,
     Recount,
@@ -73,6 +74,7 @@ class Type(IntEnum):
     NEWS = 11
     COMPACT = 12
     CHECK = 13
+    DAMAGED = 14
     HELLO = 128
     DONE = 129
     FAILED = 130
@@ -87,11 +89,13 @@ _EFFECTS: Final = (
     Effect.MISSING,
     Effect.UNSURE,
     Effect.CONFLICT,
+    Effect.HEALED,
 )
 _EFFECT_CODES = {effect: code for code, effect in enumerate(_EFFECTS)}
-_STORE, _CLAIM, _REFER, _RELEASE, _ADOPT, _RECOUNT = range(1, 7)
+_STORE, _CLAIM, _REFER, _RELEASE, _ADOPT, _RECOUNT, _HEAL = range(1, 8)
 _FORCE_NEW, _COMPARING = 1, 2  # flags of a store
 _EXPECTING, _OF_KIND, _IS_REPLICA = 1, 2, 4  # flags of what sets a counter
+_REPLICA, _DAMAGED = 1, 2  # flags of facts
 
 
 def frame_head(kind: int, request: int, body_bytes: int) -> bytes:
@@ -159,8 +163,9 @@ def pack_facts(found: Iterable[tuple[BlockFacts, ...]]) -> bytes:
     parts = []
     for blocks in found:
         parts.append(_U32.pack(len(blocks)))
-        for (_, overflow, home), replica, size, stored, references in blocks:
-            parts.append(_FACTS.pack(overflow, replica, size, stored, references, len(home)) + home)
+        for (_, overflow, home), replica, size, stored, references, damaged in blocks:
+            flags = replica * _REPLICA | damaged * _DAMAGED
+            parts.append(_FACTS.pack(overflow, flags, size, stored, references, len(home)) + home)
     return b"".join(parts)
 
 
@@ -170,9 +175,10 @@ def unpack_facts(body: Buffer, signatures: Sequence[bytes]) -> list[tuple[BlockF
     for signature in signatures:
         blocks = []
         for _ in range(reader.count(_FACTS.size)):
-            overflow, replica, size, stored, references, length = reader.fields(_FACTS)
+            overflow, flags, size, stored, references, length = reader.fields(_FACTS)
             key = BlockKey(signature, overflow, reader.take(length))
-            blocks.append(BlockFacts(key, bool(replica), size, stored, references))
+            replica, damaged = bool(flags & _REPLICA), bool(flags & _DAMAGED)
+            blocks.append(BlockFacts(key, replica, size, stored, references, damaged))
         found.append(tuple(blocks))
     reader.end()
     return found
@@ -238,6 +244,8 @@ def pack_operation(operation: Operation) -> list[Buffer]:
             return [head, *_pack_encoded(encoded)]
         case Recount(key, references, expected, replica):
             return [b"%c%b%b" % (_RECOUNT, _pack_counters(references, expected, replica), pack_key(key))]
+        case Heal(key, encoded, references):
+            return [b"%c%b%b" % (_HEAL, _U64.pack(references), pack_key(key)), *_pack_encoded(encoded)]
 
 
 def _pack_counters(references: int, expected: int | None, replica: bool | None) -> bytes:
@@ -290,6 +298,10 @@ def _read_operation(reader: Reader) -> Operation:
     if kind == _RECOUNT:
         references, expected, replica = _read_counters(reader)
         return Recount(read_key(reader), references, expected, replica)
+    if kind == _HEAL:
+        (references,) = reader.fields(_U64)
+        key = read_key(reader)
+        return Heal(key, _read_encoded(reader), references)
     raise MalformedInput(f"unknown operation {kind}")
 
 
