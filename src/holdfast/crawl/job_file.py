@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.crawl.job import CrawlJob, ScopeKind
-from holdfast.crawl.job_rules import checked, header_of, resolution_of
+from holdfast.crawl.job_rules import checked, header_of, lifetime_of, resolution_of
 from holdfast.crawl.quantities import read_duration, read_size, write_duration, write_size
 from holdfast.errors import Denied, FormatTooNew, InvalidSetting, NotFound, UsageError
 
@@ -32,9 +32,10 @@ FORMAT = 1
 PARTS = ("fetch", "traps", "browser", "revisit")
 _SIZES = frozenset({"bytes_max", "body_bytes_max", "head_bytes_max", "memory_bytes_max"})
 _DURATIONS = frozenset({"delay", "delay_max"})  # beside all whose names end in '_s'
-_PAIRS: dict[str, tuple[Callable[[str], tuple[str, str]], str]] = {
+_PAIRS: dict[str, tuple[Callable[[str], tuple[str, Any]], str]] = {
     "headers": (header_of, ": "),
     "resolve": (resolution_of, "="),
+    "lifetimes": (lifetime_of, "="),
 }
 
 
@@ -173,7 +174,7 @@ def _differences(part: Any) -> dict[str, Any]:
 
 def _written(field: str, value: Any) -> Any:
     if field in _PAIRS:
-        return [_PAIRS[field][1].join(pair) for pair in value]
+        return [f"{left}{_PAIRS[field][1]}{_right(right)}" for left, right in value]
     if isinstance(value, tuple):
         return list(value)
     if field in _SIZES:
@@ -181,6 +182,10 @@ def _written(field: str, value: Any) -> Any:
     if _is_duration(field):
         return write_duration(value)
     return value
+
+
+def _right(value: str | float) -> str:
+    return value if isinstance(value, str) else write_duration(value)
 
 
 # -- seeds in a file ---------------------------------------------------------------------------------------------------
