@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FACTS = (  # for people, who get what the others say in words
     *("crawl", "url", "state", "reason", "scope", "robots", "found", "depth", "outcome", "status"),
-    *("visited", "reached", "etag", "last_modified", "digest", "visits", "changes", "interval", "due"),
+    *("visited", "reached", "etag", "last_modified", "digest", "visits", "changes", "interval", "due", "expires"),
 )
 _HEADING = ("END", "SEEN", "LOOKED FOR", "ANSWER", "NEXT LOOK", "URL")
 _LABELS = {"last_modified": "modified"}
@@ -48,7 +48,7 @@ def _text(fact: str, values: dict[str, Any]) -> str:
     """A fact for people; empty if there is nothing to say."""
     value = values.get(fact)
     if fact == "due" and values.get("is_due"):
-        return f"{value} (now)"
+        return f"{value} (now)" if value else "now"
     return "" if value is None or (fact == "status" and not value) else str(value)
 
 

@@ -20,7 +20,7 @@ from holdfast.archive import Archive
 from holdfast.crawl.admission import Admission
 from holdfast.crawl.crawls import CrawlState, CrawlStatus, crawl_directory, crawl_status, keep_job, write_status
 from holdfast.crawl.feeder import Feeder
-from holdfast.crawl.frontier import Found, Frontier, State, UrlRow
+from holdfast.crawl.frontier import Found, Frontier, UrlRow
 from holdfast.crawl.gate import Gate
 from holdfast.crawl.intake import Intake, IntakeParts
 from holdfast.crawl.job import CrawlJob
@@ -256,8 +256,8 @@ class Crawl:
 
     def _is_wanted(self, row: UrlRow) -> bool:
         """Whether a URL that is known is visited again."""
-        if row.outcome == Outcome.EXPIRED and row.state == State.DONE:
-            return False  # its captures are removed; it is forgotten at the end of the visit
+        if self._retention.is_removed(row):
+            return False
         if self._admission.explain(Found(b"", row.url, row.hop, row.depth, row.hops, row.kind)):
             return False  # the scope is not what it was
         if self._job.revisit.only == "all" or self._frontier.totals.thorough:

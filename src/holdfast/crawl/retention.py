@@ -164,13 +164,22 @@ class Retention:
     def remove_all(self) -> list[Expired]:
         """Removes everything that is expired, and forgets it. Durable on return."""
         self._noted = {}
-        found = list(self.expired())
+        found: list[Expired] = []
+        marked: list[tuple[bytes, UrlRow]] = []
+        for key, row in self._frontier.rows() if self.lifetimes.are_used else ():
+            if (expired := self._judge(key, row)) is not None:
+                found.append(expired)
+            elif self.is_removed(row):
+                marked.append((key, row))
         self._remove(found, self._frontier.forget)
-        for key, row in list(self._frontier.rows()) if self.lifetimes.are_used else ():
-            if row.outcome == Outcome.EXPIRED and row.state == State.DONE:
-                self._frontier.forget(key, row)
+        for key, row in marked:
+            self._frontier.forget(key, row)
         self._frontier.commit()
         return found
+
+    def is_removed(self, row: UrlRow) -> bool:
+        """Whether the captures of a page are removed, and it is forgotten at the end of the visit."""
+        return self.lifetimes.are_used and row.outcome == Outcome.EXPIRED and row.state == State.DONE
 
     def _remove(self, found: list[Expired], settle: Callable[[bytes, UrlRow], None]) -> None:
         for start in range(0, len(found), _AT_A_TIME):
@@ -230,5 +239,7 @@ def _job(archive: Archive, name: str) -> CrawlJob:
     if job is None or not (crawl_directory(archive.path, name) / FRONTIER).exists():
         raise UnknownName(f"no crawl {name!r} in '{archive.path}'")
     if not Lifetimes(job.revisit).are_used:
-        raise UsageError(f"pages of the crawl {name!r} live for ever: set 'lifetime' in its job's [revisit], or give it --lifetime")
+        raise UsageError(
+            f"pages of the crawl {name!r} live for ever: set 'lifetime' in its job's [revisit], or give it --lifetime"
+        )
     return job

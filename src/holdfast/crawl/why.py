@@ -30,6 +30,7 @@ from holdfast.errors import UnknownName, UsageError
 from holdfast.formats.links.hops import Hop
 from holdfast.urls import canonical, parse
 
+_IN_SCOPE = "in scope"
 _HOPS = {
     Hop.SEED: "a seed",
     Hop.LINK: "a link",
@@ -101,14 +102,15 @@ class _Explanation:
 
     def _of_known(self, row: UrlRow) -> dict[str, Any]:
         found = self._admission.found(row.url, row.hop, row.depth, row.hops)._replace(kind=row.kind)
+        scope = self._admission.explain(found) or _IN_SCOPE
         told = {
             "url": row.url,
             "state": row.state,
             "reason": self._reason(row),
-            "scope": self._admission.explain(found) or "in scope",
+            "scope": scope,
             "robots": Gate(self._frontier, self._job).verdict(row.url),
         }
-        return told | self._facts(row)
+        return told | self._facts(row, scope)
 
     def _reason(self, row: UrlRow) -> str:
         if row.state == State.QUEUED:
@@ -165,13 +167,13 @@ class _Explanation:
         row = last_row(self._log, "url", url, lambda row: row.get("event") == event)
         return str(row.get("note") or "") if row is not None else ""
 
-    def _facts(self, row: UrlRow) -> dict[str, Any]:
+    def _facts(self, row: UrlRow, scope: str) -> dict[str, Any]:
         job = self._job
         history = History.decode(row.history)
         found_by = _HOPS.get(row.hop, row.hop)
         lifetimes = Lifetimes(job.revisit)
         end, due = lifetimes.end(row), min(row.due, lifetimes.look(row))
-        settled = row.state != State.QUEUED and row.outcome != Outcome.EXPIRED
+        waits = row.state != State.QUEUED and row.outcome != Outcome.EXPIRED and scope == _IN_SCOPE
         return {
             "found": f"{_moment(row.found)} by {found_by}" + (f" on {row.via}" if row.via else ""),
             "via": row.via,
@@ -191,7 +193,7 @@ class _Explanation:
             "interval_s": round(history.interval_s(job.revisit)),
             "interval": history.explain(job.revisit),
             "due": _moment(int(due)),
-            "is_due": settled and due <= time.time(),
+            "is_due": waits and due <= time.time(),
             "expires": "" if math.isinf(end) else _moment(int(end)),
         }
 
@@ -204,7 +206,7 @@ class _Explanation:
             "url": url,
             "state": "unknown",
             "reason": self._why_unknown(url, found.key, refusal),
-            "scope": refusal or "in scope",
+            "scope": refusal or _IN_SCOPE,
             "robots": Gate(self._frontier, self._job).verdict(url),
         }
 
