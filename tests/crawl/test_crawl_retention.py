@@ -254,6 +254,8 @@ def test_a_capture_by_another_crawl_counts_as_seen(tmp_path: Path, clock: Clock)
         crawled(path, job)
         assert len(captures_of(path, web.url("/own"))) == 3
         assert audits(path) == []
+        assert len(_expiring(path, "--within", "9d")) == 2
+        assert len(_expiring(path, "--within", "7d")) == 1
         clock.advance(9 * DAY_S)
         crawled(path, job)
         assert captures_of(path, web.url("/own")) == []
@@ -474,8 +476,9 @@ def _see_gone_without_lifetime(path: Path, web: LittleWeb, job: CrawlJob, clock:
     keep_job(path, job)
 
 
+@pytest.mark.parametrize("when", ["at the end", "while it runs"])
 def test_a_crash_between_removal_and_forgetting_does_no_harm(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """B4: what is removed already is not missed, and is forgotten at the next time."""
     path = make_archive(tmp_path / "archive")
@@ -487,7 +490,7 @@ def test_a_crash_between_removal_and_forgetting_does_no_harm(
             patched.setattr(Frontier, "commit", _crash)
             frontier = Frontier(crawl_directory(path, NAME) / FRONTIER)
             with holdfast.open(path) as archive, pytest.raises(_Crash):
-                Retention(archive, frontier, job).remove_all()
+                _remove(Retention(archive, frontier, job), frontier, when)
             frontier.close()
         assert captures_of(path, web.url("/own")) == []
         assert "/own" in known(path)
@@ -495,6 +498,35 @@ def test_a_crash_between_removal_and_forgetting_does_no_harm(
     assert captures_of(path, web.url("/own")) == []
     assert known(path) == {"/", "/one", "/two"}
     assert holdfast.check(path).faults == []
+
+
+def _remove(retention: Retention, frontier: Frontier, when: str) -> None:
+    if when == "at the end":
+        retention.remove_all()
+    else:
+        for key, row in frontier.rows():
+            retention.note(key, row)
+        retention.remove_noted()
+
+
+def test_what_is_removed_in_a_visit_that_stops_is_looked_for_again_without_lifetimes(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """B4: nothing is left behind that would never be looked at again."""
+    path = make_archive(tmp_path / "archive")
+    web = small_web()
+    with web.serving():
+        job = job_of(web)
+        _see_gone_without_lifetime(path, web, job, clock)
+        frontier = Frontier(crawl_directory(path, NAME) / FRONTIER)
+        with holdfast.open(path) as archive:
+            _remove(Retention(archive, frontier, job), frontier, "while it runs")
+        frontier.close()
+        assert captures_of(path, web.url("/own")) == []
+        assert why(path, NAME, web.url("/own"))["reason"].startswith("removed: ")
+        web.set("/own", page("back"))
+        crawled(path, replace(job, revisit=RevisitSettings()))
+        assert [capture.status for capture in captures_of(path, web.url("/own"))] == ["200"]
 
 
 class _Crash(Exception):

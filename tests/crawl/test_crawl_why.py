@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from crawl_clock import Clock
-from crawl_runs import NAME, crawled, job_for, make_archive, program
+from crawl_runs import NAME, crawled, job_for, log_rows, make_archive, program
 from crawl_sites import DAY_S, LittleWeb, linking, page
 
-from holdfast.crawl.job import CrawlJob, RevisitSettings, TrapSettings
+import holdfast
+from holdfast.crawl.conductor import Crawl
+from holdfast.crawl.job import CrawlJob, FetchSettings, RevisitSettings, TrapSettings
 from holdfast.crawl.log import CrawlLog, last_row
 from holdfast.crawl.why import why
 from holdfast.testing.web.exchange import plain
@@ -75,20 +77,33 @@ def test_a_host_that_was_given_up(archive: Path, host: str, outcome: str, words:
 
 
 @contextmanager
-def silent_server() -> Iterator[int]:
-    """Takes connections, and says nothing."""
+def silent_server() -> Iterator[CrawlJob]:
+    """Takes connections, and says nothing; with a crawl of it that soon loses patience."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener.getsockname()[1]
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/page"
+        fetch = FetchSettings(delay=0.0, stall_timeout_s=1.0, retries=0)
+        yield CrawlJob((url,), NAME, sitemap=False, readers=1, fetch=fetch)
 
 
 def test_robots_txt_that_does_not_come_in_time(archive: Path) -> None:
-    with silent_server() as port, LittleWeb({}).serving() as web:
-        url = f"http://silent.test:{port}/page"
-        web.set("/", page(linking(url)))
-        crawled(archive, job_of(web, stall_timeout_s=1.0))
-    told = why(archive, NAME, url)
+    with silent_server() as job:
+        crawled(archive, job)
+    told = why(archive, NAME, job.seeds[0])
     assert (told["state"], told["outcome"], told["robots"]) == ("refused", "no rules", "unreachable")
     assert told["reason"].startswith("not fetched: robots.txt could not be fetched: no response in time (")
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_what_waits_for_another_attempt(archive: Path, obeys: bool) -> None:
+    """Of the page, or of robots.txt, which has to be there first."""
+    with silent_server() as impatient:
+        job = replace(impatient, fetch=replace(impatient.fetch, robots=obeys, retries=50))
+        with holdfast.open(archive) as opened:
+            Crawl(opened, job).run(stopping=lambda: any(row.get("result") == "retry" for row in log_rows(archive)))
+    told = why(archive, NAME, job.seeds[0])
+    assert told["state"] == "queued"
+    waits = "waits for robots.txt" if obeys else f"waits for attempt {told['attempts'] + 1} of 51"
+    assert told["reason"].startswith(f"{waits}: no response in time (")
 
 
 def test_robots_txt_that_is_broken_and_one_that_forbids(archive: Path) -> None:
@@ -116,21 +131,13 @@ def test_what_robots_txt_said_is_told_when_it_has_to_be_asked_for_again(archive:
         assert why(archive, NAME, web.url("/no"))["robots"] == "forbidden"
 
 
-def test_what_waits(archive: Path) -> None:
-    """For its turn, or for another attempt after one that failed."""
-    with silent_server() as port, LittleWeb({"/": page("")}).serving() as web:
+def test_what_waits_for_its_turn(archive: Path) -> None:
+    with LittleWeb({}).serving() as web:
         urls = [web.url(f"/{number}") for number in range(5)]
         web.set("/", page(linking(*urls)))
         crawled(archive, job_of(web, limit=1))
-        assert {reason(archive, url) for url in urls} == {"waits to be fetched"}
-        assert "5 URLs are still to be fetched" in reason(archive, web.url("/other"))
-        url = f"http://silent.test:{port}/page"
-        web.set("/", page(linking(url)))
-        waiting = job_of(web, name="other", stall_timeout_s=1.0, robots=False, retries=50, time_s=3.0, delay_max=60.0)
-        crawled(archive, waiting)
-    told = why(archive, "other", url)
-    assert told["state"] == "queued"
-    assert told["reason"].startswith(f"waits for attempt {told['attempts'] + 1} of 51: no response in time (")
+    assert {reason(archive, url) for url in urls} == {"waits to be fetched"}
+    assert "5 URLs are still to be fetched" in reason(archive, web.url("/other"))
 
 
 # -- what was found, and not queued ------------------------------------------------------------------------------------
@@ -190,6 +197,12 @@ def test_what_was_removed(archive: Path, clock: Clock) -> None:
         clock.advance(11 * DAY_S)
         crawled(archive, job)
     assert reason(archive, web.url("/own")) == "removed: not seen for 11 days (lifetime 10 days), then status 404"
+
+
+def test_what_was_fetched_beside_the_pages(archive: Path) -> None:
+    with LittleWeb({"/": page("")}).serving() as web:
+        crawled(archive, job_of(web))
+    assert reason(archive, web.url("/robots.txt")) == "fetched as robots.txt: status 404"
 
 
 def test_a_url_without_a_scheme_is_looked_for_with_both(archive: Path) -> None:

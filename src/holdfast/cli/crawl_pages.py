@@ -85,7 +85,7 @@ def _expiring_values(page: Expiring) -> dict[str, Any]:
         "event": "page",
         "url": row.url,
         "end": time_text(page.end),
-        "seen": time_text(row.reached),
+        "seen": time_text(page.seen),
         "looked": time_text(row.visited),
         "next": time_text(page.look),
         "lifetime_s": page.lifetime_s,
@@ -98,7 +98,7 @@ def _expiring_values(page: Expiring) -> dict[str, Any]:
 def _expiring_row(page: Expiring) -> list[str]:
     row = page.row
     answer = str(row.status) if row.status else row.outcome or "-"
-    return [*map(time_text, (page.end, row.reached, row.visited)), answer, time_text(page.look), visible(row.url)]
+    return [*map(time_text, (page.end, page.seen, row.visited)), answer, time_text(page.look), visible(row.url)]
 
 
 @click.command("expire")

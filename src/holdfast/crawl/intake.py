@@ -118,7 +118,7 @@ class Intake:
     def _note_trapped(self, via: str) -> None:
         for url, reason in self._parts.admission.trapped:
             self._frontier.totals.tally.trapped += 1
-            self.event("trapped", url=url, via=via, note=reason)
+            self.event("trapped", url=url, **({"via": via} if via else {}), note=reason)
         self._parts.admission.trapped.clear()
 
     def _is_kept(self, reading: Reading) -> bool:

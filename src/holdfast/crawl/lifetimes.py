@@ -38,9 +38,7 @@ class Lifetimes:
     def look(self, row: UrlRow) -> float:
         """When a page is looked for because of its lifetime, whether it is due or not."""
         end = self.end(row)
-        if row.visited <= end:
-            return end
-        return row.visited if row.is_gone else row.visited + self._grace_s
+        return end if row.visited <= end else row.visited + self._grace_s
 
     def is_expired(self, row: UrlRow) -> bool:
         """Whether a page was looked for after its end, and was gone. Rows have whole seconds: equal is not after."""

@@ -55,6 +55,7 @@ class Expiring(NamedTuple):
     """A page whose lifetime is over, or soon will be. Times are seconds since the epoch."""
 
     row: UrlRow
+    seen: float
     lifetime_s: float
     end: float
     look: float  # when it is looked for next
@@ -100,7 +101,7 @@ class Retention:
     def _judge(self, key: bytes, row: UrlRow) -> Expired | None:
         if not self.lifetimes.is_expired(row):
             return None
-        seen = max(row.reached, self._captured(row.url))
+        seen = self._seen(row)
         allowed_s = self.lifetimes.of(row.url)
         if row.visited <= seen + allowed_s:
             return None
@@ -108,27 +109,32 @@ class Retention:
         reason = f"not seen for {since} (lifetime {spoken(allowed_s)}), then status {row.status}"
         return Expired(key, row, seen, allowed_s, reason)
 
-    def _captured(self, url: str) -> float:
-        """When the archive last got an answer that the page is there, from whomever."""
+    def _seen(self, row: UrlRow) -> float:
+        """When there was last an answer that the page is there, whoever got it."""
+        url = row.url
         dates = [
             capture.timestamp
             for capture in self._archive.catalog.lookup(url, self._collection)
             if capture.url == url and capture.type in _ANSWERS and capture.status[:1] not in ("4", "5")
         ]
-        return moment(max(dates)).timestamp() if dates else 0.0
+        return max(row.reached, moment(max(dates)).timestamp() if dates else 0.0)
 
     def expiring(self, within_s: float) -> list[Expiring]:
         """Pages whose lifetime is over or ends within that time, the first to end first.
 
         Those that are out of the scope are not among them: nobody looks for them, so they stay.
         """
+        lifetimes = self.lifetimes
         admission = Admission(self._job, self._frontier, Traps(self._job.traps))
         until = time.time() + within_s
         found = []
-        for _, row in self._frontier.rows() if self.lifetimes.are_used else ():
-            end = self.lifetimes.end(row)
-            if end <= until and not admission.explain(Found(b"", row.url, row.hop, row.depth, row.hops, row.kind)):
-                found.append(Expiring(row, self.lifetimes.of(row.url), end, self.lifetimes.look(row)))
+        for _, row in self._frontier.rows() if lifetimes.are_used else ():
+            found_as = Found(b"", row.url, row.hop, row.depth, row.hops, row.kind)
+            if lifetimes.end(row) > until or admission.explain(found_as):
+                continue
+            seen, lifetime_s = self._seen(row), lifetimes.of(row.url)
+            if seen + lifetime_s <= until:
+                found.append(Expiring(row, seen, lifetime_s, seen + lifetime_s, lifetimes.look(row)))
         return sorted(found, key=lambda each: (each.end, each.row.url))
 
     # -- while a crawl runs -------------------------------------------------------------------------------------

@@ -211,7 +211,11 @@ class _Explanation:
         }
 
     def _why_unknown(self, url: str, key: bytes, refusal: str) -> str:
-        last = last_row(self._log, "url", url, lambda row: row.get("event") in ("trapped", "expired"))
+        last = last_row(self._log, "url", url, lambda row: row.get("event") in ("trapped", "expired", "fetch"))
+        if last is not None and last["event"] == "fetch":
+            what = "robots.txt" if last.get("kind") == Kind.ROBOTS else "part of a page"
+            done = "fetched" if last.get("outcome") == Outcome.OK else "not fetched"
+            return f"{done} as {what}: {_ending(last) or 'status {}'.format(last.get('status'))}"
         if last is not None:
             done = "removed" if last["event"] == "expired" else "not fetched"
             return f"{done}: {last.get('note', '')}" + (f"; it was found on {last['via']}" if last.get("via") else "")
