@@ -231,6 +231,25 @@ def test_pages_are_fetched_in_full_when_it_must_be(archive: Shell, options: list
     )
 
 
+def test_lifetimes_of_all_pages_and_of_some(archive: Shell) -> None:
+    """B4: given by option, kept with the job, and said before anything is fetched."""
+    keep_job(archive.directory, JOB)
+    write_status(archive.directory, CrawlStatus("example.com", CrawlState.FINISHED, 1))
+    options = ("--lifetime", r"/news/\?a=1=36h", "--lifetime", "/law/=0", "--lifetime", "90d")
+    values = planned(archive, "--resume", "example.com", *options)
+    assert values["notes"] == ["not as before in the crawl 'example.com': lifetime"]
+    revisit = values["job"]["revisit"]
+    assert (revisit["lifetime_s"], revisit["lifetimes"]) == (90 * 86400, [[r"/news/\?a=1", 129600], ["/law/", 0]])
+    words = archive.quick("crawl", "--resume", "example.com", *options, "--dry-run").text
+    assert (
+        r"lifetime    1d 12h for '/news/\?a=1', for ever for '/law/' and 90d for others; then pages that are" in words
+    )
+    assert (
+        "'soon' is not a duration"
+        in archive.quick("crawl", "--resume", "example.com", "--lifetime", "soon", code=2).errors
+    )
+
+
 @pytest.mark.parametrize("how", ["--resume", "--name"])
 def test_the_job_that_a_crawl_has(archive: Shell, how: str) -> None:
     keep_job(archive.directory, replace(JOB, limit=7, depth=2))

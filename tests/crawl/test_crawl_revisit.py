@@ -239,7 +239,7 @@ def test_why_says_what_is_not_known(tmp_path: Path) -> None:
     assert told["/a"]["found"].endswith(f"by a link on {web_url_of(told)}")
     assert told["/a"]["interval_s"] == 7200
     assert (told["/no"]["state"], told["/no"]["robots"]) == ("refused", "forbidden")
-    assert told["/never"]["reason"] == "nothing that was fetched links to it"
+    assert told["/never"]["reason"] == "no link to it was found in what was fetched"
     assert told["/secret"]["reason"].startswith("not fetched: ")
 
 

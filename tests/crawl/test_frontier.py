@@ -220,8 +220,9 @@ def test_any_row_can_be_read_again(row: UrlRow) -> None:
 
 
 def test_host_rows_can_be_read_again() -> None:
-    row = HostRow(1, 2, 3, 4.5, 6)
+    row = HostRow(1, 2, 3, 4.5, 6, 7, "dns")
     assert HostRow.decode(row.encode()) == row
+    assert HostRow.decode(b"1\t2\t3\t4.5\t6\t7") == row._replace(trouble=""), "as earlier versions wrote them"
 
 
 def test_hosts_are_told_apart_by_their_ports() -> None:

@@ -144,6 +144,7 @@ def another(name: str, value: Any, kind: str) -> Any:
         "proxy": "http://p:1",
         "only": "due",
         "refuse": ("10.0.0.0/8",),
+        "lifetimes": ((r"/news/\?a=1", 86400.0), ("/law/", 0.0)),
     }
     if name in special:
         return special[name]
@@ -204,6 +205,9 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
         (SEED + "[fetch]\nheaders = ['host: b']", "the header 'host' is written for each request as it needs it"),
         (SEED + "[fetch]\nheaders = ['Content-Length: 1']", "leave it out"),
         ("seeds = ['news']", "seed 'news' is no URL that can be fetched: write 'https://example.com/'"),
+        (SEED + "[revisit]\nlifetimes = ['30d']", "'30d' is no lifetime of some pages: write 'REGEX=30d'"),
+        (SEED + "[revisit]\nlifetimes = ['/news/=soon']", "'soon' is not a duration"),
+        (SEED + "[revisit]\nlifetimes = ['a(=30d']", "lifetime of 'a(' is no regular expression: missing )"),
         (SEED + "[fetch]\nresolve = ['example.com']", "'example.com' is no address for a host"),
         (SEED + "[fetch]\nresolve = ['example.com=localhost']", "is no address for a host"),
         (SEED + "[fetch]\nproxy = 'example.com:80'", "proxy 'example.com:80' must begin with one of http://"),

@@ -11,7 +11,7 @@ import click
 from holdfast.cli.crawl_log import log
 from holdfast.cli.crawl_look import list_, status, stop
 from holdfast.cli.crawl_options import job_options
-from holdfast.cli.crawl_pages import expire, why
+from holdfast.cli.crawl_pages import expire, expiring, why
 from holdfast.cli.indexing import index_option
 from holdfast.cli.options import archive_option, is_verbose, json_option
 from holdfast.cli.output import note, show, show_fields
@@ -120,5 +120,5 @@ def _shown_job(job: CrawlJob) -> dict[str, Any]:
     return values
 
 
-for _command in (list_, status, stop, log, why, expire):
+for _command in (list_, status, stop, log, why, expiring, expire):
     crawl.add_command(_command)

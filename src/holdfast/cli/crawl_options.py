@@ -43,10 +43,13 @@ _FIELDS = {  # option: part of the job, and field; in the order in which changes
     "browser": ("browser", "enabled"),
     "screenshots": ("browser", "screenshots"),
     "only": ("revisit", "only"),
+    "lifetime": ("revisit", "lifetime_s"),
+    "lifetimes": ("revisit", "lifetimes"),
 }
+_NAMES = {"only": "revisit", "lifetimes": "lifetime"}  # of options, where fields have others
 
 
-def _read_seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+def read_seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     from holdfast.crawl.quantities import read_duration
 
     if value is None:
@@ -68,7 +71,7 @@ _OPTIONS = (
     ),
     click.option("--depth", metavar="N", type=click.IntRange(0), help="At most so many links from a seed."),
     click.option("--limit", metavar="N", type=click.IntRange(1), help="At most so many URLs."),
-    click.option("--time", metavar="TIME", callback=_read_seconds, help="At most so long: 90s, 15m, 2h, 7d."),
+    click.option("--time", metavar="TIME", callback=read_seconds, help="At most so long: 90s, 15m, 2h, 7d."),
     click.option("--quota", metavar="BYTES", callback=read_bytes, help="At most about so much transferred: 10G."),
     click.option("--sitemap/--no-sitemap", default=None, help="Whether sitemaps are read; by default they are."),
     click.option("--robots", type=click.Choice(["obey", "ignore"]), help="What robots.txt says; obeyed by default."),
@@ -77,7 +80,7 @@ _OPTIONS = (
         type=click.Choice(["obey", "ignore"]),
         help="rel=nofollow, robots meta and X-Robots-Tag; ignored by default.",
     ),
-    click.option("--delay", metavar="TIME", callback=_read_seconds, help="Between fetches from a host; 1s by default."),
+    click.option("--delay", metavar="TIME", callback=read_seconds, help="Between fetches from a host; 1s by default."),
     click.option("--per-host", metavar="N", type=click.IntRange(1, 256), help="Fetches at a time from a host; 1."),
     click.option("--workers", metavar="N", type=click.IntRange(1, 1024), help="Fetches at a time in all; 64."),
     click.option("--user-agent", metavar="TEXT", help="What servers are told who asks."),
@@ -101,6 +104,12 @@ _OPTIONS = (
     click.option("--screenshots", is_flag=True, help="And keep pictures of them."),
     click.option("--revisit", is_flag=True, help="Look again at all that the crawl knows."),
     click.option("--due", is_flag=True, help="Look again at what is due, by what was learnt of it."),
+    click.option(
+        "--lifetime",
+        metavar="[REGEX=]TIME",
+        multiple=True,
+        help="Remove pages that are gone so long after they were seen; may be repeated.",
+    ),
     click.option("--resume", metavar="NAME", help="Go on with this crawl, by the job it has."),
     click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
     click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
@@ -167,6 +176,8 @@ def _values(chosen: dict[str, Any]) -> dict[str, Any]:
         values["credentials"] = listed_credentials(values["credentials"])
     if "resolve" in values:
         values["resolve"] = tuple(map(resolution_of, values["resolve"]))
+    if "lifetime" in values:
+        values |= _lifetimes(values.pop("lifetime"))
     if chosen.get("screenshots"):
         values["browser"] = True
     if chosen.get("due") or chosen.get("revisit"):
@@ -174,13 +185,24 @@ def _values(chosen: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def _lifetimes(given: tuple[str, ...]) -> dict[str, Any]:
+    """That of all pages, and those of some."""
+    from holdfast.crawl.job_rules import lifetime_of
+    from holdfast.crawl.quantities import read_duration
+
+    rules = tuple(lifetime_of(each) for each in given if "=" in each)
+    of_all = [read_duration(each) for each in given if "=" not in each]
+    return ({"lifetimes": rules} if rules else {}) | ({"lifetime": of_all[-1]} if of_all else {})
+
+
 def changed_options(old: CrawlJob, new: CrawlJob) -> list[str]:
     """What is another in the new job, by the names of the options."""
-    return [
-        option.replace("_", "-") if option != "only" else "revisit"
+    changed = (
+        _NAMES.get(option, option.replace("_", "-"))
         for option, (part, field) in _FIELDS.items()
         if _of(old, part, field) != _of(new, part, field)
-    ]
+    )
+    return list(dict.fromkeys(changed))
 
 
 def _of(job: CrawlJob, part: str, field: str) -> object:

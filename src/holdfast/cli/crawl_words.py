@@ -50,6 +50,8 @@ def plan_words(plan: Plan) -> dict[str, str]:
     if job.browser.enabled:
         words["browser"] = f"{counted(job.browser.tabs, 'page')} at a time"
         words["browser"] += ", with screenshots" if job.browser.screenshots else ""
+    if lifetimes := _lifetime_words(job):
+        words["lifetime"] = lifetimes
     if plan.known is not None:
         name, count = ("known", "seen") if plan.is_revisit else ("waiting", "queued")
         words[name] = counted(int(plan.known.tally.get(count, 0)), "URL")
@@ -94,6 +96,15 @@ def _limit_words(job: CrawlJob) -> str:
     if job.bytes_max is not None:
         limits.append(f"about {in_bytes(job.bytes_max)} transferred")
     return ", ".join(limits) or "none"
+
+
+def _lifetime_words(job: CrawlJob) -> str:
+    """When pages that are gone are removed; empty if they are not."""
+    revisit = job.revisit
+    rules = [f"{in_time(seconds) if seconds else 'for ever'} for '{rule}'" for rule, seconds in revisit.lifetimes]
+    if revisit.lifetime_s:
+        rules.append(in_time(revisit.lifetime_s) + (" for others" if rules else ""))
+    return f"{_several(rules)}; then pages that are gone are removed, for good" if rules else ""
 
 
 def _several(items: Sequence[str], word: str = "and") -> str:

@@ -8,7 +8,8 @@
       fetching      libcurl on an event loop; politeness; only moves bytes      fetching, browser
       reading       links, digests, drafts of records                           reading, links, sitemaps, recording
     intake        into the archive, then the frontier, then the log             intake, admission, scope, traps, log
-    schedule, retention   when a page is visited again, and when it is given up
+    schedule      when a page is visited again                                  schedule
+    retention     when a page that is gone is removed                           lifetimes, retention
 
 A URL is queued when it is found, and stays queued until its capture is durable in the archive: killed at any moment, a
 crawl goes on where it was, and fetches nothing again but what was under way.

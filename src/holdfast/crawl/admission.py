@@ -44,6 +44,8 @@ class Admission:
         """Why it is not queued; empty if it is: then it counts."""
         refusal = self.explain(found)
         if refusal:
+            if found.hops and not self.explain(found._replace(hops=0)):  # only the chain that led to it is too long
+                self.trapped.append((found.url, refusal))
             return refusal
         trap = self._traps.refusal(found.url) if found.hop != Hop.SEED else ""
         trap = trap or self._over_budget(found)
@@ -56,9 +58,10 @@ class Admission:
         if found.hop == Hop.SEED:
             return ""
         if found.hops > self._job.fetch.redirects_max:
-            return "too many redirects in a row"
+            return f"more than {self._job.fetch.redirects_max} redirects in a row"
         if found.kind == Kind.SITEMAP:
-            return "too many sitemaps that name sitemaps" if found.hops > _SITEMAP_HOPS_MAX else ""
+            most = _SITEMAP_HOPS_MAX
+            return f"more than {most} sitemaps that name sitemaps in a row" if found.hops > most else ""
         if "@" in found.url.split("/", 3)[2]:
             return "there is a user name in it"
         return self._scope.refusal(found.url, found.hop, found.depth, found.hops)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from holdfast.crawl.frontier import State, UrlRow
+from holdfast.crawl.frontier.rows import GONE
 from holdfast.crawl.messages import Kind, Outcome, Reading
 from holdfast.crawl.schedule import History
 from holdfast.crawl.tally import Tally
 
 NOT_MODIFIED = 304
 _PARTIAL = 206
-_GONE = frozenset((404, 410))
 _PAGES = frozenset(("text/html", "application/xhtml+xml"))
 
 
@@ -69,7 +69,7 @@ def _word(reading: Reading, *, new: bool) -> str:
         return "unchanged"
     if reading.location:
         return "redirect"
-    if reading.status in _GONE:
+    if reading.status in GONE:
         return "gone"
     if reading.status >= 500:
         return "error"

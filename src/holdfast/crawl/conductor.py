@@ -31,7 +31,7 @@ from holdfast.crawl.log import CrawlLog
 from holdfast.crawl.messages import Job, Outcome, Reading
 from holdfast.crawl.pipeline import Pipeline, PipelineStart, ProcessDied
 from holdfast.crawl.privacy import private_networks
-from holdfast.crawl.retention import is_expiring, remove_expired, remove_superseded
+from holdfast.crawl.retention import Retention, expired_events, remove_superseded
 from holdfast.crawl.tally import Tally
 from holdfast.crawl.traps import Traps
 from holdfast.crawl.warcinfo import describe
@@ -82,8 +82,10 @@ class Crawl:
         self._gate = Gate(self._frontier, job)
         self._feeder = Feeder(self._frontier, self._gate, job, self._is_held)
         self._admission = Admission(job, self._frontier, Traps(job.traps))
+        self._retention = Retention(archive, self._frontier, job)
         parts = IntakeParts(
-            archive, job, self._frontier, self._gate, self._feeder, self._admission, crawl_log, self._pause
+            *(archive, job, self._frontier, self._gate, self._feeder, self._admission, crawl_log, self._pause),
+            self._retention,
         )
         self._intake = Intake(parts)
         self._closing.callback(self._intake.close)
@@ -177,6 +179,9 @@ class Crawl:
             if readings or self._intake.is_busy:
                 self._send(self._intake.take(readings))
                 self._deaths = 0
+            if self._retention.is_due:
+                self._send(self._intake.take([]))
+                self._intake.events(expired_events(self._retention.remove_noted()))
         except ProcessDied as died:
             self._revive(died)
 
@@ -200,9 +205,8 @@ class Crawl:
         totals = self._frontier.totals
         totals.finished = state is CrawlState.FINISHED
         totals.tally = replace(self.tally(), in_flight=0)
-        if totals.finished and self._job.revisit.lifetime_s:
-            removed = remove_expired(self._archive, self._frontier, self._job, time.time())
-            self._intake.event("expired", urls=len(removed))
+        removed = self._retention.remove_all() if totals.finished else self._retention.remove_noted()
+        self._intake.events(expired_events(removed))
         if totals.finished and (superseded := remove_superseded(self._archive)):
             self._intake.event("superseded", captures=superseded)
         self._frontier.commit()
@@ -254,12 +258,13 @@ class Crawl:
 
     def _is_wanted(self, row: UrlRow) -> bool:
         """Whether a URL that is known is visited again."""
+        if self._retention.is_removed(row):
+            return False
         if self._admission.explain(Found(b"", row.url, row.hop, row.depth, row.hops, row.kind)):
             return False  # the scope is not what it was
         if self._job.revisit.only == "all" or self._frontier.totals.thorough:
             return True
-        now = time.time()
-        return row.due <= now or is_expiring(row, self._job.revisit, now)
+        return min(row.due, self._retention.lifetimes.look(row)) <= time.time()
 
     def _is_held(self, row: UrlRow) -> bool:
         """Whether the archive still has what the server may say was not modified: it may have been removed."""

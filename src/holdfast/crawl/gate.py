@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.crawl.frontier import Frontier, host_of
@@ -54,14 +53,13 @@ def origin_of(url: str) -> str:
 class Gate:
     """One thread."""
 
-    def __init__(self, frontier: Frontier, job: CrawlJob, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, frontier: Frontier, job: CrawlJob) -> None:
         self._frontier = frontier
         self._obeys = job.fetch.robots
         self._retries = job.fetch.retries
         self._agent = agent_of(job)
         self._delay = job.fetch.delay
         self._delay_max = job.fetch.crawl_delay_max_s
-        self._clock = clock
         self._rules: OrderedDict[str, tuple[float, Robots]] = OrderedDict()
         self._asked: dict[str, _Asked] = {}
 
@@ -70,9 +68,21 @@ class Gate:
         if not self._obeys:
             return True
         rules = self._known(origin_of(url))
-        if rules is None:
-            return None
+        return None if rules is None else self._permits(rules, url)
+
+    def _permits(self, rules: Robots, url: str) -> bool:
         return rules.allows(url, self._agent) and (rules.delay(self._agent) or 0.0) <= self._delay_max
+
+    def verdict(self, url: str) -> str:
+        """What the last rules say of a URL, also if they are to be asked for again before the next fetch."""
+        if not self._obeys:
+            return "ignored"
+        rules = self._last(origin_of(url))
+        if rules is None:
+            return "not known yet"
+        if rules[1].are_unknown:
+            return "unreachable"
+        return "allowed" if self._permits(rules[1], url) else "forbidden"
 
     def delay(self, url: str) -> float:
         """For how long the host is to be left alone after each fetch."""
@@ -132,12 +142,12 @@ class Gate:
         asked = self._asked.pop(origin)
         outcome = Outcome.DROPPED if _is_cut(reading) else reading.outcome
         told = answer(outcome, reading.status, reading.body, f"{origin}/robots.txt")
-        until = self._clock() + told.lifetime_s
+        until = time.time() + told.lifetime_s
         rules, trouble = told.rules, ""
         if rules.are_unknown:
             trouble = reading.detail or told.reason
             before = self._frontier.robots(origin)
-            if before is not None and before[0] > self._clock() - _STALE_MAX_S:  # RFC 9309, 2.3.1.4
+            if before is not None and before[0] > time.time() - _STALE_MAX_S:  # RFC 9309, 2.3.1.4
                 rules = Robots.unpack(before[1])
         self._frontier.set_robots(origin, until, rules.pack())
         self._hold(origin, until, rules)
@@ -145,17 +155,17 @@ class Gate:
         return Opened(asked.waiting, origin, rules.sitemaps, told.reason, self.delay(f"{origin}/"), trouble)
 
     def _known(self, origin: str) -> Robots | None:
+        last = self._last(origin)
+        return last[1] if last is not None and last[0] >= time.time() else None
+
+    def _last(self, origin: str) -> tuple[float, Robots] | None:
+        """The rules that were read last, and until when they hold."""
         held = self._rules.get(origin)
-        if held is None:
-            stored = self._frontier.robots(origin)
-            if stored is None:
-                return None
-            held = self._hold(origin, stored[0], Robots.unpack(stored[1]))
-        else:
+        if held is not None:
             self._rules.move_to_end(origin)
-        if held[0] < self._clock():
-            return None
-        return held[1]
+            return held
+        stored = self._frontier.robots(origin)
+        return self._hold(origin, stored[0], Robots.unpack(stored[1])) if stored is not None else None
 
     def _hold(self, origin: str, until: float, rules: Robots) -> tuple[float, Robots]:
         self._rules[origin] = until, rules

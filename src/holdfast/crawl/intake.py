@@ -26,7 +26,8 @@ from holdfast.crawl.job import CrawlJob
 from holdfast.crawl.log import CrawlLog, row_of_fetch
 from holdfast.crawl.messages import Job, Kind, Outcome, Reading
 from holdfast.crawl.recording import draft_of
-from holdfast.crawl.schedule import History
+from holdfast.crawl.retention import Retention
+from holdfast.crawl.schedule import due_after
 from holdfast.errors import VolumeFull
 from holdfast.formats.links.hops import Hop
 
@@ -49,6 +50,7 @@ class IntakeParts:
     admission: Admission
     log: CrawlLog
     pause: Callable[[str, float, str], None]  # host, until when, why
+    retention: Retention
 
 
 @dataclass(slots=True)
@@ -106,15 +108,18 @@ class Intake:
         self._adding.shutdown()
 
     def commit(self) -> None:
-        for url, reason in self._parts.admission.trapped:
-            self._frontier.totals.tally.trapped += 1
-            self.event("trapped", url=url, note=reason)
-        self._parts.admission.trapped.clear()
+        self._note_trapped("")
         if self._frontier.is_changed:
             self._frontier.commit()
         if self._rows:
             self._parts.log.write(self._rows)
             self._rows = []
+
+    def _note_trapped(self, via: str) -> None:
+        for url, reason in self._parts.admission.trapped:
+            self._frontier.totals.tally.trapped += 1
+            self.event("trapped", url=url, **({"via": via} if via else {}), note=reason)
+        self._parts.admission.trapped.clear()
 
     def _is_kept(self, reading: Reading) -> bool:
         """An answer that is asked for again is not kept; the last one is."""
@@ -201,7 +206,8 @@ class Intake:
         fetched = known.fetched + (reading.outcome == Outcome.OK)
         failures = known.failures + 1 if reading.outcome in _UNREACHABLE else 0
         since = (known.failing_since or int(time.time())) if failures else 0
-        changed = known._replace(failures=failures, fetched=fetched, failing_since=since)
+        trouble = reading.outcome if failures else ""
+        changed = known._replace(failures=failures, fetched=fetched, failing_since=since, trouble=trouble)
         self._frontier.set_host(host, changed)
 
     def _settle_failure(self, reading: Reading, key: bytes, row: UrlRow) -> None:
@@ -209,22 +215,20 @@ class Intake:
         self.errors[reading.outcome] += 1
         self.trouble = reading.detail or reading.outcome
         failed = row._replace(state=State.FAILED, outcome=reading.outcome, status=0, visited=int(reading.started))
-        self._frontier.settle(key, failed, due=self._due(failed))
+        self._frontier.settle(key, failed, due=due_after(failed, self._job.revisit))
         self._note(reading, row, result="error")
 
     # -- answers ------------------------------------------------------------------------------------------------
 
     def _settle_answer(self, reading: Reading, key: bytes, row: UrlRow, added: Added | None) -> None:
         after = visited(reading, row)
-        self._frontier.settle(key, after, due=self._due(after))
+        self._frontier.settle(key, after, due=due_after(after, self._job.revisit))
+        self._parts.retention.note(key, after)
         new = bool(added and added.new_content)
         result = count(reading, row, self._frontier.totals.tally, self.errors, new=new)
         if not (reading.part and reading.location):  # the browser has followed a part's redirect itself
             self._follow(reading, key, row)
         self._note(reading, row, result=result, record=str(added.record) if added and added.record else "")
-
-    def _due(self, row: UrlRow) -> int:
-        return int(row.visited + History.decode(row.history).interval_s(self._job.revisit))
 
     def _follow(self, reading: Reading, key: bytes, row: UrlRow) -> None:
         """Links, and where a redirect leads, are queued."""
@@ -237,6 +241,7 @@ class Intake:
             self._frontier.keep_links(key, links)
         if links or sitemaps:
             self._frontier.find([*links, *sitemaps], row.url, self._parts.admission.refusal, deepen=deepen)
+            self._note_trapped(row.url)
 
     def _found(self, link: tuple[bytes, str, str], row: UrlRow) -> Found:
         name, url, hop = link
@@ -308,7 +313,7 @@ class Intake:
             parts.pause(host_of(f"{origin}/"), time.time() + opened.delay, "Crawl-delay")
         for host in opened.hosts:
             parts.feeder.hungry(host)
-        self._rows.append({"event": "robots", "time": time.time(), "origin": origin, "note": opened.reason})
+        self.event("robots", origin=origin, note=opened.reason)
         self._note(reading, asked, result="robots")
         if opened.trouble:
             self.trouble = opened.trouble
@@ -327,30 +332,36 @@ class Intake:
         """robots.txt forbids it, or cannot be had."""
         tally = self._frontier.totals.tally
         row, why = row._replace(state=State.REFUSED, outcome=""), self._parts.gate.refusal(row.url)
+        due = 0
         if self._parts.gate.is_blind(row.url):
-            row = row._replace(outcome=Outcome.NO_RULES, visited=int(time.time()))
+            row = row._replace(outcome=Outcome.NO_RULES, status=0, visited=int(time.time()))
+            due = due_after(row, self._job.revisit)
             tally.errors += 1
             self.errors[why] += 1
         else:
             tally.refused += 1
-        self._frontier.settle(key, row)
+        self._frontier.settle(key, row, due=due)
         self._rows.append({"event": "refused", "time": time.time(), "url": row.url, "via": row.via, "note": why})
 
     def abandon(self, key: bytes, row: UrlRow) -> None:
         """Its host does not answer."""
         self._frontier.totals.tally.errors += 1
         self.errors["host given up"] += 1
-        failed = row._replace(state=State.FAILED, outcome=Outcome.CONNECT, status=0, visited=int(time.time()))
-        self._frontier.settle(key, failed, due=self._due(failed))
-        self._rows.append(
-            {"event": "abandoned", "time": time.time(), "url": row.url, "via": row.via, "note": "its host is given up"}
-        )
+        trouble = self._frontier.host(host_of(row.url)).trouble or Outcome.CONNECT
+        failed = row._replace(state=State.FAILED, outcome=trouble, status=0, visited=int(time.time()))
+        self._frontier.settle(key, failed, due=due_after(failed, self._job.revisit))
+        note = f"its host is given up: {trouble}"
+        self._rows.append({"event": "abandoned", "time": time.time(), "url": row.url, "via": row.via, "note": note})
 
     # -- the log ------------------------------------------------------------------------------------------------
 
     def event(self, event: str, **facts: Any) -> None:
         """Written with the next group."""
         self._rows.append({"event": event, "time": round(time.time(), 3), **facts})
+
+    def events(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Likewise, of rows that are made already."""
+        self._rows.extend(rows)
 
     def _note(self, reading: Reading, row: UrlRow, **facts: Any) -> None:
         self._rows.append(row_of_fetch(reading, row) | facts)

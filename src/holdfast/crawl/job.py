@@ -100,7 +100,8 @@ class RevisitSettings:
     interval_max_s: float = 90 * 86400.0
     interval_first_s: float = 86400.0  # of a page of which nothing is known yet
     lifetime_s: float = 0.0  # allowed lifetime of a page that was not seen again; 0: for ever
-    grace_s: float = 7 * 86400.0  # more, for a page whose host could not be reached
+    lifetimes: tuple[tuple[str, float], ...] = ()  # regular expression and lifetime; the first that matches wins
+    grace_s: float = 86400.0  # after which a page is looked for again that could not be reached
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from typing import Any
 
 from holdfast.crawl.credentials import credential_of, write_credential
 from holdfast.crawl.job import CrawlJob, ScopeKind
-from holdfast.crawl.job_rules import checked, header_of, resolution_of
+from holdfast.crawl.job_rules import checked, header_of, lifetime_of, resolution_of
 from holdfast.crawl.quantities import read_duration, read_size, write_duration, write_size
 from holdfast.errors import Denied, FormatTooNew, InvalidSetting, NotFound, UsageError
 
@@ -38,6 +38,7 @@ _TEXTS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {  # valu
     "headers": (header_of, ": ".join),
     "credentials": (credential_of, write_credential),
     "resolve": (resolution_of, "=".join),
+    "lifetimes": (lifetime_of, lambda rule: f"{rule[0]}={write_duration(rule[1])}"),
 }
 
 

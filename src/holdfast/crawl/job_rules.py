@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.quantities import read_duration
 from holdfast.errors import UsageError
 from holdfast.model import batch_name
 from holdfast.urls import parse
@@ -79,6 +80,9 @@ def checked(job: CrawlJob) -> CrawlJob:
         raise UsageError(f"revisit.only must be one of {', '.join(_REVISITS)}, found {job.revisit.only!r}")
     if job.revisit.interval_min_s > job.revisit.interval_max_s:
         raise UsageError("revisit.interval_min must not be larger than revisit.interval_max")
+    for pattern, seconds in job.revisit.lifetimes:
+        _check_pattern("revisit.lifetimes", pattern)
+        _check_number("lifetime_s", seconds, f"revisit.lifetimes {pattern!r}")
     _check_fetch(job)
     return replace(job, seeds=seeds, name=crawl_name(job.name) if job.name else name_for(seeds[0]))
 
@@ -198,6 +202,15 @@ def header_of(text: str) -> tuple[str, str]:
     if name.lower() in _OURS:
         raise UsageError(f"the header {name!r} is written for each request as it needs it: leave it out")
     return name, value.strip()
+
+
+def lifetime_of(text: str) -> tuple[str, float]:
+    """A regular expression, and the lifetime of the pages whose URLs it is found in. Raises UsageError."""
+    pattern, _, duration = text.rpartition("=")
+    if not pattern:
+        raise UsageError(f"{text!r} is no lifetime of some pages: write 'REGEX=30d'")
+    _check_pattern("lifetime of", pattern)
+    return pattern, read_duration(duration)
 
 
 def resolution_of(text: str) -> tuple[str, str]:

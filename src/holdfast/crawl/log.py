@@ -7,6 +7,7 @@ when the log is opened again. Readers need no lock; they take whole lines only.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 from collections import deque
@@ -152,6 +153,32 @@ class LogFilter:
         )
 
 
+def last_row(path: Path, field: str, value: str, takes: Callable[[Row], bool] = lambda _: True) -> Row | None:
+    """The newest row whose field has just this value, if `takes` says so; what lies between is not parsed."""
+    wanted = f'"{field}":{_encode(value)}'.encode()
+    try:
+        with translated_errors(path), path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                return None
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+                return _last_row(data, wanted, lambda row: row.get(field) == value and takes(row))
+    except FileNotFoundError:
+        return None
+
+
+def _last_row(data: mmap.mmap, wanted: bytes, takes: Callable[[Row], bool]) -> Row | None:
+    place = data.rfind(wanted)
+    while place >= 0:
+        start = data.rfind(b"\n", 0, place) + 1
+        end = data.find(b"\n", place)
+        row = _row(data[start:end]) if end >= 0 else None
+        if row is not None and takes(row):
+            return row
+        place = data.rfind(wanted, 0, start)
+    return None
+
+
 def _host(row: Row) -> str:
     """As it stands in the URL, with its port if there is one."""
     match = _HOST.match(str(row.get("url", "")))
@@ -190,12 +217,17 @@ def follow_log(
 def _rows(path: Path, start: int) -> Iterator[tuple[Row, int]]:
     """Rows, each with where the next begins. What is no JSON is passed over: a power cut may leave such lines."""
     for line, end in _lines(path, start):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
+        row = _row(line)
+        if row is not None:
             yield row, end
+
+
+def _row(line: bytes) -> Row | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _start_of_last(path: Path, count: int) -> int:

@@ -35,6 +35,7 @@ class Outcome:
     PRIVATE: Final = "private"  # an address that must not be asked
     INVALID: Final = "invalid"  # a URL that cannot be fetched
     NO_RULES: Final = "no rules"  # robots.txt cannot be had, so that nothing may be asked for
+    EXPIRED: Final = "expired"  # its lifetime was over, and its captures were removed
     CRASHED: Final = "crashed"  # a process of ours died over it
     NO_SPACE: Final = "no space"  # what came could not be written here: our trouble, not the page's
 

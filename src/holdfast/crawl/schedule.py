@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+from holdfast.crawl.frontier import UrlRow
 from holdfast.crawl.job import RevisitSettings
 
 _MEMORY: Final = 32.0  # comparisons
@@ -120,6 +121,12 @@ class History(NamedTuple):
             and self.differed <= self.compared
             and self.first <= self.last
         )
+
+
+def due_after(row: UrlRow, settings: RevisitSettings) -> int:
+    """When a page is due after its last visit: by its history, or soon if that visit could not tell if it is there."""
+    interval_s = History.decode(row.history).interval_s(settings)
+    return int(row.visited + (min(interval_s, settings.grace_s) if row.is_unverified else interval_s))
 
 
 def spoken(seconds: float) -> str:

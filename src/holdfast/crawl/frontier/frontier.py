@@ -147,6 +147,16 @@ class Frontier:
             name, url, hop, hops = line.split("\t")
             yield Found(bytes.fromhex(name), url, hop, link_depth(depth, hop), int(hops))
 
+    def linking_to(self, key: bytes) -> tuple[str, int] | None:
+        """A page that links to a URL, with the depth of the link; the nearest, of pages whose links are kept."""
+        wanted, nearest = key.hex().encode(), None
+        for name, raw in self._ledger.scan(b"l", b"m"):
+            page = self.row(name[1:]) if wanted in raw else None
+            for link in self._links(name[1:], page.depth) if page is not None else ():
+                if link.key == key and page is not None and (nearest is None or link.depth < nearest[1]):
+                    nearest = page.url, link.depth
+        return nearest
+
     # -- taking -------------------------------------------------------------------------------------------------
 
     def enliven(self) -> list[str]:

@@ -12,6 +12,7 @@ from holdfast.formats.links.hops import Hop
 KEY_BYTES = 16
 _DOWN_FAILURES = 3  # in a row
 _LOST_FAILURES = 10
+GONE: Final = frozenset((404, 410))  # statuses that say that there is no such page
 _BREAKS = str.maketrans("\t\n\r", "   ")
 
 
@@ -57,6 +58,16 @@ class UrlRow(NamedTuple):
     unreadable: int = 0  # a reader died over it
     repeated: int = 0  # fetched once more in this visit, because a redirect led back to it with a cookie
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the server said at the last visit that there is no such page."""
+        return self.state == State.DONE and self.status in GONE
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether the last visit could not tell if the page is there: no response, or one that says neither."""
+        return self.state != State.DONE or (self.status not in GONE and not 200 <= self.status < 400)
+
     def encode(self) -> bytes:
         text = "\t".join(map(str, self))
         if text.count("\t") != len(self) - 1 or "\n" in text or "\r" in text:
@@ -85,14 +96,16 @@ class HostRow(NamedTuple):
     paused_until: float = 0.0  # seconds since the epoch
     turn: int = 0  # its place among the hosts that wait; 0: it does not wait
     failing_since: int = 0  # when the failures in a row began
+    trouble: str = ""  # outcome of the last of them
 
     def encode(self) -> bytes:
         return "\t".join(map(str, self)).encode()
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        queued, fetched, failures, paused_until, turn, since = raw.decode().split("\t")
-        return cls(int(queued), int(fetched), int(failures), float(paused_until), int(turn), int(since))
+        queued, fetched, failures, paused_until, turn, since, *more = raw.decode().split("\t")
+        trouble = more[0] if more else ""  # frontiers of earlier versions have none
+        return cls(int(queued), int(fetched), int(failures), float(paused_until), int(turn), int(since), trouble)
 
     @property
     def is_down(self) -> bool:
