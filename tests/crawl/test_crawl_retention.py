@@ -23,6 +23,8 @@ from crawl_runs import (
     write_job_file,
 )
 from crawl_sites import DAY_S, LittleWeb, blocks, captures_of, linking, page, references
+from hostile_web.exchange import Answer, Request, plain
+from waiting import wait_until
 
 import holdfast
 from holdfast.crawl.crawls import crawl_directory, keep_job
@@ -33,8 +35,6 @@ from holdfast.crawl.retention import Retention, expire
 from holdfast.crawl.robots import Robots
 from holdfast.crawl.why import why
 from holdfast.errors import UsageError
-from holdfast.testing.waiting import wait_until
-from holdfast.testing.web.exchange import Answer, Request, plain
 
 LIFETIME = RevisitSettings(lifetime_s=10 * DAY_S, grace_s=2 * DAY_S)
 SHARED = page("the same words in two places")

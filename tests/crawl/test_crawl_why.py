@@ -14,13 +14,13 @@ import pytest
 from crawl_clock import Clock
 from crawl_runs import NAME, crawled, job_for, log_rows, make_archive, program
 from crawl_sites import DAY_S, LittleWeb, linking, page
+from hostile_web.exchange import plain
 
 import holdfast
 from holdfast.crawl.conductor import Crawl
 from holdfast.crawl.job import CrawlJob, FetchSettings, RevisitSettings, TrapSettings
 from holdfast.crawl.log import CrawlLog, last_row
 from holdfast.crawl.why import why
-from holdfast.testing.web.exchange import plain
 
 UNREAL = "http://unreal.invalid/"  # RFC 6761: such names have no addresses
 

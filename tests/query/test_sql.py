@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from asked_archive import Asked
-from holdfast.testing.waiting import wait_until
+from waiting import wait_until
 
 import holdfast
 from holdfast import CaptureQuery
