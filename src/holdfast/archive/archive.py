@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from holdfast import config
 from holdfast.archive.adding import Added, Adder, Parts
+from holdfast.archive.backup import BatchCopyReport, back_up, restore
 from holdfast.archive.exchange import Exchange, drafts_of
 from holdfast.archive.exporting import ExportOptions, export
 from holdfast.archive.importing import Importer, ImportOptions, ImportReport
@@ -167,6 +168,12 @@ class Archive(Upkeep):
             if self._queries is None:
                 self._queries = QueryEngine(index, lambda: self.records)
             return self._queries
+
+    @property
+    def adder(self) -> Adder:
+        """The way in for records, for parts of the archive that need more of it than `add`. Raises Denied."""
+        self._require_writable()
+        return self._adder
 
     # -- volumes ------------------------------------------------------------------------------------------------
 
@@ -334,6 +341,20 @@ class Archive(Upkeep):
         """Reads every byte of a batch, also while another process writes."""
         self.journal.require(batch)
         return verify_batch(batch, self.journal.directory(batch), self.env, progress)
+
+    def back_up(self, batch: str, target: str | Path, progress: Progress | None = None) -> BatchCopyReport:
+        """Writes a batch with its payloads to a new directory, from which `restore` brings it back. Durable on return.
+
+        Also while another process writes. After an interruption the same call goes on.
+        """
+        return back_up(self, batch, Path(target), progress)
+
+    def restore(self, backup: str | Path, progress: Progress | None = None) -> BatchCopyReport:
+        """Brings the batch of a backup in, under the same ids, verified. Durable on return; twice does no harm.
+
+        Raises UsageError, and changes nothing, if another batch of that name is here.
+        """
+        return restore(self, self.adder, Path(backup), progress)
 
     def reindex(self, progress: Progress | None = None) -> int:
         """Makes the catalog anew from the batches while readers go on; returns the number of captures."""
