@@ -13,7 +13,8 @@ from random import Random
 
 import pytest
 from archive_warcs import response, write
-from truths import PLAN, STORE, assert_exact, assert_sound, captures, entries, import_all, references
+from test_archive_kill import NEVER, children
+from truths import PLAN, STORE, assert_exact, assert_sound, captures, entries, held, import_all, references
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -33,9 +34,15 @@ pytestmark = pytest.mark.filterwarnings(  # warcio leaves temporary files open
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:Unclosed file:ResourceWarning"
 )
 
+PAGES = 150
 OLD = "http://a.example/old"
 NEW = "http://b.example/page"
 PAGE = b"<title>Old and seen again</title>" * 20
+
+
+def body(number: int) -> bytes:
+    """Of a page; two pages share each."""
+    return Random(number % 100).randbytes(300).hex().encode()
 
 
 def make_warcs(directory: Path) -> tuple[Path, Path]:
@@ -67,14 +74,13 @@ def make_warcs(directory: Path) -> tuple[Path, Path]:
         OLD, old.rec_headers.get_header("WARC-Payload-Digest"), OLD, "2026-01-01T00:00:00Z", http()
     )
     second.write_record(revisit)
-    for number in range(40):
-        body = Random(number % 25).randbytes(300).hex().encode()
+    for number in range(PAGES):
         page = second.create_warc_record(
             f"{NEW}/{number}",
             "response",
-            io.BytesIO(body),
+            io.BytesIO(body(number)),
             http_headers=http("302 Found", ("Location", "/x")) if number % 9 == 0 else http(),
-            warc_headers_dict=dated(f"2026-02-01T00:00:{number:02d}Z"),
+            warc_headers_dict=dated(f"2026-02-01T00:{number // 60:02d}:{number % 60:02d}Z"),
         )
         second.write_record(page)
     large = Random("large").randbytes(30_000)  # in pieces
@@ -273,9 +279,9 @@ def _all_entries(path: Path, batch: str) -> list[tuple[RecordId, Entry]]:
 
 def test_removed_records_are_not_in_a_backup(quick: Path, source: Path) -> None:
     with holdfast.open(source) as archive:
-        archive.remove(Selection(CaptureQuery(url=f"{NEW}/39")), RemovalOptions("asked"))
-        payload = Random(39 % 25).randbytes(300).hex().encode()
-        archive.remove(Selection(CaptureQuery(url=f"{NEW}/14")), RemovalOptions("asked"))
+        for number in (17, 117):
+            archive.remove(Selection(CaptureQuery(url=f"{NEW}/{number}")), RemovalOptions("asked"))
+        payload = body(17)
         next_serial = archive.journal.batch("late").tail.next_serial
     made = back_up(source, quick / "backup")
     assert made.removed == 2
@@ -284,7 +290,7 @@ def test_removed_records_are_not_in_a_backup(quick: Path, source: Path) -> None:
     assert_sound(target)
     with holdfast.open(target) as archive:
         assert archive.journal.batch("late").tail.next_serial == next_serial
-        assert captures(archive, CaptureQuery(url=f"{NEW}/39")) == []
+        assert captures(archive, CaptureQuery(url=f"{NEW}/17")) == []
         assert payload not in [content for some in archive.contents.scan() for _, content in some]
 
 
@@ -313,7 +319,7 @@ def flip(path: Path, at: int) -> None:
 def test_a_damaged_block_of_the_backup_is_named(quick: Path, source: Path) -> None:
     back_up(source, quick / "backup")
     with holdfast.open(quick / "backup", read_only=True) as backup:
-        capture = next(each for each in captures(backup, CaptureQuery(url=f"{NEW}/39")))
+        capture = next(each for each in captures(backup, CaptureQuery(url=f"{NEW}/17")))
         stat = backup.contents.stat(holdfast.ContentKey.parse(capture.contents))
         wanted = raw_sound(backup, {capture.contents})
         lost = {record for record, entry in entries(backup) if entry.contents == capture.contents}
@@ -331,13 +337,10 @@ def test_a_damaged_block_of_the_backup_is_named(quick: Path, source: Path) -> No
         assert entry is not None
         assert entry.url.startswith(NEW)  # what is sound of it is here
         # Somebody brings the same content: removing the record that lost it does not touch theirs.
-        import_all(
-            archive,
-            write(quick / "o.warc", [response("http://c.example/", Random(39 % 25).randbytes(300).hex().encode())]),
-        )
-        archive.remove(Selection(CaptureQuery(url=f"{NEW}/39")), RemovalOptions("asked"))
-        archive.remove(Selection(CaptureQuery(url=f"{NEW}/14")), RemovalOptions("asked"))
-        assert archive.get("http://c.example/").payload() == Random(39 % 25).randbytes(300).hex().encode()
+        import_all(archive, write(quick / "o.warc", [response("http://c.example/", body(17))]))
+        for number in (17, 117):
+            archive.remove(Selection(CaptureQuery(url=f"{NEW}/{number}")), RemovalOptions("asked"))
+        assert archive.get("http://c.example/").payload() == body(17)
     assert_sound(target)
 
 
@@ -438,3 +441,56 @@ def test_a_batch_under_restore_takes_nothing_else(quick: Path, source: Path) -> 
     assert "unfinished restore" in {fault.kind for fault in holdfast.check(target).faults}
     restore(target, quick / "backup")
     assert_sound(target)
+
+
+# -- interruptions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_and_a_restore_that_are_killed_again_and_again(quick: Path, source: Path) -> None:
+    back_up(source, quick / "whole")
+    with holdfast.open(new_archive(quick, "calm")) as calm:
+        calm.restore(quick / "whole")
+        expected, counted = captures(calm), references(calm)
+    with holdfast.open(source) as archive:
+        before = references(archive)
+    kills: Counter[str] = Counter()
+    with children() as living:
+        for turn in range(4):
+            backup, target = quick / f"backup{turn}", new_archive(quick, f"target{turn}")
+            for what, path in (("backup", source), ("restore", target)):
+                random = Random(turn)
+                for _ in range(12):
+                    assert what == "restore" or not backup.exists()  # it has its name when it is whole
+                    if living.life(random.randrange(2, 90), what=what, path=str(path), backup=str(backup)):
+                        break
+                    kills[what] += 1
+                else:
+                    assert living.life(NEVER, what=what, path=str(path), backup=str(backup))
+            assert_sound(backup)
+            assert_sound(target)
+            with holdfast.open(target) as archive:
+                assert (captures(archive), references(archive)) == (expected, counted)
+                assert exact(archive, "late.warc.gz") == gzip.decompress((quick / "late.warc.gz").read_bytes())
+            assert list(quick.glob("*.open")) == []
+    assert min(kills["backup"], kills["restore"]) > 8
+    with holdfast.open(source) as archive:
+        assert references(archive) == before
+
+
+def test_a_killed_restore_leaves_exact_counters_and_a_batch_that_says_so(quick: Path, source: Path) -> None:
+    records = back_up(source, quick / "backup").records
+    seen = set()
+    with children() as living:
+        for die in range(3, 400, 23):
+            target = new_archive(quick, f"target{die}")
+            if living.life(NEVER, what="restore", path=str(target), backup=str(quick / "backup"), die=die):
+                break
+            with holdfast.open(target) as archive:
+                held_now = held(archive)
+                assert references(archive) == held_now
+                if archive.journal.is_restoring("late"):
+                    assert [fault.kind for fault in archive.verify("late").faults] == ["unfinished restore"]
+                    seen.add(bool(held_now))
+                else:
+                    assert len(of_batch(archive, "late")) in (0, records)
+    assert True in seen

@@ -132,10 +132,11 @@ def _filled(archive: Archive, batch: str, draft: Path, target: Path, progress: P
         copy = BatchCopy(archive, backup, backup.adder, tally)
         copy.run(batch, until)
         copy.take_numbers(batch, until)
-        before = tally.records + tally.known
+        own = tally.records, tally.known
         for name in sorted(needed):
             copy.run(name, max(needed[name]) + 1, needed[name])
-        originals = tally.records + tally.known - before
+        originals = tally.records + tally.known - sum(own)
+        tally.records, tally.known = own
         if sealed:
             backup.seal(batch)
         entries = {name: tally.entries.get(name, 0) for name in (batch, *sorted(needed))}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
 
 Translate = Callable[[RecordId], RecordId | None]  # from an id there to the one here; None: it did not come here
-_GROUP_MAX = 512
+GROUP_MAX = 512
 _GROUP_BYTES_MAX = 16 << 20
 _LARGE = 8 << 20  # payloads beyond this go over alone, piece by piece
 
@@ -112,7 +112,7 @@ class BatchCopy:
                 group, size = [], 0
             group.append(Copy(entry, self._signatures(entry)))
             size += entry.size + len(entry.data)
-            if len(group) >= _GROUP_MAX or size >= _GROUP_BYTES_MAX or entry.size > _LARGE:
+            if len(group) >= GROUP_MAX or size >= _GROUP_BYTES_MAX or entry.size > _LARGE:
                 yield group
                 group, size = [], 0
         if group:
