@@ -357,6 +357,40 @@ def raw_sound(
     }
 
 
+def test_a_payload_that_was_lost_here_comes_back(quick: Path, source: Path) -> None:
+    """For all records that hold it, also those of other batches: counters stay exact. And `check` is clean again."""
+    back_up(source, quick / "backup")
+    with holdfast.open(source) as archive:
+        import_all(archive, write(quick / "o.warc", [response("http://c.example/", body(17))]), batch="other")
+        (capture,) = captures(archive, CaptureQuery(url=f"{NEW}/17"))
+        stat = archive.contents.stat(holdfast.ContentKey.parse(capture.contents))
+        before = references(archive)
+    name, _, at = stat.place.rpartition("@")
+    flip(Path(name), int(at) + 330)
+    assert not holdfast.check(source, holdfast.CheckOptions(repair=True)).clean
+    lost = holdfast.check(source).faults  # it is lost, and stays so
+    assert {(fault.kind, fault.remedy.partition(" ")[0]) for fault in lost} == {("missing content", "restore")}
+    report = restore(source, quick / "backup")
+    assert (report.put_back, report.records, report.faults) == (1, 0, ())
+    assert_sound(source)
+    with holdfast.open(source) as archive:
+        assert references(archive) == before
+        assert archive.get("http://c.example/").payload() == archive.get(f"{NEW}/17").payload() == body(17)
+    assert restore(source, quick / "backup").put_back == 0
+
+
+def test_records_that_are_damaged_here_are_named(quick: Path, source: Path) -> None:
+    back_up(source, quick / "backup")
+    with holdfast.open(source, read_only=True) as archive:
+        frames = [found for found in archive.journal.walk_file("late", 1) if isinstance(found, Walked)]
+    flip(source / "batches/late/records-000001.tw.zst", frames[3].place.offset + 20)
+    report = restore(source, quick / "backup")
+    assert {fault.kind for fault in report.faults} == {"missing record"}
+    named = " ".join(fault.expected for fault in report.faults)
+    assert all(str(RecordId("late", entry.serial)) in named for entry in frames[3].entries)
+    assert restore(new_archive(quick), quick / "backup").faults == ()
+
+
 def test_a_damaged_frame_of_the_backup_is_named(quick: Path, source: Path) -> None:
     back_up(source, quick / "backup")
     with holdfast.open(quick / "backup", read_only=True) as backup:

@@ -64,6 +64,7 @@ class BatchCopyReport:
     removed: int  # numbers of records that had been removed
     refused: int  # that are not to come back, and did not
     originals: int  # records of other batches that belong to it
+    put_back: int  # payloads that records had lost here, and have again
     references: int  # records that lie in files elsewhere, and are not in the backup
     bytes: int
     faults: tuple[Fault, ...] = ()
@@ -92,6 +93,7 @@ def back_up(archive: Archive, batch: str, target: Path, progress: Progress | Non
         if all(_is_kept(archive, name, files) for name, files in generations.items()):
             archive.env.files.rename(draft, target)
             archive.env.files.sync_directory(target.parent)
+            archive.env.files.remove(target / (layout.BACKUP + layout.UNFINISHED))
             return report
     raise Busy(f"records are being removed beside the backup of batch {batch!r}: try again later")
 
@@ -111,7 +113,7 @@ def _begun(archive: Archive, batch: str, target: Path, generations: dict[str, di
     if files.exists(mark) and read_file(files, mark) == facts and files.exists(draft / layout.SETTINGS):
         return draft
     if draft.exists():
-        if not files.exists(mark) and files.names(draft):
+        if not draft.is_dir() or not files.exists(mark) and set(files.names(draft)) - {mark.name + layout.UNFINISHED}:
             raise UsageError(f"'{draft}' exists and is no unfinished backup: move it away")
         shutil.rmtree(draft)
     files.make_directory(draft)
@@ -152,7 +154,6 @@ def _filled(archive: Archive, batch: str, draft: Path, target: Path, progress: P
     }
     files = archive.env.files
     replace_file(files, draft / layout.BACKUP, json.dumps(facts, indent=1).encode() + b"\n")
-    files.remove(draft / (layout.BACKUP + layout.UNFINISHED))
     replace_file(files, draft / layout.CHECKSUMS, _checksums(archive, draft))
     return _report(tally, batch, target, sealed=sealed, originals=originals)
 
@@ -217,6 +218,7 @@ def restore(archive: Archive, adder: Adder, path: Path, progress: Progress | Non
         for name in facts["entries"]:
             if name != batch and name in backup.journal.names():
                 ids |= copy.add(name, batch[: _NAME_MAX - len(_ORIGINALS)] + _ORIGINALS)
+        copy.put_back(batch, until)
         copy.run(batch, until, translate=ids.get)
         copy.take_numbers(batch, until)
         if facts["sealed"] and writer.tail.next_serial == until:
@@ -262,6 +264,7 @@ def _report(tally: CopyTally, batch: str, path: Path, *, sealed: bool, originals
         tally.removed,
         tally.refused,
         originals,
+        tally.put_back,
         tally.references,
         tally.bytes,
         tuple(tally.faults.values()),

@@ -7,8 +7,10 @@ by their signatures. What cannot be read is named, and what is sound goes over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.archive.adding import Adder, Copy
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 Translate = Callable[[RecordId], RecordId | None]  # from an id there to the one here; None: it did not come here
 GROUP_MAX = 512
 _GROUP_BYTES_MAX = 16 << 20
+_ELSEWHERE = "restore into another archive to have it"
 _LARGE = 8 << 20  # payloads beyond this go over alone, piece by piece
 
 
@@ -39,6 +42,7 @@ class CopyTally:
     known: int = 0  # that were there already
     removed: int = 0  # numbers of records that were removed here or there
     refused: int = 0  # that are not to come back
+    put_back: int = 0  # contents that records had lost here
     references: int = 0  # records that lie in files elsewhere
     bytes: int = 0
     entries: dict[str, int] = field(default_factory=dict)  # that were found, by batch
@@ -50,7 +54,7 @@ class CopyTally:
             self.progress(count)
 
     def fault(self, fault: Fault) -> None:
-        self.faults[fault.file, fault.offset, fault.expected] = fault
+        self.faults[fault.file, fault.offset, f"{fault.expected} {fault.key}"] = fault
 
 
 class BatchCopy:
@@ -137,21 +141,24 @@ class BatchCopy:
         if batch not in self._target.journal.names():
             return 0
         last = self._target.journal.batch(batch).tail.next_serial - 1
-        here = self._here(batch)
-        own = next(here, None)
-        for entry in self.entries(batch, until):
+        for own, entry in self._pairs(batch, until):
             if entry.serial > last and self._target.journal.is_sealed(batch):
                 raise BatchSealed(f"batch {batch!r} is sealed here, and the backup has records that it lacks")
-            while own is not None and own.serial < entry.serial:
-                own = next(here, None)
-            if own is None or own.serial != entry.serial:
-                continue
-            if REMOVED not in (own.type, entry.type) and not self._is_same(own, entry):
+            if own is not None and REMOVED not in (own.type, entry.type) and not self._is_same(own, entry):
                 raise UsageError(
                     f"another batch {batch!r} is here: record {RecordId(batch, entry.serial)} differs from that of the "
                     "backup; restore into another archive"
                 )
         return last
+
+    def _pairs(self, batch: str, until: int) -> Iterator[tuple[Entry | None, Entry]]:
+        """Each record of the source, behind what the target has under its number."""
+        here = self._here(batch)
+        own = next(here, None)
+        for entry in self.entries(batch, until):
+            while own is not None and own.serial < entry.serial:
+                own = next(here, None)
+            yield (own if own is not None and own.serial == entry.serial else None), entry
 
     def _here(self, batch: str) -> Iterator[Entry]:
         for walked in self._target.journal.walk(batch):
@@ -174,6 +181,56 @@ class BatchCopy:
         translated = lacking if translate is None else (_translated(entry, batch, translate) for entry in lacking)
         for group in self._copies(translated):
             self._copy(batch, group)
+
+    def put_back(self, batch: str, until: int) -> None:
+        """Puts contents back that records of the batch have lost here, and names records that are damaged here."""
+        last = self._target.journal.batch(batch).tail.next_serial - 1
+        missing: dict[str, ContentKey] = {}
+        pairs = self._pairs(batch, until)
+        while some := list(islice(pairs, GROUP_MAX)):
+            missing |= self._missing(batch, [each for each in some if each[1].serial <= last])
+        if missing:
+            with self._adder.lock:
+                self._put_back(missing, self._holders(missing))
+
+    def _missing(self, batch: str, pairs: Sequence[tuple[Entry | None, Entry]]) -> dict[str, ContentKey]:
+        """Contents that the target lacks, by their keys here, with those in the source."""
+        keys: dict[str, ContentKey] = {}
+        for own, entry in pairs:
+            if own is None and entry.type != REMOVED:
+                place = str(self._target.journal.directory(batch))
+                wanted = f"record {RecordId(batch, entry.serial)} of '{entry.url}'"
+                self._tally.fault(Fault(batch, place, 0, "missing record", wanted, "damage", remedy=_ELSEWHERE))
+            elif own is not None and REMOVED not in (own.type, entry.type) and own.contents != "-":
+                theirs = map(ContentKey.parse, entry.contents.split(" "))
+                keys |= dict(zip(own.contents.split(" "), theirs, strict=True))
+        found = self._target.instance.find_batch([ContentKey.parse(text) for text in keys])
+        return {text: keys[text] for text, held in zip(keys, found, strict=True) if not held.blocks and not held.away}
+
+    def _holders(self, missing: Container[str]) -> Counter[str]:
+        """How many times all records of the target hold each of the contents."""
+        held: Counter[str] = Counter()
+        for batch in self._target.journal.names():
+            for entry in self._here(batch):
+                if entry.contents != "-":
+                    held.update(text for text in entry.contents.split(" ") if text in missing)
+        return held
+
+    def _put_back(self, missing: dict[str, ContentKey], holders: Counter[str]) -> None:
+        """All references to a content in one step, so that its counter is exact whatever happens."""
+        for text, key in missing.items():
+            content = self._fetch(key)
+            stored = [] if content is None else self._target.contents.put_batch([content] * holders[text])
+            if stored and str(stored[0].key) == text:
+                self._tally.put_back += 1
+                continue
+            if stored:  # it has another key now, which no record knows
+                self._target.contents.delete_batch([each.key for each in stored])
+            reason = self._lost.get(key, "none")
+            place = str(self._target.path / layout.VOLUMES / text.partition(":")[0])
+            wanted = f"that of {holders[text]} records"
+            fault = Fault(text.partition(":")[0], place, 0, "missing content", wanted, reason, ContentKey.parse(text))
+            self._tally.fault(replace(fault, remedy=_ELSEWHERE))
 
     def take_numbers(self, batch: str, until: int) -> None:
         """Numbers before `until` whose records are lost are not given again."""

@@ -243,6 +243,7 @@ def _more(report: BatchCopyReport) -> str:
     counts = (
         (report.known, "there already"),
         (report.originals, "of other batches"),
+        (report.put_back, "lost payloads put back"),
         (report.removed, "removed"),
         (report.refused, "refused"),
         (report.references, "by reference, whose files lie elsewhere"),
