@@ -113,7 +113,7 @@ def _begun(archive: Archive, batch: str, target: Path, generations: dict[str, di
     if files.exists(mark) and read_file(files, mark) == facts and files.exists(draft / layout.SETTINGS):
         return draft
     if draft.exists():
-        if not draft.is_dir() or not files.exists(mark) and set(files.names(draft)) - {mark.name + layout.UNFINISHED}:
+        if not draft.is_dir() or (not files.exists(mark) and set(files.names(draft)) - {mark.name + layout.UNFINISHED}):
             raise UsageError(f"'{draft}' exists and is no unfinished backup: move it away")
         shutil.rmtree(draft)
     files.make_directory(draft)
@@ -187,7 +187,7 @@ def _checksums(archive: Archive, root: Path) -> bytes:
     return "".join(
         f"{file_digest(archive.env, root / path)[1]}  {path.as_posix()}\n"
         for path in inside
-        if layout.KEYDIR not in path.parts
+        if not {layout.KEYDIR, layout.LOCK} & {*path.parts}
     ).encode()
 
 
