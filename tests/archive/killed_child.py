@@ -1,4 +1,4 @@
-"""The process that `test_archive_kill` kills: imports or removes, and tells its parent of every write and sync.
+"""The process that `test_archive_kill` kills: it works on an archive, and tells its parent of every write and sync.
 
 Run as a program it is a server that never opens an archive itself, so that it can fork: for each line of JSON on its
 standard input it forks a child that does what it says. Both write lines to the descriptor given as argument:
@@ -24,7 +24,7 @@ from typing import Any
 from truths import import_all
 
 import holdfast
-from holdfast.archive import reader
+from holdfast.archive import batch_copy, reader
 from holdfast.archive.removal import RemovalOptions
 from holdfast.archive.updating import UpdateOptions
 from holdfast.catalog import CaptureQuery, Catalog
@@ -43,13 +43,19 @@ def tell(kind: type[Any], name: str, say: Callable[[str], None]) -> None:
     setattr(kind, name, told)
 
 
-reader.DRAFTS_MAX = 8  # many additions
+reader.DRAFTS_MAX = batch_copy.GROUP_MAX = 8  # many additions
 
 
 def work(order: dict[str, Any]) -> None:
+    if order["what"] == "backup":
+        with holdfast.open(order["path"], read_only=True) as archive:
+            archive.back_up("late", order["backup"])
+        return
     with holdfast.open(order["path"]) as archive:
         if order["what"] == "import":
             import_all(archive, *map(Path, order["files"]), jobs=2)
+        elif order["what"] == "restore":
+            archive.restore(order["backup"])
         elif order["what"] == "update":
             archive.updates.run(UpdateOptions(wait_s=0))
         else:

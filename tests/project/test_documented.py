@@ -13,6 +13,15 @@ import click
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+OF_OTHER_PROGRAMS = {  # wget, rsync, curl
+    "--checksum",
+    "--data-binary",
+    "--delete-after",
+    "--recursive",
+    "--warc",
+    "--warc-cdx",
+    "--warc-file",
+}
 
 
 def page(name: str) -> str:
@@ -67,6 +76,19 @@ def test_public_names_exist() -> None:
 def test_commands_and_options_are_documented() -> None:
     cli = importlib.import_module("holdfast.cli.main").cli
     assert undocumented(cli, page("reference/cli.md")) == []
+
+
+def test_options_that_the_docs_name_exist() -> None:
+    cli = importlib.import_module("holdfast.cli.main").cli
+    known = {"--help", "--version", *OF_OTHER_PROGRAMS}
+    for _, command in commands(cli, click.Context(cli, info_name="holdfast")):
+        known.update(word for param in command.params for word in (*param.opts, *param.secondary_opts))
+    named = {
+        (str(path.relative_to(ROOT)), word)
+        for path in [*DOCS.rglob("*.md"), ROOT / "README.md"]
+        for word in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w-])", path.read_text())
+    }
+    assert sorted(each for each in named if each[1] not in known) == []
 
 
 def test_an_undocumented_option_is_noticed() -> None:

@@ -7,7 +7,7 @@ every byte, it is in already and is not added again. So an import that was cut s
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 from holdfast.archive.intent import IntentLog, Purpose, Unfinished, take_back
 from holdfast.archive.refusals import Refusals
-from holdfast.batches.batch import Batch, Frames
-from holdfast.batches.entry import SOURCE
+from holdfast.batches.batch import Batch, Frames, bare
+from holdfast.batches.entry import REMOVED, SOURCE, Entry
 from holdfast.batches.journal import Journal
 from holdfast.catalog import Catalog, CatalogChange
 from holdfast.config import RecordSettings
 from holdfast.env import Environment
 from holdfast.errors import HoldfastError, VolumeDown
-from holdfast.model import RecordId, batch_name
-from holdfast.records.draft import Draft, capture_of, fingerprint, is_captured, refusal_mark
+from holdfast.model import OVERFLOW_MAX, ContentKey, RecordId, batch_name
+from holdfast.records.draft import Draft, capture_of, fingerprint, is_captured, refusal_mark, signatures_of
 from holdfast.storage.contents import Contents
 from holdfast.storage.duplicates import StoreOptions
 from holdfast.storage.shield import Shield
@@ -46,6 +46,16 @@ class Added(NamedTuple):
     outcome: Outcome
     record: RecordId | None
     new_content: bool = False  # the store did not hold its payload
+
+
+Fetch = Callable[[ContentKey], bytes | None]  # a content of another archive; None: it cannot be read there
+
+
+class Copy(NamedTuple):
+    """A record of another archive: its entry there, and the signatures that its contents have here."""
+
+    entry: Entry
+    signatures: Sequence[bytes]
 
 
 @dataclass(slots=True)
@@ -93,6 +103,18 @@ class Adder:
         name = batch_name(batch) if batch else self.current_batch()
         return self._shield.run(lambda: self._add_large(draft, name))
 
+    def restore(self, name: str, copies: Sequence[Copy], fetch: Fetch) -> list[Entry]:
+        """Appends records of another archive under the serial numbers they have; returns them as they are here.
+
+        A record that is not to come back leaves its number. A content that cannot be read leaves a key to which no
+        block answers. Durable on return.
+        """
+        return self._shield.run(lambda: self._restore(name, copies, fetch))
+
+    def add_copies(self, name: str, copies: Sequence[Copy], fetch: Fetch) -> list[Added]:
+        """Adds records of another archive as `add` does, under numbers of their own. Durable on return."""
+        return self._shield.run(lambda: self._add_copies(name, copies, fetch))
+
     def close(self) -> None:
         self._shield.close()
 
@@ -133,7 +155,7 @@ class Adder:
         for index, found in enumerate(self._parts.catalog.known([mark for mark, _ in marks])):
             if found is not None:
                 outcomes[index] = Added(Outcome.KNOWN, found)
-            elif refusals and self._is_refused(drafts[index], [marks[index][1]] if marks[index][1] else []):
+            elif refusals and self._is_refused(drafts[index].entry, [marks[index][1]] if marks[index][1] else []):
                 outcomes[index] = Added(Outcome.REFUSED, None)
             elif marks[index][0] not in here:
                 here.add(marks[index][0])
@@ -150,8 +172,8 @@ class Adder:
         if known:
             self._parts.contents.heal([draft.payload for draft in known], [draft.signature for draft in known])
 
-    def _is_refused(self, draft: Draft, signatures: Sequence[bytes]) -> bool:
-        return refusal_mark(draft.entry, signatures) in self._parts.refusals
+    def _is_refused(self, entry: Entry, signatures: Sequence[bytes]) -> bool:
+        return refusal_mark(entry, signatures) in self._parts.refusals
 
     def _resolved(self, outcomes: list[Added | None], marks: Sequence[tuple[bytes, bytes]]) -> list[Added]:
         """Fills in records that occur twice in one addition."""
@@ -227,7 +249,7 @@ class Adder:
                     for piece, signature in zip(self._pieces(spooled), signatures, strict=True):
                         self._parts.contents.heal([piece], [signature])
                     return Added(Outcome.KNOWN, known)
-                if self._is_refused(draft, signatures):  # before anything is stored: it must not leave bytes
+                if self._is_refused(draft.entry, signatures):  # before anything is stored: it must not leave bytes
                     return Added(Outcome.REFUSED, None)
                 return self._append_large(self._parts.journal.batch(name), draft, signatures, mark)
         finally:
@@ -259,6 +281,89 @@ class Adder:
         with spooled.open("rb") as file:
             while piece := file.read(self._parts.settings.piece_bytes_max):
                 yield piece
+
+    # -- records of another archive -----------------------------------------------------------------------------
+
+    def _restore(self, name: str, copies: Sequence[Copy], fetch: Fetch) -> list[Entry]:
+        with self.lock:
+            self._require_sound()
+            kept = [Copy(bare(each.entry), ()) if self._is_refused(*each) else each for each in copies]
+            return self._append_copies(self._parts.journal.batch(name), kept, fetch)
+
+    def _add_copies(self, name: str, copies: Sequence[Copy], fetch: Fetch) -> list[Added]:
+        with self.lock:
+            self._require_sound()
+            marks = [fingerprint(*each) for each in copies]
+            added = [Added(Outcome.KNOWN, known) if known else None for known in self._parts.catalog.known(marks)]
+            fresh: dict[bytes, Copy] = {}
+            for index, each in enumerate(copies):
+                if added[index] is None and self._is_refused(*each):
+                    added[index] = Added(Outcome.REFUSED, None)
+                elif added[index] is None:
+                    fresh.setdefault(marks[index], each)
+            batch = self._parts.journal.batch(name)
+            first = batch.tail.next_serial
+            if fresh:
+                numbered = enumerate(fresh.values(), first)
+                self._append_copies(
+                    batch, [each._replace(entry=each.entry._replace(serial=serial)) for serial, each in numbered], fetch
+                )
+            ids = {mark: RecordId(name, serial) for serial, mark in enumerate(fresh, first)}
+            return [each or Added(Outcome.ADDED, ids[mark]) for each, mark in zip(added, marks, strict=True)]
+
+    def _append_copies(self, batch: Batch, copies: Sequence[Copy], fetch: Fetch) -> list[Entry]:
+        first = batch.tail.next_serial
+        purpose = Purpose(batch.name, first, copies[-1].entry.serial + 1 - first)
+        announced: list[Announced] = []
+        try:
+            self._parts.intents.announce(purpose, ())
+            keys = self._store_copies(copies, fetch, lambda each: self._announce(purpose, each, announced))
+            entries = [
+                each.entry._replace(contents=" ".join(own) or "-") for each, own in zip(copies, keys, strict=True)
+            ]
+            frames = batch.append_numbered(entries)
+        except BaseException:
+            with suppress(HoldfastError):
+                self._undo(batch, purpose, announced)
+            raise
+        marks = {
+            fingerprint(entry, signatures_of(entry)): RecordId(batch.name, entry.serial)
+            for entry in entries
+            if entry.type != REMOVED
+        }
+        elsewhere = self._parts.catalog.known(list(marks))
+        new = {mark: marks[mark] for mark, known in zip(marks, elsewhere, strict=True) if known is None}
+        self._parts.catalog.add(replace(change_of(batch, frames, new), fresh=True))
+        return entries
+
+    def _store_copies(
+        self, copies: Sequence[Copy], fetch: Fetch, announce: Callable[[list[Announced]], None]
+    ) -> list[list[str]]:
+        """The keys of each record's contents. Those of one record are stored one by one, for it may be large."""
+        wanted = [
+            (index, ContentKey.parse(key), signature)
+            for index, each in enumerate(copies)
+            if each.entry.contents != "-"
+            for key, signature in zip(each.entry.contents.split(" "), each.signatures, strict=True)
+        ]
+        keys: list[list[str]] = [[] for _ in copies]
+        step = 1 if len(copies) == 1 else len(wanted)
+        for at in range(0, len(wanted), step or 1):
+            some = wanted[at : at + step]
+            contents = [fetch(key) for _, key, _ in some]
+            there = [
+                (index, content) for (index, _, _), content in zip(some, contents, strict=True) if content is not None
+            ]
+            types = [copies[index].entry.mime for index, _ in there]
+            hints = StoreHints(content_types=types, announce=announce)
+            stored = iter(self._parts.contents.put_batch([content for _, content in there], _OPTIONS, hints))
+            for (index, _, signature), content in zip(some, contents, strict=True):
+                keys[index].append(self._lost_key(signature) if content is None else str(next(stored).key))
+        return keys
+
+    def _lost_key(self, signature: bytes) -> str:
+        """Of a content that nobody has. No block gets this number, so no other record's content is ever meant by it."""
+        return str(ContentKey(self._parts.contents.home(signature), signature, OVERFLOW_MAX))
 
 
 def change_of(

@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 from holdfast import config
 from holdfast.archive.adding import Added, Adder, Parts
+from holdfast.archive.backup import BatchCopyReport, back_up, restore
 from holdfast.archive.exchange import Exchange, drafts_of
 from holdfast.archive.exporting import ExportOptions, export
 from holdfast.archive.importing import Importer, ImportOptions, ImportReport, ImportSummary
@@ -170,6 +171,12 @@ class Archive(Upkeep):
             if self._queries is None:
                 self._queries = QueryEngine(index, lambda: self.records)
             return self._queries
+
+    @property
+    def adder(self) -> Adder:
+        """The way in for records, for parts of the archive that need more of it than `add`. Raises Denied."""
+        self._require_writable()
+        return self._adder
 
     # -- volumes ------------------------------------------------------------------------------------------------
 
@@ -393,6 +400,22 @@ class Archive(Upkeep):
         """Reads every byte of a batch, also while another process writes."""
         self.journal.require(batch)
         return verify_batch(batch, self.journal.directory(batch), self.env, progress)
+
+    @checked
+    def back_up(self, batch: str, target: str | Path, progress: Progress | None = None) -> BatchCopyReport:
+        """Writes a batch with its payloads to a new directory, from which `restore` brings it back. Durable on return.
+
+        Also while another process writes. After an interruption the same call goes on.
+        """
+        return back_up(self, batch, Path(target), progress)
+
+    @checked
+    def restore(self, backup: str | Path, progress: Progress | None = None) -> BatchCopyReport:
+        """Brings the batch of a backup in, under the same ids, verified. Durable on return. Idempotent.
+
+        Raises UsageError, and changes nothing, if another batch of that name is here.
+        """
+        return restore(self, self.adder, Path(backup), progress)
 
     @checked
     def reindex(self, progress: Progress | None = None) -> int:

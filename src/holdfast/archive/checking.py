@@ -28,6 +28,7 @@ from holdfast.storage.repair import repair_store
 
 _CATALOG = "damaged catalog"
 _INDEX = "damaged index"
+_LOST_REMEDY = "restore the batch from a backup, or remove the record"
 _INDEX_REMEDY = "run 'holdfast index build': it is derived"
 
 
@@ -98,7 +99,9 @@ def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
             if not held.blocks and not held.away and _is_still_there(archive, record):
                 file = str(archive.journal.directory(batch) / layout.records_name(*walked.place[:2]))
                 wanted = f"that of record {record}"
-                yield Fault(batch, file, walked.place.offset, "missing content", wanted, "none", key)
+                yield Fault(
+                    batch, file, walked.place.offset, "missing content", wanted, "none", key, remedy=_LOST_REMEDY
+                )
 
 
 def _is_still_there(archive: Archive, record: RecordId) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +19,7 @@ from holdfast.archive.upkeep import Upkeep
 from holdfast.arguments import checked
 from holdfast.config import Settings, watch_connector
 from holdfast.env import REAL, Environment
+from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import Denied
 from holdfast.model import VolumeState
 from holdfast.storage import layout
@@ -44,8 +44,8 @@ class Connection(Upkeep):
     def _open(self, env: Environment, *, writable: bool) -> None:
         watch = watch_connector(self.path, env.clock)
         # What an instance keeps beside its volumes is derived, and of no use to others.
-        scratch = self._closing.enter_context(TemporaryDirectory(prefix="holdfast-connection-"))
-        self.instance = Instance(Path(scratch), watch.settings, env, writable=writable)
+        scratch = self._closing.enter_context(ScratchDirectory("connection"))
+        self.instance = Instance(scratch.path, watch.settings, env, writable=writable)
         self._closing.callback(self.instance.close)
         self.contents = Contents(self.instance)
         self._closing.callback(self.contents.close)

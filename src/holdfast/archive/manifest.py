@@ -36,18 +36,25 @@ class Manifest:
 
     def note(self, added: Sequence[Added]) -> None:
         for each in added:
-            if each.record is None:
-                continue
-            batch, serial = each.record
-            if self.ids and self.ids[-1][0] == batch and self.ids[-1][2] == serial - 1:
-                self.ids[-1] = (batch, self.ids[-1][1], serial)
-            else:
-                self.ids.append((batch, serial, serial))
+            if each.record is not None:
+                self.add(each.record)
+
+    def add(self, record: RecordId) -> None:
+        """The next record of the file."""
+        batch, serial = record
+        if self.ids and self.ids[-1][0] == batch and self.ids[-1][2] == serial - 1:
+            self.ids[-1] = (batch, self.ids[-1][1], serial)
+        else:
+            self.ids.append((batch, serial, serial))
+
+    def data(self) -> bytes:
+        """The list as its entry keeps it."""
+        lines = [f"{batch} {first}-{last}\n" for batch, first, last in self.ids]
+        return "".join([one_line(self.filename), "\n", *lines]).encode("utf-8", "surrogateescape")
 
     def draft(self, collection: str, report: ImportReport) -> Draft:
         """The entry that keeps the list."""
-        lines = [f"{batch} {first}-{last}\n" for batch, first, last in self.ids]
-        data = "".join([one_line(self.filename), "\n", *lines]).encode("utf-8", "surrogateescape")
+        data = self.data()
         facts = {
             "records": report.records,
             "lost": report.lost,

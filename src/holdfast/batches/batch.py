@@ -86,6 +86,11 @@ def is_sealed(env: Environment, directory: Path) -> bool:
     return env.files.exists(directory / layout.SEALED)
 
 
+def is_restoring(env: Environment, directory: Path) -> bool:
+    """Whether a restore of the batch has begun and not come to its end."""
+    return env.files.exists(directory / layout.RESTORING)
+
+
 class Batch:
     """A batch open for writing, by one thread at a time. One that cannot undo a failed write refuses further ones."""
 
@@ -160,14 +165,23 @@ class Batch:
 
     def append(self, entries: Sequence[Entry]) -> Frames:
         """Appends the entries, giving them serial numbers; they are durable when this returns."""
-        self._require_open()
+        if is_restoring(self._env, self.directory):
+            raise BatchSealed(
+                f"batch {self.name!r} is not restored to its end: run 'holdfast batch restore' again, "
+                "or name another batch"
+            )
         first = self.tail.next_serial
         if first + len(entries) > SERIAL_MAX:
             raise TooLarge(f"batch {self.name!r} has no serial numbers left: name another one")
-        numbered = [entry._replace(serial=first + index) for index, entry in enumerate(entries)]
-        packed = list(self._packed(numbered))
+        return self.append_numbered([entry._replace(serial=first + index) for index, entry in enumerate(entries)])
+
+    def append_numbered(self, entries: Sequence[Entry]) -> Frames:
+        """Appends entries that have their serial numbers, ascending and above all there are. Durable on return."""
+        self._require_open()
+        assert entries[0].serial >= self.tail.next_serial
+        packed = list(self._packed(entries))
         try:
-            return self._write(packed, first + len(entries))
+            return self._write(packed, entries[-1].serial + 1)
         except BaseException:
             self._cut_back()
             raise
@@ -283,6 +297,19 @@ class Batch:
         facts = {"batch": self.name, "next_serial": self.tail.next_serial, "files": files}
         replace_file(self._env.files, self.directory / layout.SEALED, json.dumps(facts, indent=1).encode() + b"\n")
 
+    # -- restoring ----------------------------------------------------------------------------------------------
+
+    def begin_restore(self, backup: str) -> None:
+        """Until `end_restore`, the batch takes only what the backup has. Durable on return; twice does no harm."""
+        self._env.files.make_directory(self.directory)
+        facts = json.dumps({"batch": self.name, "backup": backup}).encode() + b"\n"
+        replace_file(self._env.files, self.directory / layout.RESTORING, facts)
+
+    def end_restore(self) -> None:
+        """The batch is whole."""
+        self._env.files.remove(self.directory / layout.RESTORING)
+        self._env.files.sync_directory(self.directory)
+
     # -- removing -----------------------------------------------------------------------------------------------
 
     def rewrite(self, number: int, generation: int, serials: set[int]) -> Frames:
@@ -321,7 +348,7 @@ class Batch:
                 continue
             if found.place.entries == 0:
                 continue
-            kept = [_bare(entry) if entry.serial in serials else entry for entry in found.entries]
+            kept = [bare(entry) if entry.serial in serials else entry for entry in found.entries]
             if serials.isdisjoint(entry.serial for entry in found.entries):
                 frame, size = source.read(found.place.offset, found.place.length), found.place.size
             else:
@@ -354,7 +381,7 @@ class Batch:
             self._file = None
 
 
-def _bare(entry: Entry) -> Entry:
+def bare(entry: Entry) -> Entry:
     """What is left of a removed entry: its number, so that nobody gets it again."""
     return Entry(REMOVED, "-", "19700101000000", b"", serial=entry.serial)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_sealed, open_newest
+from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_restoring, is_sealed, open_newest
 from holdfast.batches.entry import Entry, OpenFrame, parse_entries
 from holdfast.batches.frame import FramePlace, decompress
 from holdfast.batches.walk import Passed, Walked, walk
@@ -50,6 +50,10 @@ class Journal:
 
     def is_sealed(self, batch: str) -> bool:
         return is_sealed(self._env, self.directory(batch))
+
+    def is_restoring(self, batch: str) -> bool:
+        """Whether a restore of the batch has begun and not come to its end."""
+        return is_restoring(self._env, self.directory(batch))
 
     def files(self, batch: str) -> dict[int, int]:
         """Number and newest generation of each file."""
@@ -135,13 +139,17 @@ class Journal:
     def walk(self, batch: str) -> Iterator[Walked | Passed]:
         """Everything in a batch, in order; a seek table is left out."""
         for number in self.files(batch):
-            file, generation = open_newest(self._env, self.directory(batch), number)
-            try:
-                for found in walk(file, number, generation):
-                    if isinstance(found, Passed) or found.place.entries:
-                        yield found
-            finally:
-                file.close()
+            yield from self.walk_file(batch, number)
+
+    def walk_file(self, batch: str, number: int) -> Iterator[Walked | Passed]:
+        """Everything in one file of a batch, in its newest form."""
+        file, generation = open_newest(self._env, self.directory(batch), number)
+        try:
+            for found in walk(file, number, generation):
+                if isinstance(found, Passed) or found.place.entries:
+                    yield found
+        finally:
+            file.close()
 
     # -- writing ------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.batches.batch import file_digest, file_generations, open_newest, read_seal
+from holdfast.batches.batch import file_digest, file_generations, is_restoring, open_newest, read_seal
 from holdfast.batches.walk import Passed, walk
 from holdfast.env import Environment, File
 from holdfast.errors import DamagedBatch
@@ -33,6 +33,8 @@ def verify_batch(
     report = BatchReport(name)
     seal = _read_seal(report, directory, env)
     report.sealed = seal is not None
+    if is_restoring(env, directory):
+        _fault(report, directory / layout.RESTORING, 0, "unfinished restore", "a whole batch", "a part of it")
     files = file_generations(env, directory)
     last_serial = 0
     for number in files:

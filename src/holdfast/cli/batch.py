@@ -1,4 +1,4 @@
-"""`holdfast batch`: list, look at, seal and verify batches."""
+"""`holdfast batch`: list, look at, seal, verify, back up and restore batches."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.interrupt import writing
+from holdfast.cli.indexing import bring_up, index_option, is_automatic
+from holdfast.cli.interrupt import Interruption, writing
 from holdfast.cli.options import archive_option, json_option
 from holdfast.cli.output import counted, in_bytes, note, progress_bar, show, show_fields, show_table
 from holdfast.errors import Damaged
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
+    from holdfast.archive.backup import BatchCopyReport
     from holdfast.batches.verify import BatchReport
 
 _HEADING = ("NAME", "STATE", "CAPTURES", "PAYLOADS", "FILES", "ON DISK")
@@ -24,7 +26,7 @@ _SOURCES_SHOWN = 20
 
 @click.group()
 def batch() -> None:
-    """List, look at, seal and verify batches of records."""
+    """List, look at, seal, verify, back up and restore batches of records."""
 
 
 # -- list, show --------------------------------------------------------------------------------------------------------
@@ -84,6 +86,7 @@ def _values(archive: Archive, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "sealed": archive.journal.is_sealed(name),
+        "restoring": archive.journal.is_restoring(name),
         "captures": total.captures if total else 0,
         "payload_bytes": total.payload_bytes if total else 0,
         "last_serial": BatchState.unpack(archive.catalog.batch_state(name)).next_serial - 1,
@@ -105,6 +108,8 @@ def _row(values: dict[str, Any]) -> list[str]:
 
 
 def _state(values: dict[str, Any]) -> str:
+    if values["restoring"]:
+        return "restoring"
     return "sealed" if values["sealed"] else "open"
 
 
@@ -158,3 +163,89 @@ def _tell(report: BatchReport, *, as_json: bool) -> None:
     sealed = "sealed" if report.sealed else "open"
     what = f"{counted(report.records, 'record')}{removed} ({in_bytes(report.bytes)})"
     note(f"verified batch '{report.name}', {sealed}, {what}: {found}")
+
+
+# -- backup, restore ---------------------------------------------------------------------------------------------------
+
+
+@batch.command()
+@archive_option
+@click.argument("name")
+@click.argument("directory", type=click.Path(path_type=Path))
+@json_option
+def backup(*, archive: Path, name: str, directory: Path, as_json: bool) -> None:
+    """Write a batch with its payloads to a new directory.
+
+    The directory is an archive by itself, and holds all that the batch needs. Others may write meanwhile. After an
+    interruption, run the same command again: it goes on.
+
+    Exits with 5 if something could not be read; what is sound is in the backup.
+    """
+    import holdfast
+
+    with Interruption() as interruption, holdfast.open(archive, read_only=True) as opened:
+        opened.journal.require(name)
+        total = opened.catalog.totals()[1].get(name)
+        try:
+            with interruption.progress_bar("backing up", total.payload_bytes if total else None) as progress:
+                report = opened.back_up(name, directory, progress)
+        except KeyboardInterrupt:
+            note("holdfast: the backup is not whole yet; run the same command again to go on")
+            raise
+    _tell_copied(report, "backed up", f"to '{directory}'", as_json=as_json)
+
+
+@batch.command()
+@archive_option
+@click.argument("backup", type=click.Path(path_type=Path))
+@index_option
+@json_option
+def restore(*, archive: Path, backup: Path, index: bool | None, as_json: bool) -> None:
+    """Bring a batch back from its backup, under the same ids.
+
+    What is here already is not restored again. Records that were removed here stay removed. After an interruption, run
+    the same command again: it goes on.
+
+    Exits with 5 if something could not be read; what is sound is restored.
+    """
+    with writing(archive) as (opened, interruption):
+        try:
+            with interruption.progress_bar("restoring") as progress:
+                report = opened.restore(backup, progress)
+        except KeyboardInterrupt:
+            note("holdfast: what was restored stays; run the same command again to go on")
+            raise
+        wanted = is_automatic(opened, index)
+    if wanted:
+        bring_up(archive, quiet=as_json)
+    _tell_copied(report, "restored", f"from '{backup}'", as_json=as_json)
+
+
+def _tell_copied(report: BatchCopyReport, verb: str, where: str, *, as_json: bool) -> None:
+    for fault in report.faults:
+        show(
+            {"event": "fault"} | asdict(fault) | {"key": str(fault.key) if fault.key else None},
+            f"fault: {fault}",
+            as_json=as_json,
+        )
+    if as_json:
+        values = asdict(report) | {"faults": len(report.faults)}
+        show({"event": "summary", "clean": not report.faults} | values, "", as_json=True)
+    else:
+        state = "sealed" if report.sealed else "open"
+        what = f"{counted(report.records, 'record')} ({in_bytes(report.bytes)})"
+        click.echo(f"{verb} batch '{report.batch}', {state}, {where}: {what}{_more(report)}")
+    if report.faults:
+        raise click.exceptions.Exit(Damaged.exit_code)
+
+
+def _more(report: BatchCopyReport) -> str:
+    counts = (
+        (report.known, "there already"),
+        (report.originals, "of other batches"),
+        (report.put_back, "lost payloads put back"),
+        (report.removed, "removed"),
+        (report.refused, "refused"),
+        (report.references, "by reference, whose files lie elsewhere"),
+    )
+    return "".join(f", {count:,} {words}" for count, words in counts if count)

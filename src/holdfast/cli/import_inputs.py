@@ -9,13 +9,13 @@ import select
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import MalformedInput, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def _add_stream(found: Found, name: str, source: _Waiting, closing: ExitStack) -
     if not stream.peek(len(_ZIP_MAGIC)).startswith(_ZIP_MAGIC):
         found.add(name, [Input(title, stream=stream)])
         return
-    folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-import-")))
-    copy = folder / f"{Path(title).stem}.wacz"
+    copy = closing.enter_context(ScratchDirectory("import")).path / f"{Path(title).stem}.wacz"
     with copy.open("wb") as file:
         shutil.copyfileobj(stream, file, 1 << 20)
     try:

@@ -73,6 +73,11 @@ class Contents:
         return self._storer.sign(contents)
 
     @checked
+    def home(self, signature: bytes) -> str:
+        """The volume that a content of this signature is stored in. Raises VolumeDown."""
+        return self._instance.places(signature)[0]
+
+    @checked
     def require_up(self, volume: str) -> None:
         """Raises VolumeDown if the volume is."""
         if volume in self._instance.down or (volume in self._instance.volumes and not self._instance.is_up(volume)):

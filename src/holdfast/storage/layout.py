@@ -9,6 +9,7 @@ my-archive/
   batches/<name>/            the record journal (see `holdfast.batches`)
     records-000001.tw.zst    frames of entries; records-000001-2.tw.zst is its second form, after removals
     SEALED                   present once the batch is closed: its files with sizes and digests
+    RESTORING                present while the batch is being restored from a backup, which is named in it
   intent                     contents that an unfinished addition was about to store
   removal                    records that an unfinished removal was about to take away
   refused                    fingerprints of records that are not to come back
@@ -16,6 +17,7 @@ my-archive/
   update                     how far an unfinished update has come
   leases/                    locked by those who read a state of the archive for long
   index/                     derived: words, metadata and links of captures (see `holdfast.index.layout`)
+  BACKUP, SHA256SUMS         of an archive that is the backup of a batch (see `holdfast.archive.backup`)
   crawls/<name>/             jobs, frontiers and logs (see `holdfast.crawl.layout`)
   volumes/<name>/
     VOLUME                   uid, organization, depth, signature
@@ -54,6 +56,9 @@ ACTIVE = "active"
 UPDATE = "update"
 LEASES = "leases"
 SEALED = "SEALED"
+RESTORING = "RESTORING"
+BACKUP = "BACKUP"
+CHECKSUMS = "SHA256SUMS"
 
 VOLUME = "VOLUME"
 KEYDIR = "keydir"

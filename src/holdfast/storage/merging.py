@@ -17,7 +17,7 @@ alone. So are blocks in read-only volumes, and those that were stored under anot
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from holdfast.errors import Damaged, VolumeDown
@@ -31,7 +31,7 @@ from holdfast.storage.volume import BlockFacts, BlockKey, Effect, Encoded, Refer
 
 log = logging.getLogger("holdfast.storage")
 
-TOGETHER = 64  # blocks that are merged at a time
+TOGETHER = 256  # blocks that are merged at a time: each time waits until other processes know of the aliases
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,45 +92,62 @@ class Merger:
     def run(self) -> int:
         """All contents of the writable volumes that are up; returns how many were merged."""
         for name, volume in self._instance.volumes.items():
+            doubled: dict[BlockKey, Doubled] = {}  # gathered from the whole volume: they lie far apart
             try:
                 for batch in volume.scan(counted=False):
                     signatures = list(dict.fromkeys(block.key.signature for block in batch if not block.replica))
-                    doubled = find_doubled(self._instance, name, signatures)
-                    for target in dict.fromkeys(each.kept.volume.name for each in doubled):
-                        theirs = [each for each in doubled if each.kept.volume.name == target]
-                        for start in range(0, len(theirs), TOGETHER):
-                            self._merge(name, target, theirs[start : start + TOGETHER])
+                    doubled |= {each.other.facts.key: each for each in find_doubled(self._instance, name, signatures)}
+                    if len(doubled) >= TOGETHER:
+                        self._merge(name, list(doubled.values()))
+                        doubled = {}
+                if doubled:
+                    self._merge(name, list(doubled.values()))
             except VolumeDown as error:
                 log.warning("what volume %r holds is not merged: %s", name, error)
         return self.merged
 
-    def _merge(self, name: str, target: str, doubled: Sequence[Doubled]) -> None:
-        """Turns blocks of a volume into aliases of a target's, each if the contents are the same to the last byte.
+    def _merge(self, name: str, doubled: Sequence[Doubled]) -> None:
+        """Turns blocks of a volume into aliases of others', each if the contents are the same to the last byte.
 
         All together: before originals go, a mover waits until other processes know of the copies.
         """
-        keeper = self._instance.writer(target)
         equal = [each for each in doubled if self._are_equal(each.kept, each.other)]
-        outcomes = keeper.commit([Refer(each.kept.facts.key) for each in equal]) if equal else []
-        counted = [each for each, told in zip(equal, outcomes, strict=True) if told.effect is Effect.COUNTED]
+        counted = [each for theirs in _by_keeper(equal).values() for each in self._counted(theirs)]
         if not counted:
             return
         aliases = {each.other.facts.key: _alias(each.kept) for each in counted}
+        targets = {each.other.facts.key: each.kept.volume.name for each in counted}
         mover = Mover(self._instance, name, aliases)
-        mover.move(list(aliases), lambda block, held: None if block.replica else target)
+        mover.move(list(aliases), lambda block, held: None if block.replica else targets[block.key])
         # If that fails, references stay: an alias may be on its way, and whoever finishes the move counts on them.
-        keys = [self._instance.content_key(each.other.volume, each.other.facts.key) for each in counted]
+        for target, theirs in _by_keeper(counted).items():
+            self._settle(target, theirs, mover.replaced)
+        keys = [
+            self._instance.content_key(each.volume, each.facts.key)
+            for pair in counted
+            for each in (pair.other, pair.kept)
+        ]
+        self._replicator.follow_undeleted(keys, self._instance.settings.store.replicas)
+
+    def _counted(self, doubled: Sequence[Doubled]) -> list[Doubled]:
+        """One more reference to each block that stays in one volume; those where that could be done."""
+        keeper = self._instance.writer(doubled[0].kept.volume.name)
+        outcomes = keeper.commit([Refer(each.kept.facts.key) for each in doubled])
+        return [each for each, told in zip(doubled, outcomes, strict=True) if told.effect is Effect.COUNTED]
+
+    def _settle(self, target: str, doubled: Sequence[Doubled], replaced: Container[BlockKey]) -> None:
+        """The references of those that have not become aliases are taken back."""
+        keeper = self._instance.writer(target)
+        keys = [self._instance.content_key(each.other.volume, each.other.facts.key) for each in doubled]
         left = []
-        for each, there in zip(counted, keeper.fetch([block_key(key, target) for key in keys]), strict=True):
+        for each, there in zip(doubled, keeper.fetch([block_key(key, target) for key in keys]), strict=True):
             is_whole = there is not None and there.encoded.codec != ALIAS  # as an earlier migration has copied it
-            if each.other.facts.key in mover.replaced and not is_whole:
+            if each.other.facts.key in replaced and not is_whole:
                 self.merged += 1
             else:  # it stays, or was deleted before there was an alias
                 left.append(Release(each.kept.facts.key))
         if left:
             keeper.commit(left)
-        keys += [self._instance.content_key(each.kept.volume, each.kept.facts.key) for each in counted]
-        self._replicator.follow_undeleted(keys, self._instance.settings.store.replicas)
 
     def _are_equal(self, *blocks: Found) -> bool:
         contents = set()
@@ -147,3 +164,11 @@ class Merger:
 
 def _alias(kept: Found) -> Encoded:
     return Encoded(ALIAS, kept.facts.key.overflow, kept.facts.size, b"")
+
+
+def _by_keeper(doubled: Sequence[Doubled]) -> dict[str, list[Doubled]]:
+    """By the volume whose block stays."""
+    found: dict[str, list[Doubled]] = {}
+    for each in doubled:
+        found.setdefault(each.kept.volume.name, []).append(each)
+    return found

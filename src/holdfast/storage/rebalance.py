@@ -8,7 +8,7 @@ one is a migration. What must go to a volume that is down stays for another time
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -46,7 +46,7 @@ class Rebalancer:
     def run(self, progress: Progress | None = None) -> Rebalance:
         """Looks at every block of the writable volumes that are up. Durable on return."""
         watch = Watch(progress, self._rate_bytes_s, self._instance.env)
-        blocks = moved = moved_bytes = 0
+        moved = moved_bytes = 0
         down: list[str] = []
         for settings in self._instance.settings.volume:
             name = settings.name
@@ -55,15 +55,20 @@ class Rebalancer:
             try:
                 mover = Mover(self._instance, name)
                 target = partial(self._target, name)
-                for batch in grouped(self._instance.volume(name).scan(counted=False)):
-                    wanted = [block.key for block in batch if name not in self._belongs(name, block)]
-                    count, size = mover.move(wanted, target) if wanted else (0, 0)
-                    blocks, moved, moved_bytes = blocks + len(batch), moved + count, moved_bytes + size
-                    watch.read(sum(len(block.encoded.data) for block in batch))
+                for batch in grouped(self._misplaced(name, watch)):
+                    count, size = mover.move([block.key for block in batch], target)
+                    moved, moved_bytes = moved + count, moved_bytes + size
             except FAILURES as error:
                 log.warning("not all was moved that volume %r holds: %s", name, error)
                 down.append(name)
-        return Rebalance(blocks, moved, moved_bytes, down)
+        return Rebalance(watch.blocks, moved, moved_bytes, down)
+
+    def _misplaced(self, name: str, watch: Watch) -> Iterator[list[Block]]:
+        """The blocks of a volume that belong elsewhere; they may lie far apart, and are moved together."""
+        for batch in self._instance.volume(name).scan(counted=False):
+            watch.blocks += len(batch)
+            watch.read(sum(len(block.encoded.data) for block in batch))
+            yield [block for block in batch if name not in self._belongs(name, block)]
 
     def _belongs(self, name: str, block: Block) -> list[str]:
         """The volumes that a block of a volume should stand in one of, or a replica."""

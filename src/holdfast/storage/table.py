@@ -11,15 +11,14 @@ on seeing what was changed or deleted there.
 
 from __future__ import annotations
 
+import logging
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
 
 from rocksdict import (
     AccessType,
@@ -35,7 +34,10 @@ from rocksdict import (
     WriteBatch,
 )
 
+from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import Damaged, Denied, HoldfastError, VolumeFull
+
+log = logging.getLogger("holdfast.storage")
 
 _OWN_FILES = ("LOG", "LOCK", "rocksdict-config.json")  # that every process which opens a table writes for itself
 _PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.0)  # behind each attempt to follow a writer that is just opening
@@ -252,10 +254,13 @@ class Table:
         before.remove()
 
     def close(self) -> None:
+        """What cannot be written to a file because the disk is full stays in the log: the next writer reads it."""
         try:
             with self._failures():
                 if self._mirror is None:
                     self._db.flush(True)
+        except HoldfastError as error:
+            log.warning("%s '%s' was not flushed, its next opening takes longer: %s", self.kind.noun, self.path, error)
         finally:
             self.abandon()
 
@@ -288,8 +293,8 @@ class _Mirror:
 
     def __init__(self, source: Path, noun: str) -> None:
         self._source = source.absolute()
-        self._root = Path(mkdtemp(prefix=f"holdfast-{noun}-"))
-        self.path, self.diary = self._root / "mirror", self._root / "diary"
+        self._scratch = ScratchDirectory(noun)
+        self.path, self.diary = self._scratch.path / "mirror", self._scratch.path / "diary"
         self.path.mkdir()
         self._linked: set[str] = set()
         self._logs: set[str] = set()  # all that were ever linked
@@ -332,7 +337,7 @@ class _Mirror:
         return path.read_bytes() if path.exists() else b""
 
     def remove(self) -> None:
-        shutil.rmtree(self._root, ignore_errors=True)
+        self._scratch.remove()
 
 
 def verify_table(path: Path, kind: TableKind, *, cache_bytes: int) -> None:

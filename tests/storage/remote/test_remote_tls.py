@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,38 @@ def test_with_and_without_tls_do_not_understand_each_other(
     with pytest.raises(VolumeDown):
         client(serve(tmp_path / "b").port, secret_file="secret").stat()
     assert client(encrypted.port, secret_file="secret", retry_s=60.0).stat().blocks == 0
+
+
+def test_a_mistake_in_the_settings_is_told_at_once(
+    serve: Serve, papers: Papers, secret_file: Path, tmp_path: Path, closing: ExitStack
+) -> None:
+    """Nothing is tried again: no patience makes it right. The message says which setting to look at."""
+
+    def never(seconds: float) -> None:
+        pytest.fail("it was tried again")
+
+    def told(port: int, **settings: Any) -> str:
+        chosen = RemoteSettings(secret_file=str(secret_file), retry_s=3600.0, **settings)
+        volume = RemoteVolume("v0", f"127.0.0.1:{port}", chosen, replace(REAL, sleep=never), tmp_path)
+        closing.callback(volume.close)
+        with pytest.raises(VolumeDown, match=r"volume 'v0' at 127\.0\.0\.1:\d+ cannot be used: ") as caught:
+            volume.stat()
+        return str(caught.value)
+
+    ours = str(papers.ours.certificate)
+    encrypted = serve(tmp_path / "a", tls=[str(papers.server), None, None])
+    assert "speaks TLS; name its authority in 'tls_ca_file'" in told(encrypted.port, connect_timeout_s=3.0)
+    plain_server = serve(tmp_path / "b")
+    assert "does not speak TLS" in told(plain_server.port, tls_ca_file=ours, connect_timeout_s=60.0)
+    unknown = serve(tmp_path / "c", tls=[str(papers.stranger), None, None])
+    assert "is not valid: " in told(unknown.port, tls_ca_file=ours, connect_timeout_s=60.0)
+    strict = serve(tmp_path / "d", tls=[str(papers.server), None, ours])
+    assert "check 'tls_cert_file'" in told(strict.port, tls_ca_file=ours, connect_timeout_s=60.0)
+    stranger = str(papers.stranger)
+    assert "check 'tls_cert_file'" in told(
+        strict.port, tls_ca_file=ours, tls_cert_file=stranger, connect_timeout_s=60.0
+    )
+    assert "speaks TLS" in told(strict.port, connect_timeout_s=3.0)
 
 
 def test_connections_that_never_begin_to_speak_tls_keep_nobody_out(

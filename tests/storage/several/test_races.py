@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from several_world import Client, Far, Shared, World
 
 from holdfast import ContentKey, StoreMode, StoreOptions
+from holdfast.config import RemoteSettings
 from holdfast.errors import ContentNotFound
 from holdfast.storage.check import DOUBLED
 from holdfast.storage.merging import Merger
 from holdfast.storage.moving import Choose, Mover
+from holdfast.storage.rebalance import Rebalancer
 from holdfast.storage.replicas import Replicator
 from holdfast.storage.restoring import Restorer
-from holdfast.storage.volume import MOVING, Adopt, BlockKey, Effect, Encoded, Outcome, Recount, Refer, Release, Store
+from holdfast.storage.volume import (
+    MOVING,
+    Adopt,
+    Block,
+    BlockKey,
+    Effect,
+    Encoded,
+    Mark,
+    Outcome,
+    Recount,
+    Refer,
+    Release,
+    Store,
+)
 
 MakeWorld = Callable[..., World]
 PAGE = b"<p>the same page</p>" * 20
@@ -271,6 +287,48 @@ def test_doubled_contents_become_one_block_and_an_alias(make_world: MakeWorld) -
     client.contents.delete_batch([kept, kept])
     assert world.copies(kept) == {}
     assert world.check().clean
+
+
+class Scattered(Far):
+    """A volume whose blocks lie far apart: each comes by itself."""
+
+    def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
+        for batch in super().scan(counted=counted, after=after):
+            yield from ([block] for block in batch)
+
+
+def test_what_lies_far_apart_is_merged_together(make_world: MakeWorld) -> None:
+    """Each time a merge waits until other processes know of the aliases."""
+    world = make_world(3)
+    first, second = world.client(), world.client()
+    pages = [PAGE + b"%d" % number for number in range(30)]
+    keys = [first.contents.put(page, StoreOptions(volume="v0")) for page in pages]
+    keys += [second.contents.put(page, StoreOptions(volume=f"v{1 + n % 2}")) for n, page in enumerate(pages)]
+    world.settings = replace(world.settings, remote=RemoteSettings(follow_s=1.0))
+    client = world.client(Scattered)
+    before_s = world.now_s
+    assert Merger(client.instance).run() == len(pages)
+    assert world.now_s - before_s <= 2.0 * len(world.volumes)
+    assert client.contents.get_batch(keys) == pages * 2
+    client.contents.delete_batch(keys)
+    assert all(world.copies(key) == {} for key in keys)
+    assert world.check().clean
+
+
+def test_what_lies_far_apart_is_rebalanced_together(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.storage.moving.GROUP_BLOCKS", 10)
+    world = make_world(2)
+    pages = [PAGE + b"%d" % number for number in range(60)]
+    keys = world.client().contents.put_batch(pages)
+    world.add("v2")
+    world.settings = replace(world.settings, remote=RemoteSettings(follow_s=1.0))
+    client = world.client(Scattered)
+    before_s = world.now_s
+    done = Rebalancer(client.instance).run()
+    assert (done.blocks, done.down) == (60 + world.volumes["v2"].stat().blocks, [])
+    assert done.moved > 5
+    assert world.now_s - before_s <= 2.0 * (done.moved // 10 + 2)  # the last group of each volume may be small
+    assert client.contents.get_batch([each.key for each in keys]) == pages
 
 
 def test_the_block_goes_with_the_last_of_both(make_world: MakeWorld) -> None:

@@ -1,7 +1,8 @@
 """The door to an object store: one URL, few verbs, and no errors but Holdfast's.
 
 A missing object is FileNotFoundError; a store that cannot be reached, or answers nonsense, is VolumeDown; one that
-refuses us is Denied. Any thread may call any method.
+refuses us is Denied. A store that kept us waiting in vain is left alone for a moment: whoever asks meanwhile is told at
+once, so that an operation of several requests does not wait for each of them. Any thread may call any method.
 
 Credentials and endpoint come from the environment, under the names that the tools of AWS use.
 """
@@ -9,7 +10,8 @@ Credentials and endpoint come from the environment, under the names that the too
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,13 +26,22 @@ PART_BYTES = 8 << 20  # larger objects travel in parts of this size
 _PARTS_AT_ONCE = 4  # so that an upload takes at most this many parts of memory
 _RETRIES_MAX = 3
 _CONNECT_TIMEOUT_S = 5.0
+_RETRY_SHARE = 0.1  # of the time-out: only what fails soon is tried again, so that both together keep to it
+_VAIN_SHARE = 0.1  # of the time-out: who waited for so long, and in vain, was held up
+_AWAY_S = 2.0
 
 
 class Bucket:
     """Objects under one URL: `s3://bucket/prefix` or `file:///directory`. Nothing is asked of the store until used."""
 
-    def __init__(self, url: str, *, timeout_s: float, requests_max: int) -> None:
+    def __init__(
+        self, url: str, *, timeout_s: float, requests_max: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.url = url.rstrip("/")
+        self._clock = clock
+        self._vain_s = timeout_s * _VAIN_SHARE
+        self._away_until_s = float("-inf")
+        self._away_reason = ""
         self.requests_max = requests_max
         self._errors = _obstore_errors()
         parts = urlsplit(url)
@@ -135,6 +146,9 @@ class Bucket:
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
         errors = self._errors
+        begun_s = self._clock()
+        if begun_s < self._away_until_s:
+            raise VolumeDown(f"cannot use '{self.url}/{key}': {self._away_reason}")
         try:
             yield
         except FileNotFoundError:
@@ -147,6 +161,9 @@ class Bucket:
                 "AWS_SECRET_ACCESS_KEY and what they may do"
             ) from error
         except (errors.BaseError, OSError, ValueError) as error:
+            now_s = self._clock()
+            if now_s - begun_s >= self._vain_s:
+                self._away_until_s, self._away_reason = now_s + _AWAY_S, _reason(error)
             raise VolumeDown(f"cannot use '{self.url}/{key}': {_reason(error)}") from error
 
 
@@ -185,5 +202,5 @@ def _connect(url: str, timeout_s: float) -> Any:
             "connect_timeout": timedelta(seconds=min(timeout_s, _CONNECT_TIMEOUT_S)),
             "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes"),
         },
-        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=timeout_s)},
+        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=timeout_s * _RETRY_SHARE)},
     )

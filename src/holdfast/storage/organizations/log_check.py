@@ -6,14 +6,13 @@ by slot. Works while another process writes: what it writes after the check bega
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import NamedTuple
 
+from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import Damaged, DamagedBlock, DamagedKeydir, HoldfastError
 from holdfast.model import ContentKey, Fault
 from holdfast.storage import layout
@@ -290,15 +289,12 @@ class _LogChecker:
 @contextmanager
 def scratch_keydir(spec: VolumeSpec) -> Iterator[Keydir]:
     """A keydir that is thrown away at the end."""
-    directory = Path(mkdtemp(prefix="holdfast-check-"))
-    try:
-        keydir = Keydir(directory / layout.KEYDIR, cache_bytes=spec.settings.keydir_cache_bytes)
+    with ScratchDirectory("check") as scratch:
+        keydir = Keydir(scratch.path / layout.KEYDIR, cache_bytes=spec.settings.keydir_cache_bytes)
         try:
             yield keydir
         finally:
             keydir.abandon()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def differences(told: Keydir, kept: FollowerIndex) -> Iterator[Difference]:

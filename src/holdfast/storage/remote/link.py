@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.config import RemoteSettings
 from holdfast.env import Environment
 from holdfast.env.files import Buffer
-from holdfast.errors import HoldfastError, MalformedInput, UsageError
+from holdfast.errors import Denied, HoldfastError, MalformedInput, UsageError
 from holdfast.storage.remote import wire
 from holdfast.storage.remote.handshake import NONCE_BYTES, answer_hello, read_secret, verify_welcome
 from holdfast.storage.remote.wire import FRAME_BYTES, Type
@@ -80,6 +80,14 @@ class Link:
                 self._socket = credentials.tls.wrap_socket(self._socket, server_hostname=host)
             self.facts = self._introduce(credentials.secret, env.random_bytes(NONCE_BYTES))
             self._socket.settimeout(settings.request_timeout_s)
+        except OSError as error:
+            self._socket.close()
+            mistake = (
+                "" if self._end else _tls_mistake(error, (host, port), credentials.tls, settings.connect_timeout_s)
+            )
+            if mistake:
+                raise Denied(mistake) from error
+            raise
         except BaseException:
             self._socket.close()
             raise
@@ -155,6 +163,52 @@ class Link:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _tls_mistake(error: OSError, address: tuple[str, int], tls: ssl.SSLContext | None, timeout_s: float) -> str:
+    """Which setting is wrong, if a connection failed before the server said a word; empty if the network may have."""
+    if tls is None:
+        if _speaks_tls(address, timeout_s):
+            return "the server speaks TLS; name its authority in 'tls_ca_file' of [remote]"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of the server is not valid: {error.verify_message}; check 'tls_ca_file' of [remote]"
+    elif isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        if "ALERT" not in (error.reason or ""):
+            return (
+                f"the server does not speak TLS 1.3 ({error.reason}); give it '--tls-cert', or leave 'tls_ca_file' out"
+            )
+        return f"the server refuses our certificate ({error.reason}); check 'tls_cert_file' of [remote]"
+    elif isinstance(error, ConnectionResetError) and _hangs_up(address, tls, timeout_s):
+        return "the server hangs up on us after the TLS handshake: check 'tls_cert_file' of [remote]"
+    return ""
+
+
+def _speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
+    """Whether a server that says nothing waits for a TLS handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(address, timeout_s) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
+
+
+def _hangs_up(address: tuple[str, int], tls: ssl.SSLContext, timeout_s: float) -> bool:
+    """Whether it does so again: a server that is being stopped would not take another connection.
+
+    A server that asyncio runs hangs up on a client without a valid certificate, and does not say why.
+    """
+    try:
+        with (
+            socket.create_connection(address, timeout_s) as plain,
+            tls.wrap_socket(plain, server_hostname=address[0]) as encrypted,
+        ):
+            return not encrypted.recv(1)
+    except ConnectionResetError:
+        return True
+    except OSError:
+        return False
 
 
 def _told(error: HoldfastError) -> HoldfastError:
