@@ -39,13 +39,13 @@ from crawl_runs import (
 from crawl_zygote import Zygote, zygote
 
 from holdfast.crawl.crawls import log_path
-from holdfast.crawl.feeder import _AHEAD
+from holdfast.crawl.fetching.fetcher import unsettled_max
 from holdfast.crawl.messages import Kind
 from holdfast.testing.waiting import wait_until
 from holdfast.testing.web import LogEntry, Served, Web, checks
 
 WORKERS = 4
-WINDOW = _AHEAD * WORKERS
+UNSETTLED_MAX = unsettled_max(WORKERS)
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Victim:
         totals, rows = frontier_state(self.path)
         settled = {row.url for row in rows if row.state == "done"}
         assert self.settled - settled == set()
-        assert len(asked - settled - self.served.web.robots_urls) <= WINDOW, "only what was under way is not settled"
+        assert len(asked - settled - self.served.web.robots_urls) <= UNSETTLED_MAX, "only what was under way is not settled"
         assert (totals.seen, totals.queued) == (len(rows), sum(row.state == "queued" for row in rows))
         self.settled, self.waiting = settled, totals.queued
         if self.random.random() < 0.1:
@@ -185,7 +185,7 @@ def check_end(victim: Victim, wanted: set[str], beside: set[str]) -> None:
     totals, rows = frontier_state(victim.path)
     assert (totals.queued, totals.visit, totals.finished) == (0, 1, True)
     assert totals.tally.fetched == len(wanted) == sum(row.state == "done" and row.kind == Kind.PAGE for row in rows)
-    assert len(checks.repeated(victim.log)) <= victim.kills.total() * WINDOW
+    assert len(checks.repeated(victim.log)) <= victim.kills.total() * UNSETTLED_MAX
     assert checks.disallowed(victim.log, web) == []
     victim.check_archive()
     program(victim.path, "check")

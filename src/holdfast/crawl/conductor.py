@@ -64,8 +64,9 @@ class Summary:
 class Crawl:
     """A crawl of an archive that is open for writing. One thread; `run` once."""
 
-    def __init__(self, archive: Archive, job: CrawlJob) -> None:
-        started = time.monotonic()
+    def __init__(self, archive: Archive, job: CrawlJob, *, began: float | None = None) -> None:
+        """The time that a run may take counts from `began`, by the monotonic clock, or from now on."""
+        began = time.monotonic() if began is None else began
         self._archive = archive
         self._job = job
         self._closing = ExitStack()
@@ -86,7 +87,7 @@ class Crawl:
         )
         self._intake = Intake(parts)
         self._closing.callback(self._intake.close)
-        self._limits = Limits(job, self._frontier, started)
+        self._limits = Limits(job, self._frontier, began)
         self._pipeline: Pipeline | None = None
         self._deaths = 0
         self._was_before = False  # whether processes that are gone may have asked hosts a moment ago
