@@ -43,7 +43,9 @@ class ManyHosts:
         number = request.target[1:]
         if not number.isdigit() or int(number) >= self.pages:
             return plain(404, "not here")
-        ways = "".join(f'<a href="/{int(number) + step}">on</a>\n' for step in (1, 2) if int(number) + step < self.pages)
+        ways = "".join(
+            f'<a href="/{int(number) + step}">on</a>\n' for step in (1, 2) if int(number) + step < self.pages
+        )
         text = " ".join(f"w{(int(number) * 7919 + word * 31) % 10007}" for word in range(self.words))
         return plain(200, f"<!doctype html><title>{request.host}</title>{ways}<p>{text}\n", kind=_HTML)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from holdfast.crawl.conductor import Summary
     from holdfast.crawl.job import CrawlJob
 
-_INDEXING = 0.03  # of the time of a run, that the index may take beyond it
 _STOPPING = (signal.SIGTERM, signal.SIGHUP)
 _UNANSWERED = ("connect", "tls", "timeout", "protocol", "dropped")
 
@@ -60,7 +59,7 @@ def run_crawl(archive: Path, plan: Plan, manner: Manner) -> None:
         if interruption.pressed or (_is_cut_short(summary) and not quiet):
             note(f"holdfast: what waits is kept; 'holdfast crawl --resume {job.name}' goes on")
     if indexed:
-        until = manner.began + (1 + _INDEXING) * job.time_s if job.time_s is not None else None
+        until = manner.began + job.time_s if job.time_s is not None else None
         bring_up(archive, quiet=quiet or manner.as_json, until=until)
     _fail_without_response(archive, plan, summary)
 

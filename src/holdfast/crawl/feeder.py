@@ -1,9 +1,9 @@
 """The feeder: keeps the fetcher supplied from the frontier, a few URLs ahead for each host.
 
-Hosts take turns: each gets as many URLs at a time as there is room for when all that could take some get as many, at
-least one; then it goes to the end of the line. Where more hosts wait than the frontier keeps live, a host makes room for
-the next as soon as it has something under way, and waits for its next turn when that has come back. So none starves,
-however many there are. When a host may be asked is the fetcher's business; whether, is the gate's.
+Hosts take turns: the room that there is gets divided among those that could take some, one URL at least; then a host
+goes to the end of the line. Where more hosts wait than the frontier keeps live, a host makes room for the next as
+soon as it has something under way, and waits for its next turn when that has come back. So none starves, however many
+there are. When a host may be asked is the fetcher's business; whether, is the gate's.
 """
 
 from __future__ import annotations

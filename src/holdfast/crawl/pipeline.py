@@ -6,8 +6,8 @@
 
 If one of them dies, all are started again; the conductor sends again what was under way.
 
-To end in order, the fetcher is told to `stop`. When it has handed on what had come, it ends, and the readers end when they
-have read it: once nobody is left, `receive` has given everything that was fetched.
+To end in order, the fetcher is told to `stop`. When it has handed on what had come, it ends, and the readers end when
+they have read it: once nobody is left, `receive` has given everything that was fetched.
 
 Readings are received by a thread of their own: while the conductor waits for the disk, the readers go on, and the next
 group is the larger for it.

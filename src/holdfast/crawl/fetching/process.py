@@ -5,12 +5,12 @@
               ◀──('taken', job id, reader), ('pause', …), ('recalled', host, [job id, …]), ('stats', {…})──
 
 The first frame on the control socket is a pickled FetcherStart. What was fetched goes to the reader with the least to
-read; while too much waits for the readers, or to be settled by the conductor, nothing new is begun. Each job ends in one
-note: a reader has 'taken' it, whatever parts and resources a browser delivered for it before, or it was 'recalled', for
-it would have waited for long.
+read; while too much waits for the readers, or to be settled by the conductor, nothing new is begun. Each job ends in
+one note: a reader has 'taken' it, whatever parts and resources a browser delivered for it before, or it was 'recalled',
+for it would have waited for long.
 
-Told to stop, the process begins no further request. It waits that many seconds for those under way, hands everything that
-has come to the readers, and ends; the readers end after it.
+Told to stop, the process begins no further request. It waits that many seconds for those under way, hands all that has
+come to the readers, and ends; the readers end after it.
 When the conductor closes the control socket, or is gone, the process ends at once: what it had under way is lost, and
 the conductor still knows of it.
 """
@@ -153,7 +153,7 @@ class FetchingProcess:
     # -- from the conductor -------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        """All that is there: of a conductor that was killed, the event loop tells once, though frames precede its end."""
+        """All that is there: the event loop tells of a killed conductor once, though frames precede its end."""
         while True:
             try:
                 data = self._control.recv(RECEIVE_BYTES)
