@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from crawl_site import serving
 from program import Shell
@@ -10,6 +12,7 @@ from warcs import PAGES, write_warc
 
 import holdfast
 from holdfast.archive.index_keeper import IndexKeeper
+from holdfast.cli.indexing import bring_up
 from holdfast.cli.interrupt import Interruption
 from holdfast.cli.main import INTERRUPTED
 from holdfast.index.planning import TASK_RECORDS
@@ -37,6 +40,18 @@ def test_a_crawl_leaves_an_index(archive: Shell) -> None:
     assert "indexed " in result.errors
     status = archive.quick("index", "status", "--json").objects[0]
     assert (status["pending"], status["captures"] >= 2) == (0, True)
+
+
+def test_when_the_time_is_over_the_index_is_left_for_later(archive: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    """H5: `crawl --time` is the time of the whole command; whoever goes on with the index does so where it was."""
+    with holdfast.open(archive.directory) as writer:
+        writer.add([holdfast.page("http://example.org/", b"whales")])
+    bring_up(archive.directory, quiet=False, until=time.monotonic())
+    told = "note: the time is over before 1 record could be indexed: 'holdfast index update' goes on\n"
+    assert capsys.readouterr().err == told
+    assert archive.quick("index", "status", "--json").objects[0]["pending"] == 1
+    bring_up(archive.directory, quiet=False, until=time.monotonic() + 1000.0)
+    assert capsys.readouterr().err == "indexed 1 capture\n"
 
 
 def test_beside_a_writer_the_index_is_brought_up_to_date(archive: Shell) -> None:

@@ -1,7 +1,7 @@
 """A crawl that is killed, again and again, at any moment: the same set, nothing lost, nothing asked for twice (H5).
 
-The bound on what is asked for twice: a URL is sent to the fetcher only while less than `4 x workers` are under way,
-and it is under way until the frontier has committed what became of it (`holdfast.crawl.feeder`). So of what a killed
+The bound on what is asked for twice: a request is made only while fewer than `unsettled_max` are made and not settled,
+that is, until the frontier has committed what became of them (`holdfast.crawl.fetching.fetcher`). So of what a killed
 run has asked for, at most so much is not settled; only that may be asked for again, and nothing that is settled is.
 
 One page is held back until the last kill, so that a fast machine does not come to the end before.
@@ -41,11 +41,11 @@ from hostile_web import LogEntry, Served, Web, checks
 from waiting import wait_until
 
 from holdfast.crawl.crawls import log_path
-from holdfast.crawl.feeder import _AHEAD
+from holdfast.crawl.fetching.fetcher import unsettled_max
 from holdfast.crawl.messages import Kind
 
 WORKERS = 4
-WINDOW = _AHEAD * WORKERS
+UNSETTLED_MAX = unsettled_max(WORKERS)
 
 
 @dataclass
@@ -131,7 +131,9 @@ class Victim:
         totals, rows = frontier_state(self.path)
         settled = {row.url for row in rows if row.state == "done"}
         assert self.settled - settled == set()
-        assert len(asked - settled - self.served.web.robots_urls) <= WINDOW, "only what was under way is not settled"
+        assert len(asked - settled - self.served.web.robots_urls) <= UNSETTLED_MAX, (
+            "only what was under way is not settled"
+        )
         assert (totals.seen, totals.queued) == (len(rows), sum(row.state == "queued" for row in rows))
         self.settled, self.waiting = settled, totals.queued
         if self.random.random() < 0.1:
@@ -185,7 +187,7 @@ def check_end(victim: Victim, wanted: set[str], beside: set[str]) -> None:
     totals, rows = frontier_state(victim.path)
     assert (totals.queued, totals.visit, totals.finished) == (0, 1, True)
     assert totals.tally.fetched == len(wanted) == sum(row.state == "done" and row.kind == Kind.PAGE for row in rows)
-    assert len(checks.repeated(victim.log)) <= victim.kills.total() * WINDOW
+    assert len(checks.repeated(victim.log)) <= victim.kills.total() * UNSETTLED_MAX
     assert checks.disallowed(victim.log, web) == []
     victim.check_archive()
     program(victim.path, "check")

@@ -175,19 +175,19 @@ def test_preparing_a_visit_goes_on_after_a_crash(tmp_path: Path) -> None:
 
 def test_hosts_take_turns_when_there_are_more_than_fit(frontier: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frontier_module, "LIVE_HOSTS_MAX", 3)
-    monkeypatch.setattr(frontier_module, "_TURN_URLS", 2)
     frontier.find([link(f"http://h{number % 9}.test/{number}") for number in range(90)], "", admit_all)
     frontier.commit()
     live: list[str] = []
     first_visits: list[str] = []
     for _ in range(60):
         live += frontier.enliven()
+        crowded = frontier.is_crowded
         host = live.pop(0)
         rows = frontier.take(host, 3, set())
         first_visits.append(host)
         for key, row in rows:
             frontier.settle(key, row._replace(state=State.DONE))
-        if frontier.has_had_its_turn(host) or frontier.is_exhausted(host):
+        if crowded or frontier.is_exhausted(host):
             frontier.leave(host)
         else:
             live.append(host)

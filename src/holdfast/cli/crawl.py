@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,7 @@ def crawl(
 
     Exits with 12 if nothing at all could be fetched.
     """
+    began = time.monotonic()
     from holdfast.cli.argument_list import mask_arguments
     from holdfast.cli.crawl_options import secret_arguments
     from holdfast.cli.crawl_plan import plan_of
@@ -98,7 +100,7 @@ def crawl(
     plan.require_idle()
     for name, line in {}.items() if quiet else plan_words(plan).items():
         note(f"{name:<10}  {line}")
-    run_crawl(archive, plan, Manner(quiet, is_verbose(context), as_json, index))
+    run_crawl(archive, plan, Manner(began, quiet, is_verbose(context), as_json, index))
 
 
 def _show_plan(plan: Plan, *, as_json: bool) -> None:

@@ -30,6 +30,7 @@ _UNANSWERED = ("connect", "tls", "timeout", "protocol", "dropped")
 class Manner:
     """How a crawl is run."""
 
+    began: float  # by the monotonic clock; the time that a run may take counts from here
     quiet: bool = False
     verbose: bool = False
     as_json: bool = False
@@ -53,12 +54,13 @@ def run_crawl(archive: Path, plan: Plan, manner: Manner) -> None:
             _asked_to_stop() as asked,
             kept_up(opened, wanted=indexed),
         ):
-            summary = Crawl(opened, job).run(progress, lambda: interruption.pressed or asked())
+            summary = Crawl(opened, job, began=manner.began).run(progress, lambda: interruption.pressed or asked())
         _summarize(archive, summary, quiet=quiet, as_json=manner.as_json)
         if interruption.pressed or (_is_cut_short(summary) and not quiet):
             note(f"holdfast: what waits is kept; 'holdfast crawl --resume {job.name}' goes on")
     if indexed:
-        bring_up(archive, quiet=quiet or manner.as_json)
+        until = manner.began + job.time_s if job.time_s is not None else None
+        bring_up(archive, quiet=quiet or manner.as_json, until=until)
     _fail_without_response(archive, plan, summary)
 
 

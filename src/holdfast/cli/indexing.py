@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.interrupt import Interruption
-from holdfast.cli.output import counted, note
+from holdfast.cli.output import Advance, counted, note
 from holdfast.errors import Busy, HoldfastError
 
 if TYPE_CHECKING:
@@ -42,15 +43,27 @@ def kept_up(archive: Archive, *, wanted: bool) -> Iterator[None]:
         yield
 
 
-def bring_up(path: Path, *, quiet: bool) -> None:
-    """Indexes what has come. It is derived: that it cannot be done now is worth a warning and no more."""
+class _TimeOver(Exception):
+    """What is left of the index is for another time."""
+
+
+def bring_up(path: Path, *, quiet: bool, until: float | None = None) -> None:
+    """Indexes what has come. It is derived: that it cannot be done now is worth a warning and no more.
+
+    It ends, as far as it has come, at `until`, by the monotonic clock.
+    """
     import holdfast
     from holdfast.archive import index_keeper
 
     with Interruption() as interruption, holdfast.open(path, read_only=True) as archive:
         try:
             with interruption.progress_bar("indexing", archive.index.pending(), counts=True) as progress:
-                report = index_keeper.bring_up(archive.index, progress)
+                report = index_keeper.bring_up(archive.index, _limited(progress, until))
+        except _TimeOver:
+            if not quiet:
+                left = counted(archive.index.pending(), "record")
+                note(f"note: the time is over before {left} could be indexed: 'holdfast index update' goes on")
+            return
         except KeyboardInterrupt:
             note("holdfast: what was added is safe, but not yet in the index: 'holdfast index update' goes on")
             raise
@@ -63,3 +76,15 @@ def bring_up(path: Path, *, quiet: bool) -> None:
             return
     if report.captures and not quiet:
         note(f"indexed {counted(report.captures, 'capture')}")
+
+
+def _limited(progress: Advance, until: float | None) -> Advance:
+    """Raises _TimeOver in the place of the first step after that time, and at once if there is none left."""
+
+    def step(count: int) -> None:
+        progress(count)
+        if until is not None and time.monotonic() >= until:
+            raise _TimeOver
+
+    step(0)
+    return step

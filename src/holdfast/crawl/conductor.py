@@ -45,7 +45,7 @@ _GROUP = 256  # readings that are taken in at a time
 _WAIT_S = 0.1
 _PROGRESS_S = 0.25
 _STATUS_S = 1.0
-_DRAIN_S = 5.0  # that what is under way is waited for when a crawl is to stop
+_SILENCE_S = 60.0  # without anything from readers that are to end, after which they are given up
 _DEATHS_MAX = 20  # of processes, without anything that was taken in since
 
 
@@ -65,7 +65,9 @@ class Summary:
 class Crawl:
     """A crawl of an archive that is open for writing. One thread; `run` once."""
 
-    def __init__(self, archive: Archive, job: CrawlJob) -> None:
+    def __init__(self, archive: Archive, job: CrawlJob, *, began: float | None = None) -> None:
+        """The time that a run may take counts from `began`, by the monotonic clock, or from now on."""
+        began = time.monotonic() if began is None else began
         job = bound(job)
         self._archive = archive
         self._job = job
@@ -89,7 +91,7 @@ class Crawl:
         )
         self._intake = Intake(parts)
         self._closing.callback(self._intake.close)
-        self._limits = Limits(job, self._frontier)
+        self._limits = Limits(job, self._frontier, began)
         self._pipeline: Pipeline | None = None
         self._deaths = 0
         self._was_before = False  # whether processes that are gone may have asked hosts a moment ago
@@ -152,7 +154,9 @@ class Crawl:
             self._revive(died)
         shown = written = 0.0
         while True:
-            ended = self._limits.reached() or ((CrawlState.STOPPED, "asked to") if stopping() else None)
+            assert self._pipeline is not None
+            ended = self._limits.reached(self._pipeline.unsettled)
+            ended = ended or ((CrawlState.STOPPED, "asked to") if stopping() else None)
             if ended:
                 self._drain(on_progress)
                 return ended
@@ -177,29 +181,46 @@ class Crawl:
             readings = self._pipeline.receive(_WAIT_S if waits else 0, _GROUP)
             self._note_pauses()
             if readings or self._intake.is_busy:
-                self._send(self._intake.take(readings))
+                self._send(self._take(readings))
                 self._deaths = 0
             if self._retention.is_due:
-                self._send(self._intake.take([]))
+                self._send(self._take([]))
                 self._intake.events(expired_events(self._retention.remove_noted()))
         except ProcessDied as died:
             self._revive(died)
 
-    def _drain(self, on_progress: Callable[[Tally], None]) -> None:
-        """What is under way is waited for, for a while."""
-        deadline = time.monotonic() + _DRAIN_S
+    def _take(self, readings: list[Reading]) -> list[Job]:
+        """Takes readings in; when this returns, those before them are settled, and as many requests may begin."""
         assert self._pipeline is not None
-        try:
-            while self._feeder.flights and time.monotonic() < deadline:
-                readings = self._pipeline.receive(_WAIT_S, _GROUP)
-                on_progress(self.tally())
-                if readings or self._intake.is_busy:
-                    self._intake.take(readings)
-                elif not self._pipeline.stats.get("active", 1):  # what is left waits for its host
-                    break
-        except ProcessDied as died:
-            log.warning("%s", died)
-        self._intake.take([])
+        before = self._intake.settled
+        jobs = self._intake.take(readings)
+        self._limits.settled(self._intake.settled - before)
+        self._pipeline.settled(behind=len(readings))
+        return jobs
+
+    def _drain(self, on_progress: Callable[[Tally], None]) -> None:
+        """No request begins any more; those under way may end, for a while; all that was fetched is taken in.
+
+        That takes as long as it takes: how much there can be is bounded, see `Fetcher.set_unsettled`.
+        """
+        pipeline = self._pipeline
+        assert pipeline is not None
+        pipeline.stop(self._limits.grace_s)
+        heard = time.monotonic()
+        while not pipeline.has_ended:
+            readings = pipeline.receive(_WAIT_S, _GROUP)
+            self._note_pauses()
+            if readings or self._intake.is_busy:
+                self._take(readings)
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENCE_S:
+                log.warning("the processes of the crawl do not end; what they have is fetched again")
+                break
+            on_progress(self.tally())
+        else:
+            for name in pipeline.failures():
+                log.warning("the %s of the crawl died; what it had is fetched again", name)
+        self._take([])
 
     def _end(self, state: CrawlState, reason: str) -> Summary:
         totals = self._frontier.totals

@@ -1,12 +1,14 @@
 """The feeder: keeps the fetcher supplied from the frontier, a few URLs ahead for each host.
 
-How many are ahead bounds what is under way, and so what a crash lets be fetched again. When a host may be asked is the
-fetcher's business; whether, is the gate's.
+Hosts take turns: the room that there is gets divided among those that could take some, one URL at least; then a host
+goes to the end of the line. Where more hosts wait than the frontier keeps live, a host makes room for the next as
+soon as it has something under way, and waits for its next turn when that has come back. So none starves, however many
+there are. When a host may be asked is the fetcher's business; whether, is the gate's.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -41,7 +43,7 @@ class Feeder:
         self._gate = gate
         self._job = job
         self._ids = count(1)
-        self._hungry: dict[str, None] = {}
+        self._hungry: OrderedDict[str, None] = OrderedDict()  # in the order of their turns
         self._outstanding: dict[str, int] = {}
         self.flights: dict[int, Flight] = {}
         self.keys: set[bytes] = set()  # of what is under way
@@ -57,7 +59,7 @@ class Feeder:
         """What to send to the fetcher now, at most `allowance` URLs. Commit the frontier first."""
         frontier = self._frontier
         for host in frontier.enliven():
-            if host in self._asleep:  # something was found there meanwhile
+            if host in self._asleep or self._is_full(host):  # something was found there meanwhile
                 frontier.sleep(host)
             else:
                 self._hungry[host] = None
@@ -67,18 +69,22 @@ class Feeder:
         if allowance is not None:
             room = min(room, allowance - len(self.keys))
         jobs: list[Job] = []
-        for host in list(self._hungry):
+        crowded = frontier.is_crowded
+        share = max(room // max(len(self._hungry), 1), 1)
+        for _ in range(len(self._hungry)):
             if room <= 0:
                 break
-            del self._hungry[host]
+            host, _ = self._hungry.popitem(last=False)
             if not frontier.is_live(host):  # it gave its place to others, and comes back when it is its turn
                 continue
             wanted = min(self._ahead - self._outstanding.get(host, 0), room)
             if wanted > 0:
-                sent = self._feed_host(host, wanted, refuse, abandon)
+                sent = self._feed_host(host, min(wanted, share), refuse, abandon)
                 jobs += sent
                 room -= len(sent)
-            self._rest(host)
+                if share < wanted and len(sent) == share:  # it could take more when the others have had theirs
+                    self.hungry(host)
+            self._rest(host, crowded=crowded)
         return jobs
 
     def _feed_host(
@@ -161,13 +167,18 @@ class Feeder:
         self._outstanding[host] = self._outstanding.get(host, 0) + 1
         return job
 
-    def _rest(self, host: str) -> None:
-        """A host from which nothing is to be had now makes room for others."""
+    def _rest(self, host: str, *, crowded: bool) -> None:
+        """A host from which nothing is to be had now makes room for others; where it is crowded, any does."""
         if self._outstanding.get(host):
-            if self._frontier.has_had_its_turn(host):
-                self._frontier.leave(host)
+            if crowded:
+                self._hungry.pop(host, None)
+                self._frontier.sleep(host)  # until something has come back
         elif self._frontier.is_exhausted(host) and host not in self._hungry:
             self._frontier.leave(host)
+
+    def _is_full(self, host: str) -> bool:
+        """Whether a host has as much under way as it may have."""
+        return self._outstanding.get(host, 0) >= self._ahead
 
     def ask_robots(self, url: str) -> list[Job]:
         """For its sitemaps, where its rules are not obeyed."""
@@ -191,6 +202,8 @@ class Feeder:
             else:
                 self._outstanding.pop(flight.host, None)
             self.hungry(flight.host)
+            if flight.host not in self._asleep:
+                self._frontier.wake(flight.host)  # if it has made room for others
         return flight
 
     def hungry(self, host: str) -> None:

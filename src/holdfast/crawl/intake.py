@@ -71,6 +71,7 @@ class Intake:
         self._rows: list[dict[str, Any]] = []  # for the log
         self._adding = ThreadPoolExecutor(1, "holdfast-intake")
         self._group: _Group | None = None
+        self.settled = 0  # readings that are taken in, durably
         self.trouble = ""  # the last error, in full
         self.errors: Counter[str] = Counter()
 
@@ -97,6 +98,7 @@ class Intake:
         for reading, added in zip(group.readings, group.added.result(), strict=True):
             jobs += self._settle(reading, added)
         self.commit()
+        self.settled += len(group.readings)
         return jobs
 
     @property

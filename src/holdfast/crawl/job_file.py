@@ -151,19 +151,25 @@ def write_job(job: CrawlJob) -> str:
     """The text of a job file: name, seeds and scope, and what differs from the defaults. Reads back as the same job."""
     import tomlkit
 
-    document = tomlkit.document()
-    document["format"] = FORMAT
-    document["name"] = job.name
-    document["seeds"] = tomlkit.array()
-    document["seeds"].extend(job.seeds)
-    document["seeds"].multiline(len(job.seeds) > 1)
-    document["scope"] = job.scope.value
+    head = tomlkit.dumps({"format": FORMAT, "name": job.name})
+    rest: dict[str, Any] = {"scope": job.scope.value}
     for key, value in _differences(job).items():
-        document.setdefault(key, value)
+        if key not in ("name", "seeds"):
+            rest.setdefault(key, value)
     for name in PARTS:
         if different := _differences(getattr(job, name)):
-            document[name] = different
-    return tomlkit.dumps(document)
+            rest[name] = different
+    return head + _written_seeds(job.seeds) + tomlkit.dumps(rest)
+
+
+def _written_seeds(seeds: tuple[str, ...]) -> str:
+    """One to a line. Not by an array of tomlkit, which takes quadratic time, and there may be very many."""
+    import tomlkit
+
+    texts = [tomlkit.string(seed).as_string() for seed in seeds]
+    if len(texts) > 1:
+        return "seeds = [\n" + "".join(f"    {text},\n" for text in texts) + "]\n"
+    return f"seeds = [{''.join(texts)}]\n"
 
 
 def _differences(part: Any) -> dict[str, Any]:

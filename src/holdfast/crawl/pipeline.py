@@ -6,6 +6,9 @@
 
 If one of them dies, all are started again; the conductor sends again what was under way.
 
+To end in order, the fetcher is told to `stop`. When it has handed on what had come, it ends, and the readers end when
+they have read it: once nobody is left, `receive` has given everything that was fetched.
+
 Readings are received by a thread of their own: while the conductor waits for the disk, the readers go on, and the next
 group is the larger for it.
 """
@@ -67,6 +70,7 @@ class Pipeline:
     def __init__(self, start: PipelineStart) -> None:
         self._selector = DefaultSelector()
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._living = 0  # processes that have not ended in order
         self._frames: dict[socket, Frames] = {}
         self._reader_numbers: dict[socket, int] = {}
         self._at_reader: dict[int, deque[int]] = {}  # by number of reader: jobs that it has, in their order
@@ -74,7 +78,9 @@ class Pipeline:
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Reading, int]] = deque()  # with the bytes that it came in
         self._waiting_bytes = 0
+        self._given = 0  # readings, to the conductor
         self._died: ProcessDied | None = None
+        self._stopping = False
         self._closed = False
         self.pauses: list[tuple[str, float, str]] = []  # host, until when, why; for the conductor to take
         self.recalled: list[tuple[str, list[int]]] = []  # host, and jobs that were given back
@@ -90,6 +96,9 @@ class Pipeline:
         self._wake, woken = socketpair()
         self._selector.register(woken, EVENT_READ)
         self._woken = woken
+        self._start_receiver()
+
+    def _start_receiver(self) -> None:
         self._receiver = threading.Thread(target=self._receive, name="holdfast-readings", daemon=True)
         self._receiver.start()
 
@@ -130,6 +139,7 @@ class Pipeline:
         )
 
     def _watch(self, source: socket) -> None:
+        self._living += 1
         self._frames[source] = Frames()
         self._selector.register(source, EVENT_READ)
 
@@ -143,28 +153,60 @@ class Pipeline:
         """Nothing is asked of the host before that time."""
         self._send(pack(("pause", host, until, reason)))
 
+    def settled(self, *, behind: int = 0) -> None:
+        """All readings that were received are settled, but for the last so many: the fetcher may go on."""
+        self._send(pack(("settled", self._given - behind)))
+
+    def stop(self, grace_s: float) -> None:
+        """Nothing new is asked for; what is under way may take so long. `receive` until `has_ended`."""
+        with self._changed:
+            self._stopping = True
+        if self._died is not None:  # over which the receiver has ended; the others may have something yet
+            self._receiver.join()
+            self._start_receiver()
+        self._send(pack(("stop", float(grace_s))))
+
     def _send(self, data: bytes) -> None:
         try:
             self._control.sendall(data)
         except OSError as error:
-            raise ProcessDied("fetcher", None) from error
+            if not self._stopping:
+                raise ProcessDied("fetcher", None) from error
 
     # -- receiving ----------------------------------------------------------------------------------------------
 
     def receive(self, timeout_s: float, count_max: int) -> list[Reading]:
-        """Readings that are there, after waiting for the first. Raises ProcessDied."""
+        """Readings that are there, after waiting for the first. Raises ProcessDied, but not after `stop`."""
         with self._changed:
-            if not self._waiting and self._died is None:
+            died = None if self._stopping else self._died
+            if not self._waiting and died is None:
                 self._changed.wait(timeout_s)
             readings: list[Reading] = []
             while self._waiting and len(readings) < count_max:
                 reading, size = self._waiting.popleft()
                 self._waiting_bytes -= size
                 readings.append(reading)
+            self._given += len(readings)
             self._changed.notify()
-            if not readings and self._died is not None:
-                raise self._died
+            if not readings and died is not None:
+                raise died
             return readings
+
+    @property
+    def unsettled(self) -> int:
+        """Fetches that have ended and wait to be read or to be received."""
+        return sum(map(len, self._at_reader.values())) + len(self._waiting)
+
+    @property
+    def has_ended(self) -> bool:
+        """After `stop`: whether all processes have ended, and everything that they gave was received."""
+        with self._changed:
+            return self._stopping and not self._living and not self._waiting
+
+    def failures(self) -> list[str]:
+        """After their end: the processes that did not end in order."""
+        names = ["fetcher", *["reader"] * len(self._reader_numbers)]
+        return [name for name, process in zip(names, self._processes, strict=True) if process.wait(_END_TIMEOUT_S)]
 
     def _receive(self) -> None:
         """In the receiving thread, until a process dies or the pipeline is closed."""
@@ -194,7 +236,8 @@ class Pipeline:
             data = b""
         number = self._reader_numbers.get(source)
         if not data:
-            raise ProcessDied("fetcher" if number is None else "reader", self._suspect(number))
+            self._ended(source, number)
+            return
         received = []
         for frame in self._frames[source].feed(data):
             if number is None:
@@ -202,13 +245,21 @@ class Pipeline:
             else:
                 reading = unpack_reading(frame)
                 received.append((reading, len(frame)))
-                if not reading.part:
+                if not (reading.part or reading.resource):
                     self._gave_back(number, reading.job_id)
         if received:
             with self._changed:
                 self._waiting.extend(received)
                 self._waiting_bytes += sum(size for _, size in received)
                 self._changed.notify()
+
+    def _ended(self, source: socket, number: int | None) -> None:
+        with self._changed:
+            if not self._stopping:
+                raise ProcessDied("fetcher" if number is None else "reader", self._suspect(number))
+            self._living -= 1
+            self._changed.notify()
+        self._selector.unregister(source)
 
     def _gave_back(self, number: int, job_id: int) -> None:
         try:

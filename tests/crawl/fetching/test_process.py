@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import pickle
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from holdfast.crawl.frames import frames_from
 from holdfast.crawl.job import CrawlJob, FetchSettings
 from holdfast.crawl.messages import Fetched, Job, Outcome, pack, unpack_fetched
 
+LONG_S = 120.0  # after which something is wrong, on any machine
 CODE = "from holdfast.crawl.fetching.process import main; main()"
 
 
@@ -38,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/slow":
             ASKED.release()
-            GO_ON.acquire(timeout=30)
+            GO_ON.acquire(timeout=LONG_S)
         body = b"x" * (3 << 20) if self.path == "/large" else self.path.encode()
         self.send_response(503 if self.path == "/busy" else 200)
         if self.path == "/busy":
@@ -85,7 +87,7 @@ class Child:
         start = pickle.dumps(FetcherStart(CrawlJob(fetch=settings), directory, allow_private=True))
         self.send_raw(len(start).to_bytes(8, "little") + start)
         for each in (self.control, *self.readers):
-            each.settimeout(30)
+            each.settimeout(LONG_S)
         self.notes = map(marshal.loads, frames_from(self.control))
 
     def send_raw(self, data: bytes) -> None:
@@ -104,7 +106,7 @@ class Child:
         self.control.close()
         for each in self.readers:
             each.close()
-        return self.process.wait(20)
+        return self.process.wait(LONG_S)
 
 
 @contextmanager
@@ -121,8 +123,9 @@ def child(directory: Path, readers: int = 1, **fetch: Any) -> Iterator[Child]:
                 started.process.wait()
 
 
-def _collected(readers: list[socket.socket], count: int) -> list[Fetched]:
-    """So many of what the readers get, from all of them."""
+def _collected(process: Child, count: int) -> list[Fetched]:
+    """So many of what the readers get, from all of them; each is settled at once."""
+    readers = process.readers
     got: list[Fetched] = []
     lock = threading.Semaphore(0)
 
@@ -137,8 +140,9 @@ def _collected(readers: list[socket.socket], count: int) -> list[Fetched]:
     threads = [threading.Thread(target=read, args=(reader,)) for reader in readers]
     for thread in threads:
         thread.start()
-    for _ in range(count):
-        assert lock.acquire(timeout=30)
+    for number in range(count):
+        assert lock.acquire(timeout=LONG_S)
+        process.send_note("settled", number + 1)
     for reader in readers:
         reader.shutdown(socket.SHUT_RD)
     for thread in threads:
@@ -150,7 +154,7 @@ def test_jobs_go_in_and_what_was_fetched_comes_out(tmp_path: Path) -> None:
     with web() as site, child(tmp_path, readers=2) as process:
         jobs = [Job(number, f"{site}/{number}", "site") for number in range(200)]
         process.send(*jobs)
-        got = _collected(process.readers, 200)
+        got = _collected(process, 200)
         assert sorted(fetched.job.id for fetched in got) == list(range(200))
         assert all(fetched.outcome == Outcome.OK for fetched in got)
         assert {fetched.body.decode() for fetched in got} == {f"/{number}" for number in range(200)}
@@ -193,8 +197,50 @@ def test_readers_that_do_not_read_hold_fetching_up(tmp_path: Path) -> None:
         process.send(*(Job(number, f"{site}/large", "site") for number in range(60)))
         stats = next(note[1] for note in process.notes if note[0] == "stats" and not note[1]["active"])
         assert 0 < stats["waiting"] < 60
-        got = _collected(process.readers, 60)
+        got = _collected(process, 60)
         assert sum(fetched.size for fetched in got) == 60 * (3 << 20)
+
+
+def test_as_many_requests_as_workers_are_made_before_the_first_of_them_is_settled(tmp_path: Path) -> None:
+    """H5: what a crawl that is killed asks for again is bounded by that."""
+    with web() as site, child(tmp_path) as process:
+        process.send(*(Job(number, f"{site}/{number}", "site") for number in range(200)))
+        workers = CrawlJob().workers
+        assert [process.note("taken")[0] for _ in range(workers)] == ["taken"] * workers
+        stats = [process.note("stats")[1] for _ in range(2)]
+        assert [(each["active"], each["waiting"]) for each in stats] == [(0, 200 - workers)] * 2
+        process.send_note("settled", 10)
+        assert [process.note("taken")[0] for _ in range(10)] == ["taken"] * 10
+        assert process.note("stats")[1]["waiting"] == 190 - workers
+
+
+def test_told_to_stop_it_hands_on_what_is_under_way_and_begins_nothing(tmp_path: Path) -> None:
+    """H5: then it ends, so that the readers see their end."""
+    with web() as site, child(tmp_path, per_host=1) as process:
+        process.send(*(Job(number, f"{site}/large", f"host{number}") for number in range(20)))
+        for _ in range(20):
+            process.note("taken")  # more than the socket holds: nobody reads
+        process.send(Job(20, f"{site}/slow", "site"), Job(21, f"{site}/never", "site"))
+        assert ASKED.acquire(timeout=LONG_S)
+        process.send_note("stop", 10 * LONG_S)
+        process.send_note("recall", "nobody")
+        process.note("recalled")  # so that it has read that it is to stop, too
+        GO_ON.release()
+        got = [unpack_fetched(frame).job.id for frame in frames_from(process.readers[0])]
+        assert sorted(got) == list(range(21))
+        assert process.process.wait(LONG_S) == 0
+
+
+def test_told_to_stop_it_breaks_off_what_takes_too_long(tmp_path: Path) -> None:
+    """H5: it was not fetched, then; what was is handed on."""
+    with web() as site, child(tmp_path) as process:
+        process.send(Job(1, f"{site}/1", "site"), Job(2, f"{site}/slow", "site"))
+        process.note("taken")
+        assert ASKED.acquire(timeout=LONG_S)
+        process.send_note("stop", 0.0)
+        assert [unpack_fetched(frame).job.id for frame in frames_from(process.readers[0])] == [1]
+        assert process.process.wait(LONG_S) == 0
+        GO_ON.release()
 
 
 def test_the_conductor_s_end_and_sigterm_end_it_and_ctrl_c_does_not(tmp_path: Path) -> None:
@@ -205,7 +251,21 @@ def test_the_conductor_s_end_and_sigterm_end_it_and_ctrl_c_does_not(tmp_path: Pa
         process.send(Job(2, f"{site}/2", "site"))
         assert process.note("taken")[1] == 2
         process.process.send_signal(signal.SIGTERM)
-        assert process.process.wait(20) == 0
+        assert process.process.wait(LONG_S) == 0
+
+
+def test_the_conductor_s_end_is_seen_though_there_are_frames_before_it(tmp_path: Path) -> None:
+    """H5: a conductor that is killed leaves what it has sent, and has not read what was sent to it."""
+    with web() as site, child(tmp_path) as process:
+        process.send(Job(1, f"{site}/1", "site"))
+        process.note("stats")
+        process.send(Job(2, f"{site}/2", "site"))
+        assert select.select([process.control], [], [], LONG_S)[0], "a note, which stays unread"
+        process.process.send_signal(signal.SIGSTOP)
+        process.send(Job(3, f"{site}/3", "site"))
+        process.control.close()
+        process.process.send_signal(signal.SIGCONT)
+        assert process.process.wait(LONG_S) == 0
 
 
 def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +276,7 @@ def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.Capture
         resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
         late = "/" + "x" * 99  # fails only when the file is closed
         process.send(Job(2, f"{site}/large", "site"), Job(3, site + late, "site"), Job(4, f"{site}/4", "site"))
-        got = {fetched.job.id: fetched for fetched in _collected(process.readers, 4)}
+        got = {fetched.job.id: fetched for fetched in _collected(process, 4)}
         assert [got[number].outcome for number in (1, 2, 3, 4)] == [
             Outcome.OK,
             Outcome.NO_SPACE,
@@ -239,7 +299,7 @@ def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.Capture
 def test_what_has_not_begun_is_given_back_when_it_is_recalled(tmp_path: Path) -> None:
     with web() as site, child(tmp_path, per_host=1) as process:
         process.send(Job(1, f"{site}/slow", "site"), Job(2, f"{site}/2", "site"), Job(3, f"{site}/3", "site"))
-        assert ASKED.acquire(timeout=30)
+        assert ASKED.acquire(timeout=LONG_S)
         process.send_note("recall", "site")
         assert process.note("recalled") == ("recalled", "site", [2, 3])
         process.send_note("recall", "nobody")
@@ -248,7 +308,7 @@ def test_what_has_not_begun_is_given_back_when_it_is_recalled(tmp_path: Path) ->
         assert process.note("taken")[1] == 1
         process.send(Job(3, f"{site}/3", "site"))
         assert process.note("taken")[1] == 3
-        assert [fetched.job.id for fetched in _collected(process.readers, 2)] == [1, 3]
+        assert [fetched.job.id for fetched in _collected(process, 2)] == [1, 3]
 
 
 def test_what_waits_for_a_host_that_asked_for_a_long_pause_is_given_back(tmp_path: Path) -> None:
@@ -282,7 +342,7 @@ def test_what_waits_for_a_host_with_a_long_delay_is_given_back(tmp_path: Path) -
         _, host, until, reason = process.note("pause")
         assert (host, reason) == ("site", "its delay")
         assert next(process.notes) == ("recalled", "site", [2, 3, 4])
-        got = {fetched.job.id: fetched for fetched in _collected(process.readers, 2)}
+        got = {fetched.job.id: fetched for fetched in _collected(process, 2)}
         assert set(got) == {1, 5}
         assert abs(until - (got[1].started + got[1].elapsed + 500)) < 5
         process.send_note("recall", "other")

@@ -84,6 +84,10 @@ class Browser:
         asyncio.get_running_loop().call_soon(self._pump)  # not now: the fetcher is in the middle of something
         return given
 
+    def stop(self) -> None:
+        """No further page is asked for; those that are there may still be shown."""
+        self._waiting.clear()
+
     async def close(self) -> None:
         """Ends all browsers; what they show is lost."""
         for task in self._work:

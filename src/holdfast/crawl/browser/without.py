@@ -25,6 +25,9 @@ class Without:
         """Nothing waits here."""
         return []
 
+    def stop(self) -> None:
+        """Nothing waits here."""
+
     async def close(self) -> None:
         """There is nothing to close."""
 

@@ -30,6 +30,7 @@ Done = Callable[[Fetched], None]
 Paused = Callable[[str, float, str], None]
 Recalled = Callable[[str, list[Job]], None]
 RECALL_S = 30.0  # what would wait for longer waits elsewhere
+UNSETTLED_MIN = 16  # fewer at a time would leave too many processes without work
 _CONNECTIONS_MIN = 64
 _CONNECTIONS_MAX = 1024
 
@@ -44,6 +45,11 @@ class _Fetch:
     recallable: bool
     addresses: tuple[str, ...] = ()  # to be tried, after the one that is
     turn: Turn | None = field(default=None)
+
+
+def unsettled_max(workers: int) -> int:
+    """Requests that are made and not yet settled in the frontier, at most: a crawl that is killed makes them again."""
+    return max(workers, UNSETTLED_MIN)
 
 
 class Fetcher:
@@ -91,6 +97,8 @@ class Fetcher:
         self._transfers = Transfers(self._loop, settings, spool, connections)
         self._epoch = time.time() - time.monotonic()
         self._active = 0
+        self._unsettled_max = unsettled_max(self._workers)
+        self._unsettled = 0  # fetches that have ended, and are not settled yet
         self._held = False
         self._closed = False
         self._scheduled = False
@@ -148,6 +156,21 @@ class Fetcher:
             self._held = held
             self._schedule()
 
+    def set_unsettled(self, count: int) -> None:
+        """So many of the fetches that have ended are not settled yet; while they are too many, fewer begin."""
+        fewer, self._unsettled = count < self._unsettled, count
+        if fewer:
+            self._schedule()
+
+    def stop(self) -> None:
+        """What has not begun, and may be given back, never begins; `on_recall` is not called for it."""
+        self._politeness.recall_all(lambda fetch: fetch.recallable)
+
+    @property
+    def active(self) -> int:
+        """Fetches that have begun and not ended."""
+        return self._active
+
     def stats(self) -> dict[str, int]:
         """Figures of now."""
         return {
@@ -168,6 +191,8 @@ class Fetcher:
 
     def close(self) -> None:
         """Breaks off what runs; its `done` is not called."""
+        if self._closed:
+            return
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -197,7 +222,7 @@ class Fetcher:
         self._scheduled = False
         if self._closed:
             return
-        while self._active < self._workers and not self._held:
+        while self._active < min(self._workers, self._unsettled_max - self._unsettled) and not self._held:
             turn = self._politeness.next(self.now())
             if turn is None:
                 self._wake_at(self._politeness.wake())

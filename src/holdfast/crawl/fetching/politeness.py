@@ -159,6 +159,11 @@ class Politeness:
         self.waiting -= len(taken)
         return taken  # the heap and the lines put themselves right: a host without work has no turn
 
+    def recall_all(self, may: Callable[[Any], bool]) -> None:
+        """The same of all hosts; what is taken back is forgotten."""
+        for name in self._hosts:
+            self.recall(name, may)
+
     def waits(self, host_name: str) -> Wait:
         """What waits for the host's next turn, and how long it does."""
         host = self._hosts.get(host_name)

@@ -1,11 +1,16 @@
 """The child process of fetching.
 
-    conductor ──('job', …), ('pause', host, until, reason), ('recall', host), ('flush',)──▶ fetcher ──Fetched──▶ readers
+    conductor ──('job', …), ('pause', host, until, reason), ('recall', host), ('flush',), ('settled', count),
+                ('stop', seconds)──▶ fetcher ──Fetched──▶ readers
               ◀──('taken', job id, reader), ('pause', …), ('recalled', host, [job id, …]), ('stats', {…})──
 
 The first frame on the control socket is a pickled FetcherStart. What was fetched goes to the reader with the least to
-read; while too much waits for the readers, nothing new is begun. Each job ends in one note: a reader has 'taken' it,
-whatever parts and resources a browser delivered for it before, or it was 'recalled', for it would have waited for long.
+read; while too much waits for the readers, or to be settled by the conductor, nothing new is begun. Each job ends in
+one note: a reader has 'taken' it, whatever parts and resources a browser delivered for it before, or it was 'recalled',
+for it would have waited for long.
+
+Told to stop, the process begins no further request. It waits that many seconds for those under way, hands all that has
+come to the readers, and ends; the readers end after it.
 When the conductor closes the control socket, or is gone, the process ends at once: what it had under way is lost, and
 the conductor still knows of it.
 """
@@ -37,6 +42,7 @@ UNREAD_BYTES_MAX = 64 << 20
 _STATS_EVERY_S = 1.0
 _COOKIES_EVERY = 30  # stats
 _MEASURE_AGAIN_S = 0.01
+_LOOK_AGAIN_S = 0.01
 _OPEN_FILES = 8192
 
 Deliver = Callable[[Fetched], None]
@@ -69,6 +75,8 @@ class FetchingProcess:
         self._to_conductor = Outlet(self._loop, control)
         self._to_readers = [Outlet(self._loop, reader) for reader in readers]
         self._spooled: list[deque[tuple[int, str]]] = [deque() for _ in readers]  # files that readers may not know of
+        self._delivered = 0  # frames, each of which becomes one reading
+        self._settled = 0  # of them
         self._rounds = 0
         self._measuring: asyncio.TimerHandle | None = None
         self._fetcher = Fetcher(
@@ -83,6 +91,8 @@ class FetchingProcess:
         self._recall_pages: RecallPages = lambda host, jobs: []
         self._close_browser: Callable[[], Any] | None = None
         self._shown: Callable[[], int] = lambda: 0  # pages in the browser
+        self._stop_browser: Callable[[], None] = lambda: None
+        self._ending: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(_STATS_EVERY_S, self._tell)
 
     async def run(self, first: list[bytes]) -> None:
@@ -118,12 +128,15 @@ class FetchingProcess:
         if opened is not None:
             self._browse, self._close_browser = opened.submit, opened.close
             self._recall_pages = opened.recall
+            self._stop_browser = opened.stop
             self._shown = lambda: opened.active
 
     async def _close(self) -> None:
         self._timer.cancel()
         if self._measuring is not None:
             self._measuring.cancel()
+        if self._ending is not None:
+            self._ending.cancel()
         self._loop.remove_reader(self._control.fileno())
         if self._close_browser is not None:
             await self._close_browser()
@@ -140,17 +153,19 @@ class FetchingProcess:
     # -- from the conductor -------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        try:
-            data = self._control.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.stop()
-            return
-        for frame in self._frames.feed(data):
-            self._handle(marshal.loads(frame))
+        """All that is there: the event loop tells of a killed conductor once, though frames precede its end."""
+        while True:
+            try:
+                data = self._control.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.stop()
+                return
+            for frame in self._frames.feed(data):
+                self._handle(marshal.loads(frame))
 
     def _handle(self, message: tuple[Any, ...]) -> None:
         match message:
@@ -166,6 +181,23 @@ class FetchingProcess:
                 self._fetcher.recall(host)
             case ("flush",):
                 self._fetcher.save_cookies()
+            case ("settled", int(count)):
+                self._settled = count
+                self._fetcher.set_unsettled(self._delivered - count)
+            case ("stop", float(grace_s)):
+                self._stop_browser()
+                self._fetcher.stop()
+                self._ending = self._ending or self._loop.create_task(self._end_in_order(grace_s))
+
+    async def _end_in_order(self, grace_s: float) -> None:
+        """What comes in time is handed to the readers, all of it; then the process ends."""
+        deadline = self._loop.time() + grace_s
+        while (self._fetcher.active or self._shown()) and self._loop.time() < deadline:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        self._fetcher.close()  # so that nothing is delivered any more
+        while any(outlet.waiting_bytes for outlet in (*self._to_readers, self._to_conductor)):
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        self.stop()
 
     # -- to readers and conductor -------------------------------------------------------------------------------
 
@@ -174,6 +206,8 @@ class FetchingProcess:
         index = min(range(len(self._to_readers)), key=self._load)
         outlet = self._to_readers[index]
         outlet.put(pack_fetched(fetched))
+        self._delivered += 1
+        self._fetcher.set_unsettled(self._delivered - self._settled)
         if fetched.spool:
             self._not_handed_over(index)
             self._spooled[index].append((outlet.put_bytes, fetched.spool))

@@ -31,7 +31,6 @@ from holdfast.formats.links.hops import Hop
 
 LIVE_HOSTS_MAX = 4096
 _HOSTS_HELD = 4 * LIVE_HOSTS_MAX  # rows of hosts in memory
-_TURN_URLS = 500  # after so many a host lets others have its place, if some wait
 
 Admit = Callable[["Found"], str]  # why a URL is not to be fetched; empty if it is
 
@@ -221,8 +220,10 @@ class Frontier:
         if known.queued and not known.turn:
             self.set_host(host, self._wait(host, known))
 
-    def has_had_its_turn(self, host: str) -> bool:
-        return self._waiting and host in self._live and self._live[host].taken > _TURN_URLS
+    @property
+    def is_crowded(self) -> bool:
+        """After `enliven`: whether hosts wait for one of those that are live to make room."""
+        return self._waiting and len(self._live) >= LIVE_HOSTS_MAX
 
     def _wait(self, host: str, known: HostRow) -> HostRow:
         self.totals.turn += 1

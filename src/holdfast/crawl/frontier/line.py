@@ -34,7 +34,6 @@ class Line:
         self._cursors: dict[int, bytes] = {}  # by priority: where the next key is looked for
         self._filled: set[int] = set()  # priorities that may hold something
         self._held: deque[bytes] = deque()  # keys of URLs, in their order
-        self.taken = 0
         self.is_given_back = False
         self._look()
 
@@ -58,14 +57,12 @@ class Line:
             key = self._held.popleft()
             if key not in passed_over:
                 taken.append(key)
-        self.taken += len(taken)
         self.is_given_back = False
         return taken
 
     def give_back(self, key: bytes) -> None:
         """What was taken, but cannot be fetched yet, comes first again."""
         self._held.appendleft(key)
-        self.taken -= 1
         self.is_given_back = True
 
     @property
