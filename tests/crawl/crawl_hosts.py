@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from holdfast.testing.web import LogEntry
-from holdfast.testing.web.exchange import Answer, Request, plain
-from holdfast.testing.web.server import Server, serving
+from hostile_web import LogEntry
+from hostile_web.exchange import Answer, Request, plain
+from hostile_web.server import Server, serving
 
 _ADDRESSES = 100
 _HTML = "text/html; charset=utf-8"
