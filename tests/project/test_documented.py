@@ -81,8 +81,10 @@ def test_commands_and_options_are_documented() -> None:
 def test_options_that_the_docs_name_exist() -> None:
     cli = importlib.import_module("holdfast.cli.main").cli
     known = {"--help", "--version", *OF_OTHER_PROGRAMS}
-    for _, command in commands(cli, click.Context(cli, info_name="holdfast")):
-        known.update(word for param in command.params for word in (*param.opts, *param.secondary_opts))
+    bench = importlib.import_module("benchmarks.__main__").bench
+    for group, name in ((cli, "holdfast"), (bench, "benchmarks")):
+        for _, command in commands(group, click.Context(group, info_name=name)):
+            known.update(word for param in command.params for word in (*param.opts, *param.secondary_opts))
     named = {
         (str(path.relative_to(ROOT)), word)
         for path in [*DOCS.rglob("*.md"), ROOT / "README.md"]
