@@ -132,7 +132,7 @@ def ask(path: Path, captures: int) -> Asked:
 
 def write_cdxj(path: Path, captures: int) -> None:
     """The same captures as a sorted CDXJ file, for peers."""
-    from holdfast.formats.cdxj import cdxj_line
+    from holdfast.formats.cdx.cdxj import cdxj_line
 
     with path.open("w", encoding="utf-8") as file:
         for number in range(_urls_of(captures)):

@@ -18,7 +18,7 @@ from benchmarks.archive.workload import ArchiveWorkload
 from benchmarks.harness.figure import Figure
 from benchmarks.harness.measure import Cost, measured
 from benchmarks.harness.process import ChildFailed, Unavailable
-from holdfast.formats.cdxj import CdxjRow, parse_cdxj
+from holdfast.formats.cdx.cdxj import CdxjRow, parse_cdxj
 from holdfast.urls import url_key
 
 _BLOCK = 8_192

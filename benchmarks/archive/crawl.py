@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 from benchmarks.harness.corpus import Corpus
 from benchmarks.harness.measure import SEED, bytes_on_disk
-from holdfast.formats.compose import ID_BYTES, WarcHead, digest_of, record_id, record_parts, warcinfo_parts
-from holdfast.formats.warc_writer import WarcWriter
+from holdfast.formats.warc.compose import ID_BYTES, WarcHead, digest_of, record_id, record_parts, warcinfo_parts
+from holdfast.formats.warc.writer import WarcWriter
 
 CRAWLS = (datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 2, 5, tzinfo=UTC))
 FILES_PER_CRAWL = 2  # so that two readers have something to do

@@ -11,8 +11,8 @@ from benchmarks.archive.crawl import CRAWLS, response_head
 from benchmarks.archive.ours import compare, import_files
 from benchmarks.harness.measure import Cost, measured
 from benchmarks.harness.process import run_apart
-from holdfast.formats.compose import ID_BYTES, RECORD_END, WarcHead, digest_text, record_id
-from holdfast.formats.warc_writer import WarcWriter
+from holdfast.formats.warc.compose import ID_BYTES, RECORD_END, WarcHead, digest_text, record_id
+from holdfast.formats.warc.writer import WarcWriter
 
 _PIECE = 1 << 20
 
@@ -85,7 +85,7 @@ def import_large(path: Path, source: Path) -> Cost:
 
 def export_large(path: Path, target: Path) -> Cost:
     from holdfast.archive import open
-    from holdfast.archive.exporting import ExportOptions
+    from holdfast.archive.export.export import ExportOptions
     from holdfast.records.selection import Selection
 
     options = ExportOptions("warc.gz", exact=True)

@@ -16,7 +16,7 @@ from benchmarks.archive.workload import ArchiveWorkload
 from benchmarks.harness.figure import NO_COST, Figure
 from benchmarks.harness.measure import Cost, measured
 from benchmarks.harness.process import ChildFailed, Unavailable
-from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
+from holdfast.formats.warc.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
 
 _PIECE = 1 << 16
 _READY_MAX = 1_000  # records that are in memory before the clock starts

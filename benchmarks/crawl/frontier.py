@@ -19,7 +19,7 @@ from benchmarks.harness.measure import SEED, bytes_on_disk, cpu_seconds, peak, r
 from benchmarks.harness.process import ChildFailed
 
 if TYPE_CHECKING:
-    from holdfast.crawl.frontier import Found, Frontier, UrlRow
+    from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow
 
 SMALL = 10_000  # what a larger frontier is compared with
 PAGES = 4_000
@@ -108,15 +108,15 @@ def _fill(frontier: Frontier, urls: int) -> None:
         raise ChildFailed(f"the frontier has seen {frontier.totals.seen:,} URLs, expected {urls:,}")
 
 
-def _found(number: int) -> Found:
-    from holdfast.crawl.frontier import Found, key_of
-    from holdfast.formats.links.hops import Hop
+def _found(number: int) -> FoundUrl:
+    from holdfast.crawl.frontier import FoundUrl, key_of
+    from holdfast.formats.html.links.references import Hop
 
     url = url_of(number)
-    return Found(key_of(url), url, Hop.LINK, 1)
+    return FoundUrl(key_of(url), url, Hop.LINK, 1)
 
 
-def _admit(_: Found) -> str:
+def _admit(_: FoundUrl) -> str:
     return ""
 
 
@@ -133,7 +133,7 @@ class _Crawl:
 
     def live(self, pages: int) -> None:
         """The frontier's share of so many pages."""
-        from holdfast.crawl.frontier import State
+        from holdfast.crawl.frontier import UrlState
 
         frontier = self._frontier
         done = 0
@@ -143,11 +143,11 @@ class _Crawl:
                 raise ChildFailed(f"the frontier ran dry after {done:,} pages")
             for key, row in group:
                 frontier.find(self._links(row.url), row.url, _admit)
-                frontier.settle(key, row._replace(state=State.DONE))
+                frontier.settle(key, row._replace(state=UrlState.DONE))
             frontier.commit()
             done += len(group)
 
-    def _links(self, url: str) -> list[Found]:
+    def _links(self, url: str) -> list[FoundUrl]:
         """Of a page: mostly to its own host, half of them to the places that all its pages link to."""
         new = range(self._next, self._next + _NEW)
         self._next += _NEW

@@ -12,7 +12,7 @@ from benchmarks.harness.process import ChildFailed
 from benchmarks.query.workload import BARE, QueryWorkload
 
 if TYPE_CHECKING:
-    from holdfast.index.workers.task import Harvest, Task
+    from holdfast.index.workers.task import IndexTask, TaskResult
 
 GIVEN = 20_000  # documents at most that are held in memory with their text
 
@@ -35,7 +35,7 @@ def index_given_text(path: Path, scratch: Path) -> Figure:
     from holdfast.archive import open
     from holdfast.config import IndexSettings
     from holdfast.env import REAL
-    from holdfast.index import Index, State, layout
+    from holdfast.index import Index, IndexState, paths
     from holdfast.index.writer import IndexWriter
 
     harvests = given(path)
@@ -45,7 +45,7 @@ def index_given_text(path: Path, scratch: Path) -> Figure:
         REAL.files.make_directory(index.directory)
 
         def work() -> None:
-            with IndexWriter(index, State(1), layout.STATE) as writer:
+            with IndexWriter(index, IndexState(1), paths.STATE) as writer:
                 writer.number_batches(list(dict.fromkeys(task.batch for task, _ in harvests)))
                 for task, harvest in harvests:
                     writer.add(task, harvest)
@@ -99,19 +99,19 @@ def index_bare(path: Path, scratch: Path) -> Figure:
     return Figure(BARE, QueryWorkload.INDEX, len(texts), cost, disk_bytes=bytes_on_disk(scratch)[0])
 
 
-def given(path: Path) -> Sequence[tuple[Task, Harvest]]:
+def given(path: Path) -> Sequence[tuple[IndexTask, TaskResult]]:
     """What the workers of the index make of the first documents of an archive, in this process."""
     from holdfast.archive import open
-    from holdfast.index import State
-    from holdfast.index.extraction import Limits
-    from holdfast.index.planning import targets, tasks
-    from holdfast.index.workers.reading import TaskReader
+    from holdfast.index import IndexState
+    from holdfast.index.backlog import targets, tasks
+    from holdfast.index.extract import ExtractionLimits
+    from holdfast.index.workers.record_reader import TaskReader
 
-    found: list[tuple[Task, Harvest]] = []
+    found: list[tuple[IndexTask, TaskResult]] = []
     with open(path, read_only=True) as archive:
-        reader = TaskReader(archive.records, Limits(), lambda serial: None)
+        reader = TaskReader(archive.records, ExtractionLimits(), lambda serial: None)
         documents = 0
-        for task in tasks(targets(State(1), archive.catalog), archive.catalog):
+        for task in tasks(targets(IndexState(1), archive.catalog), archive.catalog):
             harvest = reader.read(task, {})
             found.append((task, harvest))
             documents += len(harvest.documents)

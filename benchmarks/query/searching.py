@@ -69,7 +69,7 @@ def _texts(asked: Asked, workload: QueryWorkload) -> list[str]:
 
 def _options(workload: QueryWorkload) -> QueryOptions:
     from holdfast.query import QueryOptions
-    from holdfast.query.answers import FACETS
+    from holdfast.query.results import FACETS
 
     counts = workload is QueryWorkload.FACETS
     return QueryOptions(

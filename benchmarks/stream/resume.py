@@ -47,7 +47,7 @@ def measure_resume(path: Path, captures: int, repeats: int) -> Iterator[Resumed]
 
 def fill(path: Path, captures: int) -> None:
     from holdfast.archive import init, open
-    from holdfast.archive.exchange import page
+    from holdfast.archive.ingest.exchange import page
 
     init(path)
     with open(path) as archive:

@@ -22,8 +22,8 @@ from benchmarks.webbase.pages import Pages
 from benchmarks.webbase.paper import Row
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
-from holdfast.storage.organizations import compact_volume, create_volume, open_volume, open_volume_reader
 from holdfast.storage.volume import BlockKey, ReadableVolume, Store
+from holdfast.storage.volumes.organizations import compact_volume, create_volume, open_volume, open_volume_reader
 
 BUFFER_BYTES = 10 << 20
 SINGLE_MAX = 500  # pages that are added one at a time

@@ -34,25 +34,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive, Plan, check, connect, init, open
-    from holdfast.archive.exchange import Exchange, page
-    from holdfast.archive.exporting import ExportOptions
-    from holdfast.archive.importing import ImportOptions
-    from holdfast.archive.removal import RemovalOptions
+    from holdfast.archive.export.export import ExportOptions
+    from holdfast.archive.ingest.exchange import Exchange, page
+    from holdfast.archive.ingest.importer import ImportOptions
+    from holdfast.archive.remove.removal import RemovalOptions
     from holdfast.catalog import CaptureQuery
     from holdfast.config import RecordSettings, Settings, StoreSettings, VolumeSettings
     from holdfast.errors import HoldfastError
     from holdfast.formats import ArchiveIterator
     from holdfast.model import Capture, ContentKey, ContentStat, Fault, RecordId, Stored, StoreMode, VolumeState
     from holdfast.records.selection import Selection
-    from holdfast.storage.check import CheckOptions
-    from holdfast.storage.duplicates import StoreOptions
+    from holdfast.storage.maintenance.check import CheckOptions
+    from holdfast.storage.store.put import StoreOptions
 
 _HOMES = {
     "holdfast.archive": ("Archive", "Plan", "check", "connect", "init", "open"),
-    "holdfast.archive.exchange": ("Exchange", "page"),
-    "holdfast.archive.exporting": ("ExportOptions",),
-    "holdfast.archive.importing": ("ImportOptions",),
-    "holdfast.archive.removal": ("RemovalOptions",),
+    "holdfast.archive.ingest.exchange": ("Exchange", "page"),
+    "holdfast.archive.export.export": ("ExportOptions",),
+    "holdfast.archive.ingest.importer": ("ImportOptions",),
+    "holdfast.archive.remove.removal": ("RemovalOptions",),
     "holdfast.records.selection": ("Selection",),
     "holdfast.catalog": ("CaptureQuery",),
     "holdfast.config": ("RecordSettings", "Settings", "StoreSettings", "VolumeSettings"),
@@ -68,8 +68,8 @@ _HOMES = {
         "Stored",
         "VolumeState",
     ),
-    "holdfast.storage.check": ("CheckOptions",),
-    "holdfast.storage.duplicates": ("StoreOptions",),
+    "holdfast.storage.maintenance.check": ("CheckOptions",),
+    "holdfast.storage.store.put": ("StoreOptions",),
 }
 _home_of = {name: home for home, names in _HOMES.items() for name in names}
 

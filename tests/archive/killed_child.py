@@ -24,9 +24,10 @@ from typing import Any
 from truths import import_all
 
 import holdfast
-from holdfast.archive import batch_copy, reader
-from holdfast.archive.removal import RemovalOptions
-from holdfast.archive.updating import UpdateOptions
+from holdfast.archive.backup.backup import batch_copy
+from holdfast.archive.ingest import file_reader
+from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.update.update import UpdateOptions
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.env.files import LocalFile, LocalFiles
 from holdfast.records.selection import Selection
@@ -43,7 +44,7 @@ def tell(kind: type[Any], name: str, say: Callable[[str], None]) -> None:
     setattr(kind, name, told)
 
 
-reader.DRAFTS_MAX = batch_copy.GROUP_MAX = 8  # many additions
+file_reader.DRAFTS_MAX = batch_copy.GROUP_MAX = 8  # many additions
 
 
 def work(order: dict[str, Any]) -> None:

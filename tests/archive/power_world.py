@@ -16,15 +16,14 @@ from random import Random
 from truths import PLAN, assert_exact, entries
 
 from holdfast.archive import Archive, init
-from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.remove.removal import RemovalOptions
 from holdfast.batches.entry import SOURCE
 from holdfast.catalog import CaptureQuery
-from holdfast.env import Environment
+from holdfast.env import Environment, paths
+from holdfast.env.table import Table
 from holdfast.formats import open_records
-from holdfast.records.draft import Draft, Drafting
+from holdfast.records.draft import Drafting, RecordDraft
 from holdfast.records.selection import Selection
-from holdfast.storage import layout
-from holdfast.storage.table import Table
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 
 Present = Counter[bytes]  # records by their bytes
@@ -84,7 +83,7 @@ def found_in(archive: Archive) -> Present:
     return Counter(b"".join(archive.records.read(record).raw()) for record in records)
 
 
-def drafts_of(archive: Archive, records: Sequence[bytes], spool: Path) -> Iterator[Draft]:
+def drafts_of(archive: Archive, records: Sequence[bytes], spool: Path) -> Iterator[RecordDraft]:
     drafting = Drafting(archive.settings.records, "main", "made.warc")
     for number, raw in enumerate(records):
         for record in open_records(io.BytesIO(raw)):
@@ -128,7 +127,7 @@ class Life:
 def carry_out(archive: Archive, step: Step, spool: Path) -> None:
     match step:
         case Add(records, batch):
-            small: list[Draft] = []
+            small: list[RecordDraft] = []
             for draft in drafts_of(archive, records, spool):
                 if draft.spooled is None:
                     small.append(draft)
@@ -148,12 +147,12 @@ class World:
     def __init__(self, root: Path) -> None:
         self.path = root / "archive"
         self._copies = root / "copies"
-        self._tables = [self.path / layout.CATALOG, self.path / "volumes/v0" / layout.KEYDIR]
+        self._tables = [self.path / paths.CATALOG, self.path / "volumes/v0" / paths.KEYDIR]
         self._files = ForgetfulFiles()
         self._files.make_directory(self.path)
         init(self.path, PLAN, env=self._env(self._files))
         self._files.dump(root / "dump")
-        shutil.copy(root / "dump" / self.path.relative_to("/") / layout.SETTINGS, self.path / layout.SETTINGS)
+        shutil.copy(root / "dump" / self.path.relative_to("/") / paths.SETTINGS, self.path / paths.SETTINGS)
         self._keep("start")
 
     def _env(self, files: ForgetfulFiles) -> Environment:
@@ -222,8 +221,8 @@ class World:
     def _verify_audit(self, files: ForgetfulFiles, removals: int) -> None:
         """One line for each removal that happened; what a cut left of a line stands by itself."""
         found = 0
-        if files.exists(self.path / layout.AUDIT):
-            file = files.open(self.path / layout.AUDIT)
+        if files.exists(self.path / paths.AUDIT):
+            file = files.open(self.path / paths.AUDIT)
             for line in file.read(0, file.size()).split(b"\n"):
                 with suppress(ValueError):
                     found += json.loads(line)["event"] == "removal"
@@ -235,7 +234,7 @@ class World:
         """The tables as the cut left them."""
         for table in self._tables:
             source = {Fate.KEPT: "cut", Fate.SYNCED: "synced", Fate.LOST: ""}.get(fate, "cut")
-            if table.name == layout.CATALOG:
+            if table.name == paths.CATALOG:
                 source = {Fate.CATALOG_SYNCED: "synced", Fate.CATALOG_LOST: "", Fate.CATALOG_OLDER: "older"}.get(
                     fate, source
                 )

@@ -16,8 +16,8 @@ from truths import PLAN, assert_exact, captures, entries
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.adding import Outcome
-from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.ingest.add import AddOutcome
+from holdfast.archive.remove.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import BatchSealed, CaptureNotFound
 from holdfast.records.selection import Selection
@@ -66,24 +66,24 @@ class ArchiveMachine(RuleBasedStateMachine):
         for host, page in pages:
             name = collection, host, page
             expected = (
-                Outcome.KNOWN
+                AddOutcome.KNOWN
                 if name in self.present
-                else Outcome.REFUSED
+                else AddOutcome.REFUSED
                 if name[1:] in self.refused
-                else Outcome.ADDED
+                else AddOutcome.ADDED
             )
             try:
                 outcomes = self._add(records_of(host, page), collection, batch)
             except BatchSealed:
                 assert batch in self.sealed
-                assert expected is Outcome.ADDED
+                assert expected is AddOutcome.ADDED
                 continue
             assert outcomes == {expected}
-            if expected is Outcome.ADDED:
+            if expected is AddOutcome.ADDED:
                 assert batch not in self.sealed
                 self.present[name] = batch
 
-    def _add(self, records: list[bytes], collection: str, batch: str) -> set[Outcome]:
+    def _add(self, records: list[bytes], collection: str, batch: str) -> set[AddOutcome]:
         drafts = list(drafts_of(self.archive, records, self.path / "spool"))
         for draft in drafts:
             draft.entry = draft.entry._replace(collection=collection)

@@ -11,11 +11,11 @@ import pytest
 
 import holdfast
 from holdfast import Archive, ContentKey, RecordId
-from holdfast.archive.connecting import Connection
+from holdfast.archive.connect import Connection
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.query import QueryOptions
 from holdfast.records.records import Records
-from holdfast.storage.contents import Contents
+from holdfast.storage.store.contents import Contents
 from holdfast.streams.multicast import MulticastOptions
 from holdfast.streams.options import StreamOptions
 

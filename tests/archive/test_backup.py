@@ -20,11 +20,11 @@ from warcio.warcwriter import WARCWriter
 
 import holdfast
 from holdfast import Archive, Plan
-from holdfast.archive.backup import BatchCopyReport
-from holdfast.archive.exporting import ExportOptions
-from holdfast.archive.removal import RemovalOptions
-from holdfast.batches.entry import REMOVED, SOURCE, Entry
-from holdfast.batches.walk import Walked
+from holdfast.archive.backup.backup import BatchCopyReport
+from holdfast.archive.export.export import ExportOptions
+from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.batches.entry import REMOVED, SOURCE, JournalEntry
+from holdfast.batches.scan import Walked
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import BatchSealed, NotFound, UnknownName, UsageError
 from holdfast.model import RecordId
@@ -116,7 +116,7 @@ def new_archive(quick: Path, name: str = "target", plan: Plan = PLAN) -> Path:
     return quick / name
 
 
-def of_batch(archive: Archive, batch: str) -> dict[RecordId, Entry]:
+def of_batch(archive: Archive, batch: str) -> dict[RecordId, JournalEntry]:
     """The records without their contentkeys, which tell the places in a store."""
     return {record: entry._replace(contents="-") for record, entry in entries(archive) if record.batch == batch}
 
@@ -272,7 +272,7 @@ def test_what_was_refused_stays_away(quick: Path, source: Path) -> None:
     assert restore(target, quick / "backup").records == 0
 
 
-def _all_entries(path: Path, batch: str) -> list[tuple[RecordId, Entry]]:
+def _all_entries(path: Path, batch: str) -> list[tuple[RecordId, JournalEntry]]:
     with holdfast.open(path, read_only=True) as archive:
         return [(record, entry) for record, entry in entries(archive) if record.batch == batch]
 

@@ -20,7 +20,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 import holdfast
 from holdfast import Archive, CaptureQuery, ExportOptions, Selection
-from holdfast.archive.importing import ImportReport
+from holdfast.archive.ingest.importer import ImportReport
 from holdfast.formats import FindingKind, open_records
 from holdfast.records.references import reference_drafts
 from holdfast.streams.options import StreamOptions

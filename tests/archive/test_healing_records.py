@@ -9,7 +9,7 @@ from archive_warcs import HTTP, record
 
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreSettings
-from holdfast.archive.adding import Outcome
+from holdfast.archive.ingest.add import AddOutcome
 from holdfast.errors import DamagedBlock
 
 BODY = b"<p>a page that comes to harm</p>" * 40
@@ -58,7 +58,7 @@ def test_another_capture_of_the_same_content(path: Path) -> None:
     key = met_damage(path)
     with holdfast.open(path) as archive:
         (added,) = archive.add([holdfast.page(URL, BODY, "text/html", "20250102030405")])
-        assert (added.outcome, added.new_content) == (Outcome.ADDED, False)
+        assert (added.outcome, added.new_content) == (AddOutcome.ADDED, False)
     assert_healed(path, key, 2)
 
 

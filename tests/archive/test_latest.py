@@ -15,8 +15,8 @@ from update_worlds import ERROR, NOW, crawl, date_of, text_of, url_of
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive import latest
-from holdfast.archive.updating import UpdateOptions
+from holdfast.archive.update import latest
+from holdfast.archive.update.update import UpdateOptions
 from holdfast.errors import CaptureNotFound
 from holdfast.model import Capture
 

@@ -18,8 +18,8 @@ from truths import PLAN, SAMPLES, assert_exact, captures, import_all, records_of
 
 import holdfast
 from holdfast import Archive, Plan, RecordSettings
-from holdfast.archive.importing import ImportOptions
-from holdfast.archive.input import Input
+from holdfast.archive.ingest.importer import ImportOptions
+from holdfast.archive.ingest.input import ImportInput
 from holdfast.catalog import CaptureQuery
 
 URL = "http://example.com/"
@@ -139,7 +139,7 @@ def test_records_of_every_kind(archive: Archive, quick: Path, coding: str) -> No
 
 def test_files_that_are_read_by_other_processes(archive: Archive, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As larger ones are: the same records, in the same order, and nothing is left of what was put aside."""
-    monkeypatch.setattr("holdfast.archive.importing.PROCESS_BYTES_MIN", 0)
+    monkeypatch.setattr("holdfast.archive.ingest.importer.PROCESS_BYTES_MIN", 0)
     paths = [write(quick / f"{coding}.warc", KINDS.values(), coding) for coding in CODINGS]
     damaged = write(quick / "damaged.warc", [*KINDS.values(), b"garbage", response(URL, BIG)[:-100]])
     *reports, last = import_all(archive, *paths, damaged, jobs=2)
@@ -188,7 +188,7 @@ def test_a_payload_of_100_mb(quick: Path) -> None:
 
     holdfast.init(quick / "archive")
     with holdfast.open(quick / "archive") as archive:
-        source = Input("big.warc", stream=io.BufferedReader(Generated()))
+        source = ImportInput("big.warc", stream=io.BufferedReader(Generated()))
         (report,) = archive.import_files([source], ImportOptions(verify_digests=False))
         assert (report.records, report.lost) == (1, 0)
         stored = archive.get(URL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import holdfast
-from holdfast.archive.exchange import page
+from holdfast.archive.ingest.exchange import page
 
 
 def test_the_newest_records_come_first_across_frames_and_for_readers(tmp_path: Path) -> None:

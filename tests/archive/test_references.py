@@ -12,11 +12,11 @@ from archive_warcs import HTTP, chunked, packed, record, response, revisit, sha1
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.adding import Outcome
-from holdfast.archive.checking import check
-from holdfast.archive.exporting import ExportOptions
-from holdfast.archive.founding import Plan
-from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.check import check
+from holdfast.archive.create import Plan
+from holdfast.archive.export.export import ExportOptions
+from holdfast.archive.ingest.add import AddOutcome
+from holdfast.archive.remove.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.config import RecordSettings
 from holdfast.errors import CaptureNotFound, MalformedInput
@@ -41,7 +41,7 @@ def opened(place: Path, closing: ExitStack) -> Archive:
     return closing.enter_context(holdfast.open(place))
 
 
-def post(archive: Archive, *lines: str) -> list[Outcome]:
+def post(archive: Archive, *lines: str) -> list[AddOutcome]:
     drafts = reference_drafts([line.encode() for line in lines], "main")
     return [each.outcome for each in archive.add_drafts(drafts)]
 
@@ -54,7 +54,7 @@ def line(at: int, name: str = "a.warc", mime: str = "text/html", time: str = "20
 def test_a_record_is_read_from_the_file_that_the_line_names(opened: Archive, place: Path, coding: str) -> None:
     first = packed(response("http://example.com/other", b"other"), coding)
     (place / "warcs" / "a.warc").write_bytes(first + packed(response(URL, b"hello"), coding))
-    assert post(opened, line(len(first))) == [Outcome.ADDED]
+    assert post(opened, line(len(first))) == [AddOutcome.ADDED]
     found = opened.get(URL)
     assert found.payload() == b"hello"
     assert found.http_head is not None
@@ -97,8 +97,8 @@ def test_the_same_line_twice_is_one_record_in_any_form(opened: Archive) -> None:
         f'com,example)/page 20261102030405 {{"url": "{URL}", "mime": "text/html", "status": 200, '
         f'"digest": "sha1:{DIGEST}", "length": 0, "offset": 0, "filename": "a.warc"}}'
     )
-    assert post(opened, LINE) == [Outcome.ADDED]
-    assert post(opened, LINE, as_json) == [Outcome.KNOWN, Outcome.KNOWN]
+    assert post(opened, LINE) == [AddOutcome.ADDED]
+    assert post(opened, LINE, as_json) == [AddOutcome.KNOWN, AddOutcome.KNOWN]
     (row,) = opened.search(CaptureQuery(url=URL))
     assert row.capture.status == "200"
     assert row.capture.digest == f"sha1:{DIGEST}"
@@ -107,7 +107,7 @@ def test_the_same_line_twice_is_one_record_in_any_form(opened: Archive) -> None:
 
 def test_headers_and_older_forms_are_understood(opened: Archive) -> None:
     nine = f"com,example)/page 20200102030405 {URL} text/html 200 {DIGEST} - 77 old.warc.gz"
-    assert post(opened, " CDX N b a m s k r V g", nine, "") == [Outcome.ADDED]
+    assert post(opened, " CDX N b a m s k r V g", nine, "") == [AddOutcome.ADDED]
     (row,) = opened.search(CaptureQuery(url=URL))
     assert (row.capture.offset, row.capture.filename) == (77, "old.warc.gz")
 
@@ -168,7 +168,7 @@ def test_references_are_checked_reindexed_exported_and_removed(opened: Archive, 
     selection = Selection(CaptureQuery(url=URL))
     assert opened.remove(selection, RemovalOptions("test", refuse=True)).captures == 1
     assert list(opened.search(CaptureQuery(url=URL))) == []
-    assert post(opened, LINE) == [Outcome.REFUSED]
+    assert post(opened, LINE) == [AddOutcome.REFUSED]
     assert (place / "warcs" / "a.warc").exists()
 
 

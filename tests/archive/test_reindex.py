@@ -11,7 +11,7 @@ from truths import assert_exact, captures, import_all, records_of
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.remove.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import DamagedCatalog
 from holdfast.records.selection import Selection
@@ -53,7 +53,7 @@ def test_a_catalog_that_is_gone(archive: Archive, quick: Path) -> None:
 
 def test_opening_walks_a_batch_only_once(archive: Archive, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalog that was made anew is known to be complete the next time."""
-    from holdfast.archive import recovery
+    from holdfast.archive.ingest import recovery
 
     fill(archive, quick)
     archive.close()

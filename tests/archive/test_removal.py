@@ -14,7 +14,7 @@ from truths import EVERYTHING, PLAN, assert_exact, assert_sound, captures, impor
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings
-from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.remove.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.records.selection import Selection

@@ -12,7 +12,7 @@ from archive_warcs import record, response, write
 
 import holdfast
 from holdfast import CaptureQuery, ExportOptions, Plan, RecordSettings, RemovalOptions, Selection
-from holdfast.archive.adding import Outcome
+from holdfast.archive.ingest.add import AddOutcome
 from holdfast.env import REAL, File
 from holdfast.env.files import Buffer, LocalFiles
 from holdfast.errors import Damaged, DamagedBatch, UsageError, VolumeFull
@@ -157,7 +157,7 @@ def test_captures_by_post_are_found_and_removed(quick: Path) -> None:
     holdfast.init(quick / "a")
     with holdfast.open(quick / "a") as archive:
         exchange = replace(holdfast.page(url, b"answer"), request=request)
-        assert {added.outcome for added in archive.add([exchange])} == {Outcome.ADDED}
+        assert {added.outcome for added in archive.add([exchange])} == {AddOutcome.ADDED}
         capture = archive.get(url).capture
         assert capture.urlkey == "com,example)/form?__wb_method=post&a=1&b=2"
         assert capture.extra == '{"method": "POST", "requestBody": "a=1&b=2"}'

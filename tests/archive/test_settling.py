@@ -12,14 +12,14 @@ from truths import PLAN, assert_exact, captures, import_all, references
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive import intent
-from holdfast.archive.input import Input, inputs_of
-from holdfast.archive.intent import IntentLog, Purpose
-from holdfast.archive.refusals import Refusals
+from holdfast.archive.ingest import intent
+from holdfast.archive.ingest.input import ImportInput, inputs_of
+from holdfast.archive.ingest.intent import IntentLog, Purpose
+from holdfast.archive.remove.refusals import Refusals
 from holdfast.env import REAL
 from holdfast.errors import VolumeFull
 from holdfast.model import ContentKey
-from holdfast.storage.storing import Announced
+from holdfast.storage.store.put import Announced
 
 
 def announced(number: int) -> Announced:
@@ -108,7 +108,7 @@ def test_a_reader_that_fails_in_an_unknown_way(archive: Archive, quick: Path) ->
             raise RuntimeError("a bug")
 
     good = write(quick / "a.warc", exchange("http://a.example/", b"a"))
-    inputs = [Input("broken.warc", stream=Broken()), *inputs_of(good)]
+    inputs = [ImportInput("broken.warc", stream=Broken()), *inputs_of(good)]
     broken, fine = archive.import_files(inputs)
     assert str(broken.error) == "cannot import 'broken.warc': RuntimeError: a bug"
     assert (broken.complete, fine.complete, fine.added) == (False, True, 3)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.archive.exporting import ExportOptions
+from holdfast.archive.export.export import ExportOptions
 from holdfast.formats import open_records
-from holdfast.formats.compose import digest_of
-from holdfast.formats.tianwang_writer import page_attributes, tianwang_record
+from holdfast.formats.tianwang import page_attributes, tianwang_record
+from holdfast.formats.warc.compose import digest_of
 from holdfast.records.selection import Selection
 
 MESSAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=gb2312\r\n\r\n<html>hello</html>"

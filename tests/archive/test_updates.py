@@ -16,16 +16,16 @@ from update_worlds import NOW, blocks, classes_by_hand, crawl, date_of, make, se
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.updating import UpdateOptions
+from holdfast.archive.update.update import UpdateOptions
 from holdfast.config import VolumeSettings
+from holdfast.env import paths
 from holdfast.errors import Damaged, UsageError, VolumeReadOnly
 from holdfast.index.schema import schema
 from holdfast.model import VolumeState
-from holdfast.records.active import ActiveState, read_active, write_active
-from holdfast.records.classes import ClassCounts
+from holdfast.records.active_state import ActiveState, read_active, write_active
 from holdfast.records.leases import leased
-from holdfast.storage import layout
-from holdfast.storage.transfer import Transfer
+from holdfast.records.page_classes import ClassCounts
+from holdfast.storage.maintenance.transfer import Transfer
 from holdfast.streams import StreamOptions
 
 
@@ -219,7 +219,7 @@ def test_a_lease_is_waited_for_and_then_not(quick: Path) -> None:
         archive.env = replace(archive.env, sleep=sleep)
         assert archive.updates.run(UpdateOptions(wait_s=600)).leases_ended
         assert len(slept) == 3
-        assert len(list((path / layout.LEASES).iterdir())) == 1, "leases on states that are gone are cleared away"
+        assert len(list((path / paths.LEASES).iterdir())) == 1, "leases on states that are gone are cleared away"
 
 
 def test_an_archive_changes_its_scheme_and_back(quick: Path) -> None:
@@ -230,7 +230,7 @@ def test_an_archive_changes_its_scheme_and_back(quick: Path) -> None:
         assert archive.updates.active is None
         assert archive.updates.status().classes == ClassCounts(0, 3, 0)
         archive.add_volume(VolumeSettings("u0", role="update"))
-    settings_file = path / layout.SETTINGS
+    settings_file = path / paths.SETTINGS
     text = settings_file.read_text()
     settings_file.write_text(text.replace("[store]\n", '[store]\nupdate = "batch"\n'))
     with holdfast.open(path) as archive:
@@ -242,7 +242,7 @@ def test_an_archive_changes_its_scheme_and_back(quick: Path) -> None:
     settings_file.write_text(text)
     with holdfast.open(path) as archive:
         assert len(seen(archive)) == 8, "without batches everything is seen"
-        assert not (path / layout.ACTIVE).exists()
+        assert not (path / paths.ACTIVE).exists()
         assert archive.updates.run(NOW).generation == 0
     assert_sound(path)
 
@@ -302,11 +302,11 @@ def test_a_damaged_state_is_told_and_made_anew(quick: Path) -> None:
     with holdfast.open(path) as archive:
         crawl(archive, 0, range(3))
         archive.updates.run(NOW)
-        data = (path / layout.ACTIVE).read_bytes()
-        (path / layout.ACTIVE).write_bytes(data.replace(b'"generation": 2', b'"generation": 3'))
+        data = (path / paths.ACTIVE).read_bytes()
+        (path / paths.ACTIVE).write_bytes(data.replace(b'"generation": 2', b'"generation": 3'))
         with pytest.raises(Damaged, match="wrong checksum"):
             archive.updates.status()
-    (path / layout.ACTIVE).unlink()
+    (path / paths.ACTIVE).unlink()
     with holdfast.open(path) as archive:
         assert len(seen(archive)) == 3
 
@@ -319,7 +319,7 @@ def test_the_file_of_a_state(quick: Path) -> None:
             b'{"format": 1, "generation": 3, "time": "2026-11-17T06:00:00+00:00", '
             b'"batches": {"202610": 120401, "202611": 4712}, "check": "be7804f3"}\n'
         )
-        assert (path / layout.ACTIVE).read_bytes() == golden
+        assert (path / paths.ACTIVE).read_bytes() == golden
         found = read_active(path, archive.env)
         assert found is not None
         assert dict(found.batches) == {"202610": 120401, "202611": 4712}

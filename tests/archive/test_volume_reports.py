@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import Archive, VolumeSettings
-from holdfast.archive.reports import Reports, VolumeReport
+from holdfast.archive.volumes.reports import Reports, VolumeReport
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
 from holdfast.storage.volume import Activity, ReadableVolume, VolumeStat

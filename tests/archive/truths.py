@@ -8,11 +8,11 @@ from pathlib import Path
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings
-from holdfast.archive.importing import ImportOptions, ImportReport
-from holdfast.archive.input import inputs_of
-from holdfast.archive.manifest import listed
-from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
-from holdfast.batches.walk import Walked
+from holdfast.archive.export.manifest import listed
+from holdfast.archive.ingest.importer import ImportOptions, ImportReport
+from holdfast.archive.ingest.input import inputs_of
+from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, JournalEntry
+from holdfast.batches.scan import Walked
 from holdfast.catalog import CaptureQuery
 from holdfast.config import RecordSettings
 from holdfast.model import Capture, ContentKey, RecordId
@@ -47,7 +47,7 @@ def rows(archive: Archive) -> list[Capture]:
     return sorted(capture._replace(record=RecordId(capture.record.batch, 0)) for capture in captures(archive))
 
 
-def entries(archive: Archive) -> Iterator[tuple[RecordId, Entry]]:
+def entries(archive: Archive) -> Iterator[tuple[RecordId, JournalEntry]]:
     """All records in the journal."""
     for batch in archive.journal.names():
         for found in archive.journal.walk(batch):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.batches.entry import Entry, OpenFrame, digits, encode, one_line, parse_entries, runs
+from holdfast.batches.entry import JournalEntry, OpenFrame, digits, encode, one_line, parse_entries, runs
 from holdfast.errors import DamagedBatch, UsageError
 from holdfast.formats.dates import mail_date
 
@@ -32,7 +32,7 @@ length: 12
 
 WARC/1.1\r\n\r\n
 """
-ENTRY = Entry(
+ENTRY = JournalEntry(
     "response",
     "http://www.pku.edu.cn/",
     "20030415081306",
@@ -55,7 +55,7 @@ ENTRY = Entry(
 )
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=40).map(one_line)
 ENTRIES = st.builds(
-    Entry,
+    JournalEntry,
     st.sampled_from(["response", "request", "revisit"]),
     TEXT,
     st.datetimes().map(lambda time: f"{time:%Y%m%d%H%M%S}".rjust(14, "0")),
@@ -84,7 +84,7 @@ def test_golden_bytes() -> None:
 
 
 @given(st.lists(ENTRIES, max_size=5))
-def test_entries_come_back(entries: list[Entry]) -> None:
+def test_entries_come_back(entries: list[JournalEntry]) -> None:
     kept = [entry if entry.filename != "-" else entry._replace(offset=0, length=0) for entry in entries]
     raw = b"".join(map(encode, kept))
     assert parse_entries(raw) == kept

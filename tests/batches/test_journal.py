@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from holdfast.batches.batch import Batch, BatchState
-from holdfast.batches.entry import REMOVED, Entry
+from holdfast.batches.entry import REMOVED, JournalEntry
 from holdfast.batches.frame import FrameCompressor
 from holdfast.batches.journal import Journal
+from holdfast.batches.scan import Passed, Walked
 from holdfast.batches.verify import verify_batch
-from holdfast.batches.walk import Passed, Walked
 from holdfast.config import RecordSettings
 from holdfast.env import REAL, Environment
 from holdfast.errors import BatchSealed, FormatTooNew, UnknownName
@@ -23,11 +23,13 @@ from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 SETTINGS = RecordSettings(frame_bytes=1024, file_bytes_max=8192)
 
 
-def entry(number: int) -> Entry:
-    return Entry("response", f"http://example.org/{number}", "20261116000000", Random(number).randbytes(150), ip="::1")
+def entry(number: int) -> JournalEntry:
+    return JournalEntry(
+        "response", f"http://example.org/{number}", "20261116000000", Random(number).randbytes(150), ip="::1"
+    )
 
 
-def entries(start: int, count: int) -> list[Entry]:
+def entries(start: int, count: int) -> list[JournalEntry]:
     return [entry(number) for number in range(start, start + count)]
 
 
@@ -42,7 +44,7 @@ def filled(root: Path, count: int = 100) -> Journal:
     return opened
 
 
-def read_all(opened: Journal, batch: str = "b") -> dict[int, Entry]:
+def read_all(opened: Journal, batch: str = "b") -> dict[int, JournalEntry]:
     return {
         each.serial: each
         for found in opened.walk(batch)
@@ -52,7 +54,7 @@ def read_all(opened: Journal, batch: str = "b") -> dict[int, Entry]:
     }
 
 
-def expected(count: int) -> dict[int, Entry]:
+def expected(count: int) -> dict[int, JournalEntry]:
     return {number + 1: entry(number)._replace(serial=number + 1) for number in range(count)}
 
 

@@ -6,7 +6,7 @@ import pytest
 from captures import capture
 
 from holdfast.catalog import CaptureQuery, Row
-from holdfast.catalog.filters import FILTERS_MAX, parse_filter
+from holdfast.catalog.query.filters import FILTERS_MAX, parse_filter
 from holdfast.errors import MalformedQuery
 
 

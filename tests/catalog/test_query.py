@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.catalog import CaptureQuery, parse_query
-from holdfast.catalog.times import seconds
+from holdfast.catalog.timestamps import seconds
 from holdfast.errors import MalformedQuery, UsageError
 
 

@@ -8,7 +8,7 @@ import pytest
 from captures import capture
 
 from holdfast.catalog import OUTPUTS, Row, render
-from holdfast.catalog.rendering import counters
+from holdfast.catalog.query.render import counters
 from holdfast.errors import MalformedQuery
 
 FIRST = Row(capture("http://example.com/", "20200102030405", 1, digest="sha1:AB", extra='{"method": "POST"}'))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.catalog import CaptureQuery, Catalog, CatalogChange, Row, keys
-from holdfast.catalog.times import seconds
+from holdfast.catalog.timestamps import seconds
 from holdfast.model import Capture, RecordId
 
 URLS = (

@@ -191,9 +191,9 @@ def as_nobody(shell: Shell, arguments: list[str]) -> subprocess.CompletedProcess
     Everything is imported before root's rights go, since nobody may not be able to read the interpreter's files.
     """
     program = (
-        "import os, sys, rocksdict, tomlkit, holdfast.archive.checking, holdfast.cli.check\n"
+        "import os, sys, rocksdict, tomlkit, holdfast.archive.check, holdfast.cli.check\n"
         "import holdfast.cli.content, holdfast.cli.import_, holdfast.cli.init, holdfast.cli.rm, holdfast.cli.status\n"
-        "import holdfast.archive.founding, holdfast.archive.importing, holdfast.cli.volume\n"
+        "import holdfast.archive.create, holdfast.archive.ingest.importer, holdfast.cli.volume\n"
         "from holdfast.cli.main import run\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(run())"

@@ -19,7 +19,7 @@ from program import Shell
 from waiting import wait_until
 
 from holdfast.crawl.crawls import crawl_status, kept_job
-from holdfast.crawl.job import ScopeKind
+from holdfast.crawl.job.job import ScopeKind
 from holdfast.crawl.log import read_log
 
 PAGES = {

@@ -11,15 +11,17 @@ from program import Shell
 
 from holdfast.cli.output import note, show_fields, show_table, visible
 from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
-from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.tally import Tally
+from holdfast.crawl.ingest.tally import CrawlTally
+from holdfast.crawl.job.job import CrawlJob
 
 JOB = CrawlJob(seeds=("https://example.com/",), name="example.com")
 
 
 def test_list_and_status(archive: Shell) -> None:
     assert archive.quick("crawl", "list").lines == ["NAME  STATE  UPDATED  VISIT  FETCHED  RECEIVED  WAITING  ERRORS"]
-    tally = Tally(fetched=1200, pages=3, content_bytes=4096, new_bytes=1024, queued=5, seconds=60.0, errors=2).as_dict()
+    tally = CrawlTally(
+        fetched=1200, pages=3, content_bytes=4096, new_bytes=1024, queued=5, seconds=60.0, errors=2
+    ).as_dict()
     tally |= {"trapped": 4, "besides": 3}
     keep_job(archive.directory, JOB)
     keep_job(archive.directory, replace(JOB, name="other"))

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from program import SOURCE, Shell
 
-from holdfast.cli.crawl_display import Pace, progress_lines
 from holdfast.cli.crawl_options import SCOPES, changed_options, with_options
-from holdfast.cli.crawl_report import tally_fields
-from holdfast.cli.crawl_words import in_time, scope_words
+from holdfast.cli.crawl_plan import in_time, scope_words
+from holdfast.cli.crawl_run import Pace, progress_lines, tally_fields
 from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
-from holdfast.crawl.job import CrawlJob, ScopeKind
-from holdfast.crawl.tally import Tally
+from holdfast.crawl.ingest.tally import CrawlTally
+from holdfast.crawl.job.job import CrawlJob, ScopeKind
 
 JOB = CrawlJob(seeds=("https://example.com/",), name="example.com")
 
@@ -325,7 +324,7 @@ def test_scopes_in_words(scope: ScopeKind, words: str) -> None:
 
 def test_reasons_of_errors_are_ranked() -> None:
     reasons = {"dns": 1, "timeout": 9, "tls": 2, "connect": 2, "status 500": 3, "dropped": 1, "protocol": 1}
-    text = tally_fields(Tally(errors=19).as_dict(), reasons)["errors"]
+    text = tally_fields(CrawlTally(errors=19).as_dict(), reasons)["errors"]
     assert text == "19: 9 timeout, 3 status 500, 2 connect, 2 tls, 1 dns, 2 others"
 
 
@@ -336,7 +335,7 @@ def test_a_summary_of_nothing() -> None:
 def test_the_pace_is_that_of_the_last_seconds() -> None:
     now = 0.0
     pace = Pace(replace(JOB, limit=1000, time_s=500.0), lambda: now)
-    tally = Tally()
+    tally = CrawlTally()
     pace.take(tally)
     assert pace.urls == 0.0
     for now in range(1, 31):
@@ -353,14 +352,14 @@ def test_the_pace_is_that_of_the_last_seconds() -> None:
 def test_a_limit_that_was_reached_counts_anew() -> None:
     now = 0.0
     pace = Pace(replace(JOB, limit=100, bytes_max=None), lambda: now)
-    pace.take(Tally(fetched=100))
+    pace.take(CrawlTally(fetched=100))
     now = 1.0
-    pace.take(later := Tally(fetched=110))
+    pace.take(later := CrawlTally(fetched=110))
     assert pace.remaining_s(later) == 9.0
     pace = Pace(replace(JOB, bytes_max=100), lambda: now)
-    pace.take(Tally(transferred_bytes=120))
+    pace.take(CrawlTally(transferred_bytes=120))
     now = 2.0
-    pace.take(later := Tally(transferred_bytes=130, fetched=110))
+    pace.take(later := CrawlTally(transferred_bytes=130, fetched=110))
     assert pace.remaining_s(later) == 9.0
     endless = Pace(JOB, lambda: now)
     endless.take(later)

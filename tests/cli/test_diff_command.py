@@ -6,7 +6,7 @@ import pytest
 from program import Shell
 
 import holdfast
-from holdfast.archive.exchange import page
+from holdfast.archive.ingest.exchange import page
 
 URL = "http://example.com/"
 

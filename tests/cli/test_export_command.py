@@ -13,7 +13,7 @@ from program import Shell
 from warcio.archiveiterator import ArchiveIterator
 from warcs import PAGES
 
-from holdfast.archive.exporting import FORMATS as ALL_FORMATS
+from holdfast.archive.export.export import FORMATS as ALL_FORMATS
 from holdfast.cli.export import FORMATS
 
 URLS = [url for url, _, _ in PAGES]

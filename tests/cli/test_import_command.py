@@ -14,7 +14,7 @@ from program import Shell
 from warcs import PAGES, SAMPLES, many_pages, write_warc
 
 import holdfast
-from holdfast.cli.import_inputs import SUFFIXES
+from holdfast.cli.import_ import SUFFIXES
 
 COUNTS = ("records", "added", "known", "refused", "lost", "lost_bytes", "truncated", "invalid")
 

@@ -11,11 +11,11 @@ from waiting import wait_until
 from warcs import PAGES, write_warc
 
 import holdfast
-from holdfast.archive.index_keeper import IndexKeeper
-from holdfast.cli.indexing import bring_up
+from holdfast.archive.index_update import IndexKeeper
+from holdfast.cli.index import bring_up
 from holdfast.cli.interrupt import Interruption
 from holdfast.cli.main import INTERRUPTED
-from holdfast.index.planning import TASK_RECORDS
+from holdfast.index.backlog import TASK_RECORDS
 
 ON = {"HOLDFAST_INDEX_AUTOMATIC": "true"}
 

@@ -14,7 +14,7 @@ from pyarrow import feather, parquet
 import holdfast
 from holdfast.cli.search import FACETS, SORTS
 from holdfast.errors import Denied, IndexNotFound, MalformedQuery, UnknownCollection
-from holdfast.query import answers
+from holdfast.query import results
 
 COUNTED = "SELECT host, count(*) AS n FROM captures GROUP BY host ORDER BY n DESC, host"
 
@@ -30,8 +30,8 @@ def indexed(filled_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert SORTS == answers.SORTS
-    assert FACETS == answers.FACETS
+    assert SORTS == results.SORTS
+    assert FACETS == results.FACETS
 
 
 def test_without_an_index_it_is_told_how_to_make_one(shown: Shell) -> None:

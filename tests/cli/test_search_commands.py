@@ -11,11 +11,11 @@ import pytest
 from program import Shell
 from warcs import PAGES
 
-from holdfast.catalog.query import MATCHES as QUERY_MATCHES
-from holdfast.catalog.query import SORTS
-from holdfast.catalog.rendering import OUTPUTS as RENDERED
+from holdfast.catalog.query.query import MATCHES as QUERY_MATCHES
+from holdfast.catalog.query.query import SORTS
+from holdfast.catalog.query.render import OUTPUTS as RENDERED
 from holdfast.cli.cdx import OUTPUTS, cdx
-from holdfast.cli.selecting import MATCHES
+from holdfast.cli.options import MATCHES
 from holdfast.urls import page_id, page_id_text
 
 FIELDS = ("--output", "text", "--fl", "url,timestamp")

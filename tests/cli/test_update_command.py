@@ -7,7 +7,7 @@ import json
 from program import Shell
 from warcs import PAGES, write_warc
 
-from holdfast.storage import layout
+from holdfast.env import paths
 
 LATER = (
     ("http://example.com/", "2022-01-02T03:04:05Z", b"<html>third</html>"),
@@ -19,7 +19,7 @@ LATER = (
 def batched(shell: Shell, keep: str = "all") -> None:
     """The archive takes to the batch scheme, and three captures come in that wait."""
     shell.quick("volume", "add", "u0", "--role", "update")
-    path = shell.directory / layout.SETTINGS
+    path = shell.directory / paths.SETTINGS
     text = path.read_text().replace("[store]\n", '[store]\nupdate = "batch"\n')
     path.write_text(f'{text}\n[records]\nkeep = "{keep}"\n')
     write_warc(shell.directory / "later.warc", LATER)
@@ -63,9 +63,9 @@ def test_only_the_latest(filled: Shell) -> None:
 def test_an_update_that_was_interrupted_is_told(filled: Shell) -> None:
     batched(filled)
     plan = {"format": 1, "step": "transfer", "generation": 2, "time": "2026-11-17T06:00:00+00:00", "batches": {}}
-    (filled.directory / layout.UPDATE).write_text(json.dumps(plan))
+    (filled.directory / paths.UPDATE).write_text(json.dumps(plan))
     told = "an update was interrupted at step 'transfer': 'holdfast update run' carries it on"
     assert filled.quick("update", "status").lines[-1] == told
     assert filled.quick("update", "run").lines[0] == "carried on an update that had been interrupted"
-    (filled.directory / layout.UPDATE).write_text("{")
+    (filled.directory / paths.UPDATE).write_text("{")
     assert "delete it" in filled.quick("update", "status", code=5).errors

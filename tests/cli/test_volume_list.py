@@ -54,7 +54,7 @@ def test_the_table_tells_what_volumes_do_and_how_full_they_are(archive: Shell) -
 
 def test_a_table_of_full_volumes_fits_its_window() -> None:
     from holdfast.archive import VolumeReport
-    from holdfast.cli.volume_list import table_of
+    from holdfast.cli.volume import table_of
     from holdfast.storage.volume import Activity, VolumeStat
 
     stat = VolumeStat("log", 123_456_789, 0, 10**9, 2 << 40, 999 << 30, 9 << 40, 999 << 30, 99 << 30, 999 << 30, 1)

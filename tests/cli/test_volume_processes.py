@@ -19,9 +19,9 @@ from waiting import wait_until
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
-from holdfast.storage.faults import Watch
-from holdfast.storage.organizations import create_volume
 from holdfast.storage.volume import BlockKey, Refer, Store
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.organizations import create_volume
 from holdfast.testing.volumes import fetched, perform, plain, sign
 
 SECRET = ("--secret-file", "secret")
@@ -207,7 +207,7 @@ def test_all_volumes_of_a_process_come_back_clean(place: Shell, number: int) -> 
     with served(place, *names, *SECRET, "--processes", "1", volumes=5) as (process, ports):
         for name, port in ports.items():
             with closing(client(place, port)) as volume:
-                watch = Watch(None, None, REAL)
+                watch = CheckProgress(None, None, REAL)
                 assert list(volume.check(watch)) == []
                 for stored, references in writing[name].references.items():
                     data, counted = fetched(volume, BlockKey(sign(stored)))

@@ -12,7 +12,7 @@ from program import Shell
 
 from holdfast.config import RemoteSettings
 from holdfast.env import REAL
-from holdfast.storage.remote.client import RemoteVolume
+from holdfast.storage.volumes.remote.client import RemoteVolume
 
 
 @contextmanager

@@ -18,14 +18,14 @@ from waiting import wait_until
 
 import holdfast
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.conductor import Crawl, Summary
+from holdfast.crawl.crawl import Crawl, Summary
 from holdfast.crawl.crawls import crawl_directory, log_path
 from holdfast.crawl.frontier import Frontier, UrlRow
-from holdfast.crawl.frontier.totals import Totals
-from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
-from holdfast.crawl.job_file import write_job
-from holdfast.crawl.layout import FRONTIER
+from holdfast.crawl.frontier.rows import Totals
+from holdfast.crawl.job.file import write_job
+from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.log import read_log
+from holdfast.crawl.paths import FRONTIER
 
 SOURCE = Path(__file__).parents[2] / "src"
 NAME = "web"

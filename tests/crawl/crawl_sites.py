@@ -16,10 +16,10 @@ from holdfast import Archive
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.frontier import Frontier
-from holdfast.crawl.layout import FRONTIER
-from holdfast.crawl.schedule import History
+from holdfast.crawl.paths import FRONTIER
+from holdfast.crawl.schedule.revisit import History
 from holdfast.model import RecordId
-from holdfast.records.stored import StoredRecord
+from holdfast.records.stored_record import StoredRecord
 
 Made = Answer | Callable[[Request], Answer]
 ADDRESS = "127.0.0.1"

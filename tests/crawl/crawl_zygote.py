@@ -54,8 +54,8 @@ def zygote() -> Iterator[Zygote]:
 
 def _main() -> None:
     import holdfast
-    from holdfast.crawl.conductor import Crawl
-    from holdfast.crawl.job_file import read_job
+    from holdfast.crawl.crawl import Crawl
+    from holdfast.crawl.job.file import read_job
 
     for line in iter(sys.stdin.readline, ""):
         archive, job_file, mark = line.rstrip("\n").split("\t")

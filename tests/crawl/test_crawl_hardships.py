@@ -17,13 +17,13 @@ from hostile_web.exchange import Answer, Request, plain
 
 import holdfast
 from holdfast.crawl import Crawl
-from holdfast.crawl.feeder import Feeder, Flight
 from holdfast.crawl.frontier import HostRow
-from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
-from holdfast.crawl.messages import Fetched, Job, Kind, Outcome
-from holdfast.crawl.reading import Reader, ReaderStart
-from holdfast.crawl.recording import Recorder
-from holdfast.crawl.tally import Tally
+from holdfast.crawl.ingest.tally import CrawlTally
+from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
+from holdfast.crawl.parse.records import Recorder
+from holdfast.crawl.parse.worker import ParseWorker, ParseWorkerStart
+from holdfast.crawl.processes.feeder import Feeder, Flight
+from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchKind, FetchOutcome
 
 Handling = Callable[[BaseHTTPRequestHandler], None]
 
@@ -89,7 +89,7 @@ def test_a_server_that_is_away_for_a_while_loses_nothing(archive: Path) -> None:
     port = first.__enter__()
     later: list[object] = []
 
-    def on_progress(tally: Tally) -> None:
+    def on_progress(tally: CrawlTally) -> None:
         if not later and tally.fetched > 10:
             first.__exit__(None, None, None)
             later.append(None)
@@ -227,28 +227,32 @@ def test_thousands_of_forbidden_urls_are_settled(archive: Path) -> None:
 # -- readers that fail -------------------------------------------------------------------------------------------------
 
 
-def fetched(kind: str = Kind.PAGE) -> Fetched:
+def fetched(kind: str = FetchKind.PAGE) -> Fetched:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
-    return Fetched(Job(1, "http://a.test/", "a.test", kind), Outcome.OK, head=head, body=b"<a href=/b>", size=11)
+    return Fetched(
+        FetchJob(1, "http://a.test/", "a.test", kind), FetchOutcome.OK, head=head, body=b"<a href=/b>", size=11
+    )
 
 
 def test_a_page_that_cannot_be_recorded_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("never seen before")
 
-    reader = Reader(ReaderStart(CrawlJob(), "main", "sha256"))
+    reader = ParseWorker(ParseWorkerStart(CrawlJob(), "main", "sha256"))
     monkeypatch.setattr(Recorder, "payload", broken)
     reading = reader.read(fetched())
-    assert (reading.outcome, reading.detail) == (Outcome.CRASHED, "ZeroDivisionError: never seen before")
+    assert (reading.outcome, reading.detail) == (FetchOutcome.CRASHED, "ZeroDivisionError: never seen before")
 
 
-@pytest.mark.parametrize(("kind", "outcome"), [(Kind.PAGE, Outcome.OK), (Kind.ROBOTS, Outcome.PROTOCOL)])
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [(FetchKind.PAGE, FetchOutcome.OK), (FetchKind.ROBOTS, FetchOutcome.PROTOCOL)]
+)
 def test_a_page_that_cannot_be_looked_into_is_kept(monkeypatch: pytest.MonkeyPatch, kind: str, outcome: str) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("never seen before")
 
-    reader = Reader(ReaderStart(CrawlJob(), "main", "sha256"))
-    monkeypatch.setattr(Reader, "_looked_into", broken)
+    reader = ParseWorker(ParseWorkerStart(CrawlJob(), "main", "sha256"))
+    monkeypatch.setattr(ParseWorker, "_looked_into", broken)
     reading = reader.read(fetched(kind))
     assert reading.outcome == outcome
     assert "never seen before" in reading.detail
@@ -259,6 +263,6 @@ def test_a_page_over_which_readers_die_is_given_up() -> None:
     """First it is read again, then it is not looked into, then it is left."""
     feeder = object.__new__(Feeder)
     feeder._suspects, feeder.flights = Counter(), {}
-    feeder.flights[1] = Flight(Job(1, "http://a.test/", "a.test"), b"key", "a.test")
+    feeder.flights[1] = Flight(FetchJob(1, "http://a.test/", "a.test"), b"key", "a.test")
     assert [feeder.suspect(1) for _ in range(3)] == [False, False, True]
     assert feeder.flights[1].job.no_links

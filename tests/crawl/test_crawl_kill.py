@@ -1,7 +1,7 @@
 """A crawl that is killed, again and again, at any moment: the same set, nothing lost, nothing asked for twice (H5).
 
 The bound on what is asked for twice: a request is made only while fewer than `unsettled_max` are made and not settled,
-that is, until the frontier has committed what became of them (`holdfast.crawl.fetching.fetcher`). So of what a killed
+that is, until the frontier has committed what became of them (`holdfast.crawl.fetch.fetcher`). So of what a killed
 run has asked for, at most so much is not settled; only that may be asked for again, and nothing that is settled is.
 
 One page is held back until the last kill, so that a fast machine does not come to the end before.
@@ -41,8 +41,8 @@ from hostile_web import LogEntry, Served, Web, checks
 from waiting import wait_until
 
 from holdfast.crawl.crawls import log_path
-from holdfast.crawl.fetching.fetcher import unsettled_max
-from holdfast.crawl.messages import Kind
+from holdfast.crawl.fetch.fetcher import unsettled_max
+from holdfast.crawl.processes.messages import FetchKind
 
 WORKERS = 4
 UNSETTLED_MAX = unsettled_max(WORKERS)
@@ -186,7 +186,9 @@ def check_end(victim: Victim, wanted: set[str], beside: set[str]) -> None:
     assert found - wanted - beside - beside_the_web(web) == set()
     totals, rows = frontier_state(victim.path)
     assert (totals.queued, totals.visit, totals.finished) == (0, 1, True)
-    assert totals.tally.fetched == len(wanted) == sum(row.state == "done" and row.kind == Kind.PAGE for row in rows)
+    assert (
+        totals.tally.fetched == len(wanted) == sum(row.state == "done" and row.kind == FetchKind.PAGE for row in rows)
+    )
     assert len(checks.repeated(victim.log)) <= victim.kills.total() * UNSETTLED_MAX
     assert checks.disallowed(victim.log, web) == []
     victim.check_archive()

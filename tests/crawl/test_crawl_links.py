@@ -9,8 +9,8 @@ from crawl_runs import captured, crawled, job_for, log_rows, make_archive
 from crawl_sites import LittleWeb, linking, page
 from hostile_web.exchange import plain
 
-from holdfast.crawl.robots_tags import RobotsTags, read_robots_tags
-from holdfast.formats.links import Document
+from holdfast.crawl.policy.robots_tags import RobotsTags, read_robots_tags
+from holdfast.formats.html.links import Document
 from holdfast.formats.record import Headers
 
 

@@ -30,10 +30,10 @@ from warcio.bufferedreaders import ChunkedDataReader
 import holdfast
 from holdfast import Archive, ExportOptions, Selection
 from holdfast.crawl.crawls import crawl_directory
-from holdfast.crawl.fetching.request import USER_AGENT
-from holdfast.crawl.job import CrawlJob, FetchSettings
-from holdfast.crawl.layout import SPOOL
-from holdfast.records.stored import StoredRecord
+from holdfast.crawl.fetch.request import USER_AGENT
+from holdfast.crawl.job.job import CrawlJob, FetchSettings
+from holdfast.crawl.paths import SPOOL
+from holdfast.records.stored_record import StoredRecord
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 BIG = Random(3).randbytes(3 << 20)

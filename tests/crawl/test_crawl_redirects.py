@@ -11,7 +11,7 @@ import pytest
 from crawl_runs import crawled, make_archive
 
 import holdfast
-from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
+from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 
 _SESSION = "/s;jsessionid=0123456789ABCDEF0123456789ABCDEF"
 

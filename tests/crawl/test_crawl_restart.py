@@ -31,8 +31,8 @@ from waiting import wait_until
 
 import holdfast
 from holdfast.crawl.crawls import crawl_status
-from holdfast.crawl.job import CrawlJob, FetchSettings
-from holdfast.crawl.job_file import write_job
+from holdfast.crawl.job.file import write_job
+from holdfast.crawl.job.job import CrawlJob, FetchSettings
 from holdfast.errors import Busy
 
 FETCHER = "crawl.fetching.process"
@@ -114,7 +114,7 @@ def test_the_crawl_goes_on_when_one_of_its_processes_is_killed(
 _DEADLY = """
 import os, sys
 if "crawl.reading" in " ".join(sys.orig_argv):
-    import holdfast.crawl.reading as reading
+    import holdfast.crawl.parse.worker as reading
     look = reading.links_of
     def links_of(document):
         if document.url.endswith("/deadly"):

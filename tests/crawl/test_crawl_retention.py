@@ -29,10 +29,10 @@ from waiting import wait_until
 import holdfast
 from holdfast.crawl.crawls import crawl_directory, keep_job
 from holdfast.crawl.frontier import Frontier
-from holdfast.crawl.job import CrawlJob, RevisitSettings
-from holdfast.crawl.layout import FRONTIER
-from holdfast.crawl.retention import Retention, expire
-from holdfast.crawl.robots import Robots
+from holdfast.crawl.job.job import CrawlJob, RevisitSettings
+from holdfast.crawl.paths import FRONTIER
+from holdfast.crawl.policy.robots import Robots
+from holdfast.crawl.schedule.retention import Retention, expire
 from holdfast.crawl.why import why
 from holdfast.errors import UsageError
 

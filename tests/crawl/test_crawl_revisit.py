@@ -17,9 +17,9 @@ from hostile_web.exchange import Answer, Request, plain
 import holdfast
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.crawls import crawl_directory
-from holdfast.crawl.frontier import Frontier, State, UrlRow
-from holdfast.crawl.job import RevisitSettings
-from holdfast.crawl.layout import FRONTIER
+from holdfast.crawl.frontier import Frontier, UrlRow, UrlState
+from holdfast.crawl.job.job import RevisitSettings
+from holdfast.crawl.paths import FRONTIER
 from holdfast.crawl.why import why
 
 WEB = Web(seed=11, hosts=5, pages=160, words=300, mute=False, pauses=0, flaky=0, crawl_delay_s=0.0)
@@ -184,7 +184,7 @@ def test_a_page_whose_server_was_down_is_tried_again_at_the_next_visit(tmp_path:
         assert summary.tally.errors == 15
         summary = crawled(path, up)
         assert summary.tally.unchanged == 15
-        assert {row.state for row in frontier_state(path)[1]} == {State.DONE}
+        assert {row.state for row in frontier_state(path)[1]} == {UrlState.DONE}
 
 
 # -- how often ---------------------------------------------------------------------------------------------------------

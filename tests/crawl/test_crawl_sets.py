@@ -14,8 +14,8 @@ from hostile_web.survey import parsed, target
 
 import holdfast
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
-from holdfast.formats.links.hops import Hop
+from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
+from holdfast.formats.html.links.references import Hop
 
 SMALL = 250
 LARGE = 2000

@@ -28,10 +28,10 @@ from crawl_runs import (
     write_job_file,
 )
 
-from holdfast.crawl import limits
 from holdfast.crawl.crawls import CrawlState, crawl_status
 from holdfast.crawl.frontier import frontier as frontier_module
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.policy import limits
 
 HOSTS = 600
 WORKERS = 64
@@ -41,7 +41,7 @@ _SLOW = f"""
 import sys
 if "crawl.reading" in " ".join(sys.orig_argv):
     import time
-    from holdfast.crawl.reading import Reader
+    from holdfast.crawl.parse.worker import Reader
     read = Reader.read
     def slow(self, fetched):
         time.sleep({DRAIN_S / WORKERS})

@@ -16,7 +16,7 @@ from waiting import wait_until
 
 import holdfast
 from holdfast.crawl.crawls import CrawlState, crawl_directory, crawl_status
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job.job import CrawlJob
 
 MEMORY_BYTES_MAX = 600 << 20  # of all processes of the crawl together
 WEB = Web(seed=1, hosts=1, pages=3)

@@ -17,8 +17,8 @@ from crawl_sites import DAY_S, LittleWeb, linking, page
 from hostile_web.exchange import plain
 
 import holdfast
-from holdfast.crawl.conductor import Crawl
-from holdfast.crawl.job import CrawlJob, FetchSettings, RevisitSettings, TrapSettings
+from holdfast.crawl.crawl import Crawl
+from holdfast.crawl.job.job import CrawlJob, FetchSettings, RevisitSettings, TrapSettings
 from holdfast.crawl.log import CrawlLog, last_row
 from holdfast.crawl.why import why
 

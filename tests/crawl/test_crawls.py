@@ -26,7 +26,7 @@ from holdfast.crawl.crawls import (
     request_stop,
     write_status,
 )
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job.job import CrawlJob
 from holdfast.errors import InvalidSetting, UnknownName, UsageError
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -20,10 +20,10 @@ from hostile_web.exchange import Answer, Request, plain
 
 import holdfast
 from holdfast.crawl.crawls import crawl_directory, keep_job, kept_credentials, kept_job
-from holdfast.crawl.credentials import bound, credential_of, read_credentials
 from holdfast.crawl.frontier import Frontier
-from holdfast.crawl.job import CrawlJob, Credential, FetchSettings
-from holdfast.crawl.layout import COOKIES, CREDENTIALS, FRONTIER, JOB
+from holdfast.crawl.job.credentials import bound, credential_of, read_credentials
+from holdfast.crawl.job.job import CrawlJob, Credential, FetchSettings
+from holdfast.crawl.paths import COOKIES, CREDENTIALS, FRONTIER, JOB
 from holdfast.errors import UsageError
 
 SECRET = "c0ffee-and-harbour"

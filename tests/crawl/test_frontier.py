@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.frontier import Found, Frontier, HostRow, State, UrlRow, host_of, key_of
+from holdfast.crawl.frontier import FoundUrl, Frontier, HostRow, UrlRow, UrlState, host_of, key_of
 from holdfast.crawl.frontier import frontier as frontier_module
-from holdfast.crawl.messages import Kind
-from holdfast.formats.links.hops import Hop
+from holdfast.crawl.processes.messages import FetchKind
+from holdfast.formats.html.links.references import Hop
 
 _ROW = (st.text(), st.text(), st.text(), st.integers(0, 10**9))
 
 
-def admit_all(_: Found) -> str:
+def admit_all(_: FoundUrl) -> str:
     return ""
 
 
-def link(url: str, hop: str = Hop.LINK, depth: int = 1) -> Found:
-    return Found(key_of(url), url, hop, depth)
+def link(url: str, hop: str = Hop.LINK, depth: int = 1) -> FoundUrl:
+    return FoundUrl(key_of(url), url, hop, depth)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def take_all(frontier: Frontier) -> list[str]:
         for host in hosts:
             while rows := frontier.take(host, 7, set()):
                 for key, row in rows:
-                    frontier.settle(key, row._replace(state=State.DONE))
+                    frontier.settle(key, row._replace(state=UrlState.DONE))
                     taken.append(row.url)
                 frontier.commit()
             frontier.leave(host)
@@ -87,10 +87,10 @@ def test_what_was_taken_but_not_settled_is_there_again_after_a_crash(tmp_path: P
     first.enliven()
     taken = first.take("a.test", 10, set())
     for key, row in taken[:4]:
-        first.settle(key, row._replace(state=State.DONE))
+        first.settle(key, row._replace(state=UrlState.DONE))
     first.commit()
     for key, row in taken[4:6]:  # not committed
-        first.settle(key, row._replace(state=State.DONE))
+        first.settle(key, row._replace(state=UrlState.DONE))
     first.close()
     second = Frontier(tmp_path / "frontier")
     assert second.totals.queued == 16
@@ -101,13 +101,13 @@ def test_what_was_taken_but_not_settled_is_there_again_after_a_crash(tmp_path: P
 def test_a_shorter_way_brings_everything_behind_it_nearer(frontier: Frontier) -> None:
     """With a limit of depth, what is captured must not depend on the order of finding."""
 
-    def within(found: Found) -> str:
+    def within(found: FoundUrl) -> str:
         return "too deep" if found.depth > 3 else ""
 
     def settle(url: str, links: list[str]) -> None:
         row = frontier.row(key_of(url))
         assert row is not None
-        frontier.settle(key_of(url), row._replace(state=State.DONE))
+        frontier.settle(key_of(url), row._replace(state=UrlState.DONE))
         found = [link(each, depth=row.depth + 1) for each in links]
         frontier.keep_links(key_of(url), found)
         frontier.find(found, url, within, deepen=True)
@@ -186,7 +186,7 @@ def test_hosts_take_turns_when_there_are_more_than_fit(frontier: Frontier, monke
         rows = frontier.take(host, 3, set())
         first_visits.append(host)
         for key, row in rows:
-            frontier.settle(key, row._replace(state=State.DONE))
+            frontier.settle(key, row._replace(state=UrlState.DONE))
         if crowded or frontier.is_exhausted(host):
             frontier.leave(host)
         else:
@@ -206,7 +206,7 @@ def test_a_follower_sees_what_is_committed(tmp_path: Path) -> None:
     reader = Frontier(tmp_path / "frontier", follow=True)
     row = reader.row(key_of("http://a.test/"))
     assert row is not None
-    assert row.state == State.QUEUED
+    assert row.state == UrlState.QUEUED
     reader.close()
     writer.close()
 
@@ -259,7 +259,7 @@ def test_whatever_happens_each_url_is_settled_once(tmp_path: Path, seed: int) ->
             if random.random() < 0.3:
                 frontier.postpone(key, row)
             else:
-                frontier.settle(key, row._replace(state=State.DONE))
+                frontier.settle(key, row._replace(state=UrlState.DONE))
                 settled.append(row.url)
             frontier.commit()
         else:
@@ -291,5 +291,5 @@ def test_robots_counters_and_roots_are_kept(tmp_path: Path) -> None:
 
 def test_kinds_other_than_pages_come_first(frontier: Frontier) -> None:
     frontier.find([link("http://a.test/page")], "", admit_all)
-    frontier.find([link("http://a.test/map.xml")._replace(kind=Kind.SITEMAP)], "", admit_all)
+    frontier.find([link("http://a.test/map.xml")._replace(kind=FetchKind.SITEMAP)], "", admit_all)
     assert take_all(frontier) == ["http://a.test/map.xml", "http://a.test/page"]

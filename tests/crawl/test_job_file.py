@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.job import (
+from holdfast.crawl.job.file import PARTS, parse_job, read_job, read_seeds, write_job
+from holdfast.crawl.job.job import (
     BrowserSettings,
     CrawlJob,
     Credential,
@@ -20,9 +21,8 @@ from holdfast.crawl.job import (
     ScopeKind,
     TrapSettings,
 )
-from holdfast.crawl.job_file import PARTS, parse_job, read_job, read_seeds, write_job
-from holdfast.crawl.job_rules import checked, header_of, name_for, resolution_of, seed_of
-from holdfast.crawl.quantities import read_duration, read_size, write_duration, write_size
+from holdfast.crawl.job.validation import checked, header_of, name_for, resolution_of, seed_of
+from holdfast.env.units import read_duration, read_size, write_duration, write_size
 from holdfast.errors import FormatTooNew, InvalidSetting, NotFound, UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.crawl.crawls import CrawlState
 from holdfast.crawl.frontier import Frontier
-from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.limits import GRACE_S, Limits
+from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.policy.limits import GRACE_S, CrawlLimits
 
 OVER = (CrawlState.LIMIT, "the time is over")
 
@@ -33,8 +33,8 @@ def frontier(tmp_path: Path) -> Iterator[Frontier]:
     frontier.close()
 
 
-def limits_of(frontier: Frontier, clock: Clock, time_s: float | None) -> Limits:
-    return Limits(CrawlJob(time_s=time_s), frontier, clock.now, clock)
+def limits_of(frontier: Frontier, clock: Clock, time_s: float | None) -> CrawlLimits:
+    return CrawlLimits(CrawlJob(time_s=time_s), frontier, clock.now, clock)
 
 
 def test_the_time_is_over_when_it_is(frontier: Frontier) -> None:

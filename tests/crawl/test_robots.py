@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.crawl.messages import Outcome
-from holdfast.crawl.robots import LIFETIME_S, ROBOTS_BYTES_MAX, Robots, answer
+from holdfast.crawl.policy.robots import LIFETIME_S, ROBOTS_BYTES_MAX, Robots, answer
+from holdfast.crawl.processes.messages import FetchOutcome
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "crawl"
 
@@ -109,17 +109,17 @@ def test_a_byte_order_mark_is_none_of_the_text(mark: bytes) -> None:
 @pytest.mark.parametrize(
     ("outcome", "status", "allowed", "lifetime_is_short"),
     [
-        (Outcome.OK, 200, False, False),
-        (Outcome.OK, 204, False, False),
-        (Outcome.OK, 302, True, False),
-        (Outcome.OK, 401, True, False),
-        (Outcome.OK, 404, True, False),
-        (Outcome.OK, 429, False, True),
-        (Outcome.OK, 503, False, True),
-        (Outcome.OK, 0, False, True),
-        (Outcome.DNS, 0, False, True),
-        (Outcome.TIMEOUT, 0, False, True),
-        (Outcome.PROTOCOL, 0, False, True),
+        (FetchOutcome.OK, 200, False, False),
+        (FetchOutcome.OK, 204, False, False),
+        (FetchOutcome.OK, 302, True, False),
+        (FetchOutcome.OK, 401, True, False),
+        (FetchOutcome.OK, 404, True, False),
+        (FetchOutcome.OK, 429, False, True),
+        (FetchOutcome.OK, 503, False, True),
+        (FetchOutcome.OK, 0, False, True),
+        (FetchOutcome.DNS, 0, False, True),
+        (FetchOutcome.TIMEOUT, 0, False, True),
+        (FetchOutcome.PROTOCOL, 0, False, True),
     ],
 )
 def test_what_follows_from_an_answer(outcome: str, status: int, allowed: bool, lifetime_is_short: bool) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.job import RevisitSettings
-from holdfast.crawl.schedule import History, spoken
+from holdfast.crawl.job.job import RevisitSettings
+from holdfast.crawl.schedule.revisit import History, spoken
 
 SETTINGS = RevisitSettings()
 HOUR, DAY = 3600.0, 86400.0

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.job import CrawlJob, ScopeKind, TrapSettings
-from holdfast.crawl.scope import Scope
+from holdfast.crawl.job.job import CrawlJob, ScopeKind, TrapSettings
+from holdfast.crawl.policy.scope import Scope
 from holdfast.errors import UsageError
-from holdfast.formats.links.hops import Hop
+from holdfast.formats.html.links.references import Hop
 
 ROOT = "http://www.example.com/dir/page.html?x=/y/"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.crawl import sitemaps
-from holdfast.crawl.sitemaps import Sitemap, read_sitemap
+from holdfast.crawl.parse import sitemaps
+from holdfast.crawl.parse.sitemaps import Sitemap, read_sitemap
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "crawl" / "sitemaps"
 

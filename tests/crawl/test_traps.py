@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.job import TrapSettings
-from holdfast.crawl.traps import Traps
+from holdfast.crawl.job.job import TrapSettings
+from holdfast.crawl.policy.traps import Traps
 
 NOW = 1_790_000_000.0  # in 2026
 AT = "http://example.com"

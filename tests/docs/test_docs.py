@@ -19,11 +19,14 @@ import holdfast
 from holdfast import config, errors
 from holdfast.config import RemoteSettings, Settings, StoreSettings, VolumeSettings
 from holdfast.env import REAL
-from holdfast.storage import block, codec, filter, keydir, training
-from holdfast.storage.contents import Contents
+from holdfast.storage import block, codec
 from holdfast.storage.identity import new_identity, read_identity
-from holdfast.storage.organizations.dictionaries import DictionaryShelf
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES, read_segment_header
+from holdfast.storage.maintenance import train
+from holdfast.storage.store import bloom
+from holdfast.storage.store.contents import Contents
+from holdfast.storage.volumes.dictionaries import DictionaryShelf
+from holdfast.storage.volumes.log import keydir
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, read_segment_header
 
 TOOLS = ("bash", "grep", "dd", "head", "tail", "od", "gzip", "zstd")
 RUNNABLE = [page for page in pages() if any(each.language in ("console", "python") for each in blocks(page))]
@@ -236,7 +239,7 @@ def test_the_files_of_a_dictionary_are_as_documented(tmp_path: Path) -> None:
 
 
 def test_the_saved_filter_is_as_documented(tmp_path: Path) -> None:
-    saved = filter.VolumeFilter(["v0", "v1"])
+    saved = bloom.BloomFilter(["v0", "v1"])
     saved.save(REAL, tmp_path / "filters", {"v0": 3, "v1": 1})
     head, facts, masks = (tmp_path / "filters").read_bytes().split(b"\n", 2)
     text = (DOCS / "formats/filters.md").read_text()
@@ -291,10 +294,8 @@ def test_every_error_is_in_the_drawing_of_its_tree() -> None:
 def test_the_numbers_of_training_are_those_of_the_code() -> None:
     how_to = " ".join((DOCS / "how-to/train-a-dictionary.md").read_text().split())
     assert f"{StoreSettings().train_after:,} by default" in how_to
-    assert f"at most about {training.SAMPLES_MAX:,}" in how_to
-    assert (
-        f"up to {training.SAMPLE_BYTES_MAX >> 10} KB of each and {training.SAMPLES_BYTES_MAX >> 20} MB in all" in how_to
-    )
+    assert f"at most about {train.SAMPLES_MAX:,}" in how_to
+    assert f"up to {train.SAMPLE_BYTES_MAX >> 10} KB of each and {train.SAMPLES_BYTES_MAX >> 20} MB in all" in how_to
     assert "k=2000, d=6" in inspect.getsource(codec.train_dictionary)
     assert "k = 2000, d = 6" in (DOCS / "decisions.md").read_text()
 

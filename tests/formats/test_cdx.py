@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import MalformedInput
-from holdfast.formats.cdx import CDX9, CDX11, CdxLayout, CdxRow, cdx_line
+from holdfast.formats.cdx.cdx import CDX9, CDX11, CdxLayout, CdxRow, cdx_line
 from holdfast.model import Capture, RecordId
 
 CAPTURE = Capture(

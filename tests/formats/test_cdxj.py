@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedInput
-from holdfast.formats.cdxj import CdxjRow, cdxj_line, is_header, object_line, parse_cdxj, sort_key
+from holdfast.formats.cdx.cdxj import CdxjRow, cdxj_line, is_header, object_line, parse_cdxj, sort_key
 from holdfast.model import Capture, RecordId
 
 CAPTURE = Capture(

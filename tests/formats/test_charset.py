@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.formats.charset import UTF_8, decoded, encoding_named
+from holdfast.formats.html.charset import UTF_8, decoded, encoding_named
 
 LABELS = {
     "latin1": "windows-1252",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
 from holdfast.errors import UsageError
-from holdfast.formats.compose import (
+from holdfast.formats.warc.compose import (
     WarcHead,
     digest_of,
     digest_text,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.formats.main_text import is_page, main_text_of
+from holdfast.formats.html.main_text import is_page, main_text_of
 
 STORY = (
     "The harbour was rebuilt in the spring, after the storm had taken the old pier away, and nobody in the town "

@@ -10,7 +10,7 @@ from reading_builders import SAMPLES, digest, needs_samples, page, read_all, war
 
 from holdfast.errors import MalformedInput
 from holdfast.formats import FindingKind
-from holdfast.formats.digests import decode_digest
+from holdfast.formats.warc.digests import decode_digest
 
 GOOD = "WARC-Type: response\r\nWARC-Record-ID: <urn:uuid:1>\r\nWARC-Date: 2020-01-02T03:04:05Z\r\nWARC-Target-URI: http://e.com/"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast.formats import open_records
-from holdfast.formats.tianwang_writer import TianwangWriter, page_attributes, tianwang_record
+from holdfast.formats.tianwang import TianwangWriter, page_attributes, tianwang_record
 
 DATA = b"<html>XXXXXXXXXX\nXXXXXXXXXX</html>"
 ATTRIBUTES = page_attributes(

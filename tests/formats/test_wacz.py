@@ -17,7 +17,7 @@ from warcio.archiveiterator import ArchiveIterator
 from holdfast.errors import MalformedInput
 from holdfast.formats import open_records
 from holdfast.formats.record import Finding, FindingKind
-from holdfast.formats.wacz import DATAPACKAGE, DATAPACKAGE_DIGEST, PAGES, Wacz, WaczLimits
+from holdfast.formats.wacz.reader import DATAPACKAGE, DATAPACKAGE_DIGEST, PAGES, Wacz, WaczLimits
 
 
 @pytest.fixture

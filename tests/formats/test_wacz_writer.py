@@ -14,10 +14,10 @@ import pytest
 from wacz_samples import NAMES, findings, rewrite, write
 
 from holdfast.errors import UsageError, VolumeFull
-from holdfast.formats import wacz_writer
-from holdfast.formats.wacz import Wacz
-from holdfast.formats.wacz_writer import MemberSink, WaczWriter
-from holdfast.formats.zipnum import ZipNumReader
+from holdfast.formats.cdx.zipnum import ZipNumReader
+from holdfast.formats.wacz.reader import Wacz
+from holdfast.formats.wacz.reader import writer as wacz_writer
+from holdfast.formats.wacz.writer import MemberSink, WaczWriter
 
 
 @pytest.fixture

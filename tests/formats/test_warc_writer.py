@@ -23,8 +23,8 @@ from warcio.archiveiterator import ArchiveIterator
 from holdfast.env import Environment, LocalFiles
 from holdfast.errors import UsageError, VolumeDown
 from holdfast.formats import Finding, open_records
-from holdfast.formats.compose import WarcHead, digest_of, record_id, record_parts
-from holdfast.formats.warc_writer import (
+from holdfast.formats.warc.compose import WarcHead, digest_of, record_id, record_parts
+from holdfast.formats.warc.writer import (
     DICTIONARY_FRAME,
     SUFFIXES,
     Compression,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedInput
-from holdfast.formats.zipnum import ZipNumReader, ZipNumWriter, loc_line
+from holdfast.formats.cdx.zipnum import ZipNumReader, ZipNumWriter, loc_line
 
 keys = st.text("ab,)/", min_size=1, max_size=6)
 lines_of = st.lists(st.tuples(keys, st.integers(1, 3)), max_size=30).map(

@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 
 from holdfast.env import Environment, LocalFiles
-from holdfast.formats.compose import WarcHead, digest_of, record_id, record_parts
 from holdfast.formats.record import Finding
-from holdfast.formats.wacz import DATAPACKAGE, DATAPACKAGE_DIGEST, PAGES, Wacz
-from holdfast.formats.wacz_writer import WaczOptions, WaczWriter
-from holdfast.formats.warc_writer import WarcWriter
+from holdfast.formats.wacz.reader import DATAPACKAGE, DATAPACKAGE_DIGEST, PAGES, Wacz
+from holdfast.formats.wacz.writer import WaczOptions, WaczWriter
+from holdfast.formats.warc.compose import WarcHead, digest_of, record_id, record_parts
+from holdfast.formats.warc.writer import WarcWriter
 
 CLOCK = 1_794_794_400.0  # 2026-11-16T02:00:00Z
 OPTIONS = WaczOptions(

@@ -14,7 +14,7 @@ from tantivy import Query
 import holdfast
 from holdfast import Exchange
 from holdfast.archive import Archive
-from holdfast.index import Index, View
+from holdfast.index import Index, IndexView
 from holdfast.index.schema import schema, words_of
 from holdfast.index.tables import read_rows
 
@@ -65,7 +65,7 @@ def update(path: Path) -> None:
         archive.index.update()
 
 
-def finds(index: Index | View, word: str, field: str = "text") -> list[str]:
+def finds(index: Index | IndexView, word: str, field: str = "text") -> list[str]:
     """The records that have a word, in their order; a text of several words is a phrase."""
     view = index.view() if isinstance(index, Index) else index
     words = words_of(word) if field in ("text", "title") else [word]

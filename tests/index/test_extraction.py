@@ -8,9 +8,9 @@ import pytest
 from index_samples import DOCX, ODT, PPTX, XLSX, docx, odt, pdf, pptx, xlsx, zipped
 
 from holdfast.formats.record import Headers
-from holdfast.index.extraction import Extracted, Limits, LinkKind, OutLink, Payload, extract
-from holdfast.index.extraction.dates import document_date
-from holdfast.index.extraction.language import language_of
+from holdfast.index.extract import Extracted, ExtractionLimits, LinkKind, OutLink, Payload, extract
+from holdfast.index.extract.dates import document_date
+from holdfast.index.extract.language import language_of
 
 URL = "http://example.com/dir/page"
 ENGLISH = "The whale is the largest animal that has ever lived, and it sings under water to those it knows."
@@ -24,7 +24,16 @@ PROSE = (
 )
 
 
-def extracted(content: bytes, content_type: str = "", *, limits: Limits = Limits(), **more: str) -> Extracted:  # noqa: B008
+LIMITS = ExtractionLimits()
+
+
+def extracted(
+    content: bytes,
+    content_type: str = "",
+    *,
+    limits: ExtractionLimits = LIMITS,
+    **more: str,
+) -> Extracted:
     """`more` are header fields, with underscores for hyphens."""
     headers = Headers([(name.replace("_", "-"), value) for name, value in more.items()])
     return extract(Payload(URL, content, content_type, headers, 200), limits)
@@ -61,7 +70,7 @@ def test_page_in_another_charset() -> None:
 
 
 def test_redirects_are_links() -> None:
-    found = extract(Payload(URL, b"", "", Headers([("Location", "/new")]), 301), Limits())
+    found = extract(Payload(URL, b"", "", Headers([("Location", "/new")]), 301), ExtractionLimits())
     assert found.links == (OutLink("http://example.com/new", "redirect", ""),)
 
 
@@ -154,7 +163,7 @@ def test_what_is_declared_counts_first() -> None:
 )
 def test_ways_to_declare_a_language(content: str, kind: str, fields: tuple[tuple[str, str], ...]) -> None:
     payload = Payload("http://mar.example/", content.encode(), kind, Headers(fields), 200)
-    assert extract(payload, Limits()).language == "pt"
+    assert extract(payload, ExtractionLimits()).language == "pt"
 
 
 # -- links -------------------------------------------------------------------------------------------------------------
@@ -167,7 +176,7 @@ def test_links_are_told_apart_by_who_follows_them() -> None:
         <a href=/link>x</a> <a href=/both>y</a>
     """
     headers = Headers([("Link", "</field>; rel=next"), ("Content-Location", "/located")])
-    found = extract(Payload("http://a.example/page", page, "text/html", headers, 200), Limits())
+    found = extract(Payload("http://a.example/page", page, "text/html", headers, 200), ExtractionLimits())
     assert {link.url.removeprefix("http://a.example"): link.kind for link in found.links} == {
         "/canonical": LinkKind.RELATION,
         "/feed": LinkKind.RELATION,
@@ -178,18 +187,18 @@ def test_links_are_told_apart_by_who_follows_them() -> None:
         "/link": LinkKind.LINK,
         "/both": LinkKind.LINK,
     }
-    fields = extract(Payload("http://a.example/x.bin", b"", "video/mp4", headers, 200), Limits()).links
+    fields = extract(Payload("http://a.example/x.bin", b"", "video/mp4", headers, 200), ExtractionLimits()).links
     assert {link.kind for link in fields} == {LinkKind.RELATION}
 
 
 def test_a_page_may_link_to_itself() -> None:
     page = b"<a href=/page>here</a> <a href=page#part>there</a> <a href=#part>within</a>"
-    found = extract(Payload("http://a.example/page", page, "text/html", Headers([]), 200), Limits())
+    found = extract(Payload("http://a.example/page", page, "text/html", Headers([]), 200), ExtractionLimits())
     assert [(link.url, link.kind, link.anchor) for link in found.links] == [
         ("http://a.example/page", LinkKind.LINK, "here")
     ]
     page = b"<a href=#part>within</a>"
-    assert not extract(Payload("http://a.example/page", page, "text/html", Headers([]), 200), Limits()).links
+    assert not extract(Payload("http://a.example/page", page, "text/html", Headers([]), 200), ExtractionLimits()).links
 
 
 @pytest.mark.parametrize(
@@ -217,14 +226,20 @@ def test_a_page_of_nothing_but_openings() -> None:
 
 
 def test_text_is_cut_off() -> None:
-    assert len(extracted(b"word " * 10_000, "text/plain", limits=Limits(text_characters=100)).text) == 100
-    assert len(extracted(b"<p>" + b"word " * 10_000, "text/html", limits=Limits(text_characters=100)).text) == 100
-    assert len(extracted(pdf(*["word " * 20] * 30), "application/pdf", limits=Limits(text_characters=100)).text) <= 100
-    assert len(extracted(docx("word " * 1000), DOCX, limits=Limits(text_characters=100)).text) <= 100
+    assert len(extracted(b"word " * 10_000, "text/plain", limits=ExtractionLimits(text_characters=100)).text) == 100
+    assert (
+        len(extracted(b"<p>" + b"word " * 10_000, "text/html", limits=ExtractionLimits(text_characters=100)).text)
+        == 100
+    )
+    assert (
+        len(extracted(pdf(*["word " * 20] * 30), "application/pdf", limits=ExtractionLimits(text_characters=100)).text)
+        <= 100
+    )
+    assert len(extracted(docx("word " * 1000), DOCX, limits=ExtractionLimits(text_characters=100)).text) <= 100
 
 
 def test_what_is_too_large() -> None:
-    small = Limits(document_bytes=100)
+    small = ExtractionLimits(document_bytes=100)
     assert extracted(pdf("Whales"), "application/pdf", limits=small).failure == "too large"
     assert extracted(docx("Whales"), DOCX, limits=small).failure == "too large"
     page = extracted(b"<title>T</title>begins " + b"x" * 1000, "text/html", limits=small)
@@ -234,7 +249,7 @@ def test_what_is_too_large() -> None:
 def test_zip_bomb() -> None:
     bomb = zipped({"word/document.xml": b"<w><t>" + b"a" * 50_000_000 + b"</t></w>"})
     assert len(bomb) < 100_000
-    found = extracted(bomb, DOCX, limits=Limits(document_bytes=1 << 20, text_characters=2 << 20))
+    found = extracted(bomb, DOCX, limits=ExtractionLimits(document_bytes=1 << 20, text_characters=2 << 20))
     assert found.failure == "too large"
     assert len(found.text) <= 1 << 20
 

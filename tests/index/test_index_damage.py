@@ -14,7 +14,7 @@ from holdfast.archive import Archive
 from holdfast.env import REAL, File, LocalFiles
 from holdfast.env.files import Buffer
 from holdfast.errors import DamagedIndex, FormatTooNew, VolumeFull
-from holdfast.index import layout
+from holdfast.index import paths
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +43,14 @@ def first(index: Path, pattern: str) -> Path:
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
-    "state flipped": lambda index: flipped(index / layout.STATE),
-    "state no text": lambda index: (index / layout.STATE).write_bytes(b"\xff\xfe"),
-    "state empty": lambda index: (index / layout.STATE).write_bytes(b""),
+    "state flipped": lambda index: flipped(index / paths.STATE),
+    "state no text": lambda index: (index / paths.STATE).write_bytes(b"\xff\xfe"),
+    "state empty": lambda index: (index / paths.STATE).write_bytes(b""),
     "meta gone": lambda index: first(index, "words-*/meta.json").unlink(),
     "meta garbage": lambda index: first(index, "words-*/meta.json").write_bytes(b"{}"),
     "words gone": lambda index: shutil.rmtree(first(index, "words-*")),
     "segment gone": lambda index: first(index, "words-*/*.idx").unlink(),
-    "removed garbage": lambda index: (index / layout.REMOVED).write_bytes(b"what is this?\n"),
+    "removed garbage": lambda index: (index / paths.REMOVED).write_bytes(b"what is this?\n"),
 }
 
 
@@ -87,7 +87,7 @@ def test_a_build_mends_everything(archive_path: Path) -> None:
 
 
 def test_a_later_format_is_left_alone(archive_path: Path) -> None:
-    state = archive_path / "index" / layout.STATE
+    state = archive_path / "index" / paths.STATE
     text = state.read_text().replace("holdfast-index 3", "holdfast-index 4")
     state.write_text(text)
     with reading(archive_path) as archive:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from index_samples import add, everything, finds, new_archive, pages, reading, update
 
-from holdfast.index import Index, layout
+from holdfast.index import Index, paths
 from holdfast.index.state import read_state
 
 CHILD = """
@@ -88,7 +88,7 @@ def test_killed_where_something_becomes_durable(
 def test_killed_while_the_first_files_were_made(unindexed: Path, expected: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "archive"
     shutil.copytree(unindexed, path)
-    words = path / "index" / layout.words_name(1)
+    words = path / "index" / paths.words_name(1)
     words.mkdir(parents=True)
     (words / ".tantivy-writer.lock").touch()
     update(path)
@@ -119,7 +119,7 @@ def test_killed_at_random_moments(verb: str, unindexed: Path, expected: dict[str
 def assert_nothing_left(index: Index) -> None:
     """No files but those that count."""
     state = read_state(index.directory, index.env)
-    names = {name for name in os.listdir(index.directory) if layout.generation_of(name)}
-    assert names == {layout.words_name(state.generation), layout.tables_name(state.generation)}
+    names = {name for name in os.listdir(index.directory) if paths.generation_of(name)}
+    assert names == {paths.words_name(state.generation), paths.tables_name(state.generation)}
     listed = {each.name for files in state.tables.values() for each in files}
-    assert set(os.listdir(index.directory / layout.tables_name(state.generation))) == listed
+    assert set(os.listdir(index.directory / paths.tables_name(state.generation))) == listed

@@ -11,7 +11,7 @@ import holdfast
 from holdfast import ImportOptions
 from holdfast.config import INDEX_VARIABLE
 from holdfast.errors import InvalidSetting
-from holdfast.index import layout
+from holdfast.index import paths
 
 WARC = (
     b"WARC/1.0\r\nWARC-Type: resource\r\nWARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-00000000000%d>\r\n"
@@ -67,7 +67,7 @@ def test_an_import_does_not_fail_because_the_index_cannot_be_written(
 ) -> None:
     monkeypatch.setenv(INDEX_VARIABLE, "true")
     imported(path, 1)
-    (path / layout.index_directory(path).name / layout.STATE).write_bytes(b"torn")
+    (path / paths.index_directory(path).name / paths.STATE).write_bytes(b"torn")
     with caplog.at_level(logging.WARNING):
         imported(path, 2)
     assert "was not brought up to date" in caplog.text

@@ -9,11 +9,11 @@ import pytest
 from holdfast.env import REAL
 from holdfast.errors import DamagedIndex, FormatTooNew
 from holdfast.index.schema import record_number
-from holdfast.index.state import State, TableFile, read_state, write_state
+from holdfast.index.state import IndexState, TableFile, read_state, write_state
 from holdfast.index.words import beyond
 from holdfast.model import RecordId
 
-STATE = State(
+STATE = IndexState(
     2,
     (("202610", 812), ("spring", 5)),
     5120,
@@ -36,7 +36,7 @@ def test_golden(tmp_path: Path) -> None:
 
 
 def test_none(tmp_path: Path) -> None:
-    assert read_state(tmp_path, REAL) == State()
+    assert read_state(tmp_path, REAL) == IndexState()
 
 
 def test_numbers_of_records() -> None:

@@ -12,8 +12,8 @@ from pyarrow import parquet
 
 from holdfast.env import REAL
 from holdfast.errors import DamagedIndex
-from holdfast.index import table_draft
-from holdfast.index.backlinks import Backlinks
+from holdfast.index import tables
+from holdfast.index.links import Backlinks
 from holdfast.index.tables import TableWriter, read_rows, read_rows_of, row_schema, table_schema
 
 PAGES = 40
@@ -22,7 +22,7 @@ LINKS = 5  # on each page
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_draft, "ROW_GROUP", 32)
+    monkeypatch.setattr(tables, "ROW_GROUP", 32)
 
 
 def link(page: int, place: int) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from index_samples import DATE, add, everything, exchange, finds, new_archive, p
 
 import holdfast
 from holdfast import CaptureQuery, RemovalOptions, Selection
-from holdfast.index import layout
-from holdfast.index.building import locked
-from holdfast.index.removed import RemovedRecords, Waiting
-from holdfast.index.taking_out import deleted_documents
+from holdfast.index import paths
+from holdfast.index.build import locked
+from holdfast.index.removal import RemovedRecords, Waiting, deleted_documents
 from holdfast.model import RecordId
 
 ASKING = """
@@ -77,7 +76,7 @@ def test_what_is_removed_is_found_no_more_and_leaves_the_files(tmp_path: Path) -
         status = archive.index.status()
         assert (status.captures, status.documents, status.removed_pending, status.unpurged) == (8, 8, 0, 0)
         assert len(rows(archive.index, "links")) == 8
-        assert not (archive.index.directory / layout.REMOVED).exists()
+        assert not (archive.index.directory / paths.REMOVED).exists()
         before = everything(archive.index)
         archive.index.build()
         assert everything(archive.index) == before
@@ -86,7 +85,7 @@ def test_what_is_removed_is_found_no_more_and_leaves_the_files(tmp_path: Path) -
 def test_large_segments_keep_the_words_until_they_are_merged_or_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.index.taking_out.PURGE_RECORDS_MAX", 2)
+    monkeypatch.setattr("holdfast.index.removal.PURGE_RECORDS_MAX", 2)
     path = new_archive(tmp_path / "archive", "writer_threads = 1")
     add(path, pages(5))
     update(path)
@@ -96,7 +95,7 @@ def test_large_segments_keep_the_words_until_they_are_merged_or_built(
         assert finds(archive.index, "zebra3") == []
         assert archive.index.status().unpurged == 1
         archive.index.build()
-        assert deleted_documents(archive.index.directory / layout.words_name(2)) == 0
+        assert deleted_documents(archive.index.directory / paths.words_name(2)) == 0
     assert doc_freq(path, "zebra3") == 0
 
 
@@ -154,10 +153,8 @@ def test_the_file_of_removed_records(tmp_path: Path) -> None:
     one, two, three = (RecordId("202611", serial) for serial in (1, 2, 3))
     assert (file.read(), file.mark()) == (Waiting(), None)
     file.add([one, two], [three])
-    assert (tmp_path / layout.REMOVED).read_text() == (
-        "202611-0000000001\n202611-0000000002\n202611-0000000003 again\n"
-    )
-    with (tmp_path / layout.REMOVED).open("a") as torn:
+    assert (tmp_path / paths.REMOVED).read_text() == ("202611-0000000001\n202611-0000000002\n202611-0000000003 again\n")
+    with (tmp_path / paths.REMOVED).open("a") as torn:
         torn.write("202611-00")  # by a process that was killed
     assert file.read() == Waiting(frozenset({one, two}), frozenset({three}))
     file.add([three])
@@ -165,4 +162,4 @@ def test_the_file_of_removed_records(tmp_path: Path) -> None:
     file.clear(Waiting(frozenset({one, three})))
     assert file.read() == Waiting(frozenset({two}))
     file.clear(Waiting(frozenset({two})))
-    assert not (tmp_path / layout.REMOVED).exists()
+    assert not (tmp_path / paths.REMOVED).exists()

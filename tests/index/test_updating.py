@@ -25,8 +25,8 @@ from index_samples import (
 import holdfast
 from holdfast import Exchange
 from holdfast.errors import Busy, IndexNotFound
-from holdfast.formats.compose import WarcHead, record_id, record_parts
-from holdfast.index.building import locked
+from holdfast.formats.warc.compose import WarcHead, record_id, record_parts
+from holdfast.index.build import locked
 from holdfast.index.schema import page_number
 from holdfast.index.state import TABLES
 from holdfast.model import RecordId

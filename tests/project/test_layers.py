@@ -10,7 +10,6 @@ SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 LAYERS = (
     "errors",
     "arguments",
-    "rabin",
     "model",
     "config",
     "env",
@@ -27,7 +26,7 @@ LAYERS = (
     "__init__",  # the public surface: what `import holdfast` gives
     "corpus",
     "crawl",
-    "replay",
+    "web",
     "cluster",
     "study",
     "testing",

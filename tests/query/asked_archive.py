@@ -13,7 +13,7 @@ from oracle import Document, Scan, scan
 import holdfast
 from holdfast import Archive, Exchange
 from holdfast.formats.record import Headers
-from holdfast.index.extraction import Limits, Payload, extract
+from holdfast.index.extract import ExtractionLimits, Payload, extract
 
 HOSTS = (
     "www.stanford.edu",
@@ -128,7 +128,10 @@ def _exchange(random: Random, url: str, page: bytes) -> Exchange:
 
 
 def _linked(pages: Sequence[bytes]) -> list[str]:
-    found = [extract(Payload("http://example.com/", page, "text/html", Headers([]), 200), Limits()) for page in pages]
+    found = [
+        extract(Payload("http://example.com/", page, "text/html", Headers([]), 200), ExtractionLimits())
+        for page in pages
+    ]
     return sorted({link.url for each in found for link in each.links})
 
 

@@ -8,7 +8,7 @@ from random import Random
 from oracle import Document
 
 from holdfast.index.schema import suffixes_of
-from holdfast.query.scanning import has_word
+from holdfast.query.lexer import has_word
 from holdfast.query.syntax import Compare, Expression, Match, Words, conjunction, disjunction, negation
 from holdfast.urls import page_id, page_id_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from holdfast.query.fields import COMPARED, MATCHES, SIGNS
-from holdfast.query.scanning import has_word
+from holdfast.query.lexer import has_word
 from holdfast.query.syntax import (
     Compare,
     Everything,

@@ -12,9 +12,9 @@ from functools import cache
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from holdfast import Archive, CaptureQuery, RecordId
-from holdfast.formats.content_encoding import decoded_content
+from holdfast.formats.http import decoded_content
 from holdfast.formats.record import Headers
-from holdfast.index.extraction import Limits, Payload, extract
+from holdfast.index.extract import ExtractionLimits, Payload, extract
 from holdfast.index.schema import WORD_BYTES_MAX, page_number, separated, short_type
 from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words
 from holdfast.urls import page_id, url_key
@@ -73,7 +73,7 @@ def scan(archive: Archive) -> list[Document]:
         headers = head.headers if head is not None else Headers([])
         content = decoded_content(record.payload(), headers)
         payload = Payload(capture.url, content, headers.get("Content-Type") or "", headers, int(capture.status))
-        seen = extract(payload, Limits())
+        seen = extract(payload, ExtractionLimits())
         ranked = ranks.of(np.array([page_number(capture.urlkey)], np.uint64))
         host = capture.urlkey.partition(")")[0].partition(":")[0]
         found.append(

@@ -13,7 +13,7 @@ from oracle import Document
 from holdfast.index.schema import short_type
 from holdfast.model import RecordId
 from holdfast.query import QueryOptions, canonical
-from holdfast.query.answers import FACETS
+from holdfast.query.results import FACETS
 from holdfast.query.syntax import Expression
 
 QUERIES = 100

@@ -8,8 +8,8 @@ import pytest
 import tantivy
 
 from holdfast.index.schema import WORDS, analyzer, schema
-from holdfast.query.answers import Facet
 from holdfast.query.facets import count_facets
+from holdfast.query.results import Facet
 
 HOSTS = 66_000  # tantivy refuses answers of more than 65,000 values
 FREQUENT = 5

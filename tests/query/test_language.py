@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.errors import MalformedQuery
 from holdfast.query.fields import ALIASES, NAMES, SIGNS
+from holdfast.query.lexer import CHARACTERS_MAX
 from holdfast.query.parser import DEPTH_MAX, TERMS_MAX, parse
-from holdfast.query.printing import canonical, quoted
-from holdfast.query.scanning import CHARACTERS_MAX
-from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words, terms
+from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words, canonical, quoted, terms
 
 A, B, C = Words("", "a"), Words("", "b"), Words("", "c")
 

@@ -13,8 +13,8 @@ from holdfast.errors import MalformedQuery
 from holdfast.index.tables import table_schema
 from holdfast.query import canonical, parse
 from holdfast.query.fields import ALIASES, NAMES
+from holdfast.query.lexer import CHARACTERS_MAX
 from holdfast.query.parser import DEPTH_MAX, TERMS_MAX
-from holdfast.query.scanning import CHARACTERS_MAX
 from holdfast.query.sql import TABLES
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"

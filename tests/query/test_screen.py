@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import CaptureQuery
-from holdfast.catalog.rules import Verdict
+from holdfast.catalog.access_rules import Verdict
 from holdfast.config import AccessRule
-from holdfast.query import AccessScreen, QueryOptions
-from holdfast.query.answers import FACETS
-from holdfast.replay.access import Access
+from holdfast.query import QueryOptions, RuleFilter
+from holdfast.query.results import FACETS
+from holdfast.web.auth.access import Access
 
 NOW = 1_600_000_000.0  # in September 2020
 _PLACES = st.sampled_from(
@@ -60,7 +60,7 @@ def test_what_is_hidden_is_what_the_verdict_denies(asked: Asked, rules: list[Acc
     captures = [row.capture for row in asked.archive.search(CaptureQuery(url="*"))]
     seen = {each.record for each in captures if access.verdict(each) is Verdict.ALLOW}
     seen &= {each.record for each in asked.documents}
-    screen = AccessScreen(rules, lambda: NOW)
+    screen = RuleFilter(rules, lambda: NOW)
     options = QueryOptions(limit=1000, snippets=False, facets=FACETS, facet_values=1000, timeline=True)
     answer = asked.archive.query("*", options, screen)
     assert {hit.record for hit in answer.hits} == seen
@@ -71,12 +71,12 @@ def test_what_is_hidden_is_what_the_verdict_denies(asked: Asked, rules: list[Acc
 
 
 @pytest.fixture
-def hiding() -> AccessScreen:
+def hiding() -> RuleFilter:
     """Nothing of Stanford is to be seen."""
-    return AccessScreen([AccessRule("block", domain="stanford.edu")], lambda: NOW)
+    return RuleFilter([AccessRule("block", domain="stanford.edu")], lambda: NOW)
 
 
-def test_links_of_a_hidden_page_lead_nowhere(asked: Asked, hiding: AccessScreen) -> None:
+def test_links_of_a_hidden_page_lead_nowhere(asked: Asked, hiding: RuleFilter) -> None:
     hidden = next(each for each in asked.documents if each.host.endswith("stanford.edu") and each.links)
     shown = asked.archive.query(f'linked-from:"{hidden.url}"', QueryOptions(snippets=False))
     assert asked.archive.query(f'linked-from:"{hidden.url}"', QueryOptions(snippets=False), hiding).total == 0
@@ -85,7 +85,7 @@ def test_links_of_a_hidden_page_lead_nowhere(asked: Asked, hiding: AccessScreen)
 
 @pytest.mark.parametrize("sort", ["relevance", "newest", "oldest", "rank"])
 @pytest.mark.parametrize("text", ["stanford", "*", "-library", "rank>=0", "stanford inlinks>=0", "site:stanford.edu"])
-def test_no_way_of_asking_shows_it(asked: Asked, hiding: AccessScreen, text: str, sort: str) -> None:
+def test_no_way_of_asking_shows_it(asked: Asked, hiding: RuleFilter, text: str, sort: str) -> None:
     for latest in (False, True):
         options = QueryOptions(sort=sort, limit=1000, latest=latest, facets=("site",), facet_values=1000)
         answer = asked.archive.query(text, options, hiding)
@@ -96,7 +96,7 @@ def test_no_way_of_asking_shows_it(asked: Asked, hiding: AccessScreen, text: str
 
 def test_latest_is_the_newest_that_may_be_seen(asked: Asked) -> None:
     """What is younger and hidden does not take the place of what is older and shown."""
-    screen = AccessScreen([AccessRule("exclude", from_="2010")], lambda: NOW)
+    screen = RuleFilter([AccessRule("exclude", from_="2010")], lambda: NOW)
     answer = asked.archive.query("*", QueryOptions(latest=True, limit=1000, snippets=False), screen)
     newest: dict[str, str] = {}
     for each in asked.documents:
@@ -107,7 +107,7 @@ def test_latest_is_the_newest_that_may_be_seen(asked: Asked) -> None:
 
 def test_many_rules_in_turn(asked: Asked) -> None:
     rules = [AccessRule("allow" if each % 2 else "exclude", url=f"http://example.com/p{each}") for each in range(400)]
-    answer = asked.archive.query("*", QueryOptions(limit=1000, snippets=False), AccessScreen(rules, lambda: NOW))
+    answer = asked.archive.query("*", QueryOptions(limit=1000, snippets=False), RuleFilter(rules, lambda: NOW))
     access = Access(rules, lambda: NOW)
     captures = [row.capture for row in asked.archive.search(CaptureQuery(url="*"))]
     assert answer.total == sum(access.verdict(each) is Verdict.ALLOW for each in captures) < len(captures)

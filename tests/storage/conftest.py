@@ -14,10 +14,9 @@ from hypothesis import settings
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings, VolumeSettings
-from holdfast.env import REAL, Environment
-from holdfast.storage import layout
-from holdfast.storage.organizations import create_volume, open_volume
+from holdfast.env import REAL, Environment, paths
 from holdfast.storage.volume import Volume
+from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.weak import register_weak_signature
 
 SHAPE = ("depth", "logs", "buckets", "bucket_bytes")
@@ -60,7 +59,7 @@ def volume_at() -> Callable[..., Volume]:
     def at(directory: Path, organization: str, *, env: Environment = REAL, **options: Any) -> Volume:
         shape = {name: options.pop(name) for name in SHAPE if name in options}
         settings = StoreSettings(**options)
-        if not env.files.exists(directory / layout.VOLUME):
+        if not env.files.exists(directory / paths.VOLUME):
             create_volume(directory, VolumeSettings("v0", organization, **shape), settings, env)
         return open_volume("v0", directory, settings, env)
 

@@ -12,9 +12,9 @@ from crash_script import Held, State
 from crash_world import World
 
 from holdfast.env import LocalFiles
-from holdfast.storage.organizations.log import LogVolume
-from holdfast.storage.organizations.log_compaction import compact_run, plan
 from holdfast.storage.volume import BlockKey, Operation, Refer, Release, Store
+from holdfast.storage.volumes.log.compaction import compact_run, plan
+from holdfast.storage.volumes.log.volume import LogVolume
 from holdfast.testing.volumes import plain, sign
 
 

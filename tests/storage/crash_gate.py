@@ -8,8 +8,8 @@ from pathlib import Path
 
 from holdfast.env.files import Buffer
 from holdfast.errors import HoldfastError
-from holdfast.storage.organizations.log import LogVolume
-from holdfast.storage.volume import Operation, Outcome
+from holdfast.storage.volume import Operation, OperationResult
+from holdfast.storage.volumes.log.volume import LogVolume
 
 PATIENCE_S = 60.0  # how long a broken test hangs before it fails
 
@@ -19,7 +19,7 @@ class GatedCommit:
 
     def __init__(self, volume: LogVolume, operations: Sequence[Operation]) -> None:
         assert volume._tail is not None
-        self.outcomes: list[Outcome] | None = None
+        self.outcomes: list[OperationResult] | None = None
         self.error: HoldfastError | None = None
         self._volume, self._operations = volume, operations
         self._failure: HoldfastError | None = None

@@ -9,7 +9,7 @@ from random import Random
 from crash_archive import copy, files_of, found_in, make
 
 import holdfast
-from holdfast.storage.check import CheckOptions, CheckReport
+from holdfast.storage.maintenance.check import CheckOptions, CheckReport
 
 REPAIR = CheckOptions(repair=True)
 

@@ -10,13 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.storage.organizations import compact_volume
-from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.volume import (
     Adopt,
     BlockKey,
     Operation,
-    Outcome,
+    OperationResult,
     ReadableVolume,
     Recount,
     Refer,
@@ -25,6 +23,8 @@ from holdfast.storage.volume import (
     Ticket,
     Volume,
 )
+from holdfast.storage.volumes.log.volume import LogVolume
+from holdfast.storage.volumes.organizations import compact_volume
 from holdfast.testing.volumes import plain, sign
 
 
@@ -229,7 +229,7 @@ class Player:
 
     acknowledged: State = field(default_factory=lambda: State({}, {}))
     possible: list[State] = field(default_factory=lambda: [State({}, {})])  # with what is under way
-    sent: dict[tuple[bytes, int], tuple[Commit | Void, list[Outcome] | None]] = field(default_factory=dict)
+    sent: dict[tuple[bytes, int], tuple[Commit | Void, list[OperationResult] | None]] = field(default_factory=dict)
     under_way: Commit | Void | None = None  # that has a ticket
 
     def play(self, volume: Volume, steps: list[Step]) -> None:
@@ -278,7 +278,7 @@ class Player:
         self._acknowledge_ticket(step, told)
         assert found_in(volume) == self.acknowledged
 
-    def _acknowledge_ticket(self, step: Commit | Void, outcomes: list[Outcome] | None) -> None:
+    def _acknowledge_ticket(self, step: Commit | Void, outcomes: list[OperationResult] | None) -> None:
         assert step.ticket is not None
         self.under_way = None
         self.sent[step.ticket.client, step.ticket.sequence] = (step, outcomes)
@@ -329,7 +329,7 @@ class Player:
             self.commit(volume, commit.operations, commit.ticket)
 
 
-def _resent(volume: Volume, step: Commit | Void) -> list[Outcome] | None:
+def _resent(volume: Volume, step: Commit | Void) -> list[OperationResult] | None:
     """What the volume says to a step that it may have seen before; None: it is void."""
     if isinstance(step, Commit):
         return volume.commit(step.operations, step.ticket)

@@ -14,16 +14,15 @@ from tempfile import gettempdir
 from crash_script import Player, State, Step, found_in, totals_of
 
 from holdfast.config import StoreSettings, VolumeSettings
-from holdfast.env import Environment
+from holdfast.env import Environment, paths
 from holdfast.model import Fault
-from holdfast.storage import layout
-from holdfast.storage.faults import Watch
-from holdfast.storage.keydir import Keydir, SegmentFacts, Slot
-from holdfast.storage.objects.volume import ObjectVolume
-from holdfast.storage.organizations import create_volume, find_organization, open_volume, volume_spec
-from holdfast.storage.organizations.committing import GroupCommitted
-from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.volume import BlockKey, Refer, Release, Store, Volume
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.group_commit import GroupCommitted
+from holdfast.storage.volumes.log.keydir import Keydir, SegmentFacts, Slot
+from holdfast.storage.volumes.log.volume import LogVolume
+from holdfast.storage.volumes.object.volume import ObjectVolume
+from holdfast.storage.volumes.organizations import create_volume, find_organization, open_volume, volume_spec
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import plain, sign, totals
 
@@ -57,7 +56,7 @@ class World:
     def __init__(self, root: Path, organization: str) -> None:
         self.directory = root / "volume"
         self.organization = organization
-        self._keydir = self.directory / layout.KEYDIR
+        self._keydir = self.directory / paths.KEYDIR
         self._at_start, self._at_sync = root / "start", root / "sync"
         self._at_cut, self._at_kill, self._at_kill_sync = root / "cut", root / "kill", root / "kill-sync"
         self._files = ForgetfulFiles()
@@ -215,7 +214,7 @@ class World:
 
     def faults(self, files: ForgetfulFiles) -> list[Fault]:
         spec = volume_spec("v0", self.directory, SETTINGS, self._env(files))
-        return list(find_organization(self.organization).check(spec, Watch()))
+        return list(find_organization(self.organization).check(spec, CheckProgress()))
 
 
 def _replace(source: Path, target: Path) -> None:

@@ -9,8 +9,8 @@ from random import Random
 
 from object_world import content, opened
 
-from holdfast.storage.organizations.log_compaction import compact
 from holdfast.storage.volume import BlockKey, Release, Store
+from holdfast.storage.volumes.log.compaction import compact
 from holdfast.testing.volumes import plain, sign
 
 

@@ -8,12 +8,11 @@ from typing import Any
 from waiting import wait_until
 
 from holdfast.config import StoreSettings, VolumeSettings
-from holdfast.env import REAL
-from holdfast.storage import layout
-from holdfast.storage.objects.bucket import Bucket
-from holdfast.storage.objects.volume import ObjectVolume
-from holdfast.storage.organizations import create_volume, open_volume
+from holdfast.env import REAL, paths
 from holdfast.storage.volume import Store
+from holdfast.storage.volumes.object.bucket import Bucket
+from holdfast.storage.volumes.object.volume import ObjectVolume
+from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import plain, sign
 
 SMALL: dict[str, Any] = {"segment_bytes_max": 16_384, "keydir_cache_bytes": 1 << 20, "object_timeout_s": 5.0}
@@ -25,7 +24,7 @@ def settings(**store: Any) -> StoreSettings:
 
 def opened(directory: Path, url: str, **store: Any) -> ObjectVolume:
     """The volume in the directory, made first if there is none."""
-    if not (directory / layout.VOLUME).exists():
+    if not (directory / paths.VOLUME).exists():
         create_volume(directory, VolumeSettings("v0", url=url), settings(**store), REAL)
     volume = open_volume("v0", directory, settings(**store), REAL)
     assert isinstance(volume, ObjectVolume)

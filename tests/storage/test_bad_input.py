@@ -20,6 +20,7 @@ from crash_world import KeydirFate, World
 
 import holdfast
 from holdfast import ContentKey, Plan, StoreOptions, StoreSettings, VolumeSettings
+from holdfast.env import paths
 from holdfast.errors import (
     Damaged,
     Denied,
@@ -31,9 +32,8 @@ from holdfast.errors import (
     VolumeDown,
     VolumeFull,
 )
-from holdfast.storage import layout
-from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.volume import Store, Volume
+from holdfast.storage.volumes.log.volume import LogVolume
 from holdfast.testing.forgetful import ForgetfulFiles
 from holdfast.testing.volumes import plain, sign
 
@@ -44,8 +44,8 @@ ORGANIZATIONS = pytest.mark.parametrize("organization", ["log", "tree", "hash", 
 
 def bytes_of(path: Path) -> dict[Path, bytes]:
     """Every file that matters: RocksDB renames its own at every opening, and the lock's text tells who was last."""
-    files = [each.relative_to(path) for each in path.rglob("*") if each.is_file() and each.name != layout.LOCK]
-    derived = {layout.KEYDIR, layout.CATALOG}
+    files = [each.relative_to(path) for each in path.rglob("*") if each.is_file() and each.name != paths.LOCK]
+    derived = {paths.KEYDIR, paths.CATALOG}
     return {file: (path / file).read_bytes() for file in files if derived.isdisjoint(file.parts)}
 
 

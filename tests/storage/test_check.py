@@ -15,9 +15,9 @@ import holdfast
 from holdfast import CheckOptions, Fault, Plan, StoreSettings
 from holdfast.env import REAL, Environment
 from holdfast.errors import UnknownName, VolumeDown
-from holdfast.storage.check import CheckReport
-from holdfast.storage.faults import Watch
+from holdfast.storage.maintenance.check import CheckReport
 from holdfast.storage.volume import Encoded, Store
+from holdfast.storage.volumes.faults import CheckProgress
 
 pytest_plugins = ["crash_fixtures"]
 
@@ -211,7 +211,7 @@ def test_the_rate_is_kept_to(quick: Path, organization: str) -> None:
 
 def test_time_that_passed_anyway_counts() -> None:
     clock = Clock()
-    watch = Watch(None, 1000, clock.environment())
+    watch = CheckProgress(None, 1000, clock.environment())
     watch.read(500)
     assert clock.slept == [0.5]
     clock.now_s += 10

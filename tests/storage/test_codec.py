@@ -26,7 +26,7 @@ from holdfast.storage.codec import (
     register_codec,
     train_dictionary,
 )
-from holdfast.storage.encoding import Encodings
+from holdfast.storage.store.encoder import Encodings
 from holdfast.storage.volume import Block, BlockKey, Encoded
 
 NAMES = ["none", "zlib", "zstd", "brotli"]

@@ -21,13 +21,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from holdfast.env import REAL
+from holdfast.env import REAL, paths
 from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
-from holdfast.storage import layout
-from holdfast.storage.organizations.log import LogVolume
-from holdfast.storage.organizations.log_compaction import compact, compact_run
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES
 from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, Volume
+from holdfast.storage.volumes.log.compaction import compact, compact_run
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES
+from holdfast.storage.volumes.log.volume import LogVolume
 from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
@@ -302,7 +301,7 @@ def test_a_removal_stays_as_long_as_what_it_removed(quick: Path, open_log: Calla
     for run in ([2], [1], [2]):  # when the block is gone, the removal may go too
         compact_run(volume, run)
         volume.close()
-        shutil.rmtree(quick / layout.KEYDIR)
+        shutil.rmtree(quick / paths.KEYDIR)
         volume = open_log()
         assert [each for each, _, _ in scanned(volume)] == [key(2), key(3)]
     assert volume.stat().dead_bytes == 0
@@ -361,7 +360,7 @@ def test_an_interrupted_compaction_is_finished_by_the_next_opening(quick: Path) 
             disk = cut.files.after_power_cut(Random(fuse))
             world.verify(disk, cut.player.possible)
             names = disk.names(world.directory)
-            assert not [name for name in names if name.endswith(layout.UNFINISHED)], "drafts are cleared away"
+            assert not [name for name in names if name.endswith(paths.UNFINISHED)], "drafts are cleared away"
 
 
 def test_a_compaction_without_space_leaves_no_draft(quick: Path) -> None:
@@ -374,7 +373,7 @@ def test_a_compaction_without_space_leaves_no_draft(quick: Path) -> None:
         files.capacity = _used(files, world.directory) + 700
         with pytest.raises(VolumeFull):
             compact(volume)  # type: ignore[arg-type]
-        assert not [name for name in files.names(world.directory) if name.endswith(layout.UNFINISHED)]
+        assert not [name for name in files.names(world.directory) if name.endswith(paths.UNFINISHED)]
         assert found_in(volume) == held
         files.capacity = None
         compact(volume)  # type: ignore[arg-type]

@@ -24,8 +24,8 @@ import holdfast
 from holdfast import CheckOptions, Plan, StoreSettings
 from holdfast.env import REAL
 from holdfast.errors import ContentNotFound, Damaged, DamagedBlock
-from holdfast.storage.faults import Watch
-from holdfast.storage.organizations import find_organization, volume_spec
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.organizations import find_organization, volume_spec
 
 pytest_plugins = ["crash_fixtures"]
 
@@ -97,10 +97,10 @@ def test_every_byte_of_an_entry_and_of_a_segment_header_matters(quick: Path) -> 
     patient = Patient(quick, 1, "log", 1)
     segment = max(patient.files(), key=lambda file: file.name if file.suffix == ".seg" else "")
     spec = volume_spec("v0", patient.path / "volumes" / "v0", StoreSettings(), REAL)
-    assert not list(find_organization("log").check(spec, Watch()))
+    assert not list(find_organization("log").check(spec, CheckProgress()))
     for offset in range(96 + 330):
         patient.flip(segment, offset)
-        assert list(find_organization("log").check(spec, Watch())), f"byte {offset} of '{segment}' was flipped"
+        assert list(find_organization("log").check(spec, CheckProgress())), f"byte {offset} of '{segment}' was flipped"
         patient.flip(segment, offset)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.env import REAL
-from holdfast.storage.filter import VolumeFilter, build_filter
+from holdfast.storage.store.bloom import BloomFilter, build_filter
 
 NAMES = ["v0", "v1", "v2"]
 signatures = st.binary(min_size=1, max_size=32)
@@ -22,7 +22,7 @@ def digests(name: str, count: int) -> list[bytes]:
 
 @given(st.lists(st.tuples(signatures, st.sampled_from(NAMES)), max_size=200))
 def test_no_false_negatives(pairs: list[tuple[bytes, str]]) -> None:
-    filter_ = VolumeFilter(NAMES)
+    filter_ = BloomFilter(NAMES)
     for signature, name in pairs:
         filter_.add(signature, name)
     for signature, name in pairs:
@@ -33,7 +33,7 @@ def test_no_false_negatives(pairs: list[tuple[bytes, str]]) -> None:
 @pytest.mark.parametrize("volumes", [1, 8, 9, 32, 33, 64, 65, 200])
 def test_any_number_of_volumes(volumes: int) -> None:
     names = [f"v{number}" for number in range(volumes)]
-    filter_ = VolumeFilter(names)
+    filter_ = BloomFilter(names)
     for name in names:
         filter_.add(name.encode(), name)
     assert all(name in filter_.may_hold(name.encode()) for name in names)
@@ -49,11 +49,11 @@ def test_few_false_positives() -> None:
 
 
 def test_an_empty_filter_denies_everything() -> None:
-    assert VolumeFilter(NAMES).may_hold(b"anything") == []
+    assert BloomFilter(NAMES).may_hold(b"anything") == []
 
 
 def test_a_crowded_filter_says_so_and_a_built_one_is_not() -> None:
-    filter_ = VolumeFilter(NAMES)
+    filter_ = BloomFilter(NAMES)
     assert not filter_.crowded
     for signature in digests("v1", 300):
         filter_.add(signature, "v1")
@@ -68,7 +68,7 @@ def test_a_crowded_filter_says_so_and_a_built_one_is_not() -> None:
 POSITIONS = {"v0": 17, "v1": 2**56, "v2": 0}
 
 
-def saved(path: Path) -> VolumeFilter:
+def saved(path: Path) -> BloomFilter:
     filter_ = build_filter({name: lambda name=name: digests(name, 400) for name in NAMES})
     filter_.save(REAL, path, POSITIONS)
     return filter_
@@ -76,7 +76,7 @@ def saved(path: Path) -> VolumeFilter:
 
 def test_a_saved_filter_comes_back(tmp_path: Path) -> None:
     original = saved(tmp_path / "filters")
-    loaded = VolumeFilter.load(REAL, tmp_path / "filters", POSITIONS)
+    loaded = BloomFilter.load(REAL, tmp_path / "filters", POSITIONS)
     assert loaded is not None
     assert (loaded.keys, loaded.crowded) == (400, False)
     for name in [*NAMES, "stranger"]:
@@ -87,7 +87,7 @@ def test_a_saved_filter_comes_back(tmp_path: Path) -> None:
 
 
 def test_no_saved_filter(tmp_path: Path) -> None:
-    assert VolumeFilter.load(REAL, tmp_path / "filters", POSITIONS) is None
+    assert BloomFilter.load(REAL, tmp_path / "filters", POSITIONS) is None
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_no_saved_filter(tmp_path: Path) -> None:
 )
 def test_a_stale_filter_is_not_believed(tmp_path: Path, positions: dict[str, int]) -> None:
     saved(tmp_path / "filters")
-    assert VolumeFilter.load(REAL, tmp_path / "filters", positions) is None
+    assert BloomFilter.load(REAL, tmp_path / "filters", positions) is None
 
 
 def test_a_damaged_filter_is_not_believed(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_a_damaged_filter_is_not_believed(tmp_path: Path) -> None:
     raw = path.read_bytes()
     for offset in [*range(300), *range(300, len(raw), 997), len(raw) - 1]:
         path.write_bytes(raw[:offset] + bytes([raw[offset] ^ 0x10]) + raw[offset + 1 :])
-        assert VolumeFilter.load(REAL, path, POSITIONS) is None, offset
+        assert BloomFilter.load(REAL, path, POSITIONS) is None, offset
     for length in (0, 5, 20, 200, len(raw) - 1):
         path.write_bytes(raw[:length])
-        assert VolumeFilter.load(REAL, path, POSITIONS) is None, length
+        assert BloomFilter.load(REAL, path, POSITIONS) is None, length
 
 
 def test_an_archive_with_a_stale_filter_still_finds_duplicates(make_archive, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

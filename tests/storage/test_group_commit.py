@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.env import Environment, File, LocalFiles
 from holdfast.errors import HoldfastError, VolumeDown, VolumeFull
-from holdfast.storage.commit import Group, GroupCommit
-from holdfast.storage.organizations.log import LogVolume
 from holdfast.storage.volume import BlockKey, Effect, Refer, Release, Store, Volume
+from holdfast.storage.volumes.group_commit import Group, GroupCommit
+from holdfast.storage.volumes.log.volume import LogVolume
 from holdfast.testing.forgetful import ForgetfulFiles
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 

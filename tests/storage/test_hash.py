@@ -16,8 +16,12 @@ from crash_world import World
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment
 from holdfast.errors import DamagedBlock, UsageError
-from holdfast.storage.faults import Watch
-from holdfast.storage.organizations import (
+from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, ScanPosition, Store, Ticket
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.hash.page import PageId
+from holdfast.storage.volumes.hash.streams import Displacements
+from holdfast.storage.volumes.hash.volume import HashVolume
+from holdfast.storage.volumes.organizations import (
     compact_volume,
     create_volume,
     find_organization,
@@ -25,10 +29,6 @@ from holdfast.storage.organizations import (
     open_volume_reader,
     volume_spec,
 )
-from holdfast.storage.organizations.hash import HashVolume
-from holdfast.storage.organizations.hash_page import PageId
-from holdfast.storage.organizations.hash_streams import Displacements
-from holdfast.storage.volume import Adopt, BlockKey, Mark, Operation, Recount, Refer, Release, Store, Ticket
 from holdfast.testing.forgetful import PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
@@ -52,7 +52,7 @@ def opened(directory: Path, env: Environment = REAL) -> HashVolume:
 
 def faults(directory: Path) -> list[str]:
     spec = volume_spec("v0", directory, SETTINGS, REAL)
-    return [fault.kind for fault in find_organization("hash").check(spec, Watch())]
+    return [fault.kind for fault in find_organization("hash").check(spec, CheckProgress())]
 
 
 def content(number: int, size: int = 300) -> bytes:
@@ -257,7 +257,7 @@ def test_a_stream_in_pieces_while_everything_moves(tmp_path: Path, process: str)
     start = {key(number) for number in range(60)}
     gone: set[BlockKey] = set()
     seen: list[BlockKey] = []
-    place: Mark | None = None
+    place: ScanPosition | None = None
     fresh = iter(range(1000, 9000))
     while batch := next(reader.scan(after=place), None):
         part = batch[: random.randint(1, 5)]

@@ -11,10 +11,13 @@ import pytest
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
 from holdfast.errors import UsageError
-from holdfast.storage.faults import Watch
 from holdfast.storage.identity import read_identity
-from holdfast.storage.lanes import Lanes
-from holdfast.storage.organizations import (
+from holdfast.storage.volume import BlockKey, Operation, Recount, Refer, Release, ScanPosition, Store, Ticket
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.hashed_log import HashedLogVolume
+from holdfast.storage.volumes.log.ranges import SegmentRanges
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, walk
+from holdfast.storage.volumes.organizations import (
     compact_volume,
     create_volume,
     find_organization,
@@ -22,9 +25,6 @@ from holdfast.storage.organizations import (
     open_volume_reader,
     volume_spec,
 )
-from holdfast.storage.organizations.hashed_log import HashedLogVolume
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
-from holdfast.storage.volume import BlockKey, Mark, Operation, Recount, Refer, Release, Store, Ticket
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
 SETTINGS = StoreSettings(log_bytes_max=4096)
@@ -44,7 +44,7 @@ def store(number: int) -> Store:
 
 def faults(directory: Path) -> list[str]:
     spec = volume_spec("v0", directory, SETTINGS, REAL)
-    return [fault.kind for fault in find_organization("hashed-log").check(spec, Watch())]
+    return [fault.kind for fault in find_organization("hashed-log").check(spec, CheckProgress())]
 
 
 def lanes_of(directory: Path) -> dict[int, list[int]]:
@@ -61,7 +61,7 @@ def lanes_of(directory: Path) -> dict[int, list[int]]:
 
 @pytest.mark.parametrize("logs", [1, 3, 64, 999])
 def test_lanes_hold_ascending_ranges(logs: int) -> None:
-    lanes = Lanes(logs)
+    lanes = SegmentRanges(logs)
     signatures = sorted([*(sign(number) for number in range(300)), b"", b"\0", b"\xff" * 32, b"\x80", b"ab"])
     found = [lanes.for_signature(signature) for signature in signatures]
     assert found == sorted(found)
@@ -73,7 +73,7 @@ def test_lanes_hold_ascending_ranges(logs: int) -> None:
 def test_the_shape_is_in_the_volume_file(tmp_path: Path) -> None:
     opened(tmp_path, 7).close()
     identity = read_identity(REAL, tmp_path)
-    assert (identity.organization, identity.shape, identity.lanes) == ("hashed-log", 7, Lanes(7))
+    assert (identity.organization, identity.shape, identity.lanes) == ("hashed-log", 7, SegmentRanges(7))
     assert b"\norganization hashed-log\nlogs 7\n" in (tmp_path / "VOLUME").read_bytes()
 
 
@@ -98,8 +98,10 @@ def test_everything_goes_into_its_log(tmp_path: Path) -> None:
     for path in tmp_path.glob("*.seg"):
         lane = int(path.name[:6]) % 1000
         file = REAL.files.open(path)
-        entries = [step for step in walk(file, uid, SEGMENT_HEADER_BYTES, file.size()) if isinstance(step, Entry)]
-        assert lane == 0 or {Lanes(4).for_signature(each.header.signature) for each in entries} == {lane}
+        entries = [
+            step for step in walk(file, uid, SEGMENT_HEADER_BYTES, file.size()) if isinstance(step, SegmentEntry)
+        ]
+        assert lane == 0 or {SegmentRanges(4).for_signature(each.header.signature) for each in entries} == {lane}
     volume.close()
     assert faults(tmp_path) == []
 
@@ -180,7 +182,7 @@ def test_a_stream_in_pieces_is_sorted_whatever_moves(tmp_path: Path, process: st
     reader = volume if process == "the writer" else open_volume_reader("v0", tmp_path, SETTINGS, REAL)
     seen: list[BlockKey] = []
     gone: set[BlockKey] = set()
-    place: Mark | None = None
+    place: ScanPosition | None = None
     fresh = iter(range(1000, 9000))
     while batch := next(reader.scan(after=place), None):
         part = batch[: random.randint(1, 6)]

@@ -18,8 +18,8 @@ import pytest
 import holdfast
 from holdfast import Archive, CheckOptions, ContentKey, Plan, StoreMode, StoreOptions, StoreSettings, VolumeState
 from holdfast.errors import ContentNotFound, Damaged, DamagedBlock
-from holdfast.storage.damage import DAMAGED_MAX, KnownDamage
 from holdfast.storage.volume import BlockKey
+from holdfast.storage.volumes.damage import DAMAGED_MAX, KnownDamage
 
 HEADER_BYTES, HEX_AT = 320, 87  # of a block's header; where the signature stands in it
 PAGE = b"<p>the page that comes to harm</p>" * 30
@@ -298,7 +298,7 @@ def test_a_repair_clears_what_was_remembered(tmp_path: Path, organization: str) 
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.storage.damage.DAMAGED_MAX", 5)
+    monkeypatch.setattr("holdfast.storage.volumes.damage.DAMAGED_MAX", 5)
     assert DAMAGED_MAX == 10_000
     (tmp_path / "VOLUME").touch()
     from holdfast.env import REAL

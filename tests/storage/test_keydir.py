@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import DamagedKeydir
-from holdfast.storage.keydir import (
+from holdfast.storage.volumes.log.keydir import (
     Keydir,
     KeydirChange,
     Position,

@@ -24,7 +24,7 @@ import pytest
 
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreSettings
-from holdfast.storage.check import CheckOptions
+from holdfast.storage.maintenance.check import CheckOptions
 
 pytest_plugins = ["crash_fixtures"]
 

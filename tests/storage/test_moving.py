@@ -11,12 +11,12 @@ import pytest
 
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreSettings
-from holdfast.storage.duplicates import StoreOptions
-from holdfast.storage.holdings import Holdings
-from holdfast.storage.instance import block_key
-from holdfast.storage.moving import Mover
-from holdfast.storage.replicas import Replicator
-from holdfast.storage.volume import MOVING, Adopt, Block, Operation, Outcome, Recount, Refer
+from holdfast.storage.maintenance.move import Mover
+from holdfast.storage.store.locate import BlockLocations
+from holdfast.storage.store.put import StoreOptions
+from holdfast.storage.store.replicas import Replicator
+from holdfast.storage.store.store import block_key
+from holdfast.storage.volume import MOVING, Adopt, Block, Operation, OperationResult, Recount, Refer
 
 IN_V0 = StoreOptions(volume="v0")
 PAUSE_S = 0.2  # in which a deletion would be done, if it did not wait
@@ -42,7 +42,7 @@ def test_a_content_is_not_deleted_while_its_copy_is_made(archive: Archive, monke
     deleting = threading.Thread(target=archive.contents.delete, args=[key])
     commit = target.commit
 
-    def slow(operations: Sequence[Operation]) -> list[Outcome]:
+    def slow(operations: Sequence[Operation]) -> list[OperationResult]:
         if not any(isinstance(each, Adopt) for each in operations):
             return commit(operations)
         deleting.start()
@@ -62,11 +62,11 @@ def test_what_was_deleted_is_not_copied(archive: Archive, monkeypatch: pytest.Mo
     made: list[Operation] = []
     commit = target.commit
 
-    def noted(operations: Sequence[Operation]) -> list[Outcome]:
+    def noted(operations: Sequence[Operation]) -> list[OperationResult]:
         made.extend(operations)
         return commit(operations)
 
-    def choose(_: Block, held: Holdings) -> str:
+    def choose(_: Block, held: BlockLocations) -> str:
         if held.counted:
             archive.contents.delete(key)
         return "v1"
@@ -94,8 +94,8 @@ class Watched:
             monkeypatch.setattr(volume, "commit", partial(self._commit, volume.commit), raising=False)
 
     def _commit(
-        self, commit: Callable[[Sequence[Operation]], list[Outcome]], operations: Sequence[Operation]
-    ) -> list[Outcome]:
+        self, commit: Callable[[Sequence[Operation]], list[OperationResult]], operations: Sequence[Operation]
+    ) -> list[OperationResult]:
         if any(isinstance(each, Adopt) and each.replica for each in operations):
             if not self.deleting.ident:
                 self.deleting.start()
@@ -127,7 +127,7 @@ def test_a_content_is_not_deleted_while_who_deletes_too_makes_its_replicas_again
     watched = Watched(replicated, key, monkeypatch)
     withdraw = Replicator.withdraw
 
-    def counted_again(self: Replicator, holdings: list[Holdings]) -> set[ContentKey]:
+    def counted_again(self: Replicator, holdings: list[BlockLocations]) -> set[ContentKey]:
         changed = withdraw(self, holdings)
         if not watched.deleting.ident:
             replicated.instance.writer("v0").commit([Refer(block_key(key, "v0"))])

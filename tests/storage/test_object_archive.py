@@ -11,12 +11,12 @@ from object_world import bucket_at, settings
 
 import holdfast
 from holdfast import Archive, VolumeSettings
-from holdfast.archive.founding import Plan
+from holdfast.archive.create import Plan
 from holdfast.cli.main import cli
+from holdfast.env import paths
 from holdfast.errors import Damaged, VolumeDown
-from holdfast.storage import layout
-from holdfast.storage.check import CheckOptions
-from holdfast.storage.storing import StoreOptions
+from holdfast.storage.maintenance.check import CheckOptions
+from holdfast.storage.store.put import StoreOptions
 
 pytest_plugins = ["object_fixtures"]
 
@@ -115,7 +115,7 @@ def test_a_missing_object_is_named_and_restored_from_a_replica(tmp_path: Path, u
 def test_a_damaged_volume_file_comes_back_from_the_store(tmp_path: Path, url: str) -> None:
     with archive_with_objects(tmp_path / "a", url) as archive:
         key = archive.contents.put(page(1), IN_OBJECTS)
-    (tmp_path / "a" / "volumes" / "v1" / layout.VOLUME).write_bytes(b"HOLDFAST-VOLUME/1 nonsense\n")
+    (tmp_path / "a" / "volumes" / "v1" / paths.VOLUME).write_bytes(b"HOLDFAST-VOLUME/1 nonsense\n")
     assert holdfast.check(tmp_path / "a").clean
     with holdfast.open(tmp_path / "a") as archive:
         assert archive.contents.get(key) == page(1)

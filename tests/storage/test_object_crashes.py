@@ -16,12 +16,11 @@ from crash_world import KeydirFate, World
 from object_world import content, opened, settings
 
 from holdfast.config import VolumeSettings
-from holdfast.env import REAL
-from holdfast.storage import layout
-from holdfast.storage.faults import Watch
-from holdfast.storage.objects.volume import ObjectVolume
-from holdfast.storage.organizations import find_organization, volume_spec
+from holdfast.env import REAL, paths
 from holdfast.storage.volume import Volume
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.object.volume import ObjectVolume
+from holdfast.storage.volumes.organizations import find_organization, volume_spec
 from holdfast.testing.forgetful import ForgetfulFiles
 from holdfast.testing.volumes import scanned
 
@@ -61,7 +60,7 @@ def killed_again_and_again(directory: Path, url: str, rounds: int) -> None:
         first = max([first, *(each + 1 for each in doubtful)])
         first += -first % 5
     spec = volume_spec("v0", directory, settings(), REAL)
-    assert list(find_organization("log").check(spec, Watch())) == []
+    assert list(find_organization("log").check(spec, CheckProgress())) == []
 
 
 def test_a_process_that_is_killed_while_it_uploads_loses_nothing(quick: Path, url: str) -> None:
@@ -156,7 +155,7 @@ def test_the_file_here_goes_only_when_the_upload_is_noted(quick: Path) -> None:
     cut = world.live(Writer(3).script(commits=30, compact_every=40), None)
     history = cut.files.history
     removed = [at for at, point in enumerate(history) if point == f"remove {world.directory / '000001.seg'}"]
-    noted = f"rename {world.directory / (layout.UPLOADED + '.open')} {world.directory / layout.UPLOADED}"
+    noted = f"rename {world.directory / (paths.UPLOADED + '.open')} {world.directory / paths.UPLOADED}"
     assert removed
     before = history[: removed[0]]
     assert before[-2:] == [noted, f"sync_directory {world.directory}"]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.env import LocalFiles
+from holdfast.env import LocalFiles, paths
 from holdfast.errors import DamagedBlock, FormatTooNew, InvalidSetting
-from holdfast.storage import block, layout
-from holdfast.storage.objects.bucket import Bucket
-from holdfast.storage.objects.ownership import Attachment, read_attachment, write_attachment
-from holdfast.storage.objects.uploaded import Uploaded, pack, parse
+from holdfast.storage import block
+from holdfast.storage.volumes.object.bucket import Bucket
+from holdfast.storage.volumes.object.ownership import Attachment, read_attachment, write_attachment
+from holdfast.storage.volumes.object.upload_list import Uploaded, pack, parse
 
 OBJECTS = b"HOLDFAST-OBJECTS/1\nurl s3://bucket/prefix\nterm 3\ntoken 8c5f1d0a7b6e4f32\n"
 UPLOADED = b"HOLDFAST-UPLOADED/1\n000007-2.seg 3 4096 SE9MREZBU1Q=\n000009.seg 1 96 \ngone segments/000001/000007.seg\n"
@@ -24,7 +24,7 @@ def signed(text: bytes) -> bytes:
 def test_the_attachment_is_this_text(tmp_path: Path) -> None:
     attachment = Attachment("s3://bucket/prefix", 3, "8c5f1d0a7b6e4f32")
     write_attachment(LocalFiles(), tmp_path, attachment)
-    path = tmp_path / layout.OBJECTS
+    path = tmp_path / paths.OBJECTS
     assert path.read_bytes() == signed(OBJECTS) == OBJECTS + b"crc32 " + path.read_bytes()[-9:]
     assert read_attachment(LocalFiles(), tmp_path) == attachment
     path.write_bytes(signed(OBJECTS).replace(b"term 3", b"term 4"))

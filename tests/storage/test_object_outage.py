@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 import pytest
 
 from holdfast.errors import VolumeDown
-from holdfast.storage.objects.bucket import Bucket
+from holdfast.storage.volumes.object.bucket import Bucket
 
 
 class SilentStore:

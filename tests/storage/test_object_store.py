@@ -21,14 +21,13 @@ from object_world import (
 from waiting import wait_until
 
 from holdfast.config import VolumeSettings
-from holdfast.env import REAL
+from holdfast.env import REAL, paths
 from holdfast.errors import Busy, DamagedBlock, UsageError, VolumeDown, VolumeFull
-from holdfast.storage import layout
-from holdfast.storage.objects import require_attached, take_over
-from holdfast.storage.objects.uploaded import adopt
-from holdfast.storage.organizations import create_volume, open_volume_reader
-from holdfast.storage.organizations.log_compaction import compact
 from holdfast.storage.volume import BlockKey, Refer, Release
+from holdfast.storage.volumes.log.compaction import compact
+from holdfast.storage.volumes.object import require_attached, take_over
+from holdfast.storage.volumes.object.upload_list import adopt
+from holdfast.storage.volumes.organizations import create_volume, open_volume_reader
 from holdfast.testing.volumes import fetched, perform, scanned, sign, totals
 
 pytest_plugins = ["object_fixtures"]
@@ -161,7 +160,7 @@ def test_an_owner_that_was_replaced_refuses_to_write(tmp_path: Path, url: str) -
     with closing(opened(second, url)) as successor:
         fill(successor, range(300, 310))
     take_over(first, VolumeSettings("v0", url=url), settings(), REAL)
-    assert list((first / layout.LOST).glob("*.seg")), "what never reached the store is set aside"
+    assert list((first / paths.LOST).glob("*.seg")), "what never reached the store is set aside"
     with closing(opened(first, url)) as volume:
         assert fetched(volume, BlockKey(sign(305))) == (content(305), 1)
 
@@ -196,7 +195,7 @@ def test_the_list_of_what_is_uploaded_can_be_lost(tmp_path: Path, url: str) -> N
         fill(volume, range(100))
         expected = scanned(volume)
     for harm in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-20])):
-        harm(tmp_path / layout.UPLOADED)
+        harm(tmp_path / paths.UPLOADED)
         with closing(opened(tmp_path, url)) as volume:
             assert scanned(volume) == expected
 

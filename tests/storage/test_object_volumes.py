@@ -9,12 +9,11 @@ import pytest
 from object_store import S3Server
 
 from holdfast.config import StoreSettings, VolumeSettings
-from holdfast.env import REAL
-from holdfast.storage import layout
-from holdfast.storage.objects.volume import ObjectVolume
-from holdfast.storage.organizations import create_volume, open_volume
-from holdfast.storage.organizations.log_compaction import compact
+from holdfast.env import REAL, paths
 from holdfast.storage.volume import Volume
+from holdfast.storage.volumes.log.compaction import compact
+from holdfast.storage.volumes.object.volume import ObjectVolume
+from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import OrganizationConformance
 
 pytest_plugins = ["object_fixtures"]
@@ -37,7 +36,7 @@ class InObjects(OrganizationConformance):
 
     def open_volume(self, directory: Path) -> Volume:
         settings = StoreSettings(keydir_cache_bytes=1 << 20, **self.options)
-        if not (directory / layout.VOLUME).exists():
+        if not (directory / paths.VOLUME).exists():
             create_volume(directory, VolumeSettings("v0", url=self.url(directory)), settings, REAL)
         volume = open_volume("v0", directory, settings, REAL)
         assert isinstance(volume, ObjectVolume)

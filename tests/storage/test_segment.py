@@ -13,23 +13,24 @@ from hypothesis import strategies as st
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import Environment, LocalFiles
 from holdfast.env.files import Buffer
+from holdfast.env.paths import parse_segment_name, segment_name
 from holdfast.errors import DamagedBlock, FormatTooNew
-from holdfast.storage import block, segment
+from holdfast.storage import block
 from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, Header
 from holdfast.storage.identity import Identity, read_identity
-from holdfast.storage.layout import parse_segment_name, segment_name
-from holdfast.storage.organizations import create_volume, open_volume
-from holdfast.storage.segment import (
+from holdfast.storage.signature import SHA256
+from holdfast.storage.volume import BlockKey, Refer, Release, Store
+from holdfast.storage.volumes.log import segment
+from holdfast.storage.volumes.log.segment import (
     SEGMENT_HEADER_BYTES,
     Damage,
-    Entry,
+    SegmentEntry,
     SegmentHeader,
     pack_segment_header,
     read_segment_header,
     walk,
 )
-from holdfast.storage.signature import SHA256
-from holdfast.storage.volume import BlockKey, Refer, Release, Store
+from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import perform, plain
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -65,12 +66,12 @@ def entry(serial: int, data: bytes = b"", *, uid: bytes = UID) -> bytes:
     return block.pack(header) + data
 
 
-def walked(data: bytes, *, floor: int = -1) -> list[Entry | Damage]:
+def walked(data: bytes, *, floor: int = -1) -> list[SegmentEntry | Damage]:
     return list(walk(Memory(data), UID, SEGMENT_HEADER_BYTES, len(data), floor))
 
 
-def serials(steps: list[Entry | Damage]) -> list[int]:
-    return [step.header.serial for step in steps if isinstance(step, Entry)]
+def serials(steps: list[SegmentEntry | Damage]) -> list[int]:
+    return [step.header.serial for step in steps if isinstance(step, SegmentEntry)]
 
 
 def starts_of(entries: list[bytes]) -> list[int]:
@@ -167,8 +168,8 @@ def test_a_sound_segment_yields_its_entries() -> None:
     steps = walked(pack_segment_header(HEADER) + b"".join(entries))
     assert serials(steps) == [1, 2, 5, 9]
     assert [step.offset for step in steps] == starts_of(entries)[:-1]
-    assert [bytes(step.data) for step in steps if isinstance(step, Entry)] == [b"one", b"", b"five", b""]
-    assert b"".join(step.raw for step in steps if isinstance(step, Entry)) == b"".join(entries)
+    assert [bytes(step.data) for step in steps if isinstance(step, SegmentEntry)] == [b"one", b"", b"five", b""]
+    assert b"".join(step.raw for step in steps if isinstance(step, SegmentEntry)) == b"".join(entries)
 
 
 def test_an_empty_segment_yields_nothing() -> None:
@@ -241,7 +242,9 @@ def test_any_garbage_between_entries_is_skipped(data: st.DataObject) -> None:
         raw += data.draw(junk) + entry(serial, data.draw(st.binary(min_size=1, max_size=20)))
     steps = walked(raw, floor=2)
     assert serials(steps) == [3, 4, 5, 6]
-    assert sum(len(s.raw) if isinstance(s, Entry) else s.length for s in steps) == len(raw) - SEGMENT_HEADER_BYTES
+    assert (
+        sum(len(s.raw) if isinstance(s, SegmentEntry) else s.length for s in steps) == len(raw) - SEGMENT_HEADER_BYTES
+    )
 
 
 def test_a_walk_sees_the_same_through_a_small_window(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.env.table import Table, TableKind, verify_table
 from holdfast.errors import DamagedCatalog, DamagedKeydir
-from holdfast.storage.table import Table, TableKind, verify_table
 
 PLAIN = TableKind("keydir", DamagedKeydir, "mend it")
 PACKED = TableKind("catalog", DamagedCatalog, "mend it", packed=True)

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import StoreSettings, VolumeSettings
-from holdfast.env import REAL, Environment
+from holdfast.env import REAL, Environment, paths
 from holdfast.errors import DamagedBlock, HoldfastError, VolumeDown, VolumeFull
-from holdfast.storage import block, layout
-from holdfast.storage.faults import Watch
-from holdfast.storage.organizations import create_volume, find_organization, open_volume, tree_journal, volume_spec
-from holdfast.storage.organizations.tree_writing import TreeVolume
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
+from holdfast.storage import block
 from holdfast.storage.volume import BlockKey, Operation, Recount, Refer, Release, Store, Ticket
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, walk
+from holdfast.storage.volumes.organizations import create_volume, find_organization, open_volume, volume_spec
+from holdfast.storage.volumes.tree import journal
+from holdfast.storage.volumes.tree.volume import TreeVolume
 from holdfast.testing.forgetful import ForgetfulFiles
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign
 
@@ -50,16 +51,16 @@ class Tree:
 
     @property
     def journal(self) -> Path:
-        return self.path / layout.TICKETS
+        return self.path / paths.TICKETS
 
     def faults(self) -> list[object]:
-        return list(find_organization("tree").check(volume_spec("v0", self.path, SETTINGS, REAL), Watch()))
+        return list(find_organization("tree").check(volume_spec("v0", self.path, SETTINGS, REAL), CheckProgress()))
 
     def kinds(self) -> list[str]:
         """Of the entries in the journal."""
         file = REAL.files.open(self.journal)
         steps = list(walk(file, self.volume.identity.uid, SEGMENT_HEADER_BYTES, file.size()))
-        return [step.header.kind.decode() for step in steps if isinstance(step, Entry)]
+        return [step.header.kind.decode() for step in steps if isinstance(step, SegmentEntry)]
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_folding_does_not_make_the_journal_wrong(tree: Tree) -> None:
 
 
 def test_a_long_journal_is_written_anew(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_journal, "JOURNAL_BYTES_MAX", 20_000)
+    monkeypatch.setattr(journal, "JOURNAL_BYTES_MAX", 20_000)
     for number in range(1, 120):
         tree.volume.commit([STORE], Ticket(ONE, number, max(0, number - 3)))
         assert tree.journal.stat().st_size < 22_000
@@ -176,7 +177,7 @@ def test_what_is_torn_was_never_promised(tree: Tree) -> None:
     for length in range(before, len(whole), 97):
         path = tree.path.with_name(f"torn{length}")
         shutil.copytree(untouched, path)
-        (path / layout.TICKETS).write_bytes(whole[:length])
+        (path / paths.TICKETS).write_bytes(whole[:length])
         volume = open_volume("v0", path, SETTINGS, REAL)
         assert scanned(volume) == [(KEY, b"abc", 1)]
         assert volume.commit([Refer(KEY)], Ticket(ONE, 2))[0].references == 2

@@ -16,8 +16,8 @@ import ticket_child
 
 from holdfast.config import VolumeSettings
 from holdfast.env import REAL
-from holdfast.storage.organizations import create_volume, open_volume
 from holdfast.storage.volume import BlockKey, Ticket
+from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import fetched, sign, totals
 
 pytest_plugins = ["crash_fixtures"]

@@ -9,19 +9,24 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import StoreSettings, VolumeSettings
-from holdfast.env import REAL, Environment
+from holdfast.env import REAL, Environment, paths
 from holdfast.errors import HoldfastError, VolumeFull
-from holdfast.storage import layout
 from holdfast.storage.block import TICKET
-from holdfast.storage.faults import Watch
-from holdfast.storage.organizations import compact_volume, create_volume, find_organization, open_volume, volume_spec
-from holdfast.storage.organizations.log import LogReader, LogVolume
-from holdfast.storage.organizations.segments import SegmentFiles
-from holdfast.storage.segment import SEGMENT_HEADER_BYTES, Entry, walk
-from holdfast.storage.tickets import ticket_name
 from holdfast.storage.volume import BlockKey, Operation, Recount, Refer, Store, Ticket
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.idempotency import ticket_name
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, walk
+from holdfast.storage.volumes.log.segment_files import SegmentFiles
+from holdfast.storage.volumes.log.volume import LogReader, LogVolume
+from holdfast.storage.volumes.organizations import (
+    compact_volume,
+    create_volume,
+    find_organization,
+    open_volume,
+    volume_spec,
+)
 from holdfast.testing.forgetful import ForgetfulFiles
-from holdfast.testing.volume_calls import fetched, marks, perform, plain, scanned, sign, totals
+from holdfast.testing.volumes import fetched, marks, perform, plain, scanned, sign, totals
 
 pytest_plugins = ["crash_fixtures"]
 
@@ -69,7 +74,7 @@ def tickets_in(directory: Path) -> list[bytes]:
     for listed in segments.listing()[0]:
         file = segments.file(listed.segment, listed.generation)
         for step in walk(file, uid, SEGMENT_HEADER_BYTES, file.size()):
-            assert isinstance(step, Entry)
+            assert isinstance(step, SegmentEntry)
             if step.header.kind == TICKET:
                 found.append(step.header.signature)
     return found
@@ -77,7 +82,7 @@ def tickets_in(directory: Path) -> list[bytes]:
 
 def faults(directory: Path) -> list[object]:
     spec = volume_spec("v0", directory, SETTINGS, REAL)
-    return list(find_organization("log").check(spec, Watch()))
+    return list(find_organization("log").check(spec, CheckProgress()))
 
 
 def test_many_commits_share_one_sync(quick: Path) -> None:
@@ -133,7 +138,7 @@ def test_a_commit_that_is_cut_short_is_gone_as_a_whole(log: Log, quick: Path) ->
             shutil.copytree(sound, quick)
             (quick / "000001.seg").write_bytes(whole[:length])
             if rebuild:
-                shutil.rmtree(quick / layout.KEYDIR)
+                shutil.rmtree(quick / paths.KEYDIR)
             volume = log.open()
             assert scanned(volume) == [(BlockKey(sign("kept")), b"kept", 1)]
             assert (quick / "000001.seg").stat().st_size == before
@@ -155,7 +160,7 @@ def test_compaction_keeps_what_may_be_asked_for(log: Log, quick: Path) -> None:
     assert set(tickets_in(quick)) == {name for name, _ in kept}
     assert (volume.ledger.sessions.all_kept(), faults(quick)) == (kept, [])
     log.close()
-    shutil.rmtree(quick / layout.KEYDIR)
+    shutil.rmtree(quick / paths.KEYDIR)
     volume = log.open()
     assert volume.ledger.sessions.all_kept() == kept, "a rebuilt keydir has forgotten something"
     assert volume.commit(stores(40), Ticket(ONE, 40))[0].references == 1

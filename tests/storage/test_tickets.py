@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
-from holdfast.storage import tickets
 from holdfast.storage.block import HEADER_BYTES
-from holdfast.storage.tickets import (
+from holdfast.storage.volume import BlockKey, Effect, OperationResult, Recount, Store, Ticket
+from holdfast.storage.volumes import idempotency
+from holdfast.storage.volumes.idempotency import (
     Kept,
     Past,
     Sessions,
@@ -23,7 +24,6 @@ from holdfast.storage.tickets import (
     ticket_name,
     unpack_past,
 )
-from holdfast.storage.volume import BlockKey, Effect, Outcome, Recount, Store, Ticket
 from holdfast.testing.volumes import plain
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -32,8 +32,8 @@ GOLDEN_PAST = Past(
     5,
     False,
     [
-        Outcome(Effect.NEW, BlockKey(SIGNATURE), 1, 11),
-        Outcome(Effect.REMOVED, BlockKey(SIGNATURE, 12, b"v7"), 0, 400),
+        OperationResult(Effect.NEW, BlockKey(SIGNATURE), 1, 11),
+        OperationResult(Effect.REMOVED, BlockKey(SIGNATURE, 12, b"v7"), 0, 400),
     ],
 )
 ONE = b"client-1"
@@ -42,7 +42,7 @@ word64 = st.integers(0, 2**64 - 1)
 keys = st.builds(
     BlockKey, st.binary(min_size=1, max_size=32), st.integers(0, 99_999), st.text("abc-_", max_size=16).map(str.encode)
 )
-outcomes = st.builds(Outcome, st.sampled_from(Effect), keys, word64, word64)
+outcomes = st.builds(OperationResult, st.sampled_from(Effect), keys, word64, word64)
 pasts = st.builds(Past, word64, st.booleans(), st.lists(outcomes, max_size=6))
 
 
@@ -59,7 +59,7 @@ def test_golden_bytes() -> None:
 
 
 def test_effects_keep_their_numbers() -> None:
-    numbers = [pack_past(Past(0, False, [Outcome(effect, BlockKey(b"s"))]))[9] for effect in Effect]
+    numbers = [pack_past(Past(0, False, [OperationResult(effect, BlockKey(b"s"))]))[9] for effect in Effect]
     names = "new duplicate counted removed missing unsure conflict healed"
     assert " ".join(effect.value for effect in Effect) == names
     assert numbers == list(range(8))
@@ -71,7 +71,7 @@ def test_a_past_round_trips(past: Past) -> None:
 
 
 @given(st.lists(outcomes, max_size=6))
-def test_its_length_is_known_before_the_outcomes_are(given_outcomes: list[Outcome]) -> None:
+def test_its_length_is_known_before_the_outcomes_are(given_outcomes: list[OperationResult]) -> None:
     operations = [
         Recount(outcome.key, 1) if outcome.key.home else Store(outcome.key.signature, plain(b""))
         for outcome in given_outcomes
@@ -121,7 +121,7 @@ def test_applying_again_changes_nothing() -> None:
 
 
 def test_a_client_that_settles_nothing_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tickets, "UNSETTLED_MAX", 10)
+    monkeypatch.setattr(idempotency, "UNSETTLED_MAX", 10)
     sessions = Sessions()
     for sequence in range(1, 11):
         assert sessions.find(Ticket(ONE, sequence)) is None

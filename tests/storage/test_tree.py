@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.env import Environment, LocalFiles
 from holdfast.errors import DamagedBlock
-from holdfast.storage.organizations.tree import sig2location
-from holdfast.storage.organizations.tree_writing import TreeVolume
 from holdfast.storage.signature import SHA256
 from holdfast.storage.volume import Adopt, BlockKey, Recount, Refer, Release, Store
+from holdfast.storage.volumes.tree.volume import TreeVolume, sig2location
 from holdfast.testing.volumes import fetched, perform, plain, probed, scanned, sign, totals
 
 GOLDEN = Path(__file__).parents[1] / "golden"

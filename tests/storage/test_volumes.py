@@ -15,10 +15,10 @@ import pytest
 from holdfast.config import StoreSettings
 from holdfast.env import REAL, Environment, LocalFiles
 from holdfast.storage.identity import read_identity
-from holdfast.storage.organizations import compact_volume, open_volume_reader
-from holdfast.storage.organizations.log import LogReader, LogVolume
-from holdfast.storage.organizations.log_compaction import compact
 from holdfast.storage.volume import BlockKey, Refer, Release, Store, Volume
+from holdfast.storage.volumes.log.compaction import compact
+from holdfast.storage.volumes.log.volume import LogReader, LogVolume
+from holdfast.storage.volumes.organizations import compact_volume, open_volume_reader
 from holdfast.testing.volumes import OrganizationConformance, fetched, perform, plain, probed, scanned, sign, totals
 
 OpenAt = Callable[..., Volume]

@@ -14,19 +14,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
-from holdfast.storage.organizations import compact_volume, create_volume, open_volume
 from holdfast.storage.volume import (
     Adopt,
     BlockKey,
     Effect,
     Operation,
-    Outcome,
+    OperationResult,
     Recount,
     Refer,
     Release,
     Store,
     Volume,
 )
+from holdfast.storage.volumes.organizations import compact_volume, create_volume, open_volume
 from holdfast.testing.volumes import fetched, plain, scanned, totals
 
 SIGNATURES = [bytes([17, number]) for number in range(4)]
@@ -113,15 +113,15 @@ class VolumeMachine(RuleBasedStateMachine):
 
     # -- what it must mean ----------------------------------------------------------------------------------------
 
-    def _expect(self, operation: Operation, outcome: Outcome) -> None:
+    def _expect(self, operation: Operation, outcome: OperationResult) -> None:
         match operation:
             case Store():
                 self._expect_store(operation, outcome)
             case Adopt(key, encoded, references, replica):
-                assert outcome == Outcome(Effect.NEW, key, references, len(encoded.data))
+                assert outcome == OperationResult(Effect.NEW, key, references, len(encoded.data))
                 self.held[key] = Held(bytes(encoded.data), references, replica)
             case Refer(key) | Release(key) if key in self.held and self.held[key].replica:
-                assert outcome == Outcome(Effect.MISSING, key)  # replicas are not counted on
+                assert outcome == OperationResult(Effect.MISSING, key)  # replicas are not counted on
             case Refer(key) | Release(key):
                 step = 1 if isinstance(operation, Refer) else -1
                 self._expect_count(key, self._references(key) + step, outcome)
@@ -133,7 +133,7 @@ class VolumeMachine(RuleBasedStateMachine):
     def _references(self, key: BlockKey) -> int:
         return self.held[key].references if key in self.held else 0
 
-    def _expect_count(self, key: BlockKey, references: int, outcome: Outcome) -> None:
+    def _expect_count(self, key: BlockKey, references: int, outcome: OperationResult) -> None:
         assert outcome.key == key
         if key not in self.held:
             assert outcome.effect is Effect.MISSING
@@ -144,7 +144,7 @@ class VolumeMachine(RuleBasedStateMachine):
         if not references:
             del self.held[key]
 
-    def _expect_store(self, store: Store, outcome: Outcome) -> None:
+    def _expect_store(self, store: Store, outcome: OperationResult) -> None:
         alike = [
             key
             for key, held in self.held.items()
@@ -154,7 +154,7 @@ class VolumeMachine(RuleBasedStateMachine):
         if store.force_new or not (unsure or (alike and store.compared is None)):
             taken = [key.overflow + 1 for key in self.held if key.signature == store.signature and not key.home]
             key = BlockKey(store.signature, max([store.overflow_min, *taken]))
-            assert outcome == Outcome(Effect.NEW, key, 1, len(store.encoded.data))
+            assert outcome == OperationResult(Effect.NEW, key, 1, len(store.encoded.data))
             self.held[key] = Held(bytes(store.encoded.data), 1, False)
         elif unsure:
             assert outcome.effect is Effect.UNSURE
@@ -163,7 +163,7 @@ class VolumeMachine(RuleBasedStateMachine):
             assert outcome.key in alike
             held = self.held[outcome.key]
             held.references += 1
-            assert outcome == Outcome(Effect.DUPLICATE, outcome.key, held.references, len(held.data))
+            assert outcome == OperationResult(Effect.DUPLICATE, outcome.key, held.references, len(held.data))
 
     # -- what always holds ----------------------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from holdfast.config import StoreSettings
 from holdfast.env import REAL
-from holdfast.storage.organizations import compact_volume, open_volume
 from holdfast.storage.volume import Operation, Store, Ticket
+from holdfast.storage.volumes.organizations import compact_volume, open_volume
 from holdfast.testing.volumes import plain, sign
 
 CLIENT = b"killable"

@@ -19,7 +19,7 @@ import holdfast
 from holdfast.cli.main import run
 from holdfast.env.files import LocalFile, LocalFiles
 from holdfast.streams.outputs import Delivery
-from holdfast.streams.sharing import SharedStream
+from holdfast.streams.work_queue import SharedStream
 
 WRITTEN = 40  # additions of a writer
 

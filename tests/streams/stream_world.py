@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from holdfast import Archive, Exchange, Plan, RecordSettings, StoreSettings
-from holdfast.archive.exchange import page
+from holdfast.archive.ingest.exchange import page
 from holdfast.catalog import CaptureQuery
 from holdfast.formats.dates import mail_date
 from holdfast.model import Capture, RecordId

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.errors import MalformedToken
 from holdfast.streams.ranges import Bound, Position, Ranges, rank
 from holdfast.streams.snapshot import Snapshot
-from holdfast.streams.token import Token, decode
+from holdfast.streams.token import StreamToken, decode
 
 END = 40
 BOUNDS = st.tuples(st.integers(0, END), st.integers(0, END)).map(sorted)
@@ -42,7 +42,7 @@ def test_what_is_left_is_what_has_not_come(taken: list[list[int]], window: list[
     assert bounds == sorted(bounds)
     if model:
         assert ranges.first == at(min(model))
-    assert decode(Token("a", "o", Snapshot({"b": END}), ranges, 7).encode()).left == ranges
+    assert decode(StreamToken("a", "o", Snapshot({"b": END}), ranges, 7).encode()).left == ranges
 
 
 def test_texts_go_by_their_bytes_as_in_the_catalog() -> None:
@@ -56,4 +56,4 @@ def test_texts_go_by_their_bytes_as_in_the_catalog() -> None:
 )
 def test_a_token_with_ranges_out_of_order_is_refused(parts: tuple[tuple[Position, Bound], ...]) -> None:
     with pytest.raises(MalformedToken):
-        decode(Token("a", "o", Snapshot({"b": 9}), Ranges(parts)).encode())
+        decode(StreamToken("a", "o", Snapshot({"b": 9}), Ranges(parts)).encode())

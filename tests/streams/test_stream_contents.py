@@ -15,10 +15,10 @@ from stream_world import PLAN, body, captures, delivered, expected, fill, visit
 
 import holdfast
 from holdfast import Archive, CaptureQuery, Plan, RemovalOptions, Selection
-from holdfast.archive.exchange import Exchange
+from holdfast.archive.ingest.exchange import Exchange
 from holdfast.errors import Damaged
 from holdfast.records.references import reference_drafts
-from holdfast.storage.organizations import log_bulk
+from holdfast.storage.volumes.log import volume
 from holdfast.streams import StreamOptions
 from holdfast.streams.page import LARGE
 
@@ -226,8 +226,8 @@ def test_contents_of_every_codec_read_in_bulk(tmp_path: Path, closing: ExitStack
 def test_what_lies_apart_is_read_apart(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(archive, 50)
     whole = [page.payload for page in archive.stream(StreamOptions(order="url"))]
-    monkeypatch.setattr(log_bulk, "GAP_BYTES", 0)
-    monkeypatch.setattr(log_bulk, "RUN_BYTES", 700)
+    monkeypatch.setattr(volume, "GAP_BYTES", 0)
+    monkeypatch.setattr(volume, "RUN_BYTES", 700)
     assert [page.payload for page in archive.stream(StreamOptions(order="url"))] == whole
 
 

@@ -24,7 +24,7 @@ ORDERS = ("log", "url", "rank", "rank reversed", *DATED)
 def indexed(archive: Archive) -> Archive:
     fill(archive, 40)
     links = b"".join(b'<a href="http://%s.example/%d">x</a>' % (host, n) for host in (b"a", b"b") for n in range(3))
-    from holdfast.archive.exchange import page
+    from holdfast.archive.ingest.exchange import page
 
     archive.add([page("http://hub.example/", links, timestamp="20200101000000")], batch="one")
     archive.index.update()
@@ -109,7 +109,7 @@ def test_pages_come_by_rank(indexed: Archive, reverse: bool, size: int) -> None:
 
 
 def _new(url: str):  # type: ignore[no-untyped-def]
-    from holdfast.archive.exchange import page
+    from holdfast.archive.ingest.exchange import page
 
     return page(url, b"new", timestamp="20210101000000")
 
@@ -135,7 +135,7 @@ def test_a_stream_goes_on_with_the_ranks_it_began_with(indexed: Archive) -> None
 
 
 def test_a_token_keeps_the_batches_that_links_came_from(archive: Archive) -> None:
-    from holdfast.archive.exchange import page
+    from holdfast.archive.ingest.exchange import page
 
     links = b"".join(b'<a href="http://%s.example/">x</a>' % name for name in (b"b", b"c", b"d"))
     archive.add([page("http://a.example/", links, timestamp="20200101000000")], batch="first")

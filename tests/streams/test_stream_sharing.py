@@ -15,7 +15,7 @@ from stream_world import DATED, expected, fill, ordered
 from holdfast import Archive
 from holdfast.errors import MalformedToken, UsageError
 from holdfast.model import RecordId
-from holdfast.streams import StreamOptions, sharing
+from holdfast.streams import StreamOptions, work_queue
 from holdfast.streams.multicast import MulticastOptions
 from holdfast.streams.token import decode
 
@@ -25,7 +25,7 @@ from holdfast.streams.token import decode
 def test_each_capture_is_acknowledged_once(
     archive: Archive, tmp_path: Path, order: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "UNIT", 7)
+    monkeypatch.setattr(work_queue, "UNIT", 7)
     fill(archive, 60, batches=("one", "two", "three"))
     options, path, random = ordered(StreamOptions(batch_size=3), order), tmp_path / "work.json", Random(seed)
     wanted = sorted(expected(archive, StreamOptions()))

@@ -11,9 +11,9 @@ from stream_machine import StreamMachine
 from stream_world import body, captures, expected, ordered
 
 from holdfast.catalog.keys import encoded, page_number
-from holdfast.index.ranking import GENERATIONS_KEPT
+from holdfast.index.page_rank import GENERATIONS_KEPT
 from holdfast.model import Capture
-from holdfast.storage.organizations import ORGANIZATIONS
+from holdfast.storage.volumes.organizations import ORGANIZATIONS
 from holdfast.streams import StreamOptions
 
 QUERIES = {  # what each of them finds, told by host and number of the body

@@ -17,7 +17,7 @@ from holdfast import Archive, CaptureQuery
 from holdfast.errors import DamagedCatalog, FormatTooNew, MalformedToken, UnknownName, UsageError
 from holdfast.streams import StreamOptions
 from holdfast.streams.snapshot import Snapshot
-from holdfast.streams.token import Token, decode
+from holdfast.streams.token import StreamToken, decode
 
 
 def raw_of(token: str) -> bytes:
@@ -42,7 +42,7 @@ def halfway(archive: Archive, options: StreamOptions) -> str:
 
 def test_the_bytes_are_as_documented() -> None:
     """Golden but for the compressor, which may be of any version."""
-    token = Token("3f0a91c2b7d45e60", "5a0bd21c5d0fd6a1", Snapshot({"202611": 4712}), delivered=1201)
+    token = StreamToken("3f0a91c2b7d45e60", "5a0bd21c5d0fd6a1", Snapshot({"202611": 4712}), delivered=1201)
     raw = raw_of(token.encode())
     assert raw[0] == 1
     assert zlib.crc32(raw[5:]) == int.from_bytes(raw[1:5], "big")

@@ -15,8 +15,8 @@ from hostile_web.spelling import spelled
 from hostile_web.tls import tls_available
 from plain_crawler import Client, Reply, crawled, links
 
-from holdfast.crawl.job import ScopeKind
-from holdfast.formats.links.hops import Hop
+from holdfast.crawl.job.job import ScopeKind
+from holdfast.formats.html.links.references import Hop
 from holdfast.urls import parse
 
 SMALL = Web(seed=7, hosts=7, pages=250, robots_bytes=1 << 20, flaky=20)

@@ -163,7 +163,7 @@ class BatchedSession:
 def _options(step: Step, volumes: tuple[str, ...]) -> list[Any]:
     """How documents are stored: one way for all, or one for each volume in turn."""
     from holdfast.model import StoreMode
-    from holdfast.storage.duplicates import StoreOptions
+    from holdfast.storage.store.put import StoreOptions
 
     chosen = volumes if step.is_chosen else (None,)
     return [StoreOptions(mode=StoreMode(step.mode), volume=name) for name in chosen]

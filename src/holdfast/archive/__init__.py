@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive, open
-    from holdfast.archive.checking import check
-    from holdfast.archive.connecting import Connection, connect
-    from holdfast.archive.founding import Plan, init
-    from holdfast.archive.reports import VolumeReport
+    from holdfast.archive.check import check
+    from holdfast.archive.connect import Connection, connect
+    from holdfast.archive.create import Plan, init
+    from holdfast.archive.volumes.reports import VolumeReport
 
 _HOMES = {
     "Archive": "archive",
-    "Connection": "connecting",
-    "Plan": "founding",
-    "VolumeReport": "reports",
-    "check": "checking",
-    "connect": "connecting",
-    "init": "founding",
+    "Connection": "connect",
+    "Plan": "create",
+    "VolumeReport": "volumes.reports",
+    "check": "check",
+    "connect": "connect",
+    "init": "create",
     "open": "archive",
 }
 

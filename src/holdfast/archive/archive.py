@@ -19,49 +19,48 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from weakref import WeakSet
 
 from holdfast import config
-from holdfast.archive.adding import Added, Adder, Parts
-from holdfast.archive.backup import BatchCopyReport, back_up, restore
-from holdfast.archive.exchange import Exchange, drafts_of
-from holdfast.archive.exporting import ExportOptions, export
-from holdfast.archive.importing import Importer, ImportOptions, ImportReport, ImportSummary
-from holdfast.archive.input import Input, inputs_of
-from holdfast.archive.intent import IntentLog
-from holdfast.archive.recovery import catch_up, settle
-from holdfast.archive.refusals import Refusals
+from holdfast.archive.backup.backup import BatchCopyReport, back_up, restore
+from holdfast.archive.export.export import ExportOptions, export
+from holdfast.archive.export.targets import ExportReport
+from holdfast.archive.ingest.add import Added, Adder, Parts
+from holdfast.archive.ingest.exchange import Exchange, drafts_of
+from holdfast.archive.ingest.importer import Importer, ImportOptions, ImportReport, ImportSummary
+from holdfast.archive.ingest.input import ImportInput, inputs_of
+from holdfast.archive.ingest.intent import IntentLog
+from holdfast.archive.ingest.recovery import catch_up, settle
 from holdfast.archive.reindex import open_catalog, reindex
-from holdfast.archive.removal import Removal, RemovalOptions, Remover
-from holdfast.archive.reports import ANSWER_S, Reports, VolumeReport
-from holdfast.archive.targets import ExportReport
-from holdfast.archive.updating import Updates, settle_active
-from holdfast.archive.upkeep import Upkeep
-from holdfast.archive.volume_list import VolumeList
+from holdfast.archive.remove.refusals import Refusals
+from holdfast.archive.remove.removal import Removal, RemovalOptions, Remover
+from holdfast.archive.update.update import Updates, settle_active
+from holdfast.archive.volumes.list import VolumeList
+from holdfast.archive.volumes.reports import ANSWER_S, Reports, VolumeReport
+from holdfast.archive.volumes.upkeep import Upkeep
 from holdfast.arguments import checked
 from holdfast.batches.journal import Journal
 from holdfast.batches.verify import BatchReport, verify_batch
-from holdfast.catalog import Answer, CaptureQuery, Catalog
+from holdfast.catalog import CaptureQuery, Catalog, SearchResult
 from holdfast.config import ConnectorWatch, Settings, VolumeSettings
-from holdfast.env import REAL, Environment, WriterLock
+from holdfast.env import REAL, Environment, WriterLock, paths
 from holdfast.errors import Denied, MalformedInput, UnknownCollection, UsageError
 from holdfast.index import Index
 from holdfast.model import Pick, VolumeState, batch_name
-from holdfast.records.draft import Draft, Drafting
+from holdfast.records.draft import Drafting, RecordDraft
 from holdfast.records.records import Records
 from holdfast.records.references import ReferencedFiles
 from holdfast.records.selection import Selection
-from holdfast.records.stored import StoredRecord
-from holdfast.storage import layout
-from holdfast.storage.contents import Contents
-from holdfast.storage.instance import Instance
-from holdfast.storage.organizations.compaction import Progress
-from holdfast.storage.watching import Watcher
+from holdfast.records.stored_record import StoredRecord
+from holdfast.storage.store.connector_watch import ConnectorWatcher
+from holdfast.storage.store.contents import Contents
+from holdfast.storage.store.store import BlockStore
+from holdfast.storage.volumes.compaction import Progress
 from holdfast.streams.multicast import Multicast, MulticastOptions
 from holdfast.streams.options import StreamOptions
-from holdfast.streams.sharing import SharedStream
 from holdfast.streams.stream import Stream
+from holdfast.streams.work_queue import SharedStream
 
 if TYPE_CHECKING:
-    from holdfast.query import QueryAnswer, QueryEngine, QueryOptions, Screen
-    from holdfast.query.sql import SqlAnswer
+    from holdfast.query import AccessFilter, QueryEngine, QueryOptions, QueryResult
+    from holdfast.query.sql import SqlResult
 
 
 class Archive(Upkeep):
@@ -75,8 +74,8 @@ class Archive(Upkeep):
         self.path = Path(path)
         self.env = env
         self.read_only = read_only
-        watch = config.watch_settings(self.path / layout.SETTINGS, env.clock)
-        self._lock = None if read_only else WriterLock(self.path / layout.LOCK, purpose())
+        watch = config.watch_settings(self.path / paths.SETTINGS, env.clock)
+        self._lock = None if read_only else WriterLock(self.path / paths.LOCK, purpose())
         self._opening = threading.Lock()
         self._closed = False
         self._streams: WeakSet[Stream | Multicast] = WeakSet()
@@ -91,7 +90,7 @@ class Archive(Upkeep):
     def _open(self, watch: ConnectorWatch) -> None:
         settings = watch.settings
         writable = not self.read_only
-        self.instance = Instance(self.path, settings, self.env, writable=writable)
+        self.instance = BlockStore(self.path, settings, self.env, writable=writable)
         self._closing.callback(self.instance.close)
         self.contents = Contents(self.instance)
         self._closing.callback(self.contents.close)
@@ -101,8 +100,8 @@ class Archive(Upkeep):
         self._index: Index | None = None
         self._queries: QueryEngine | None = None
         self._closing.callback(self._close_catalog)
-        self._reports = Reports(self.instance, lambda volume: self.path / layout.LOCK, self.env)
-        self._watcher = Watcher(self.instance, watch)
+        self._reports = Reports(self.instance, lambda volume: self.path / paths.LOCK, self.env)
+        self._watcher = ConnectorWatcher(self.instance, watch)
         self._list = VolumeList(self.path, self.instance, self._watcher)
         self._closing.callback(self._watcher.close)
         if settings.connector:
@@ -218,13 +217,13 @@ class Archive(Upkeep):
         return self._adder.add(drafts_of(exchanges, drafting, self.env), batch)
 
     @checked
-    def add_drafts(self, drafts: Sequence[Draft], *, batch: str | None = None) -> list[Added]:
+    def add_drafts(self, drafts: Sequence[RecordDraft], *, batch: str | None = None) -> list[Added]:
         """Adds records in their order; those that are in already are not added again. Durable on return."""
         self._require_writable()
         return self._adder.add(drafts, batch)
 
     @checked
-    def add_large(self, draft: Draft, *, batch: str | None = None) -> Added:
+    def add_large(self, draft: RecordDraft, *, batch: str | None = None) -> Added:
         """Adds a record whose payload is in the file `draft.spooled`, which is deleted. Durable on return."""
         self._require_writable()
         return self._adder.add_large(draft, batch)
@@ -232,7 +231,7 @@ class Archive(Upkeep):
     @checked
     def import_files(
         self,
-        inputs: Sequence[Input | Path | str] | Input | Path | str,
+        inputs: Sequence[ImportInput | Path | str] | ImportInput | Path | str,
         options: ImportOptions = ImportOptions(),  # noqa: B008
         progress: Progress | None = None,
     ) -> ImportSummary:
@@ -246,7 +245,7 @@ class Archive(Upkeep):
     @checked
     def iter_import(
         self,
-        inputs: Sequence[Input | Path | str] | Input | Path | str,
+        inputs: Sequence[ImportInput | Path | str] | ImportInput | Path | str,
         options: ImportOptions = ImportOptions(),  # noqa: B008
         progress: Progress | None = None,
     ) -> Iterator[ImportReport]:
@@ -258,11 +257,11 @@ class Archive(Upkeep):
         for name in (options.batch, options.collection):
             if name is not None:
                 batch_name(name)
-        given = [inputs] if isinstance(inputs, str | Path | Input) else inputs
-        files: list[Input] = []
+        given = [inputs] if isinstance(inputs, str | Path | ImportInput) else inputs
+        files: list[ImportInput] = []
         broken: list[ImportReport] = []
         for each in given:
-            if isinstance(each, Input):
+            if isinstance(each, ImportInput):
                 files.append(each)
                 continue
             try:
@@ -294,7 +293,7 @@ class Archive(Upkeep):
         return self.records.get_page(page_id, at, collection, Pick.parse(pick or self.settings.records.pick))
 
     @checked
-    def search(self, query: CaptureQuery) -> Answer:
+    def search(self, query: CaptureQuery) -> SearchResult:
         """The captures that the query asks for, streaming."""
         return self.catalog.search(query)
 
@@ -309,7 +308,7 @@ class Archive(Upkeep):
         if name not in known:
             raise UnknownCollection(f"no collection {name!r}: known are {', '.join(known)}")
 
-    def query(self, text: str, options: QueryOptions | None = None, screen: Screen | None = None) -> QueryAnswer:
+    def query(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
         """What the index finds for a query in the query language, such as 'stanford title:library -type:pdf'.
 
         Raises MalformedQuery, or IndexNotFound.
@@ -317,7 +316,7 @@ class Archive(Upkeep):
         return self.queries.ask(text, options, screen)
 
     @checked
-    def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlAnswer:
+    def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlResult:
         """Runs one SELECT over captures, links, pages and contents; the rows come as Arrow.
 
         Raises MalformedQuery, Denied for what does more than read, TooLarge, or IndexNotFound.

@@ -12,21 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.batches.entry import FILE_HEAD, REMOVED, Entry, encode
+from holdfast.batches.entry import FILE_HEAD, REMOVED, JournalEntry, encode
 from holdfast.batches.frame import FrameCompressor, FramePlace, seek_table
-from holdfast.batches.walk import Passed, Walked, walk
+from holdfast.batches.scan import Passed, Walked, walk
 from holdfast.config import RecordSettings
-from holdfast.env import Environment, File
+from holdfast.env import Environment, File, paths
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import BatchSealed, DamagedBatch, TooLarge, VolumeDown
 from holdfast.model import SERIAL_MAX
-from holdfast.storage import layout
 
 _CHUNK = 1 << 20
 _OPEN_TRIES = 100
 
 
-Frames = list[tuple[FramePlace, list[Entry]]]  # as they were written, with what is in them
+Frames = list[tuple[FramePlace, list[JournalEntry]]]  # as they were written, with what is in them
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ def file_generations(env: Environment, directory: Path) -> dict[int, list[int]]:
     """The journal files by number, each with its generations in ascending order."""
     found: dict[int, list[int]] = {}
     for name in env.files.names(directory):
-        parsed = layout.parse_records_name(name)
+        parsed = paths.parse_records_name(name)
         if parsed is not None:
             found.setdefault(parsed[0], []).append(parsed[1])
     return {number: sorted(found[number]) for number in sorted(found)}
@@ -76,19 +75,19 @@ def open_newest(env: Environment, directory: Path, number: int) -> tuple[File, i
         if not generations:
             break
         try:
-            return env.files.open(directory / layout.records_name(number, generations[-1])), generations[-1]
+            return env.files.open(directory / paths.records_name(number, generations[-1])), generations[-1]
         except FileNotFoundError:
             continue
-    raise DamagedBatch(f"'{directory / layout.records_name(number, 0)}' is missing")
+    raise DamagedBatch(f"'{directory / paths.records_name(number, 0)}' is missing")
 
 
 def is_sealed(env: Environment, directory: Path) -> bool:
-    return env.files.exists(directory / layout.SEALED)
+    return env.files.exists(directory / paths.SEALED)
 
 
 def is_restoring(env: Environment, directory: Path) -> bool:
     """Whether a restore of the batch has begun and not come to its end."""
-    return env.files.exists(directory / layout.RESTORING)
+    return env.files.exists(directory / paths.RESTORING)
 
 
 class Batch:
@@ -122,7 +121,7 @@ class Batch:
         self.tail.next_serial = known.next_serial
         for number, generations in file_generations(self._env, self.directory).items():
             for old in generations[:-1]:
-                self._env.files.remove(self.directory / layout.records_name(number, old))
+                self._env.files.remove(self.directory / paths.records_name(number, old))
             generation = generations[-1]
             known_generation, end = known.files.get(number, (generation, 0))
             start = end if known_generation == generation else 0
@@ -159,11 +158,11 @@ class Batch:
         self.tail = tail
 
     def _open(self, number: int, generation: int) -> File:
-        return self._env.files.open(self.directory / layout.records_name(number, generation), writable=True)
+        return self._env.files.open(self.directory / paths.records_name(number, generation), writable=True)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[Entry]) -> Frames:
+    def append(self, entries: Sequence[JournalEntry]) -> Frames:
         """Appends the entries, giving them serial numbers; they are durable when this returns."""
         if is_restoring(self._env, self.directory):
             raise BatchSealed(
@@ -175,7 +174,7 @@ class Batch:
             raise TooLarge(f"batch {self.name!r} has no serial numbers left: name another one")
         return self.append_numbered([entry._replace(serial=first + index) for index, entry in enumerate(entries)])
 
-    def append_numbered(self, entries: Sequence[Entry]) -> Frames:
+    def append_numbered(self, entries: Sequence[JournalEntry]) -> Frames:
         """Appends entries that have their serial numbers, ascending and above all there are. Durable on return."""
         self._require_open()
         assert entries[0].serial >= self.tail.next_serial
@@ -186,7 +185,7 @@ class Batch:
             self._cut_back()
             raise
 
-    def _write(self, packed: list[tuple[bytes, int, list[Entry]]], next_serial: int) -> Frames:
+    def _write(self, packed: list[tuple[bytes, int, list[JournalEntry]]], next_serial: int) -> Frames:
         if not self.tail.finished and self.tail.end >= self._settings.file_bytes_max:
             self._finish_file()
         file = self._current()
@@ -212,10 +211,10 @@ class Batch:
             self._file.sync()
         self.failed = False
 
-    def _packed(self, entries: Sequence[Entry]) -> Iterator[tuple[bytes, int, list[Entry]]]:
+    def _packed(self, entries: Sequence[JournalEntry]) -> Iterator[tuple[bytes, int, list[JournalEntry]]]:
         """Frames of about the wanted size, with the size of their content and their entries."""
         texts: list[bytes] = []
-        gathered: list[Entry] = []
+        gathered: list[JournalEntry] = []
         size = 0
         for entry in entries:
             text = encode(entry)
@@ -251,16 +250,16 @@ class Batch:
         return file
 
     def _create(self, number: int, generation: int) -> File:
-        path = self.directory / layout.records_name(number, generation)
+        path = self.directory / paths.records_name(number, generation)
         file = self._env.files.open(path, writable=True, create=True)
         self._env.files.sync_directory(self.directory)
         return file
 
-    def _file_head(self, number: int) -> Entry:
+    def _file_head(self, number: int) -> JournalEntry:
         from datetime import UTC, datetime
 
         now = datetime.fromtimestamp(self._env.clock(), UTC).strftime("%Y%m%d%H%M%S")
-        return Entry(FILE_HEAD, f"holdfast:batch/{self.name}/{number}", now, b"")
+        return JournalEntry(FILE_HEAD, f"holdfast:batch/{self.name}/{number}", now, b"")
 
     def finish_file(self) -> None:
         """Ends the current file; what comes next goes to a new one."""
@@ -291,11 +290,11 @@ class Batch:
     def write_seal(self) -> None:
         files = {}
         for number, generations in file_generations(self._env, self.directory).items():
-            name = layout.records_name(number, generations[-1])
+            name = paths.records_name(number, generations[-1])
             size, digest = file_digest(self._env, self.directory / name)
             files[name] = {"bytes": size, "sha256": digest}
         facts = {"batch": self.name, "next_serial": self.tail.next_serial, "files": files}
-        replace_file(self._env.files, self.directory / layout.SEALED, json.dumps(facts, indent=1).encode() + b"\n")
+        replace_file(self._env.files, self.directory / paths.SEALED, json.dumps(facts, indent=1).encode() + b"\n")
 
     # -- restoring ----------------------------------------------------------------------------------------------
 
@@ -303,11 +302,11 @@ class Batch:
         """Until `end_restore`, the batch takes only what the backup has. Durable on return; twice does no harm."""
         self._env.files.make_directory(self.directory)
         facts = json.dumps({"batch": self.name, "backup": backup}).encode() + b"\n"
-        replace_file(self._env.files, self.directory / layout.RESTORING, facts)
+        replace_file(self._env.files, self.directory / paths.RESTORING, facts)
 
     def end_restore(self) -> None:
         """The batch is whole."""
-        self._env.files.remove(self.directory / layout.RESTORING)
+        self._env.files.remove(self.directory / paths.RESTORING)
         self._env.files.sync_directory(self.directory)
 
     # -- removing -----------------------------------------------------------------------------------------------
@@ -319,7 +318,7 @@ class Batch:
         """
         if number == self.tail.number:
             self.finish_file()
-        draft = self.directory / (layout.records_name(number, generation + 1) + layout.UNFINISHED)
+        draft = self.directory / (paths.records_name(number, generation + 1) + paths.UNFINISHED)
         self._env.files.remove(draft)
         source = self._open(number, generation)
         target = self._env.files.open(draft, writable=True, create=True)
@@ -329,7 +328,7 @@ class Batch:
         finally:
             source.close()
             target.close()
-        self._env.files.rename(draft, self.directory / layout.records_name(number, generation + 1))
+        self._env.files.rename(draft, self.directory / paths.records_name(number, generation + 1))
         self._env.files.sync_directory(self.directory)
         if number == self.tail.number:
             self.tail.generation = generation + 1
@@ -364,7 +363,7 @@ class Batch:
 
     def drop(self, number: int, generation: int) -> None:
         """Deletes an old form of a file."""
-        self._env.files.remove(self.directory / layout.records_name(number, generation))
+        self._env.files.remove(self.directory / paths.records_name(number, generation))
         self._env.files.sync_directory(self.directory)
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -381,9 +380,9 @@ class Batch:
             self._file = None
 
 
-def bare(entry: Entry) -> Entry:
+def bare(entry: JournalEntry) -> JournalEntry:
     """What is left of a removed entry: its number, so that nobody gets it again."""
-    return Entry(REMOVED, "-", "19700101000000", b"", serial=entry.serial)
+    return JournalEntry(REMOVED, "-", "19700101000000", b"", serial=entry.serial)
 
 
 def file_digest(env: Environment, path: Path, progress: Callable[[int], None] | None = None) -> tuple[int, str]:
@@ -405,11 +404,11 @@ def file_digest(env: Environment, path: Path, progress: Callable[[int], None] | 
 def read_seal(env: Environment, directory: Path) -> dict[str, object] | None:
     """What SEALED says; None if the batch is open. Raises DamagedBatch."""
     try:
-        facts = json.loads(read_file(env.files, directory / layout.SEALED))
+        facts = json.loads(read_file(env.files, directory / paths.SEALED))
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise DamagedBatch(f"cannot read '{directory / layout.SEALED}': {error}") from None
+        raise DamagedBatch(f"cannot read '{directory / paths.SEALED}': {error}") from None
     if not isinstance(facts, dict) or not isinstance(facts.get("files"), dict):
-        raise DamagedBatch(f"cannot read '{directory / layout.SEALED}': it lists no files")
+        raise DamagedBatch(f"cannot read '{directory / paths.SEALED}': it lists no files")
     return facts

@@ -53,7 +53,7 @@ _HEAD = re.compile(
 )
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """A record as the journal keeps it. Texts are `-` where there is nothing to say."""
 
     type: str
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
     extra: str = "-"
 
 
-def encode(entry: Entry) -> bytes:
+def encode(entry: JournalEntry) -> bytes:
     """The entry as it stands in a frame."""
     lines = [
         f"version: {VERSION}\nserial: {entry.serial}\ntype: {entry.type}\nurl: {entry.url}\n"
@@ -118,7 +118,7 @@ def one_line(text: str) -> str:
     return text.strip() or "-"
 
 
-def parse_entries(raw: bytes) -> list[Entry]:
+def parse_entries(raw: bytes) -> list[JournalEntry]:
     """All entries of a frame. Raises DamagedBatch if it does not consist of whole entries."""
     entries = []
     at = 0
@@ -147,7 +147,7 @@ class OpenFrame:
         self.content = content
         self._starts = [0]
 
-    def entry(self, index: int) -> Entry | None:
+    def entry(self, index: int) -> JournalEntry | None:
         """The entry of that number, the others passed over; None if there are fewer. Raises DamagedBatch."""
         starts = self._starts
         if index >= len(starts):
@@ -169,7 +169,7 @@ class OpenFrame:
         return starts
 
 
-def parse_entry(raw: bytes, at: int) -> tuple[Entry, int]:
+def parse_entry(raw: bytes, at: int) -> tuple[JournalEntry, int]:
     """The entry that begins at `at`, and where the next one begins."""
     try:
         head_end = raw.index(b"\n\n", at)
@@ -190,7 +190,7 @@ def parse_entry(raw: bytes, at: int) -> tuple[Entry, int]:
         raise DamagedBatch(f"an entry at {at} of a frame of {len(raw)} bytes makes no sense") from None
 
 
-def _from_match(match: re.Match[str], data: bytes) -> Entry:
+def _from_match(match: re.Match[str], data: bytes) -> JournalEntry:
     (
         serial,
         kind,
@@ -212,7 +212,7 @@ def _from_match(match: re.Match[str], data: bytes) -> Entry:
         extra,
         _,
     ) = match.groups("-")
-    return Entry(
+    return JournalEntry(
         kind,
         url,
         digits(date),
@@ -235,10 +235,10 @@ def _from_match(match: re.Match[str], data: bytes) -> Entry:
     )
 
 
-def _from_fields(fields: dict[str, str], data: bytes) -> Entry:
+def _from_fields(fields: dict[str, str], data: bytes) -> JournalEntry:
     get = fields.get
     offset, _, length = get("place", "0+0").partition("+")
-    return Entry(
+    return JournalEntry(
         type=fields["type"],
         url=fields["url"],
         timestamp=digits(fields["date"]),

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_restoring, is_sealed, open_newest
-from holdfast.batches.entry import Entry, OpenFrame, parse_entries
+from holdfast.batches.entry import JournalEntry, OpenFrame, parse_entries
 from holdfast.batches.frame import FramePlace, decompress
-from holdfast.batches.walk import Passed, Walked, walk
+from holdfast.batches.scan import Passed, Walked, walk
 from holdfast.config import RecordSettings
-from holdfast.env import Environment, File
+from holdfast.env import Environment, File, paths
 from holdfast.errors import DamagedBatch, Denied, UnknownName
 from holdfast.model import SERIAL_MAX
-from holdfast.storage import layout
 
 _FRAMES_KEPT = 64
 _OPENED_BYTES_MAX = 32 << 20  # of frames of which single entries are read
@@ -33,7 +32,7 @@ class Journal:
         self._writable = writable
         self._batches: dict[str, Batch] = {}
         self._lock = threading.Lock()  # guards the caches
-        self._frames: OrderedDict[tuple[str, int, int, int], list[Entry]] = OrderedDict()
+        self._frames: OrderedDict[tuple[str, int, int, int], list[JournalEntry]] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int, int, int], OpenFrame] = OrderedDict()
         self._opened_bytes = 0
         self._files: OrderedDict[tuple[str, int, int], File] = OrderedDict()
@@ -42,11 +41,11 @@ class Journal:
 
     def names(self) -> list[str]:
         """The batches, in the order of their names."""
-        directory = self._root / layout.BATCHES
+        directory = self._root / paths.BATCHES
         return [name for name in self._env.files.names(directory) if self._env.files.is_directory(directory / name)]
 
     def directory(self, batch: str) -> Path:
-        return layout.batch_directory(self._root, batch)
+        return paths.batch_directory(self._root, batch)
 
     def is_sealed(self, batch: str) -> bool:
         return is_sealed(self._env, self.directory(batch))
@@ -65,7 +64,7 @@ class Journal:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def read(self, batch: str, place: FramePlace) -> list[Entry]:
+    def read(self, batch: str, place: FramePlace) -> list[JournalEntry]:
         """The entries of a frame. Raises DamagedBatch, or FileNotFoundError if the file was rewritten meanwhile."""
         key = (batch, place.number, place.generation, place.offset)
         with self._lock:
@@ -81,7 +80,7 @@ class Journal:
                 self._frames.popitem(last=False)
         return entries
 
-    def read_one(self, batch: str, place: FramePlace, serial: int) -> Entry | None:
+    def read_one(self, batch: str, place: FramePlace, serial: int) -> JournalEntry | None:
         """One entry of a frame, or None; the others are not parsed. Raises as `read`."""
         key = (batch, place.number, place.generation, place.offset)
         with self._named(batch, place):
@@ -120,7 +119,7 @@ class Journal:
         try:
             yield
         except DamagedBatch as error:
-            name = self.directory(batch) / layout.records_name(place.number, place.generation)
+            name = self.directory(batch) / paths.records_name(place.number, place.generation)
             raise DamagedBatch(f"cannot read '{name}' at {place.offset}: {error}; run 'holdfast check'") from None
 
     def _file(self, batch: str, number: int, generation: int) -> File:
@@ -128,7 +127,7 @@ class Journal:
         with self._lock:
             file = self._files.get(key)
             if file is None:
-                file = self._env.files.open(self.directory(batch) / layout.records_name(number, generation))
+                file = self._env.files.open(self.directory(batch) / paths.records_name(number, generation))
                 self._files[key] = file
                 while len(self._files) > _FILES_KEPT:
                     self._files.popitem(last=False)  # the last one who reads it closes it
@@ -167,7 +166,7 @@ class Journal:
             self._batches[name] = Batch(name, self.directory(name), self._env, self._settings)
         return self._batches[name]
 
-    def append(self, batch: str, entries: Sequence[Entry]) -> Frames:
+    def append(self, batch: str, entries: Sequence[JournalEntry]) -> Frames:
         """Appends the entries with new serial numbers; they are durable when this returns."""
         return self.batch(batch).append(entries)
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.batches.batch import file_digest, file_generations, is_restoring, open_newest, read_seal
-from holdfast.batches.walk import Passed, walk
-from holdfast.env import Environment, File
+from holdfast.batches.scan import Passed, walk
+from holdfast.env import Environment, File, paths
 from holdfast.errors import DamagedBatch
 from holdfast.model import Fault
-from holdfast.storage import layout
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ def verify_batch(
     seal = _read_seal(report, directory, env)
     report.sealed = seal is not None
     if is_restoring(env, directory):
-        _fault(report, directory / layout.RESTORING, 0, "unfinished restore", "a whole batch", "a part of it")
+        _fault(report, directory / paths.RESTORING, 0, "unfinished restore", "a whole batch", "a part of it")
     files = file_generations(env, directory)
     last_serial = 0
     for number in files:
@@ -54,7 +53,7 @@ def _read_seal(report: BatchReport, directory: Path, env: Environment) -> dict[s
     try:
         return read_seal(env, directory)
     except DamagedBatch as error:
-        _fault(report, directory / layout.SEALED, 0, "seal", "a list of files", str(error))
+        _fault(report, directory / paths.SEALED, 0, "seal", "a list of files", str(error))
         return None
 
 

@@ -46,11 +46,21 @@ from __future__ import annotations
 
 from holdfast.catalog.catalog import Catalog
 from holdfast.catalog.change import CatalogChange
-from holdfast.catalog.fields import Row
-from holdfast.catalog.grammar import parse_query
 from holdfast.catalog.keys import Total
-from holdfast.catalog.query import CaptureQuery
-from holdfast.catalog.rendering import OUTPUTS, render
-from holdfast.catalog.search import Answer
+from holdfast.catalog.query.fields import Row
+from holdfast.catalog.query.grammar import parse_query
+from holdfast.catalog.query.query import CaptureQuery
+from holdfast.catalog.query.render import OUTPUTS, render
+from holdfast.catalog.query.search import SearchResult
 
-__all__ = ["OUTPUTS", "Answer", "CaptureQuery", "Catalog", "CatalogChange", "Row", "Total", "parse_query", "render"]
+__all__ = [
+    "OUTPUTS",
+    "CaptureQuery",
+    "Catalog",
+    "CatalogChange",
+    "Row",
+    "SearchResult",
+    "Total",
+    "parse_query",
+    "render",
+]

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from holdfast.catalog.change import CatalogChange, Draft
+from holdfast.catalog.change import CaptureDraft, CatalogChange
+from holdfast.catalog.cursor import Steps
 from holdfast.catalog.keys import (
     BATCH,
     CAPTURE,
@@ -32,16 +33,15 @@ from holdfast.catalog.keys import (
 from holdfast.catalog.neighbours import Neighbours, Seeker
 from holdfast.catalog.outline import Outline
 from holdfast.catalog.pick import picked
-from holdfast.catalog.query import CaptureQuery, exact_range
+from holdfast.catalog.query.query import CaptureQuery, exact_range
+from holdfast.catalog.query.search import Permits, Search, SearchResult
 from holdfast.catalog.revisits import RevisitResolver
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.search import Answer, Permits, Search
-from holdfast.catalog.steps import Steps
 from holdfast.catalog.verify import verify_rows
 from holdfast.env import REAL, Environment
+from holdfast.env.table import Table, TableKind, verify_table
 from holdfast.errors import Damaged, DamagedCatalog, HoldfastError
 from holdfast.model import Capture, Pick, RecordId
-from holdfast.storage.table import Table, TableKind, verify_table
 from holdfast.urls import url_key
 
 KIND = TableKind("catalog", DamagedCatalog, "holdfast reindex", packed=True)
@@ -96,7 +96,7 @@ class Catalog:
             captures = {capture.record: capture for capture in change.captures}
             replaced = () if change.fresh else captures
             old = self._rows.of_records([*replaced, *set(change.removed).difference(replaced)])
-            draft = Draft(self._totals)
+            draft = CaptureDraft(self._totals)
             draft.remove(capture for capture in old if capture is not None)
             draft.add(captures.values())
             draft.take(change)
@@ -190,7 +190,7 @@ class Catalog:
 
     # Questions
 
-    def search(self, query: CaptureQuery, permits: Permits | None = None) -> Answer:
+    def search(self, query: CaptureQuery, permits: Permits | None = None) -> SearchResult:
         """The rows that the query asks for, as of the first step; what is not permitted might as well not be there."""
         self._refresh_if_due()
         return Search(self._rows, query, self._resolver.resolve, permits).answer()

@@ -50,7 +50,7 @@ class CatalogChange:
     batches: Mapping[str, bytes | None] = field(default_factory=dict)  # state; None forgets the batch
 
 
-class Draft:
+class CaptureDraft:
     """Collects what a change puts and deletes, and what it does to the totals."""
 
     def __init__(self, totals: Mapping[bytes, Total]) -> None:

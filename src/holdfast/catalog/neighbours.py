@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from holdfast.catalog.keys import encoded
-from holdfast.catalog.query import exact_range
+from holdfast.catalog.query.query import exact_range
 from holdfast.catalog.rows import CaptureRows
 from holdfast.model import Capture
 

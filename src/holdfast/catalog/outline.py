@@ -28,8 +28,8 @@ from typing import Generic, TypeVar
 
 from holdfast.catalog.keys import after as beyond
 from holdfast.catalog.keys import encoded, unpack_row
+from holdfast.catalog.query.search import Permits
 from holdfast.catalog.rows import CaptureRows, Found
-from holdfast.catalog.search import Permits
 from holdfast.model import Capture
 from holdfast.urls import parse, url_key
 
@@ -72,7 +72,7 @@ class HostEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class OutlineChild:
     name: str  # a segment of the path, or a query, as keys have it
     kind: ChildKind
     path: str  # from the host's root, as keys have it; a folder's ends in '/', that of queries in '?'
@@ -127,20 +127,20 @@ class Outline:
 
     def children(
         self, collection: str | None, host: str, path: str = "/", *, after: str = "", limit: int = 100
-    ) -> Listing[Child]:
+    ) -> Listing[OutlineChild]:
         """What lies directly below a path of a host; the path ends in '/' or '?'."""
         look = _Look(self._rows, collection, self._permits)
         prefix = encoded(f"{host_prefix(host)}){path}")
         end = beyond(prefix)
         place = max(prefix, encoded(after))
-        entries: list[Child] = []
+        entries: list[OutlineChild] = []
         while (capture := look.first(place, end)) is not None:
             name, kind = _segment(capture.urlkey[len(prefix) :], in_query="?" in path)
             bounds = _bounds(prefix + encoded(name), kind)
             place = bounds[1]
             if (found := look.permitted(capture, bounds)) is not None:
                 below = {ChildKind.PAGE: "", ChildKind.FOLDER: "/", ChildKind.QUERIES: "?"}[kind]
-                entries.append(Child(name, kind, path + name + below, look.extent(bounds), found))
+                entries.append(OutlineChild(name, kind, path + name + below, look.extent(bounds), found))
             if len(entries) >= limit or look.is_spent:
                 return Listing(entries, _text(place) if look.first(place, end) else "")
         return Listing(entries)

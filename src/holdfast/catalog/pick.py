@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from holdfast.catalog.keys import encoded
-from holdfast.catalog.query import CaptureQuery, exact_range
+from holdfast.catalog.query.query import CaptureQuery, exact_range
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.times import digits, earliest, latest, seconds
+from holdfast.catalog.timestamps import digits, earliest, latest, seconds
 from holdfast.model import Capture, Pick
 
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from itertools import islice
 
 from holdfast.catalog.keys import DIGEST, after, area, encoded
-from holdfast.catalog.query import exact_range
+from holdfast.catalog.query.query import exact_range
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.times import seconds
+from holdfast.catalog.timestamps import seconds
+from holdfast.env.table import Table
 from holdfast.model import Capture
-from holdfast.storage.table import Table
 from holdfast.urls import url_key
 
 REVISIT = "revisit"

@@ -19,8 +19,8 @@ from holdfast.catalog.keys import (
     unpack_row,
     unpack_total,
 )
+from holdfast.env.table import Table
 from holdfast.model import Capture, RecordId
-from holdfast.storage.table import Table
 
 FEW = 12  # captures of a URL that are read at once
 _FEW_KEPT = 1024

@@ -30,9 +30,9 @@ from holdfast.catalog.keys import (
     when_key,
 )
 from holdfast.catalog.rows import CaptureRows
+from holdfast.env.table import Table
 from holdfast.errors import DamagedCatalog
 from holdfast.model import Capture
-from holdfast.storage.table import Table
 
 
 def verify_rows(table: Table, rows: CaptureRows) -> None:

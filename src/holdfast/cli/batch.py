@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.indexing import bring_up, index_option, is_automatic
+from holdfast.cli.index import bring_up, index_option, is_automatic
 from holdfast.cli.interrupt import Interruption, writing
 from holdfast.cli.options import archive_option, json_option
 from holdfast.cli.output import counted, in_bytes, note, progress_bar, show, show_fields, show_table
@@ -16,7 +16,7 @@ from holdfast.errors import Damaged
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
-    from holdfast.archive.backup import BatchCopyReport
+    from holdfast.archive.backup.backup import BatchCopyReport
     from holdfast.batches.verify import BatchReport
 
 _HEADING = ("NAME", "STATE", "CAPTURES", "PAYLOADS", "FILES", "ON DISK")

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import archive_option
+from holdfast.cli.options import CDX_NAMES, archive_option, filter_options, filters_of
 from holdfast.cli.output import show, show_stream
-from holdfast.cli.selecting import CDX_NAMES, filter_options, filters_of
 
 if TYPE_CHECKING:
-    from holdfast.catalog import Answer, CaptureQuery, Row
+    from holdfast.catalog import CaptureQuery, Row, SearchResult
 
 OUTPUTS = ("cdxj", "json", "text", "link", "cdx")
 _QUERY = (
@@ -94,7 +93,7 @@ def _query(options: dict[str, Any]) -> CaptureQuery:
     return CaptureQuery(**asked, fields=options["fields"], collection=filters.collection)
 
 
-def _lines(answer: Answer, query: CaptureQuery, options: dict[str, Any]) -> Iterator[str]:
+def _lines(answer: SearchResult, query: CaptureQuery, options: dict[str, Any]) -> Iterator[str]:
     from holdfast.catalog import render
 
     resume = (lambda: answer.resume_key) if options["show_resume_key"] else None
@@ -104,7 +103,7 @@ def _lines(answer: Answer, query: CaptureQuery, options: dict[str, Any]) -> Iter
 
 def _usual(query: CaptureQuery, output: str) -> tuple[str, ...]:
     """No fields, or if the query adds some, the usual ones and these."""
-    from holdfast.catalog.rendering import ARCHIVE_FIELDS, CDXJ_FIELDS
+    from holdfast.catalog.query.render import ARCHIVE_FIELDS, CDXJ_FIELDS
 
     added = _added(query)
     if not added:
@@ -113,12 +112,12 @@ def _usual(query: CaptureQuery, output: str) -> tuple[str, ...]:
 
 
 def _added(query: CaptureQuery) -> tuple[str, ...]:
-    from holdfast.catalog.rendering import counters
+    from holdfast.catalog.query.render import counters
 
     return counters(dupe_count=query.dupe_count, skip_count=query.skip_count, resolve_revisits=query.resolve_revisits)
 
 
-def _objects(answer: Answer, query: CaptureQuery, with_resume_key: bool) -> Iterator[str]:
+def _objects(answer: SearchResult, query: CaptureQuery, with_resume_key: bool) -> Iterator[str]:
     names = query.fields or (*_JSON_FIELDS, *_JSON_PLACES, *_added(query))
     yield from _values(answer, names)
     if with_resume_key and (key := answer.resume_key):
@@ -126,7 +125,7 @@ def _objects(answer: Answer, query: CaptureQuery, with_resume_key: bool) -> Iter
 
 
 def _values(rows: Iterable[Row], names: Sequence[str]) -> Iterator[str]:
-    from holdfast.catalog.fields import canonical_field, getter
+    from holdfast.catalog.query.fields import canonical_field, getter
 
     getters = [(name, getter(name), canonical_field(name) in ("size", "length", "offset")) for name in names]
     for row in rows:

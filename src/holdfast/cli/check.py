@@ -15,7 +15,7 @@ from holdfast.errors import Damaged
 
 if TYPE_CHECKING:
     from holdfast.model import Fault
-    from holdfast.storage.check import CheckOptions, CheckReport
+    from holdfast.storage.maintenance.check import CheckOptions, CheckReport
 
 
 @click.command()
@@ -42,7 +42,7 @@ def check(
 
     Exits with 0 if nothing is wrong or all of it was repaired, with 5 otherwise.
     """
-    from holdfast.storage.check import CheckOptions
+    from holdfast.storage.maintenance.check import CheckOptions
 
     if recreate and not repair:
         raise click.UsageError("--recreate needs --repair")
@@ -70,7 +70,7 @@ def _check(archive: Path, options: CheckOptions) -> CheckReport:
 def _check_connector(connector: Path, options: CheckOptions) -> CheckReport:
     from holdfast.config import load_connector
     from holdfast.env import REAL
-    from holdfast.storage.check import Checker
+    from holdfast.storage.maintenance.check import Checker
 
     with progress_bar("checking") as advance:
         return Checker(connector.parent, load_connector(connector), REAL, options).check(advance)

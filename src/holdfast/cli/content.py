@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.inputs import STANDARD_INPUT, Input, batches, find_inputs
+from holdfast.cli.inputs import STANDARD_INPUT, ContentInput, batches, find_inputs
 from holdfast.cli.interrupt import writing_contents
 from holdfast.cli.options import archive_option, connector_option, json_option
 from holdfast.cli.output import in_bytes, progress_bar, show, show_fields, show_lines, write_file
@@ -66,7 +66,7 @@ def put(
 
     What was printed is durable. If one of the files cannot be read, nothing is stored.
     """
-    from holdfast.storage.duplicates import StoreOptions
+    from holdfast.storage.store.put import StoreOptions
 
     options = StoreOptions(StoreMode(mode), codec, content_type, volume, replicas)
     with writing_contents(archive, connector) as (opened, interruption):
@@ -85,7 +85,7 @@ def put(
                 advance(sum(map(len, contents)))
 
 
-def _stored_values(source: Input, stored: Stored) -> dict[str, Any]:
+def _stored_values(source: ContentInput, stored: Stored) -> dict[str, Any]:
     return {
         "contentkey": str(stored.key),
         "duplicate": stored.duplicate,

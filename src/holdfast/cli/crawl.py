@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.crawl_log import log
-from holdfast.cli.crawl_look import list_, status, stop
+from holdfast.cli.crawl_inspect import expire, expiring, list_, log, status, stop, why
 from holdfast.cli.crawl_options import job_options
-from holdfast.cli.crawl_pages import expire, expiring, why
-from holdfast.cli.indexing import index_option
+from holdfast.cli.index import index_option
 from holdfast.cli.options import archive_option, is_verbose, json_option
 from holdfast.cli.output import note, show, show_fields
 
 if TYPE_CHECKING:
-    from holdfast.cli.crawl_plan import Plan
-    from holdfast.crawl.job import CrawlJob
+    from holdfast.cli.crawl_plan import CrawlPlan
+    from holdfast.crawl.job.job import CrawlJob
 
 _SEEDS = "SEED..."
 
@@ -86,9 +84,8 @@ def crawl(
     began = time.monotonic()
     from holdfast.cli.argument_list import mask_arguments
     from holdfast.cli.crawl_options import secret_arguments
-    from holdfast.cli.crawl_plan import plan_of
+    from holdfast.cli.crawl_plan import plan_of, plan_words
     from holdfast.cli.crawl_run import Manner, run_crawl
-    from holdfast.cli.crawl_words import plan_words
 
     mask_arguments(secret_arguments(chosen))
     plan = plan_of(archive, words, chosen, tuple(crawl.commands))
@@ -103,8 +100,8 @@ def crawl(
     run_crawl(archive, plan, Manner(began, quiet, is_verbose(context), as_json, index))
 
 
-def _show_plan(plan: Plan, *, as_json: bool) -> None:
-    from holdfast.cli.crawl_words import plan_words
+def _show_plan(plan: CrawlPlan, *, as_json: bool) -> None:
+    from holdfast.cli.crawl_plan import plan_words
 
     words = plan_words(plan)
     if as_json:

@@ -12,7 +12,7 @@ from holdfast.cli.options import read_bytes
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from holdfast.crawl.job import CrawlJob
+    from holdfast.crawl.job.job import CrawlJob
 
 SCOPES = ("page", "prefix", "host", "domain", "any")  # spelled out: help must not import the crawler
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,7 +50,7 @@ _NAMES = {"only": "revisit", "lifetimes": "lifetime"}  # of options, where field
 
 
 def read_seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    from holdfast.crawl.quantities import read_duration
+    from holdfast.env.units import read_duration
 
     if value is None:
         return None
@@ -137,7 +137,7 @@ def with_options(job: CrawlJob, chosen: dict[str, Any]) -> CrawlJob:
 
 def _without_outdated(job: CrawlJob, chosen: dict[str, Any]) -> CrawlJob:
     """Without the credentials that headers, or a proxy, of the command line take the place of."""
-    from holdfast.crawl.credentials import PROXY_FIELD
+    from holdfast.crawl.job.credentials import PROXY_FIELD
 
     given = {text.partition(":")[0].strip().lower() for text in chosen.get("header") or ()}
     if chosen.get("proxy"):
@@ -148,7 +148,7 @@ def _without_outdated(job: CrawlJob, chosen: dict[str, Any]) -> CrawlJob:
 
 def secret_arguments(chosen: dict[str, Any]) -> list[str]:
     """What of the command line others must not read."""
-    from holdfast.crawl.credentials import is_secret
+    from holdfast.crawl.job.credentials import is_secret
 
     headers = [text.partition(":") for text in chosen.get("header") or ()]
     secrets = [value.strip() for name, _, value in headers if is_secret(name, value.strip())]
@@ -157,9 +157,9 @@ def secret_arguments(chosen: dict[str, Any]) -> list[str]:
 
 def _values(chosen: dict[str, Any]) -> dict[str, Any]:
     """What was given, in the job's own terms."""
-    from holdfast.cli.crawl_seeds import listed_credentials
-    from holdfast.crawl.job import ScopeKind
-    from holdfast.crawl.job_rules import header_of, resolution_of
+    from holdfast.cli.crawl_plan import listed_credentials
+    from holdfast.crawl.job.job import ScopeKind
+    from holdfast.crawl.job.validation import header_of, resolution_of
 
     given = {name: value for name, value in chosen.items() if value is not None and value is not False and value != ()}
     values = {name: value for name, value in given.items() if name in _FIELDS}
@@ -187,8 +187,8 @@ def _values(chosen: dict[str, Any]) -> dict[str, Any]:
 
 def _lifetimes(given: tuple[str, ...]) -> dict[str, Any]:
     """That of all pages, and those of some."""
-    from holdfast.crawl.job_rules import lifetime_of
-    from holdfast.crawl.quantities import read_duration
+    from holdfast.crawl.job.validation import lifetime_of
+    from holdfast.env.units import read_duration
 
     rules = tuple(lifetime_of(each) for each in given if "=" in each)
     of_all = [read_duration(each) for each in given if "=" not in each]

@@ -1,26 +1,230 @@
-"""From the words of a command to a crawl: which job, whether it is known already, and what that means."""
+"""From the words of a command to a crawl: which job, whether it is known already, and what that means.
+
+A job in words: what `holdfast crawl` says before it begins.
+
+The words of `holdfast crawl`: which are seeds, which is a job file, and which must be a mistake; and its lists.
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from holdfast.cli.crawl_options import changed_options, with_options
-from holdfast.cli.crawl_seeds import assumed, exposed, listed, require_urls, sorted_out
-from holdfast.cli.output import counted
+from holdfast.cli.output import counted, in_bytes
 from holdfast.errors import Busy, UsageError
 
 if TYPE_CHECKING:
     from holdfast.crawl.crawls import CrawlStatus
-    from holdfast.crawl.job import CrawlJob
+    from holdfast.crawl.job.job import CrawlJob, Credential
+
+
+if TYPE_CHECKING:
+    from holdfast.crawl.job.job import CrawlJob
+    from holdfast.urls import Url
+
+_SHOWN = 3  # of a list
+
+
+def in_time(seconds: float) -> str:
+    """A duration for people: '50ms', '0.4s', '12s', '2m 3s', '1h 20m', '3d 4h'."""
+    if 0 < seconds < 0.1:
+        return f"{seconds * 1000:.3g}ms"
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    for size, unit, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            part = whole % size // smaller
+            return f"{whole // size:,}{unit} {part}{rest}" if part else f"{whole // size:,}{unit}"
+    return f"{whole}s"
+
+
+def plan_words(plan: CrawlPlan) -> dict[str, str]:
+    """The plan, a line for each of its parts."""
+    job = plan.job
+    fetch = job.fetch
+    words = {
+        "crawl": f"'{job.name}' {plan.action}",
+        "seeds": _several(job.seeds),
+        "scope": scope_words(job),
+        "robots.txt": "is obeyed" if fetch.robots else "is ignored",
+        "delay": _delay_words(job),
+        "limits": _limit_words(job),
+        "sitemaps": "are read" if job.sitemap else "are not read",
+        "collection": plan.collection,
+    }
+    if fetch.robots_tags:
+        words["robots tags"] = "are obeyed"
+    if fetch.credentials:
+        words["credentials"] = _several([f"{each.name} for {each.origin}" for each in fetch.credentials])
+    if job.browser.enabled:
+        words["browser"] = f"{counted(job.browser.tabs, 'page')} at a time"
+        words["browser"] += ", with screenshots" if job.browser.screenshots else ""
+    if lifetimes := _lifetime_words(job):
+        words["lifetime"] = lifetimes
+    if plan.known is not None:
+        name, count = ("known", "seen") if plan.is_revisit else ("waiting", "queued")
+        words[name] = counted(int(plan.known.tally.get(count, 0)), "URL")
+    return words
+
+
+def scope_words(job: CrawlJob) -> str:
+    """How far the crawl goes."""
+    from holdfast.crawl.job.job import ScopeKind
+
+    match job.scope:
+        case ScopeKind.PAGE:
+            where = "the seeds alone"
+        case ScopeKind.PREFIX:
+            where = f"what begins with {_several(sorted({_folder(seed) for seed in job.seeds}), 'or')}"
+        case ScopeKind.HOST:
+            where = f"all of {_several(sorted({_host(seed) for seed in job.seeds}))}"
+        case ScopeKind.DOMAIN:
+            where = f"all hosts of {_several(sorted({_domain(seed) for seed in job.seeds}))}"
+        case _:
+            where = "wherever links lead"
+    if job.depth is not None:
+        where += f", at most {counted(job.depth, 'link')} from a seed"
+    where += f"; also what matches {_several(job.include, 'or')}" if job.include else ""
+    where += f"; never what matches {_several(job.exclude, 'or')}, but for seeds" if job.exclude else ""
+    return f"{where}; and what these pages need from anywhere"
+
+
+def _delay_words(job: CrawlJob) -> str:
+    from holdfast.env.units import write_duration
+
+    between = f"{write_duration(job.fetch.delay)} between fetches from a host" if job.fetch.delay else "none"
+    return f"{between}; {job.fetch.per_host} at a time from a host, {job.workers} in all"
+
+
+def _limit_words(job: CrawlJob) -> str:
+    limits = []
+    if job.limit is not None:
+        limits.append(counted(job.limit, "URL"))
+    if job.time_s is not None:
+        limits.append(in_time(job.time_s))
+    if job.bytes_max is not None:
+        limits.append(f"about {in_bytes(job.bytes_max)} transferred")
+    return ", ".join(limits) or "none"
+
+
+def _lifetime_words(job: CrawlJob) -> str:
+    """When pages that are gone are removed; empty if they are not."""
+    revisit = job.revisit
+    rules = [f"{in_time(seconds) if seconds else 'for ever'} for '{rule}'" for rule, seconds in revisit.lifetimes]
+    if revisit.lifetime_s:
+        rules.append(in_time(revisit.lifetime_s) + (" for others" if rules else ""))
+    return f"{_several(rules)}; then pages that are gone are removed, for good" if rules else ""
+
+
+def _several(items: Sequence[str], word: str = "and") -> str:
+    shown = list(items[:_SHOWN])
+    if len(items) > _SHOWN:
+        shown.append(f"{len(items) - _SHOWN:,} more")
+    return f" {word} ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _folder(seed: str) -> str:
+    return seed.partition("?")[0].rpartition("/")[0] + "/"
+
+
+def _host(seed: str) -> str:
+    url = _url(seed)
+    return f"{url.host}:{url.port}" if url.port else url.host
+
+
+def _domain(seed: str) -> str:
+    from holdfast.urls import registered_domain
+
+    return registered_domain(_url(seed).host)
+
+
+def _url(seed: str) -> Url:
+    from holdfast.urls import parse
+
+    url = parse(seed)
+    assert url is not None, seed
+    return url
+
+
+_JOB_FILE = ".toml"
+_OTHERS = 0o044  # may read
+
+
+def sorted_out(words: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Seeds, and the job file if there is one among them."""
+    files = [word for word in words if word.endswith(_JOB_FILE) and "://" not in word]
+    if len(files) > 1:
+        raise UsageError(f"'{files[0]}' and '{files[1]}' are two jobs: crawl them one after the other")
+    return [word for word in words if word not in files], Path(files[0]) if files else None
+
+
+def listed(path: str | None) -> list[str]:
+    """The seeds of a file; '-' is standard input."""
+    from holdfast.crawl.job.file import read_seeds
+
+    if path is None:
+        return []
+    with click.open_file(path, encoding="utf-8-sig", errors="replace") as lines:
+        return read_seeds(lines)
+
+
+def listed_credentials(path: str) -> tuple[Credential, ...]:
+    """The credentials of a file; '-' is standard input. Raises UsageError."""
+    from holdfast.crawl.job.credentials import read_credentials
+
+    with click.open_file(path, encoding="utf-8-sig", errors="replace") as lines:
+        return read_credentials(lines, path)
+
+
+def exposed(path: str | Path | None) -> list[str]:
+    """A note if others may read a file that holds credentials."""
+    if path is None or not Path(path).is_file() or not Path(path).stat().st_mode & _OTHERS:
+        return []
+    return [f"'{path}' holds credentials, and others may read it: 'chmod 600 {path}'"]
+
+
+def assumed(seeds: Sequence[str]) -> dict[str, str]:
+    """What the seeds that name no scheme are taken for."""
+    from holdfast.crawl.job.validation import has_scheme, seed_of
+
+    return {seed: seed_of(seed) for seed in seeds if not has_scheme(seed)}
+
+
+def require_urls(words: Sequence[str], crawls: Sequence[str], commands: Sequence[str]) -> None:
+    """Raises UsageError, with what may have been meant, if a word can be no seed."""
+    from holdfast.crawl.job.validation import has_scheme, seed_of
+
+    for place, word in enumerate(words):
+        try:
+            url = seed_of(word)
+        except UsageError as error:
+            meant = _meant(word, crawls, commands if place == 0 else ())
+            raise UsageError(f"'{word}' is no URL: {meant}" if meant else str(error)) from None
+        if not has_scheme(word) and Path(word).is_file():
+            raise UsageError(
+                f"'{word}' is a file: '--seeds {word}' reads seeds from it; if the site is meant, write '{url}'"
+            )
+
+
+def _meant(word: str, crawls: Sequence[str], commands: Sequence[str]) -> str:
+    if word in crawls:
+        return f"there is a crawl of that name, '--resume {word}' goes on with it"
+    near = difflib.get_close_matches(word, commands, n=1) if word.isalpha() else []
+    return f"did you mean 'holdfast crawl {near[0]}'?" if near else ""
+
 
 _HOW = {"limit": "had reached a limit", "failed": "had failed", "running": "is running in another process"}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CrawlPlan:
     """What a command comes to."""
 
     job: CrawlJob
@@ -57,18 +261,18 @@ class Plan:
             raise Busy(f"the crawl '{name}' is running (pid {self.known.pid}); 'holdfast crawl stop {name}' ends it")
 
 
-def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any], commands: Sequence[str] = ()) -> Plan:
+def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any], commands: Sequence[str] = ()) -> CrawlPlan:
     """Reads what the command names; changes nothing. Raises UsageError, NotFound or InvalidSetting.
 
     Words that look like one of `commands` are taken for slips of the pen.
     """
     from holdfast import config
     from holdfast.crawl import crawls
-    from holdfast.crawl.credentials import bound
-    from holdfast.crawl.job_rules import checked
-    from holdfast.storage import layout
+    from holdfast.crawl.job.credentials import bound
+    from holdfast.crawl.job.validation import checked
+    from holdfast.env import paths
 
-    settings = config.load(archive / layout.SETTINGS)
+    settings = config.load(archive / paths.SETTINGS)
     if chosen["revisit"] and chosen["due"]:
         raise UsageError("--revisit looks at everything again, --due at a part of it: give one of them")
     if chosen["seeds"] == chosen["credentials"] == "-":
@@ -93,14 +297,14 @@ def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any], command
         if (chosen["revisit"] or chosen["due"]) and known.state is not crawls.CrawlState.FINISHED:
             notes.append("its last visit did not come to its end: that goes on first")
     job = bound(job)
-    return Plan(job, job.collection or settings.records.collection, known, tuple(notes), tuple(bare.values()))
+    return CrawlPlan(job, job.collection or settings.records.collection, known, tuple(notes), tuple(bare.values()))
 
 
 def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict[str, Any]) -> CrawlJob:
     """The job that options are applied to."""
     from holdfast.crawl import crawls
-    from holdfast.crawl.job import CrawlJob
-    from holdfast.crawl.job_file import read_job
+    from holdfast.crawl.job.file import read_job
+    from holdfast.crawl.job.job import CrawlJob
 
     name = chosen["resume"] or chosen["name"]
     if chosen["resume"] and (file or (chosen["name"] and chosen["name"] != name)):
@@ -120,7 +324,7 @@ def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict
 def _kept(archive: Path, name: str) -> CrawlJob | None:
     """The job that a crawl has, with its credentials."""
     from holdfast.crawl import crawls
-    from holdfast.crawl.credentials import bound
+    from holdfast.crawl.job.credentials import bound
 
     job = crawls.kept_job(archive, name)
     if job is None:
@@ -142,7 +346,7 @@ def _joined(kept: CrawlJob, job: CrawlJob) -> tuple[CrawlJob, list[str]]:
 
 def _in_full(kept: CrawlJob, job: CrawlJob, collection: str) -> list[str]:
     """Why pages that are known are not asked for on condition, if they are not."""
-    from holdfast.crawl.conductor import reach_of
+    from holdfast.crawl.crawl import reach_of
 
     if reach_of(kept) != reach_of(job):
         return ["pages are fetched in full this time, because what they link to may be in scope now"]

@@ -1,26 +1,231 @@
-"""Running a crawl until it ends, a limit is reached, or somebody stops it."""
+"""Running a crawl until it ends, a limit is reached, or somebody stops it.
+
+What is seen while a crawl runs: a few lines that change in place on a terminal, now and then a line elsewhere.
+
+What a crawl has done, in numbers: the summary at its end, and `holdfast crawl status`.
+"""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.crawl_display import display
-from holdfast.cli.crawl_report import saved_bytes, tally_fields
-from holdfast.cli.indexing import bring_up, is_automatic, kept_up
+from holdfast.cli.crawl_plan import in_time
+from holdfast.cli.index import bring_up, is_automatic, kept_up
 from holdfast.cli.interrupt import writing
-from holdfast.cli.output import note, show, show_fields, visible
+from holdfast.cli.output import counted, in_bytes, note, show, show_fields, visible
 from holdfast.errors import CrawlFailed
 
 if TYPE_CHECKING:
-    from holdfast.cli.crawl_plan import Plan
-    from holdfast.crawl.conductor import Summary
-    from holdfast.crawl.job import CrawlJob
+    from holdfast.cli.crawl_plan import CrawlPlan
+    from holdfast.cli.interrupt import Interruption
+    from holdfast.crawl.crawl import Summary
+    from holdfast.crawl.ingest.tally import CrawlTally
+    from holdfast.crawl.job.job import CrawlJob
+
+
+Progress = Callable[["CrawlTally"], None]
+
+_REDRAW_S = 0.25
+_LINE_S = 30.0
+_WINDOW_S = 10.0  # over which rates are taken
+_NOTICE = "Ctrl-C again ends at once; finishing what has begun"  # the first half fits where the whole does not
+_MARGIN = 3  # columns that stay free: a terminal shows '^C' where the cursor is, which must not go to another line
+
+
+class Pace:
+    """How fast a run goes, over the last seconds, and how long until the first limit of its job."""
+
+    def __init__(self, job: CrawlJob, clock: Callable[[], float] = time.monotonic) -> None:
+        self._job = job
+        self._clock = clock
+        self._points: deque[tuple[float, int, int]] = deque()  # time, URLs, bytes
+        self._fetched_before = 0
+        self._bytes_before = 0
+        self._seconds_before = 0.0
+
+    def take(self, tally: CrawlTally) -> None:
+        now = self._clock()
+        if not self._points:
+            self._seconds_before = tally.seconds
+            # A limit that was reached counts anew from there; one that was not goes on counting.
+            self._fetched_before = tally.fetched if tally.fetched >= (self._job.limit or 0) else 0
+            received = tally.transferred_bytes
+            self._bytes_before = received if received >= (self._job.bytes_max or 0) else 0
+        while len(self._points) > 1 and self._points[0][0] < now - _WINDOW_S:
+            self._points.popleft()
+        self._points.append((now, tally.fetched, tally.transferred_bytes))
+
+    @property
+    def urls(self) -> float:
+        """URLs a second."""
+        return self._rate(1)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes a second."""
+        return self._rate(2)
+
+    def _rate(self, place: int) -> float:
+        if len(self._points) < 2:
+            return 0.0
+        first, last = self._points[0], self._points[-1]
+        return (last[place] - first[place]) / max(last[0] - first[0], 1e-6)
+
+    def remaining_s(self, tally: CrawlTally) -> float | None:
+        """None if the job has no limit, or nothing moves."""
+        job = self._job
+        left = []
+        if job.limit is not None and self.urls > 0:
+            left.append((job.limit - (tally.fetched - self._fetched_before)) / self.urls)
+        if job.bytes_max is not None and self.bytes > 0:
+            left.append((job.bytes_max - (tally.transferred_bytes - self._bytes_before)) / self.bytes)
+        if job.time_s is not None:
+            left.append(job.time_s - (tally.seconds - self._seconds_before))
+        return max(0.0, min(left)) if left else None
+
+
+def progress_lines(name: str, tally: CrawlTally, pace: Pace) -> list[str]:
+    """How it goes, in three short lines."""
+    remaining = pace.remaining_s(tally)
+    left = f", {in_time(remaining)} left" if remaining is not None else ""
+    return [
+        f"{name}  {in_time(tally.seconds)}{left}",
+        f"fetched {tally.fetched:,} ({pace.urls:,.1f}/s), {counted(tally.pages, 'page')}, "
+        f"{in_bytes(tally.transferred_bytes)} ({in_bytes(int(pace.bytes))}/s)",
+        f"waiting {tally.queued:,} on {counted(tally.hosts, 'host')}, {tally.in_flight} in flight; "
+        f"{counted(tally.errors, 'error')}, {tally.unchanged:,} unchanged, "
+        f"{counted(tally.duplicates, 'duplicate')} ({in_bytes(tally.saved_bytes)} saved)",
+    ]
+
+
+def at_most_every(interval_s: float, show: Progress) -> Progress:
+    """Calls that come sooner after the last are passed over."""
+    due = 0.0
+
+    def step(tally: CrawlTally) -> None:
+        nonlocal due
+        if (now := time.monotonic()) >= due:
+            due = now + interval_s
+            show(tally)
+
+    return step
+
+
+@contextmanager
+def display(job: CrawlJob, interruption: Interruption, *, quiet: bool, verbose: bool) -> Iterator[Progress]:
+    """Takes the tally as often as it likes to come."""
+    if quiet or not (verbose or sys.stderr.isatty()):
+        yield lambda tally: None
+    elif sys.stderr.isatty():
+        with _live(job, interruption) as show:
+            yield show
+    else:
+        pace = Pace(job)
+
+        def line(tally: CrawlTally) -> None:
+            pace.take(tally)
+            note("; ".join(progress_lines(job.name, tally, pace)))
+
+        yield at_most_every(_LINE_S, line)
+
+
+@contextmanager
+def _live(job: CrawlJob, interruption: Interruption) -> Iterator[Progress]:
+    from rich.console import Console, Group
+    from rich.constrain import Constrain
+    from rich.live import Live
+    from rich.text import Text
+
+    pace = Pace(job)
+    console = Console(stderr=True)
+    # Drawn by calls alone: a thread of its own would take turns with the crawl. Standard output stays as it is.
+    with (
+        interruption.displayed(),
+        Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) as live,
+    ):
+
+        def draw(tally: CrawlTally) -> None:
+            pace.take(tally)
+            lines = progress_lines(job.name, tally, pace) + [_NOTICE] * interruption.pressed
+            block = Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
+            live.update(Constrain(block, max(console.width - _MARGIN, 1)), refresh=True)
+
+        yield at_most_every(_REDRAW_S, draw)
+
+
+_REASONS_SHOWN = 5
+_ALWAYS = ("fetched", "pages", "new", "duplicates", "errors")
+
+
+def tally_fields(tally: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[str, str]:
+    """A line for each count; most of those that are 0 are left out."""
+    get = {name: tally.get(name, 0) for name in _NAMES}.__getitem__
+    lines = {
+        "fetched": f"{get('fetched'):,} in {in_time(get('seconds'))} ({rate_of(tally):,.1f} a second), "
+        f"{in_bytes(get('transferred_bytes'))} received",
+        "pages": f"{get('pages'):,}",
+        "new": f"{get('new'):,} ({in_bytes(get('new_bytes'))})",
+        "duplicates": f"{get('duplicates'):,} ({in_bytes(saved_bytes(tally))} saved)",
+        "unchanged": f"{get('unchanged'):,}",
+        "changed": f"{get('changed'):,}",
+        "redirects": f"{get('redirects'):,}",
+        "gone": f"{get('gone'):,}",
+        "errors": f"{get('errors'):,}{_reasons(reasons)}",
+        "refused": f"{get('refused'):,} by robots.txt",
+        "trapped": f"{get('trapped'):,} of a site without end, or beyond a budget",
+        "truncated": f"{get('truncated'):,}",
+        "retries": f"{get('retries'):,}",
+        "besides": f"{get('besides'):,} robots.txt and sitemaps",
+        "waiting": f"{get('queued'):,}",
+    }
+    counts = {name: get("queued" if name == "waiting" else name) for name in lines}
+    return {name: line for name, line in lines.items() if counts[name] or name in _ALWAYS}
+
+
+_NAMES = (
+    *("fetched", "pages", "new", "duplicates", "unchanged", "changed", "redirects", "gone", "errors", "refused"),
+    *(
+        "trapped",
+        "besides",
+        "truncated",
+        "retries",
+        "transferred_bytes",
+        "content_bytes",
+        "new_bytes",
+        "seconds",
+        "queued",
+    ),
+)
+
+
+def _reasons(reasons: Mapping[str, int]) -> str:
+    """The most frequent ones."""
+    ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+    shown = [f"{count:,} {reason}" for reason, count in ranked[:_REASONS_SHOWN]]
+    rest = sum(count for _, count in ranked[_REASONS_SHOWN:])
+    shown += [f"{rest:,} others"] if rest else []
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def saved_bytes(tally: Mapping[str, Any]) -> int:
+    """What was received and not stored again."""
+    return int(tally.get("content_bytes", 0)) - int(tally.get("new_bytes", 0))
+
+
+def rate_of(tally: Mapping[str, Any]) -> float:
+    """URLs a second."""
+    seconds = float(tally.get("seconds", 0.0))
+    return float(tally.get("fetched", 0)) / seconds if seconds > 0 else 0.0
+
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP)
 _UNANSWERED = ("connect", "tls", "timeout", "protocol", "dropped")
@@ -37,10 +242,10 @@ class Manner:
     index: bool | None = None  # whether the index is kept up to date; None: as the settings say
 
 
-def run_crawl(archive: Path, plan: Plan, manner: Manner) -> None:
+def run_crawl(archive: Path, plan: CrawlPlan, manner: Manner) -> None:
     """Raises CrawlFailed if nothing at all could be fetched, KeyboardInterrupt after Ctrl-C."""
-    from holdfast.crawl.collecting import collect_seldom
-    from holdfast.crawl.conductor import Crawl
+    from holdfast.crawl.crawl import Crawl
+    from holdfast.crawl.processes.garbage import collect_seldom
 
     collect_seldom()
     job = plan.job
@@ -115,7 +320,7 @@ def summary_values(summary: Summary) -> dict[str, Any]:
     return head | more | tally
 
 
-def _fail_without_response(archive: Path, plan: Plan, summary: Summary) -> None:
+def _fail_without_response(archive: Path, plan: CrawlPlan, summary: Summary) -> None:
     tally = summary.tally
     if tally.fetched or summary.state != "finished" or not (tally.errors or tally.refused):
         return
@@ -134,7 +339,7 @@ def _trouble(archive: Path, summary: Summary) -> str:
     return str(refused.get("note") or "robots.txt forbids it")
 
 
-def _http_hint(archive: Path, plan: Plan, summary: Summary) -> str:
+def _http_hint(archive: Path, plan: CrawlPlan, summary: Summary) -> str:
     """A site that was named without a scheme may speak HTTP only."""
     if not plan.assumed or _last(archive, summary.name, "fetch").get("outcome") not in _UNANSWERED:
         return ""

@@ -12,7 +12,7 @@ from holdfast.cli.options import archive_option, collection_option, json_option,
 from holdfast.cli.output import counted, in_bytes, note, show, show_lines, visible
 
 if TYPE_CHECKING:
-    from holdfast.replay.comparison import Comparison, Side
+    from holdfast.web.ui.comparison import Comparison, Side
 
 _SIGNS = {"same": " ", "removed": "-", "added": "+"}
 
@@ -45,8 +45,8 @@ def diff(
     14 digits. With --json all parts are told, and words within changed lines as well.
     """
     import holdfast
-    from holdfast.replay.comparison import VIEWS, compare_captures
     from holdfast.urls import completed
+    from holdfast.web.ui.comparison import VIEWS, compare_captures
 
     view = "links" if links else "headers" if headers else "text"
     if links and headers:

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from holdfast.cli.options import archive_option, json_option, read_bytes
+from holdfast.cli.options import (
+    CDX_NAMES,
+    archive_option,
+    batch_option,
+    filter_options,
+    filters_of,
+    json_option,
+    read_bytes,
+)
 from holdfast.cli.output import counted, in_bytes, note, progress_bar, show
-from holdfast.cli.selecting import CDX_NAMES, batch_option, filter_options, filters_of
 
 if TYPE_CHECKING:
-    from holdfast.archive.exporting import ExportOptions
-    from holdfast.archive.targets import ExportReport
+    from holdfast.archive.export.export import ExportOptions
+    from holdfast.archive.export.targets import ExportReport
 
 STANDARD_OUTPUT = "-"
 FORMATS = ("warc", "warc.gz", "warc.zst", "wacz", "tianwang", "cdxj", "cdx", "zipnum", "parquet", "wet")
@@ -55,7 +62,7 @@ def export(*, archive: Path, **options: Any) -> None:
     All of them, or those that filters choose. A file gets its name when it is whole.
     """
     import holdfast
-    from holdfast.archive.exporting import ExportOptions
+    from holdfast.archive.export.export import ExportOptions
 
     filters = filters_of(options)
     wanted = ExportOptions(

@@ -19,7 +19,7 @@ from holdfast.model import RecordId
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
-    from holdfast.records.stored import StoredRecord
+    from holdfast.records.stored_record import StoredRecord
 
 _RECORD_ID = re.compile(r"[a-z0-9][a-z0-9._-]*-\d{10}")
 _PAGE_ID = "page-id:"
@@ -97,7 +97,7 @@ def _pieces(record: StoredRecord, part: str | None) -> Iterable[bytes]:
     head = record.http_head
     if part == "raw" or head is None or "content-encoding" not in head.headers:
         return record.stream()
-    from holdfast.formats.content_encoding import decoded_content
+    from holdfast.formats.http import decoded_content
 
     return [decoded_content(record.payload(), head.headers)]
 

@@ -20,7 +20,7 @@ _LOOK_S = 0.5  # between two looks for Ctrl-C while nothing comes
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class ContentInput:
     """A file, or standard input."""
 
     name: str  # as the caller gave it
@@ -49,7 +49,7 @@ def _read_input(most: int) -> bytes:
     return os.read(sys.stdin.fileno(), most)
 
 
-def find_inputs(names: Sequence[str], limit: int) -> list[Input]:
+def find_inputs(names: Sequence[str], limit: int) -> list[ContentInput]:
     """The inputs, if all of them can be read and none is known to be beyond the limit; raises otherwise."""
     if names.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input ('-') can be read only once")
@@ -60,15 +60,15 @@ def find_inputs(names: Sequence[str], limit: int) -> list[Input]:
     return inputs
 
 
-def _find(name: str) -> Input:
+def _find(name: str) -> ContentInput:
     if name == STANDARD_INPUT:
-        return Input(name, None)
+        return ContentInput(name, None)
     facts = os.stat(name)
     if stat.S_ISDIR(facts.st_mode):
         raise _refusal(errno.EISDIR, name)
     if not os.access(name, os.R_OK):
         raise _refusal(errno.EACCES, name)
-    return Input(name, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
+    return ContentInput(name, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
 
 
 def _refusal(code: int, name: str) -> OSError:
@@ -79,9 +79,9 @@ def _too_large(name: str, limit: int) -> TooLarge:
     return TooLarge(f"'{name}' has more than {limit} bytes, the limit for one content (store.content_bytes_max)")
 
 
-def batches(inputs: Sequence[Input]) -> Iterator[list[Input]]:
+def batches(inputs: Sequence[ContentInput]) -> Iterator[list[ContentInput]]:
     """The inputs in order, grouped; one of unknown size stands alone."""
-    batch: list[Input] = []
+    batch: list[ContentInput] = []
     room = BATCH_BYTES_MAX
     for each in inputs:
         size = BATCH_BYTES_MAX if each.size is None else each.size

@@ -1,16 +1,24 @@
-"""Options that many commands share, and how their values are read."""
+"""Options that many commands share, and how their values are read.
+
+The filters that `cdx`, `export` and `rm` share: which captures, said once for all of them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
 from holdfast.model import Pick
+
+if TYPE_CHECKING:
+    from holdfast.records.selection import Selection
+
 
 T = TypeVar("T")
 ARCHIVE_TYPE = click.Path(path_type=Path)
@@ -95,3 +103,84 @@ pick_option = click.option(
     type=click.Choice([each.value for each in Pick]),
     help="Which capture stands for a time; as the setting records.pick says.",
 )
+
+
+MATCHES = ("exact", "prefix", "host", "domain", "range", "all")
+_NAMES = {  # as CDX servers have them, for the fingers of their users
+    "matchType": "match",
+    "toUrl": "to-url",
+    "pageSize": "page-size",
+    "showNumPages": "show-num-pages",
+    "showResumeKey": "show-resume-key",
+    "resumeKey": "resume-key",
+    "showDupeCount": "show-dupe-count",
+    "showSkipCount": "show-skip-count",
+    "resolveRevisits": "resolve-revisits",
+    "fastLatest": "fast-latest",
+}
+CDX_NAMES = {"token_normalize_func": lambda name: _NAMES.get(name, name)}
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.argument("url_argument", metavar="[URL]", required=False),
+    click.option("--url", metavar="URL", help="The same as the argument."),
+    click.option("--match", type=click.Choice(MATCHES), help="How URL is meant; exact without a '*' in it."),
+    click.option("--to-url", metavar="URL", default="", help="The end of --match range, which is not part of it."),
+    click.option("--from", "from_", metavar="TIME", default="", help="Not before; 2026, 202611, or up to 14 digits."),
+    click.option("--to", metavar="TIME", default="", help="Not after; a partial time means all of it."),
+    click.option("--filter", "filters", metavar="EXPR", multiple=True, help="[!][=|~]FIELD:TEXT; may be repeated."),
+    collection_option,
+    click.option("--limit", type=int, metavar="N", help="At most so many; negative: the last ones."),
+)
+batch_option = click.option("--batch", metavar="NAME", help="Only records of this batch.")
+
+
+def filter_options(command: Command) -> Command:
+    """Decorates a command with the shared filters. What they say arrives as keywords: hand them to `filters_of`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the shared options said."""
+
+    query: dict[str, Any]  # keywords of CaptureQuery but the collection
+    collection: str | None
+    batch: str | None
+
+    @property
+    def is_none(self) -> bool:
+        """Whether everything is meant; a limit alone does not choose."""
+        chosen = {name: value for name, value in self.query.items() if name != "limit" and value}
+        return not chosen and self.collection is None and self.batch is None
+
+    def selection(self) -> Selection:
+        """Records by a question to the catalog if one was asked, else whole batches."""
+        from holdfast.catalog import CaptureQuery
+        from holdfast.records.selection import Selection
+
+        asked = {name: value for name, value in self.query.items() if value or value == 0}
+        if not asked:
+            return Selection(None, self.batch, self.collection)
+        if not asked.get("url") and asked.get("match") != "all":
+            _require_no_match(asked)
+            asked["url"] = "*"
+        return Selection(CaptureQuery(**asked), self.batch, self.collection)
+
+
+def _require_no_match(asked: dict[str, Any]) -> None:
+    if asked.get("match") or asked.get("to_url"):
+        raise click.UsageError("--match and --to-url need a URL")
+
+
+def filters_of(options: dict[str, Any]) -> Filters:
+    """Takes the shared options out of a command's keywords."""
+    taken = {name: options.pop(name) for name in ("match", "to_url", "from_", "to", "filters", "limit")}
+    argument, option = options.pop("url_argument"), options.pop("url")
+    if argument and option and argument != option:
+        raise click.UsageError(f"two URLs given: '{argument}' and --url '{option}'")
+    for name in ("from_", "to"):
+        taken[name] = taken[name].strip()
+    return Filters({"url": argument or option or ""} | taken, options.pop("collection"), options.pop("batch", None))

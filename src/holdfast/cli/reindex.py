@@ -20,10 +20,10 @@ def reindex(*, archive: Path, as_json: bool) -> None:
 
     It may be damaged or missing. Searching goes on meanwhile. Nothing but the catalog is written.
     """
-    from holdfast.storage import layout
+    from holdfast.env import paths
 
     try:
-        found = _reindex(archive) if (archive / layout.CATALOG).is_dir() else _rebuild(archive)
+        found = _reindex(archive) if (archive / paths.CATALOG).is_dir() else _rebuild(archive)
     except (DamagedBatch, DamagedCatalog):
         found = _rebuild(archive)
     show({"captures": found}, f"the catalog has {counted(found, 'capture')}", as_json=as_json)

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.interrupt import Interruption, writing
-from holdfast.cli.options import archive_option, is_verbose, json_option
+from holdfast.cli.options import (
+    CDX_NAMES,
+    archive_option,
+    batch_option,
+    filter_options,
+    filters_of,
+    is_verbose,
+    json_option,
+)
 from holdfast.cli.output import counted, in_bytes, note, show, show_stream
-from holdfast.cli.selecting import CDX_NAMES, batch_option, filter_options, filters_of
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
-    from holdfast.archive.removal import Removal, RemovalOptions
+    from holdfast.archive.remove.removal import Removal, RemovalOptions
     from holdfast.records.selection import Selection
 
 CAPTURES_SHOWN = 20
@@ -40,7 +47,7 @@ def rm(context: click.Context, /, *, archive: Path, **options: Any) -> None:
     There is no way back: records and contents leave the disk. The requests and metadata that were recorded with a
     capture go with it. Other captures with the same content keep it.
     """
-    from holdfast.archive.removal import RemovalOptions
+    from holdfast.archive.remove.removal import RemovalOptions
 
     filters = filters_of(options)
     dry_run = options["dry_run"]

@@ -15,7 +15,7 @@ from holdfast.cli.options import archive_option, collection_option, json_option
 from holdfast.cli.output import counted, note, show_lines, show_stream, table_lines, visible
 
 if TYPE_CHECKING:
-    from holdfast.query import Hit, QueryAnswer
+    from holdfast.query import Hit, QueryResult
 
 SORTS = ("relevance", "newest", "oldest", "rank")
 FACETS = ("site", "type", "lang", "status", "year", "collection")
@@ -70,7 +70,7 @@ def search(*, archive: Path, query: tuple[str, ...], as_json: bool, no_snippets:
     _show_counts(answer)
 
 
-def _summary(answer: QueryAnswer) -> str:
+def _summary(answer: QueryResult) -> str:
     shown = ""
     if answer.hits:
         shown = f", {answer.offset + 1}-{answer.offset + len(answer.hits)} by {answer.sort}"
@@ -99,7 +99,7 @@ def _marked(hit: Hit) -> str:
     return "".join([*parts, visible(text[at:])])
 
 
-def _show_counts(answer: QueryAnswer) -> None:
+def _show_counts(answer: QueryResult) -> None:
     """A table for each facet and for the months, each after an empty line if something stands before it."""
     tables = [(facet.name, [(each.value, each.count) for each in facet.values]) for facet in answer.facets]
     if answer.timeline:
@@ -109,7 +109,7 @@ def _show_counts(answer: QueryAnswer) -> None:
         show_lines(["", *lines] if number or answer.hits else lines)
 
 
-def _objects(answer: QueryAnswer) -> Iterator[str]:
+def _objects(answer: QueryResult) -> Iterator[str]:
     """The hits, then what is known of all matches."""
     for hit in answer.hits:
         values = asdict(hit) | {"record": str(hit.record)}

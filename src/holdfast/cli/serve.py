@@ -12,7 +12,7 @@ from holdfast.cli.options import archive_option, json_option
 from holdfast.cli.output import note, show, show_fields
 
 if TYPE_CHECKING:
-    from holdfast.replay.server.run import Serving
+    from holdfast.web.server.run import Serving
 
 _PORT = click.IntRange(0, 65535)
 
@@ -33,8 +33,8 @@ def serve(*, archive: Path, write: bool, as_json: bool, access_log: str | None, 
     is being answered is finished first.
     """
     from holdfast import config
-    from holdfast.replay.server.run import run_server
-    from holdfast.storage.layout import SETTINGS
+    from holdfast.env.paths import SETTINGS
+    from holdfast.web.server.run import run_server
 
     if access_log and access_log != "-":
         access_log = str(Path(access_log).absolute())  # by where the command was given, not by the archive

@@ -21,7 +21,7 @@ from holdfast.cli.options import archive_option, json_option
 from holdfast.cli.output import counted, note, replaced, show_stream, table_lines
 
 if TYPE_CHECKING:
-    from holdfast.query.sql import SqlAnswer
+    from holdfast.query.sql import SqlResult
 
 _ROWS_SHOWN = 1000
 _CELL_MAX = 100
@@ -63,7 +63,7 @@ def sql(*, archive: Path, statement: str, rows: int, **forms: Any) -> None:
             _show(answer, rows)
 
 
-def _show(answer: SqlAnswer, most: int) -> None:
+def _show(answer: SqlResult, most: int) -> None:
     from pyarrow import types
 
     heading = answer.schema.names
@@ -106,7 +106,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _csv(answer: SqlAnswer) -> Iterator[str]:
+def _csv(answer: SqlResult) -> Iterator[str]:
     names = answer.schema.names
     rows: Iterable[list[Any]] = ([_plain(row[name]) for name in names] for row in answer)
     for row in chain([names], rows):
@@ -115,7 +115,7 @@ def _csv(answer: SqlAnswer) -> Iterator[str]:
         yield line.getvalue()
 
 
-def _write(answer: SqlAnswer, parquet_file: Path | None, arrow_file: Path | None) -> None:
+def _write(answer: SqlResult, parquet_file: Path | None, arrow_file: Path | None) -> None:
     """Whole or not at all."""
     from pyarrow import ipc, parquet
 

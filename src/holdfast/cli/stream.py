@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from holdfast.cli.interrupt import Interruption
-from holdfast.cli.options import archive_option
+from holdfast.cli.options import CDX_NAMES, MATCHES, archive_option
 from holdfast.cli.output import counted, note
-from holdfast.cli.selecting import CDX_NAMES, MATCHES
 
 if TYPE_CHECKING:
     from holdfast.env import Environment
-    from holdfast.formats.warc_writer import Compression
+    from holdfast.formats.warc.writer import Compression
     from holdfast.streams import Stream, StreamOptions
     from holdfast.streams.outputs import Delivery, DeliveryOptions, Output, ParquetDelivery
-    from holdfast.streams.sharing import SharedStream
+    from holdfast.streams.work_queue import SharedStream
 
 STANDARD_OUTPUT = "-"
 ORDERS = ("log", "url", "date", "modified", "rank")
@@ -123,7 +122,7 @@ def _delivery(
     running: Stream | SharedStream, output: Output, options: DeliveryOptions, env: Environment, form: str
 ) -> Delivery | ParquetDelivery:
     from holdfast.streams.outputs import Delivery, ParquetDelivery, SharedDelivery
-    from holdfast.streams.sharing import SharedStream
+    from holdfast.streams.work_queue import SharedStream
 
     if form == "parquet":
         return ParquetDelivery(running, output, options, env)

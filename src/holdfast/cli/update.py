@@ -13,7 +13,7 @@ from holdfast.cli.options import archive_option, json_option
 from holdfast.cli.output import counted, in_bytes, note, show
 
 if TYPE_CHECKING:
-    from holdfast.archive.updating import UpdateReport, UpdateStatus
+    from holdfast.archive.update.update import UpdateReport, UpdateStatus
 
 
 @click.group()
@@ -59,7 +59,7 @@ def run(*, archive: Path, wait_s: float, min_dead: float, dry_run: bool, as_json
 
     Reading goes on meanwhile. Run it again to go on after an interruption.
     """
-    from holdfast.archive.updating import UpdateOptions
+    from holdfast.archive.update.update import UpdateOptions
 
     options = UpdateOptions(wait_s, min_dead, dry_run)
     with writing(archive) as (opened, interruption), interruption.progress_bar("updating") as progress:

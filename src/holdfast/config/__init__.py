@@ -7,7 +7,6 @@ An unknown key is an error that names the nearest known one.
 from __future__ import annotations
 
 from holdfast.config.address import join_address, split_address
-from holdfast.config.changing import new_text, with_state, with_volume
 from holdfast.config.connector import (
     ConnectorWatch,
     is_xml,
@@ -17,7 +16,7 @@ from holdfast.config.connector import (
     watch_connector,
     watch_settings,
 )
-from holdfast.config.reading import check_place, load, parse, reject_twins
+from holdfast.config.read import check_place, load, parse, reject_twins
 from holdfast.config.settings import (
     AccessRule,
     IndexSettings,
@@ -29,6 +28,7 @@ from holdfast.config.settings import (
     StoreSettings,
     VolumeSettings,
 )
+from holdfast.config.write import new_text, with_state, with_volume
 
 ARCHIVE_VARIABLE = "HOLDFAST_ARCHIVE"
 INDEX_VARIABLE = "HOLDFAST_INDEX_AUTOMATIC"

@@ -22,7 +22,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.config.reading import FORMAT, load, parse, reject_twins
+from holdfast.config.read import FORMAT, load, parse, reject_twins
 from holdfast.config.settings import RemoteSettings, Settings, StoreSettings, VolumeSettings
 from holdfast.errors import Denied, HoldfastError, InvalidSetting, NotFound
 

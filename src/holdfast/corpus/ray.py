@@ -22,7 +22,7 @@ from holdfast.corpus.shards import Shard, split
 from holdfast.streams import StreamOptions
 
 
-class ArchiveSource(Datasource):
+class RayArchiveSource(Datasource):
     """The captures of the moment at which it is read. It is made by `source`."""
 
     def __init__(self, path: str, options: StreamOptions, shards: int | None) -> None:
@@ -49,9 +49,9 @@ def source(
     options: StreamOptions = StreamOptions(),  # noqa: B008
     *,
     shards: int | None = None,
-) -> ArchiveSource:
+) -> RayArchiveSource:
     """The captures of an archive, a row for each, for `ray.data.read_datasource`."""
-    return ArchiveSource(str(Path(path).resolve()), options, shards)
+    return RayArchiveSource(str(Path(path).resolve()), options, shards)
 
 
 def _task(part: Shard, row_limit: int | None) -> ReadTask:

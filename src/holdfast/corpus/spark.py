@@ -29,7 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.catalog import CaptureQuery
-from holdfast.catalog.fields import nearest
+from holdfast.catalog.query.fields import nearest
 from holdfast.corpus import columns
 from holdfast.corpus.shards import Shard, split
 from holdfast.errors import UsageError
@@ -41,7 +41,7 @@ _OF_CAPTURES = {"url": "url", "match": "match", "from": "from_", "to": "to"}
 _KNOWN = ("path", "shards", "fields", *_OF_STREAMS, *_OF_CAPTURES)
 
 
-class ArchiveSource(DataSource):
+class SparkArchiveSource(DataSource):
     """Registered as `holdfast`."""
 
     @classmethod
@@ -75,7 +75,7 @@ class ArchiveReader(DataSourceReader):
 
 def register(session: SparkSession) -> None:
     """From here on the session knows the format `holdfast`."""
-    session.dataSource.register(ArchiveSource)
+    session.dataSource.register(SparkArchiveSource)
 
 
 def _whole(text: str) -> int:

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job.job import CrawlJob
 
 if TYPE_CHECKING:
-    from holdfast.crawl.conductor import Crawl, Summary
+    from holdfast.crawl.crawl import Crawl, Summary
 
 __all__ = ["Crawl", "CrawlJob", "Summary"]
 
@@ -30,7 +30,7 @@ __all__ = ["Crawl", "CrawlJob", "Summary"]
 def __getattr__(name: str) -> object:
     """The conductor brings everything with it: it is loaded when it is asked for."""
     if name in ("Crawl", "Summary"):
-        from holdfast.crawl import conductor
+        from holdfast.crawl import crawl
 
-        return getattr(conductor, name)
+        return getattr(crawl, name)
     raise AttributeError(f"module 'holdfast.crawl' has no attribute {name!r}")

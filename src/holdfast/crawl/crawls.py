@@ -16,11 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from holdfast.crawl.credentials import bound, read_credentials, without_credentials, write_credentials
-from holdfast.crawl.job import CrawlJob, Credential
-from holdfast.crawl.job_file import parse_job, write_job
-from holdfast.crawl.job_rules import crawl_name
-from holdfast.crawl.layout import CRAWLS, CREDENTIALS, JOB, LOG, STATUS
+from holdfast.crawl.job.credentials import bound, read_credentials, without_credentials, write_credentials
+from holdfast.crawl.job.file import parse_job, write_job
+from holdfast.crawl.job.job import CrawlJob, Credential
+from holdfast.crawl.job.validation import crawl_name
+from holdfast.crawl.paths import CRAWLS, CREDENTIALS, JOB, LOG, STATUS
 from holdfast.env.files import LocalFiles, replace_file, replace_private_file, translated_errors
 from holdfast.errors import InvalidSetting, UnknownName, UsageError
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from holdfast.crawl.frontier.rows import UrlRow
-from holdfast.crawl.messages import Reading
+from holdfast.crawl.processes.messages import ParsedPage
 from holdfast.env.files import from_os_error, translated_errors
 from holdfast.errors import HoldfastError
 
@@ -96,7 +96,7 @@ class CrawlLog:
         self.close()
 
 
-def row_of_fetch(reading: Reading, row: UrlRow) -> Row:
+def row_of_fetch(reading: ParsedPage, row: UrlRow) -> Row:
     """What the log says of a fetch; facts that are not there are left out."""
     told = {
         "event": "fetch",

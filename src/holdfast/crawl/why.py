@@ -15,19 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.crawl.admission import Admission
 from holdfast.crawl.crawls import crawl_directory, crawl_status, kept_job, log_path
-from holdfast.crawl.frontier import Frontier, State, UrlRow, host_of, key_of
-from holdfast.crawl.gate import Gate, origin_of
-from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.layout import FRONTIER
-from holdfast.crawl.lifetimes import Lifetimes
+from holdfast.crawl.frontier import Frontier, UrlRow, UrlState, host_of, key_of
+from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.log import Row, last_row
-from holdfast.crawl.messages import Kind, Outcome
-from holdfast.crawl.schedule import History
-from holdfast.crawl.traps import Traps
+from holdfast.crawl.paths import FRONTIER
+from holdfast.crawl.policy.admission import Admission
+from holdfast.crawl.policy.robots_gate import RobotsGate, origin_of
+from holdfast.crawl.policy.traps import Traps
+from holdfast.crawl.processes.messages import FetchKind, FetchOutcome
+from holdfast.crawl.schedule.lifetimes import Lifetimes
+from holdfast.crawl.schedule.revisit import History
 from holdfast.errors import UnknownName, UsageError
-from holdfast.formats.links.hops import Hop
+from holdfast.formats.html.links.references import Hop
 from holdfast.urls import canonical, parse
 
 _IN_SCOPE = "in scope"
@@ -42,15 +42,15 @@ _HOPS = {
     Hop.PREREQUISITE: "robots.txt",
 }
 _OUTCOMES = {
-    Outcome.DNS: "its host has no address",
-    Outcome.CONNECT: "no connection to its host",
-    Outcome.TLS: "no TLS connection to its host",
-    Outcome.TIMEOUT: "no response in time",
-    Outcome.PROTOCOL: "the response is not HTTP",
-    Outcome.DROPPED: "the connection ended before the response",
-    Outcome.PRIVATE: "its host has a private address",
-    Outcome.INVALID: "it is no URL that can be fetched",
-    Outcome.CRASHED: "a process of the crawl died over it",
+    FetchOutcome.DNS: "its host has no address",
+    FetchOutcome.CONNECT: "no connection to its host",
+    FetchOutcome.TLS: "no TLS connection to its host",
+    FetchOutcome.TIMEOUT: "no response in time",
+    FetchOutcome.PROTOCOL: "the response is not HTTP",
+    FetchOutcome.DROPPED: "the connection ended before the response",
+    FetchOutcome.PRIVATE: "its host has a private address",
+    FetchOutcome.INVALID: "it is no URL that can be fetched",
+    FetchOutcome.CRASHED: "a process of the crawl died over it",
 }
 
 
@@ -108,18 +108,18 @@ class _Explanation:
             "state": row.state,
             "reason": self._reason(row),
             "scope": scope,
-            "robots": Gate(self._frontier, self._job).verdict(row.url),
+            "robots": RobotsGate(self._frontier, self._job).verdict(row.url),
         }
         return told | self._facts(row, scope)
 
     def _reason(self, row: UrlRow) -> str:
-        if row.state == State.QUEUED:
+        if row.state == UrlState.QUEUED:
             return self._why_waiting(row)
-        if row.state == State.FAILED:
+        if row.state == UrlState.FAILED:
             return f"not fetched: {self._why_failed(row)}"
-        if row.state == State.REFUSED:
+        if row.state == UrlState.REFUSED:
             return f"not fetched: {self._why_refused(row)}"
-        if row.outcome == Outcome.EXPIRED:
+        if row.outcome == FetchOutcome.EXPIRED:
             return f"removed: {self._noted(row.url, 'expired') or 'its lifetime was over'}"
         if 300 <= row.status < 400 and row.hops >= self._job.fetch.redirects_max:
             limit = self._job.fetch.redirects_max
@@ -130,7 +130,7 @@ class _Explanation:
         host = self._frontier.host(host_of(row.url))
         if host.is_down:
             return f"waits for its host: {_OUTCOMES.get(host.trouble, 'it does not answer')}"
-        gate = Gate(self._frontier, self._job)
+        gate = RobotsGate(self._frontier, self._job)
         if gate.allows(row.url) is None and (trouble := self._robots_trouble(row.url)):
             return f"waits for robots.txt: {trouble}"
         if row.attempts:
@@ -148,15 +148,15 @@ class _Explanation:
         return _ending(last) if last is not None else _OUTCOMES.get(row.outcome, row.outcome)
 
     def _why_refused(self, row: UrlRow) -> str:
-        if row.outcome == Outcome.NO_RULES:
+        if row.outcome == FetchOutcome.NO_RULES:
             trouble = self._robots_trouble(row.url)
             return f"robots.txt could not be fetched{': ' if trouble else ''}{trouble}"
         return self._noted(row.url, "refused") or "robots.txt forbids it"
 
     def _robots_trouble(self, url: str) -> str:
         """What went wrong with the last fetch of a robots.txt; empty if nothing did, or there was none."""
-        last = last_row(self._log, "via", origin_of(url), lambda row: row.get("kind") == Kind.ROBOTS)
-        if last is None or (last.get("outcome") == Outcome.OK and _means_rules(last.get("status"))):
+        last = last_row(self._log, "via", origin_of(url), lambda row: row.get("kind") == FetchKind.ROBOTS)
+        if last is None or (last.get("outcome") == FetchOutcome.OK and _means_rules(last.get("status"))):
             return ""
         return _ending(last)
 
@@ -173,7 +173,7 @@ class _Explanation:
         found_by = _HOPS.get(row.hop, row.hop)
         lifetimes = Lifetimes(job.revisit)
         end, due = lifetimes.end(row), min(row.due, lifetimes.look(row))
-        waits = row.state != State.QUEUED and row.outcome != Outcome.EXPIRED and scope == _IN_SCOPE
+        waits = row.state != UrlState.QUEUED and row.outcome != FetchOutcome.EXPIRED and scope == _IN_SCOPE
         return {
             "found": f"{_moment(row.found)} by {found_by}" + (f" on {row.via}" if row.via else ""),
             "via": row.via,
@@ -207,14 +207,14 @@ class _Explanation:
             "state": "unknown",
             "reason": self._why_unknown(url, found.key, refusal),
             "scope": refusal or _IN_SCOPE,
-            "robots": Gate(self._frontier, self._job).verdict(url),
+            "robots": RobotsGate(self._frontier, self._job).verdict(url),
         }
 
     def _why_unknown(self, url: str, key: bytes, refusal: str) -> str:
         last = last_row(self._log, "url", url, lambda row: row.get("event") in ("trapped", "expired", "fetch"))
         if last is not None and last["event"] == "fetch":
-            what = "robots.txt" if last.get("kind") == Kind.ROBOTS else "part of a page"
-            done = "fetched" if last.get("outcome") == Outcome.OK else "not fetched"
+            what = "robots.txt" if last.get("kind") == FetchKind.ROBOTS else "part of a page"
+            done = "fetched" if last.get("outcome") == FetchOutcome.OK else "not fetched"
             return f"{done} as {what}: {_ending(last) or 'status {}'.format(last.get('status'))}"
         if last is not None:
             done = "removed" if last["event"] == "expired" else "not fetched"
@@ -237,7 +237,7 @@ def _means_rules(status: object) -> bool:
 def _ending(row: Row) -> str:
     """How a fetch ended that the log tells of; empty if it brought what it should."""
     outcome, status, note = str(row.get("outcome", "")), row.get("status", 0), str(row.get("note", ""))
-    if outcome == Outcome.OK:
+    if outcome == FetchOutcome.OK:
         if row.get("truncated") in ("disconnect", "time"):
             return "the response was cut off"
         return f"status {status}" if isinstance(status, int) and status >= 400 else ""

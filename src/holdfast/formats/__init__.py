@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.formats.http import HttpHead, Unframer, parse_head, split
+    from holdfast.formats.io.open import open_records
+    from holdfast.formats.io.sniff import sniff
     from holdfast.formats.iterator import ArchiveIterator, ArchiveRecord
-    from holdfast.formats.opening import open_records
     from holdfast.formats.record import BlockReader, Finding, FindingKind, Headers, Record, Report
-    from holdfast.formats.sniffing import sniff
 
 # Whoever wants one format does not pay for all: a name is imported when it is asked for.
 _HOMES = {
@@ -39,9 +39,9 @@ _HOMES = {
     "Record": "record",
     "Report": "record",
     "Unframer": "http",
-    "open_records": "opening",
+    "open_records": "io.open",
     "parse_head": "http",
-    "sniff": "sniffing",
+    "sniff": "io.sniff",
     "split": "http",
 }
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 
-from holdfast.formats.blocks import Checks
 from holdfast.formats.dates import arc_timestamp
 from holdfast.formats.http import is_message
+from holdfast.formats.io.record_block import Checks
+from holdfast.formats.io.salvage import Unreadable
+from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
-from holdfast.formats.salvage import Unreadable
-from holdfast.formats.source import Source
 
 LINE_BYTES_MAX = 16 * 1024
 _LENGTH_DIGITS_MAX = 15
@@ -75,7 +75,7 @@ class ArcFraming:
         self._format = "arc/1"
         self._in_description = False  # the record at hand is the file's first
 
-    def parse(self, source: Source, *, found: bool = False) -> Record:
+    def parse(self, source: ByteSource, *, found: bool = False) -> Record:
         head = _line(source)
         text = head.decode("utf-8", "surrogateescape").rstrip("\r\n")
         self._in_description = text.startswith("filedesc://")
@@ -90,7 +90,7 @@ class ArcFraming:
         record.has_http = is_message(_peek(source, len(head), _MESSAGE_LOOK))
         return record
 
-    def _file_record(self, source: Source, head: bytes, text: str) -> Record:
+    def _file_record(self, source: ByteSource, head: bytes, text: str) -> Record:
         values = text.split(" ")
         names = NAMES_2 if len(values) == len(NAMES_2) else NAMES_1
         if len(values) != len(names):
@@ -165,7 +165,7 @@ class ArcFraming:
         return None
 
 
-def _line(source: Source) -> bytes:
+def _line(source: ByteSource) -> bytes:
     """The line at the source's position."""
     size = 1024
     while (end := source.data.find(b"\n", source.pos)) < 0:
@@ -194,7 +194,7 @@ def _values(text: str, *, found: bool) -> list[str]:
     return [*values, match["length"]]
 
 
-def _peek(source: Source, ahead: int, size: int) -> bytes:
+def _peek(source: ByteSource, ahead: int, size: int) -> bytes:
     """The first bytes of the block."""
     source.fill(ahead + size)
     return source.data[source.pos + ahead : source.pos + ahead + size]

@@ -14,9 +14,8 @@ from typing import BinaryIO
 
 from holdfast.arguments import checked
 from holdfast.errors import TooLarge
-from holdfast.formats.content_encoding import PAYLOAD_BYTES_MAX, decoded_content
-from holdfast.formats.http import HEAD_BYTES_MAX, HttpHead, Unframer, parse_head
-from holdfast.formats.opening import open_records
+from holdfast.formats.http import HEAD_BYTES_MAX, PAYLOAD_BYTES_MAX, HttpHead, Unframer, decoded_content, parse_head
+from holdfast.formats.io.open import open_records
 from holdfast.formats.record import Headers, Record, Report
 
 _STEP_BYTES = 64 * 1024

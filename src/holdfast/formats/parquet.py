@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from holdfast.formats.cdx import bare_digest
+from holdfast.formats.cdx.cdx import bare_digest
 from holdfast.model import Capture
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 
-from holdfast.formats.charset import charset_of, decoded
-from holdfast.formats.compose import ID_BYTES, Version, WarcHead, digest_of, record_id, record_parts
-from holdfast.formats.markup import HTML_BYTES_MAX, HTML_KINDS, kind_of, looks_like_html, parsed_page
-from holdfast.formats.page_text import lines_of, title_of
+from holdfast.formats.html.charset import charset_of, decoded
+from holdfast.formats.html.text import lines_of, title_of
+from holdfast.formats.html.tree import HTML_BYTES_MAX, HTML_KINDS, kind_of, looks_like_html, parsed_page
+from holdfast.formats.warc.compose import ID_BYTES, Version, WarcHead, digest_of, record_id, record_parts
 from holdfast.model import Capture
 
 _PLAIN = frozenset(("text/plain",))

@@ -21,17 +21,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.index.index import Index
-    from holdfast.index.state import State
-    from holdfast.index.view import View
+    from holdfast.index.index import Index, IndexView
+    from holdfast.index.state import IndexState
 
 _HOMES = {
     "Index": "index",
-    "State": "state",
-    "View": "view",
+    "IndexState": "state",
+    "IndexView": "index",
 }
 
-__all__ = ["Index", "State", "View"]
+__all__ = ["Index", "IndexState", "IndexView"]
 
 
 def __getattr__(name: str) -> Any:

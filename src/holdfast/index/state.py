@@ -24,7 +24,7 @@ from typing import Any
 from holdfast.env import Environment
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import DamagedIndex, FormatTooNew
-from holdfast.index import layout
+from holdfast.index import paths
 from holdfast.index.schema import record_number, split_record_number
 from holdfast.model import RecordId
 
@@ -44,7 +44,7 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class IndexState:
     """What counts of the index, as of one commit."""
 
     generation: int = 0  # 0: there is none
@@ -73,13 +73,13 @@ class State:
         return RecordId(self.batches[batch][0], serial)
 
 
-def read_state(directory: Path, env: Environment, name: str = layout.STATE) -> State:
+def read_state(directory: Path, env: Environment, name: str = paths.STATE) -> IndexState:
     """The state of the index in a directory; that of generation 0 if there is none. Raises DamagedIndex."""
     path = directory / name
     try:
         head, _, body = read_file(env.files, path).decode().partition("\n")
     except FileNotFoundError:
-        return State()
+        return IndexState()
     except UnicodeDecodeError:
         raise DamagedIndex(f"cannot read '{path}': it is no text; {REPAIR}") from None
     words = head.split(" ")
@@ -90,7 +90,7 @@ def read_state(directory: Path, env: Environment, name: str = layout.STATE) -> S
     if words != [_MAGIC, str(FORMAT), _checksum(body)]:
         raise DamagedIndex(f"cannot read '{path}': its checksum does not hold; {REPAIR}")
     facts = json.loads(body)
-    return State(
+    return IndexState(
         facts["generation"],
         tuple((name, end) for name, end in facts["batches"]),
         facts["opstamp"],
@@ -100,7 +100,7 @@ def read_state(directory: Path, env: Environment, name: str = layout.STATE) -> S
     )
 
 
-def write_state(directory: Path, env: Environment, state: State, name: str = layout.STATE) -> None:
+def write_state(directory: Path, env: Environment, state: IndexState, name: str = paths.STATE) -> None:
     """Makes a state the one that counts. Durable on return."""
     facts: dict[str, Any] = {
         "generation": state.generation,

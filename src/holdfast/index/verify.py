@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import DamagedIndex, NotFound
-from holdfast.index import layout
-from holdfast.index.ranking import generations
+from holdfast.index import paths
+from holdfast.index.page_rank import generations
 from holdfast.index.tables import read_rows
 from holdfast.index.words import committed_opstamp, open_words
 
@@ -29,12 +29,12 @@ def verify_index(index: Index, progress: Callable[[int], None] | None = None) ->
     if state.generation == 0:
         return
     index.removed.read()
-    words = index.directory / layout.words_name(state.generation)
+    words = index.directory / paths.words_name(state.generation)
     committed_opstamp(words)
     for path in sorted(words.glob(f"{'[0-9a-f]' * 32}.*")):
         yield from _segment_faults(path, progress)
     open_words(words).searcher()
-    tables = index.directory / layout.tables_name(state.generation)
+    tables = index.directory / paths.tables_name(state.generation)
     for files in state.tables.values():
         for file in files:
             yield from _table_faults(index, tables / file.name, file.rows)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.env import Environment
 from holdfast.errors import DamagedIndex, VolumeFull
-from holdfast.index import layout
+from holdfast.index import paths
 from holdfast.index.schema import WORDS, analyzer, record_number, schema
-from holdfast.index.state import REPAIR, State
+from holdfast.index.state import REPAIR, IndexState
 
 if TYPE_CHECKING:
     import tantivy
@@ -40,12 +40,12 @@ def open_words(path: Path) -> tantivy.Index:
 def committed_opstamp(path: Path) -> int:
     """tantivy's mark of its last commit. Raises DamagedIndex."""
     try:
-        return int(json.loads((path / layout.META).read_bytes())["opstamp"])
+        return int(json.loads((path / paths.META).read_bytes())["opstamp"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedIndex(f"cannot read '{path / layout.META}': {error}; {REPAIR}") from None
+        raise DamagedIndex(f"cannot read '{path / paths.META}': {error}; {REPAIR}") from None
 
 
-def beyond(state: State) -> list[tuple[int, int]]:
+def beyond(state: IndexState) -> list[tuple[int, int]]:
     """The numbers of records that a state does not reach, as ranges with both ends."""
     ranges = [
         (record_number(number, end), record_number(number + 1, 0) - 1) for number, (_, end) in enumerate(state.batches)
@@ -97,7 +97,7 @@ class WordsWriter:
         with self._translated():
             self._writer.delete_documents_by_query(records_query(numbers))
 
-    def delete_beyond(self, state: State) -> None:
+    def delete_beyond(self, state: IndexState) -> None:
         """Takes out what a killed writer had committed beyond a state."""
         with self._translated():
             for first, last in beyond(state):

@@ -12,24 +12,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from holdfast.errors import DamagedIndex
-from holdfast.index import layout
-from holdfast.index.backlinks import Backlinks
-from holdfast.index.extraction import Limits
-from holdfast.index.planning import TASK_RECORDS, tasks_for
+from holdfast.index import paths
+from holdfast.index.backlog import TASK_RECORDS, tasks_for
+from holdfast.index.extract import ExtractionLimits
+from holdfast.index.links import Backlinks
 from holdfast.index.state import TABLES, TableFile, read_state, write_state
-from holdfast.index.table_draft import TableDraft
-from holdfast.index.tables import TableWriter
+from holdfast.index.tables import TableDraft, TableWriter
 from holdfast.index.words import WordsWriter, committed_opstamp
-from holdfast.index.workers.crew import Crew
+from holdfast.index.workers.pool import WorkerPool
 from holdfast.index.workers.rows import rows_of
-from holdfast.index.workers.task import Harvest, Task, WorkerOptions
+from holdfast.index.workers.task import IndexTask, TaskResult, WorkerOptions
 from holdfast.model import RecordId
 
 if TYPE_CHECKING:
     import pyarrow
 
     from holdfast.index.index import Index
-    from holdfast.index.state import State
+    from holdfast.index.state import IndexState
 
 _HEAP_BYTES_MIN = 15 << 20  # tantivy wants that much for each of its threads
 
@@ -37,15 +36,15 @@ _HEAP_BYTES_MIN = 15 << 20  # tantivy wants that much for each of its threads
 class IndexWriter:
     """For one thread, which holds the lock. The words are opened when something is to be written to them."""
 
-    def __init__(self, index: Index, state: State, name: str) -> None:
+    def __init__(self, index: Index, state: IndexState, name: str) -> None:
         """`name` is that of the file in which the state is kept: STATE, or BUILD for a generation to come."""
         self.state = state
         self._index = index
         self._env = index.env
         self._name = name
         self._directory = index.directory
-        self._words_path = index.directory / layout.words_name(state.generation)
-        tables = index.directory / layout.tables_name(state.generation)
+        self._words_path = index.directory / paths.words_name(state.generation)
+        tables = index.directory / paths.tables_name(state.generation)
         self._env.files.make_directory(tables)
         self._tables = {table: TableWriter(table, tables, self._env) for table in TABLES}
         self._words: WordsWriter | None = None
@@ -67,16 +66,16 @@ class IndexWriter:
         new = tuple((name, 1) for name in names[known:])
         self.state = replace(self.state, batches=(*self.state.batches, *new))
 
-    def crew(self, records: int) -> Crew:
+    def crew(self, records: int) -> WorkerPool:
         """Workers for so many records: one for each core, but a process takes longer to start than a handful does."""
         settings = self._index.settings
-        limits = Limits(settings.document_bytes_max, settings.text_characters_max)
+        limits = ExtractionLimits(settings.document_bytes_max, settings.text_characters_max)
         root = str(self._index.root.absolute())
         options = WorkerOptions(root, limits, settings.document_seconds_max, settings.worker_bytes_max)
         most = settings.workers or os.cpu_count() or 1
-        return Crew(max(1, min(most, -(-records // TASK_RECORDS))), options)
+        return WorkerPool(max(1, min(most, -(-records // TASK_RECORDS))), options)
 
-    def add(self, task: Task, harvest: Harvest) -> tuple[int, int]:
+    def add(self, task: IndexTask, harvest: TaskResult) -> tuple[int, int]:
         """What came of a task; returns the number of rows in both tables. Commits when enough has gathered."""
         self.words.add(harvest.documents)
         captures, links = rows_of(harvest.captures), rows_of(harvest.links)
@@ -114,7 +113,7 @@ class IndexWriter:
         self._drafts, self._backlinks = {}, Backlinks()
         self._records = 0
 
-    def _write_tables(self) -> State:
+    def _write_tables(self) -> IndexState:
         """The state with files of the rows that were added."""
         self._add_rows("backlinks", self._backlinks.rows())
         tables = {}
@@ -133,7 +132,7 @@ class IndexWriter:
     @property
     def is_in_use(self) -> bool:
         """Whether readers see this generation."""
-        return self._name == layout.STATE
+        return self._name == paths.STATE
 
     @property
     def words_path(self) -> Path:
@@ -167,7 +166,7 @@ class IndexWriter:
                     self.add(task, harvest)
         self.commit()
 
-    def _without(self, numbers: set[int]) -> State:
+    def _without(self, numbers: set[int]) -> IndexState:
         """The state with tables from which these records are gone."""
         state, tables = self.state, {}
         for table, files in state.tables.items():
@@ -183,36 +182,36 @@ class IndexWriter:
 
     def table_paths(self, table: str) -> list[Path]:
         """The files of a table, as of the last commit."""
-        tables = self._directory / layout.tables_name(self.state.generation)
+        tables = self._directory / paths.tables_name(self.state.generation)
         return [tables / each.name for each in self.state.tables[table]]
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     def take_over(self) -> None:
         """Makes the generation that was built the one that counts, and deletes all others. Durable on return."""
-        write_state(self._directory, self._env, self.state, layout.STATE)
-        self._env.files.remove(self._directory / layout.BUILD)
+        write_state(self._directory, self._env, self.state, paths.STATE)
+        self._env.files.remove(self._directory / paths.BUILD)
         self._env.files.sync_directory(self._directory)
-        self._name = layout.STATE
+        self._name = paths.STATE
         self._tidy()
 
     def _tidy(self) -> None:
         """Deletes what no state names: files of this generation, and other generations."""
         kept = {self.state.generation}
-        for name in (layout.STATE, layout.BUILD):
+        for name in (paths.STATE, paths.BUILD):
             try:
                 kept.add(read_state(self._directory, self._env, name).generation)
             except DamagedIndex:
                 continue
         for name in self._env.files.names(self._directory):
-            generation = layout.generation_of(name)
+            generation = paths.generation_of(name)
             if generation is not None and generation not in kept:
                 shutil.rmtree(self._directory / name, ignore_errors=True)
         self._drop_files()
 
     def _drop_files(self) -> None:
         listed = {each.name for files in self.state.tables.values() for each in files}
-        tables = self._directory / layout.tables_name(self.state.generation)
+        tables = self._directory / paths.tables_name(self.state.generation)
         for name in self._env.files.names(tables):
             if name not in listed:
                 self._env.files.remove(tables / name)

@@ -25,40 +25,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.query.answers import Facet, FacetValue, Hit, Month, QueryAnswer, QueryOptions, Snippet
+    from holdfast.query.access_filter import AccessFilter, RuleFilter
     from holdfast.query.engine import QueryEngine
     from holdfast.query.parser import parse
-    from holdfast.query.printing import canonical
-    from holdfast.query.screen import AccessScreen, Screen
-    from holdfast.query.syntax import Expression
+    from holdfast.query.results import Facet, FacetValue, Hit, Month, QueryOptions, QueryResult, Snippet
+    from holdfast.query.syntax import Expression, canonical
 
 _HOMES = {
-    "AccessScreen": "screen",
+    "RuleFilter": "access_filter",
     "Expression": "syntax",
-    "Facet": "answers",
-    "FacetValue": "answers",
-    "Hit": "answers",
-    "Month": "answers",
-    "QueryAnswer": "answers",
+    "Facet": "results",
+    "FacetValue": "results",
+    "Hit": "results",
+    "Month": "results",
+    "QueryResult": "results",
     "QueryEngine": "engine",
-    "QueryOptions": "answers",
-    "Screen": "screen",
-    "Snippet": "answers",
-    "canonical": "printing",
+    "QueryOptions": "results",
+    "AccessFilter": "access_filter",
+    "Snippet": "results",
+    "canonical": "syntax",
     "parse": "parser",
 }
 
 __all__ = [
-    "AccessScreen",
+    "AccessFilter",
     "Expression",
     "Facet",
     "FacetValue",
     "Hit",
     "Month",
-    "QueryAnswer",
     "QueryEngine",
     "QueryOptions",
-    "Screen",
+    "QueryResult",
+    "RuleFilter",
     "Snippet",
     "canonical",
     "parse",

@@ -21,16 +21,15 @@ from holdfast.index.index import Index
 from holdfast.index.ranks import Ranks
 from holdfast.index.schema import Card
 from holdfast.index.words import records_query
-from holdfast.query.answers import Hit, QueryAnswer, QueryOptions, Snippet
-from holdfast.query.compiling import Compiler
+from holdfast.query.access_filter import AccessFilter
+from holdfast.query.compile import Compiler
 from holdfast.query.facets import count_facets
-from holdfast.query.moment import Moment, Numbers
-from holdfast.query.ordering import Shown, by_date, by_rank, by_relevance
+from holdfast.query.order import Shown, by_date, by_rank, by_relevance
 from holdfast.query.parser import parse
-from holdfast.query.printing import canonical
-from holdfast.query.screen import Screen
+from holdfast.query.results import Hit, QueryOptions, QueryResult, Snippet
+from holdfast.query.snapshot import Numbers, QuerySnapshot
 from holdfast.query.snippets import Snippets
-from holdfast.query.syntax import Compare, Expression, Match, Words, conjunction, terms
+from holdfast.query.syntax import Compare, Expression, Match, Words, canonical, conjunction, terms
 from holdfast.records.records import Records
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class QueryEngine:
         self._ranks: Ranks | None = None
 
     @checked
-    def ask(self, text: str, options: QueryOptions | None = None, screen: Screen | None = None) -> QueryAnswer:
+    def ask(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
         """The answer to a query. `screen` hides captures from who asks.
 
         Raises MalformedQuery, or IndexNotFound if there is no index, or no ranks where they are asked for.
@@ -102,14 +101,14 @@ class QueryEngine:
         raise DamagedIndex(f"'{missing}' is missing; run 'holdfast index build'")
 
     def _moment(
-        self, expression: Expression, screen: Screen | None, ends: dict[str, int] | None, generation: int | None
-    ) -> Moment:
+        self, expression: Expression, screen: AccessFilter | None, ends: dict[str, int] | None, generation: int | None
+    ) -> QuerySnapshot:
         view = self._index.view()
         if generation is not None and _is_ranked(expression):
             ranks: Ranks | None = self._index.ranks_of(generation)
         else:
             ranks = self._newest_ranks()
-        return Moment(view, ranks, screen.hidden(view) if screen is not None else None, ends)
+        return QuerySnapshot(view, ranks, screen.hidden(view) if screen is not None else None, ends)
 
     def _newest_ranks(self) -> Ranks | None:
         found = self._index.ranks()
@@ -120,7 +119,7 @@ class QueryEngine:
 
     # -- an answer ----------------------------------------------------------------------------------------------
 
-    def _answer(self, expression: Expression, options: QueryOptions, screen: Screen | None) -> QueryAnswer:
+    def _answer(self, expression: Expression, options: QueryOptions, screen: AccessFilter | None) -> QueryResult:
         moment = self._moment(expression, screen, None, None)
         within = [expression, *([Match("collection", options.collection)] if options.collection else [])]
         query = Compiler(moment).compile(conjunction(within))
@@ -135,7 +134,7 @@ class QueryEngine:
             snippets = maker.of(self._records(), [moment.view.record_of(each.record) for each in shown])
         hits = _hits(moment, shown, snippets)
         pending = self._index.pending()
-        return QueryAnswer(canonical(expression), sort, total, options.offset, hits, facets, timeline, pending)
+        return QueryResult(canonical(expression), sort, total, options.offset, hits, facets, timeline, pending)
 
 
 def _is_ranked(expression: Expression) -> bool:
@@ -146,7 +145,7 @@ def _has_words(expression: Expression) -> bool:
     return any(is_wanted and isinstance(term, Words) for term, is_wanted in terms(expression))
 
 
-def _ordered(moment: Moment, query: tantivy.Query, sort: str, options: QueryOptions) -> tuple[int, list[Shown]]:
+def _ordered(moment: QuerySnapshot, query: tantivy.Query, sort: str, options: QueryOptions) -> tuple[int, list[Shown]]:
     if sort == "rank":
         return by_rank(moment, query, options.offset, options.limit)
     if sort == "relevance":
@@ -154,7 +153,7 @@ def _ordered(moment: Moment, query: tantivy.Query, sort: str, options: QueryOpti
     return by_date(moment, query, options.offset, options.limit, is_newest=sort == "newest")
 
 
-def _newest_of_each(moment: Moment, query: tantivy.Query) -> tantivy.Query:
+def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Query:
     """Of the matches of each page only the newest; of several of one second, that which came in last."""
     from tantivy import Occur, Query
 
@@ -169,7 +168,7 @@ def _newest_of_each(moment: Moment, query: tantivy.Query) -> tantivy.Query:
     return Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)])
 
 
-def _hits(moment: Moment, shown: list[Shown], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
+def _hits(moment: QuerySnapshot, shown: list[Shown], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
     addresses = [each.address for each in shown]
     facts = _Facts(*(moment.numbers(field, addresses) for field in ("date", "status", "size", "page")))
     ranks = moment.known_ranks

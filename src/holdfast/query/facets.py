@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge
 from holdfast.index.schema import short_type
-from holdfast.query.answers import Facet, FacetValue, Month
 from holdfast.query.fields import UNKNOWN_LANGUAGE
-from holdfast.query.moment import Moment
-from holdfast.query.printing import canonical
-from holdfast.query.syntax import Compare, Expression, Match, conjunction
+from holdfast.query.results import Facet, FacetValue, Month
+from holdfast.query.snapshot import QuerySnapshot
+from holdfast.query.syntax import Compare, Expression, Match, canonical, conjunction
 
 if TYPE_CHECKING:
     import tantivy
@@ -34,7 +33,7 @@ _EVERY_VALUE = 2**32 - 1  # is counted in each segment: with fewer, the counts o
 
 
 def count_facets(
-    moment: Moment, query: tantivy.Query, names: Sequence[str], most: int, *, timeline: bool
+    moment: QuerySnapshot, query: tantivy.Query, names: Sequence[str], most: int, *, timeline: bool
 ) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:
     """The facets in their order, `most` values of each, and the months, all in one pass over the matches.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from holdfast.catalog.times import digits
+from holdfast.catalog.timestamps import digits
 from holdfast.errors import MalformedKey, MalformedQuery, UsageError
 from holdfast.model import batch_name
 from holdfast.urls import completed, page_id_text, parse_page_id, url_key

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from holdfast.errors import MalformedQuery
 from holdfast.query.fields import MATCHES, TITLE, number_of, status_class
-from holdfast.query.printing import EVERYTHING
-from holdfast.query.scanning import Kind, Token, fault, has_word, scan
+from holdfast.query.lexer import QueryToken, TokenKind, fault, has_word, scan
 from holdfast.query.syntax import (
+    EVERYTHING,
     Compare,
     Everything,
     Expression,
@@ -27,8 +27,8 @@ from holdfast.query.syntax import (
 
 DEPTH_MAX = 32  # of parentheses and denials in each other
 TERMS_MAX = 256
-_OPERATORS = (Kind.AND, Kind.OR)
-_DENIALS = (Kind.MINUS, Kind.NOT)
+_OPERATORS = (TokenKind.AND, TokenKind.OR)
+_DENIALS = (TokenKind.MINUS, TokenKind.NOT)
 
 
 def parse(text: str) -> Expression:
@@ -41,11 +41,11 @@ def parse(text: str) -> Expression:
     return _Parser(tokens).parse()
 
 
-def _meaningful(tokens: list[Token]) -> list[Token]:
+def _meaningful(tokens: list[QueryToken]) -> list[QueryToken]:
     """Without words that have no letter or digit, and what denies them."""
-    kept: list[Token] = []
+    kept: list[QueryToken] = []
     for token in tokens:
-        if token.kind is not Kind.WORD or token.text == EVERYTHING or has_word(token.text):
+        if token.kind is not TokenKind.WORD or token.text == EVERYTHING or has_word(token.text):
             kept.append(token)
         else:
             while kept and kept[-1].kind in _DENIALS:
@@ -54,7 +54,7 @@ def _meaningful(tokens: list[Token]) -> list[Token]:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[QueryToken]) -> None:
         self._tokens = tokens
         self._next = 0
         self._terms = 0
@@ -65,44 +65,44 @@ class _Parser:
             raise fault("a parenthesis is closed that was not opened", token.at, "leave it out, or put it in quotes")
         return found
 
-    def _peek(self) -> Token | None:
+    def _peek(self) -> QueryToken | None:
         return self._tokens[self._next] if self._next < len(self._tokens) else None
 
     def _either(self, depth: int) -> Expression:
         parts = [self._both(depth)]
-        while (token := self._peek()) is not None and token.kind is Kind.OR:
+        while (token := self._peek()) is not None and token.kind is TokenKind.OR:
             self._next += 1
             parts.append(self._both(depth, token))
         return disjunction(parts)
 
-    def _both(self, depth: int, before: Token | None = None) -> Expression:
+    def _both(self, depth: int, before: QueryToken | None = None) -> Expression:
         parts = [self._part(depth, before)]
-        while (token := self._peek()) is not None and token.kind not in (Kind.OR, Kind.CLOSE):
-            operator = token if token.kind is Kind.AND else None
+        while (token := self._peek()) is not None and token.kind not in (TokenKind.OR, TokenKind.CLOSE):
+            operator = token if token.kind is TokenKind.AND else None
             self._next += operator is not None
             parts.append(self._part(depth, operator))
         return conjunction(parts)
 
-    def _part(self, depth: int, before: Token | None) -> Expression:
+    def _part(self, depth: int, before: QueryToken | None) -> Expression:
         """`before` is the operator or parenthesis that asks for a part here."""
         token = self._peek()
-        if token is None or token.kind in (Kind.CLOSE, *_OPERATORS):
+        if token is None or token.kind in (TokenKind.CLOSE, *_OPERATORS):
             raise self._missing(token, before)
         if depth > DEPTH_MAX:
             raise fault(f"more than {DEPTH_MAX} parentheses or denials in each other", token.at)
         self._next += 1
         if token.kind in _DENIALS:
             return negation(self._part(depth + 1, token))
-        if token.kind is Kind.OPEN:
+        if token.kind is TokenKind.OPEN:
             return self._group(depth + 1, token)
         self._terms += 1
         if self._terms > TERMS_MAX:
             raise fault(f"more than {TERMS_MAX} terms", token.at)
         return _term(token)
 
-    def _group(self, depth: int, opened: Token) -> Expression:
+    def _group(self, depth: int, opened: QueryToken) -> Expression:
         first = self._peek()
-        if first is not None and first.kind is Kind.CLOSE:
+        if first is not None and first.kind is TokenKind.CLOSE:
             raise fault("nothing between two parentheses", opened.at, "leave them out")
         found = self._either(depth)
         if self._peek() is None:
@@ -110,7 +110,7 @@ class _Parser:
         self._next += 1
         return found
 
-    def _missing(self, found: Token | None, before: Token | None) -> MalformedQuery:
+    def _missing(self, found: QueryToken | None, before: QueryToken | None) -> MalformedQuery:
         if before is not None:
             repair = "give what it connects; to search for the word, put it in quotes"
             return fault(f"nothing behind '{before.text}'", before.at, repair)
@@ -121,18 +121,18 @@ class _Parser:
         return fault(f"nothing before '{found.text}'", found.at, repair)
 
 
-def _term(token: Token) -> Expression:
-    if token.kind is Kind.FIELD:
+def _term(token: QueryToken) -> Expression:
+    if token.kind is TokenKind.FIELD:
         try:
             return _field(token)
         except MalformedQuery as error:
             raise fault(f"'{token.field}'", token.at, str(error)) from None
-    if token.text == EVERYTHING and token.kind is Kind.WORD:
+    if token.text == EVERYTHING and token.kind is TokenKind.WORD:
         return Everything()
     return Words("", _words(token.text, token.at))
 
 
-def _field(token: Token) -> Expression:
+def _field(token: QueryToken) -> Expression:
     name, text = token.field, token.text.strip()
     if name == TITLE:
         return Words(TITLE, _words(text, token.at))

@@ -12,22 +12,22 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
-from holdfast.formats.content_encoding import decoded_beginning
+from holdfast.formats.http import decoded_beginning
 from holdfast.formats.record import Headers
-from holdfast.index.extraction import Limits, Payload, extract
+from holdfast.index.extract import ExtractionLimits, Payload, extract
 from holdfast.index.schema import SEPARATOR, schema, separated, words_of
 from holdfast.model import RecordId
-from holdfast.query.answers import Snippet
+from holdfast.query.results import Snippet
 from holdfast.query.syntax import Expression, Words, terms
 from holdfast.records.records import Records
-from holdfast.records.stored import StoredRecord
+from holdfast.records.stored_record import StoredRecord
 
 if TYPE_CHECKING:
     import tantivy
 
 CHARACTERS = 240
 BYTES_MAX = 64 << 20  # of the contents of all hits of an answer; those beyond have no snippet
-LIMITS = Limits(4 << 20, 1 << 20)
+LIMITS = ExtractionLimits(4 << 20, 1 << 20)
 
 
 class Snippets:

@@ -10,12 +10,20 @@
 
 `conjunction`, `disjunction` and `negation` put parts together and keep them flat, so that one meaning has one shape:
 an And holds no And, an Or no Or, and nothing is denied twice.
+
+The canonical form of a query: what is printed back everywhere, and parses to the same query again.
+
+Parts that must all fit stand side by side, `-` denies, `OR` is in capitals, what is in parentheses shows how the query
+was understood. Quotes are only where they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from holdfast.query.fields import number_text, value_text
+from holdfast.query.lexer import is_bare_value, is_bare_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +110,40 @@ def terms(expression: Expression, *, is_wanted: bool = True) -> Iterator[tuple[T
             yield from terms(part, is_wanted=is_wanted)
     elif not isinstance(expression, Everything):
         yield expression, is_wanted
+
+
+EVERYTHING = "*"
+
+
+def canonical(expression: Expression) -> str:
+    """The text of a query."""
+    if isinstance(expression, And):
+        return " ".join(_inner(part) for part in expression.parts)
+    if isinstance(expression, Or):
+        return " OR ".join(_inner(part) for part in expression.parts)
+    return _inner(expression)
+
+
+def _inner(expression: Expression) -> str:
+    """As part of another."""
+    if isinstance(expression, And | Or):
+        return f"({canonical(expression)})"
+    if isinstance(expression, Not):
+        return f"-{_inner(expression.part)}"
+    if isinstance(expression, Everything):
+        return EVERYTHING
+    if isinstance(expression, Compare):
+        sign = ":" if expression.sign == "=" else expression.sign
+        return f"{expression.field}{sign}{number_text(expression.field, expression.number)}"
+    if isinstance(expression, Words) and not expression.field:
+        return expression.text if is_bare_word(expression.text) else quoted(expression.text)
+    if isinstance(expression, Words):
+        value = expression.text
+    else:
+        value = value_text(expression.field, expression.value)
+    return f"{expression.field}:{value if is_bare_value(value) else quoted(value)}"
+
+
+def quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

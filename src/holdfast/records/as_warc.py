@@ -14,14 +14,14 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
-from holdfast.batches.entry import Entry, runs
+from holdfast.batches.entry import JournalEntry, runs
 from holdfast.env.files import Buffer
-from holdfast.formats.compose import ID_BYTES, RECORD_END, WarcHead, record_id, record_parts, warc_date, warc_head
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.tianwang import unzipped
-from holdfast.formats.warc import parse_fields
-from holdfast.formats.warc_rules import WELL_FORMED
-from holdfast.records.stored import StoredRecord, block_length, head_length
+from holdfast.formats.warc.compose import ID_BYTES, RECORD_END, WarcHead, record_id, record_parts, warc_date, warc_head
+from holdfast.formats.warc.framing import parse_fields
+from holdfast.formats.warc.rules import WELL_FORMED
+from holdfast.records.stored_record import StoredRecord, block_length, head_length
 
 GATHERED_BYTES_MAX = 8 << 20  # records that are not written as they came are not gathered in memory beyond this
 _MARKS = ('"block": ', '"dateFrom": ')  # in `extra`: what calls for another head
@@ -34,7 +34,7 @@ _NOT_IN_NAME = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _NOT_IN_VALUE = re.compile(r"[\x00\r\n]")
 
 
-def is_warc(entry: Entry) -> bool:
+def is_warc(entry: JournalEntry) -> bool:
     return entry.format.startswith("warc/")
 
 
@@ -43,7 +43,7 @@ def is_writable(stored: StoredRecord) -> bool:
     return is_warc(stored.entry) or stored.entry.type == "response"
 
 
-def is_well_formed(entry: Entry) -> bool:
+def is_well_formed(entry: JournalEntry) -> bool:
     """Whether a record can be written as it came: a WARC record with a head and an end as they should be."""
     if not is_warc(entry) or not entry.data.endswith(RECORD_END):
         return False
@@ -52,7 +52,7 @@ def is_well_formed(entry: Entry) -> bool:
     return _has_good_head(entry, head) and block_length(entry.format, head) == size
 
 
-def _has_good_head(entry: Entry, head: bytes) -> bool:
+def _has_good_head(entry: JournalEntry, head: bytes) -> bool:
     if entry.extra != "-" and any(mark in entry.extra for mark in _MARKS):
         return False
     named = head.lower()

@@ -23,16 +23,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.batches.entry import FILE_HEAD, REFERENCE, REMOVED, SOURCE, Entry, one_line
+from holdfast.batches.entry import FILE_HEAD, REFERENCE, REMOVED, SOURCE, JournalEntry, one_line
 from holdfast.config import RecordSettings
-from holdfast.formats.blocks import BytesBlock
-from holdfast.formats.compose import digest_of, digest_text
 from holdfast.formats.dates import mail_timestamp, partial_timestamp, warc_timestamp
 from holdfast.formats.http import HttpHead, Unframer, parse_head, split
+from holdfast.formats.io.record_block import BytesBlock
 from holdfast.formats.record import Record
 from holdfast.formats.tianwang import unzipped
+from holdfast.formats.warc.compose import digest_of, digest_text
 from holdfast.model import Capture, RecordId
-from holdfast.records.stored import block_length
+from holdfast.records.stored_record import block_length
 from holdfast.urls import post_key, url_key
 
 CAPTURED = frozenset({"response", "revisit", "resource", "metadata", "conversion", REFERENCE})  # that the catalog lists
@@ -50,10 +50,10 @@ _REDIRECTS = frozenset({"301", "302", "303", "307", "308"})
 
 
 @dataclass(slots=True)
-class Draft:
+class RecordDraft:
     """A record whose block is in memory. `entry` lacks its serial number and contentkeys."""
 
-    entry: Entry
+    entry: JournalEntry
     payload: bytes = b""
     signature: bytes = b""  # of the payload; empty: not computed yet
     mark: bytes = b""  # the record's fingerprint; empty: not computed yet
@@ -64,14 +64,14 @@ class Draft:
     spooled: Path | None = None  # a large payload, in a file of its own
 
 
-def is_captured(entry: Entry) -> bool:
+def is_captured(entry: JournalEntry) -> bool:
     """Whether the catalog lists the record (as the indexers of other archives do)."""
     if entry.type not in CAPTURED or entry.url in ("", "-"):
         return False
     return not (entry.type in ("resource", "metadata") and entry.mime == _FIELDS_TYPE)
 
 
-def fingerprint(entry: Entry, signatures: Sequence[bytes]) -> bytes:
+def fingerprint(entry: JournalEntry, signatures: Sequence[bytes]) -> bytes:
     """16 bytes that name a record by all that it consists of."""
     named = f"{entry.type} {entry.layout} {entry.collection}\n"
     hashed = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16)
@@ -81,19 +81,19 @@ def fingerprint(entry: Entry, signatures: Sequence[bytes]) -> bytes:
     return hashed.digest()
 
 
-def refusal_mark(entry: Entry, signatures: Sequence[bytes]) -> bytes:
+def refusal_mark(entry: JournalEntry, signatures: Sequence[bytes]) -> bytes:
     """The fingerprint of a record whatever its collection."""
     return fingerprint(entry._replace(collection="-"), signatures)
 
 
-def signatures_of(entry: Entry) -> list[bytes]:
+def signatures_of(entry: JournalEntry) -> list[bytes]:
     """The signatures in the contentkeys of an entry."""
     if entry.contents == "-":
         return []
     return [bytes.fromhex(key.partition(":")[2].partition("~")[0]) for key in entry.contents.split(" ")]
 
 
-def urlkey_of(entry: Entry) -> str:
+def urlkey_of(entry: JournalEntry) -> str:
     """The key under which the catalog lists an entry."""
     return url_key(keyed_url(entry.url, entry.extra))
 
@@ -107,7 +107,7 @@ def keyed_url(url: str, extra: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}__wb_method={facts['method']}{'&' if body else ''}{body}"
 
 
-def capture_of(entry: Entry, batch: str, urlkey: str = "") -> Capture:
+def capture_of(entry: JournalEntry, batch: str, urlkey: str = "") -> Capture:
     """The row of the catalog for an entry of the batch, whose key may be known already."""
     length, offset, kind = entry.length, entry.offset, entry.type
     if kind == REFERENCE:  # what it refers to, as far as it is known
@@ -135,7 +135,7 @@ def capture_of(entry: Entry, batch: str, urlkey: str = "") -> Capture:
     )
 
 
-def modified_of(entry: Entry) -> str:
+def modified_of(entry: JournalEntry) -> str:
     """The `Last-Modified` of a response as 14 digits, at the latest its time of capture (RFC 9110); `-` without one."""
     if entry.type not in ("response", "revisit"):
         return "-"
@@ -160,7 +160,7 @@ class Drafting:
     def is_large(self, record: Record) -> bool:
         return record.content_length > self.settings.piece_bytes_max
 
-    def draft(self, record: Record) -> Draft:
+    def draft(self, record: Record) -> RecordDraft:
         """Reads the record to its end, or as far as it is there. Raises MalformedInput in strict mode."""
         block = record.block.read()
         record.finish()
@@ -183,7 +183,7 @@ class Drafting:
         entry = self._entry(record, framed, size, facts, head)
         signature = self.sign(payload) if payload and self.sign is not None else b""
         record_id, concurrent_to = _links(record)
-        draft = Draft(entry, payload, signature, record_id=record_id, concurrent_to=concurrent_to)
+        draft = RecordDraft(entry, payload, signature, record_id=record_id, concurrent_to=concurrent_to)
         return self._with_request(draft, record, head, block)
 
     def _is_content(self, record: Record, size: int) -> bool:
@@ -194,14 +194,14 @@ class Drafting:
 
     def _entry(
         self, record: Record, framed: tuple[bytes, str], size: int, facts: dict[str, str], head: HttpHead | None
-    ) -> Entry:
+    ) -> JournalEntry:
         data, layout = framed
         timestamp, extra = record.timestamp, facts["extra"]
         if not timestamp:
             timestamp, found_in = self._dated(record, head)
             extra = _with_mark(extra, "dateFrom", found_in)
         self.last_timestamp = timestamp if timestamp != _NO_DATE else self.last_timestamp
-        return Entry(
+        return JournalEntry(
             _type_of(record.type),
             one_line(record.url),
             timestamp,
@@ -232,12 +232,12 @@ class Drafting:
             return sent, "http"
         return (self.last_timestamp, "neighbour") if self.last_timestamp else (_NO_DATE, "none")
 
-    def _with_request(self, draft: Draft, record: Record, head: HttpHead | None, block: bytes) -> Draft:
+    def _with_request(self, draft: RecordDraft, record: Record, head: HttpHead | None, block: bytes) -> RecordDraft:
         if record.type == "request" and head is not None and head.method not in ("GET", "HEAD", ""):
             draft.request = (head.method, block[head.size :], head.headers.get("Content-Type") or "")
         return draft
 
-    def large_draft(self, record: Record, spool: Path) -> Draft:
+    def large_draft(self, record: Record, spool: Path) -> RecordDraft:
         """Reads a record that is too large for memory; its payload goes to the file `spool`.
 
         Raises MalformedInput in strict mode if it is damaged; then nothing is left of the file.
@@ -261,9 +261,9 @@ class Drafting:
         framed = _framed(record, b"".join(result.literals), tuple(result.lengths))
         entry = self._entry(record, framed, result.size, facts, result.head)
         record_id, concurrent_to = _links(record)
-        return Draft(entry, record_id=record_id, concurrent_to=concurrent_to, spooled=spool)
+        return RecordDraft(entry, record_id=record_id, concurrent_to=concurrent_to, spooled=spool)
 
-    def complete(self, drafts: Sequence[Draft]) -> None:
+    def complete(self, drafts: Sequence[RecordDraft]) -> None:
         """Ties requests to responses, and computes what can be computed without the archive."""
         pair_requests(drafts)
         _date_by_next(drafts)
@@ -382,7 +382,7 @@ def _with_mark(extra: str, name: str, value: str | int) -> str:
     return json.dumps(({} if extra == "-" else json.loads(extra)) | {name: value})
 
 
-def _date_by_next(drafts: Sequence[Draft]) -> None:
+def _date_by_next(drafts: Sequence[RecordDraft]) -> None:
     """Records at the beginning of a file whose date cannot be read have that of the next one."""
     dated = next((draft.entry.timestamp for draft in drafts if '"dateFrom": "none"' not in draft.entry.extra), "")
     for draft in drafts:
@@ -421,7 +421,7 @@ def _links(record: Record) -> tuple[str, tuple[str, ...]]:
     return fields.get("warc-record-id", ""), tuple(concurrent_to)
 
 
-def pair_requests(drafts: Sequence[Draft]) -> None:
+def pair_requests(drafts: Sequence[RecordDraft]) -> None:
     """Gives responses to requests other than GET the method and body that belong to their key.
 
     A request belongs to the response before or after it that has its URL; WARC-Concurrent-To decides where it is given.
@@ -436,14 +436,14 @@ def pair_requests(drafts: Sequence[Draft]) -> None:
                 break
 
 
-def _belongs(request: Draft, other: Draft) -> bool:
+def _belongs(request: RecordDraft, other: RecordDraft) -> bool:
     if other.entry.type not in ("response", "revisit") or other.entry.url != request.entry.url:
         return False
     tied = {*request.concurrent_to, *other.concurrent_to}
     return not tied or request.record_id in tied or other.record_id in tied
 
 
-def _with_method(entry: Entry, method: str, body: bytes, content_type: str) -> str:
+def _with_method(entry: JournalEntry, method: str, body: bytes, content_type: str) -> str:
     extra = {} if entry.extra == "-" else json.loads(entry.extra)
     extra["method"] = method.upper()
     keyed = post_key("", method, body, content_type).removeprefix(f"?__wb_method={extra['method']}")

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.config import Settings
-from holdfast.env import Environment
-from holdfast.records.active import ActiveState, active_state
-from holdfast.storage import layout
+from holdfast.env import Environment, paths
+from holdfast.records.active_state import ActiveState, active_state
 
 _POLL_S = 0.05
 
@@ -47,7 +46,7 @@ def end_leases(root: Path, generation: int, wait_s: float, env: Environment) -> 
     """Waits until nobody holds a lease on an older state than this, at most so long. False: somebody still does."""
     deadline = env.monotonic() + wait_s
     are_over = True
-    directory = root / layout.LEASES
+    directory = root / paths.LEASES
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path == _path(root, generation):
             continue
@@ -59,7 +58,7 @@ def end_leases(root: Path, generation: int, wait_s: float, env: Environment) -> 
 
 
 def _path(root: Path, generation: int) -> Path:
-    return root / layout.LEASES / f"{generation:06d}"
+    return root / paths.LEASES / f"{generation:06d}"
 
 
 def _take(path: Path) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast.arguments import checked
-from holdfast.batches.entry import REFERENCE, REMOVED, Entry
+from holdfast.batches.entry import REFERENCE, REMOVED, JournalEntry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
@@ -13,8 +13,8 @@ from holdfast.catalog.pick import ordered, picked_of
 from holdfast.errors import CaptureNotFound, DamagedBatch, MalformedKey
 from holdfast.model import SERIAL_MAX, Capture, Pick, RecordId
 from holdfast.records.references import ReferencedFiles
-from holdfast.records.stored import StoredRecord
-from holdfast.storage.contents import Contents
+from holdfast.records.stored_record import StoredRecord
+from holdfast.storage.store.contents import Contents
 from holdfast.urls import PAGE_ID_MAX, page_id_text, parse_page_id
 
 _PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
@@ -97,10 +97,10 @@ class Records:
             return self._files.read(self.stored(record, entry))
         return self.stored(record, entry)
 
-    def stored(self, record: RecordId, entry: Entry) -> StoredRecord:
+    def stored(self, record: RecordId, entry: JournalEntry) -> StoredRecord:
         return StoredRecord(record, entry, self._contents, self._resolve)
 
-    def entry(self, record: RecordId, *, is_expected: bool = False) -> Entry | None:
+    def entry(self, record: RecordId, *, is_expected: bool = False) -> JournalEntry | None:
         """The entry of a record, what is left of it if it was removed, or None.
 
         A follower that finds nothing where it is expected may see its catalog between two states, and looks again.
@@ -124,7 +124,7 @@ class Records:
         except FileNotFoundError as error:
             raise DamagedBatch(f"cannot read record {record}: '{error.filename}' is missing") from None
 
-    def _entry(self, record: RecordId) -> Entry | None:
+    def _entry(self, record: RecordId) -> JournalEntry | None:
         packed = self._catalog.frame_of(record)
         if packed is None:
             return None
@@ -132,7 +132,7 @@ class Records:
         return self.journal.read_one(record.batch, place, record.serial)
 
     @checked
-    def entries_from(self, first: RecordId) -> Iterator[Entry]:
+    def entries_from(self, first: RecordId) -> Iterator[JournalEntry]:
         """The entries of a batch from a serial number on."""
         packed = self._catalog.frame_of(first)
         begin = FramePlace.unpack(packed).first_serial if packed else 0
@@ -143,7 +143,7 @@ class Records:
                         yield entry
 
     @checked
-    def newest(self, batch: str) -> Iterator[tuple[RecordId, Entry]]:
+    def newest(self, batch: str) -> Iterator[tuple[RecordId, JournalEntry]]:
         """The records of a batch, those that came last first, without those that were removed."""
         before = SERIAL_MAX
         while (packed := self._catalog.frame_of(RecordId(batch, before))) is not None:

@@ -22,16 +22,16 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from holdfast.batches.entry import REFERENCE, Entry, one_line
+from holdfast.batches.entry import REFERENCE, JournalEntry, one_line
 from holdfast.errors import FileNotAtHand, MalformedInput
 from holdfast.formats import open_records
-from holdfast.formats.cdx import CDX9, CDX11, CdxLayout
-from holdfast.formats.cdxj import EXTRA, cdxj_line, is_header, parse_cdxj
+from holdfast.formats.cdx.cdx import CDX9, CDX11, CdxLayout
+from holdfast.formats.cdx.cdxj import EXTRA, cdxj_line, is_header, parse_cdxj
 from holdfast.formats.http import parse_head, split
+from holdfast.formats.io.zstd import DICTIONARY_BYTES_MAX, DICTIONARY_MAGIC
 from holdfast.formats.record import Record
-from holdfast.formats.zstd_frames import DICTIONARY_BYTES_MAX, DICTIONARY_MAGIC
-from holdfast.records.draft import Draft, capture_of, marked, payload_runs, refers_to_of
-from holdfast.records.stored import StoredRecord
+from holdfast.records.draft import RecordDraft, capture_of, marked, payload_runs, refers_to_of
+from holdfast.records.stored_record import StoredRecord
 from holdfast.urls import url_key
 
 _LAYOUTS = {9: CdxLayout(CDX9), 10: CdxLayout(" CDX N b a m s k r M V g"), 11: CdxLayout(CDX11)}
@@ -47,12 +47,12 @@ Opened = Callable[[], AbstractContextManager[Record]]
 # -- lines --------------------------------------------------------------------------------------------------------
 
 
-def reference_drafts(lines: Iterable[bytes], collection: str, *, skip_bad: bool = False) -> list[Draft]:
+def reference_drafts(lines: Iterable[bytes], collection: str, *, skip_bad: bool = False) -> list[RecordDraft]:
     """A record for each line of CDX (9, 10 or 11 fields) or CDXJ; headers and empty lines do not count.
 
     Raises MalformedInput with the number of the first line that makes no sense, unless such are to be skipped.
     """
-    drafts: list[Draft] = []
+    drafts: list[RecordDraft] = []
     layout: CdxLayout | None = None
     for number, raw in enumerate(lines, 1):
         try:
@@ -60,7 +60,7 @@ def reference_drafts(lines: Iterable[bytes], collection: str, *, skip_bad: bool 
             if (header := CdxLayout.of(line)) is not None:
                 layout = header
             elif line and not is_header(line):
-                drafts.append(Draft(_entry(_fields(line, layout), collection)))
+                drafts.append(RecordDraft(_entry(_fields(line, layout), collection)))
         except (UnicodeDecodeError, MalformedInput) as error:
             if not skip_bad:
                 said = " is no UTF-8" if isinstance(error, UnicodeDecodeError) else f": {error}"
@@ -82,7 +82,7 @@ def _fields(line: str, layout: CdxLayout | None) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value not in ("-", -1)}
 
 
-def _entry(fields: dict[str, str], collection: str) -> Entry:
+def _entry(fields: dict[str, str], collection: str) -> JournalEntry:
     url, timestamp = one_line(fields.get("url", "-")), fields["timestamp"]
     if url == "-" or " " in url:
         raise MalformedInput(f"no URL, or one with spaces: {url[:200]!r}")
@@ -90,7 +90,7 @@ def _entry(fields: dict[str, str], collection: str) -> Entry:
     if filename == "-":
         raise MalformedInput(f"'{url[:200]}' names no file")
     extra = {name: fields[name] for name in EXTRA if fields.get(name, "-") != "-"}
-    entry = Entry(
+    entry = JournalEntry(
         REFERENCE,
         url,
         _checked_time(timestamp),
@@ -158,7 +158,7 @@ class ReferencedFiles:
             raise FileNotAtHand(f"cannot read record {reference.id} from '{path}' at {entry.offset}: {error}") from None
         return ReferencedRecord(reference.id, entry, reference.contents, reference.resolve, opened, payload)
 
-    def _path(self, entry: Entry) -> Path:
+    def _path(self, entry: JournalEntry) -> Path:
         """A file of the name below one of the directories; also if the name has other directories before it."""
         name = PurePosixPath(entry.filename)
         for directory in self._directories:
@@ -199,7 +199,7 @@ class ReferencedRecord(StoredRecord):
                 yield from payload_runs(record)
 
 
-def _loaded(reference: Entry, opened: Opened) -> tuple[Entry, bytes | None]:
+def _loaded(reference: JournalEntry, opened: Opened) -> tuple[JournalEntry, bytes | None]:
     """What the file says of the record, and its payload unless it is large."""
     with opened() as record:
         _check(reference, record)
@@ -226,13 +226,13 @@ def _loaded(reference: Entry, opened: Opened) -> tuple[Entry, bytes | None]:
     return entry, payload if is_small else None
 
 
-def _check(reference: Entry, record: Record) -> None:
+def _check(reference: JournalEntry, record: Record) -> None:
     if url_key(record.url) != url_key(reference.url):
         raise MalformedInput(f"there is a record of '{record.url}', not of '{reference.url}'")
 
 
 @contextmanager
-def _opened(path: Path, entry: Entry) -> Iterator[Record]:
+def _opened(path: Path, entry: JournalEntry) -> Iterator[Record]:
     """The record at a place of a file, which it must begin at exactly."""
     with path.open("rb") as file:
         dictionary = _dictionary(file) if entry.offset else b""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from holdfast.arguments import check_fields
-from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, Entry
+from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, JournalEntry
 from holdfast.batches.journal import Journal
-from holdfast.batches.walk import Walked
+from holdfast.batches.scan import Walked
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.model import Capture, RecordId
 
 _NEARBY = 16  # serial numbers before and after a capture among which its companions are
-Read = Callable[[RecordId], Entry | None]
+Read = Callable[[RecordId], JournalEntry | None]
 _OWN = (FILE_HEAD, REMOVED, SOURCE)
 
 
@@ -63,7 +63,7 @@ class Selection:
             for serial in sorted(serials.pop(batch)):
                 yield RecordId(batch, serial)
 
-    def entries(self, journal: Journal) -> Iterator[tuple[RecordId, Entry]]:
+    def entries(self, journal: Journal) -> Iterator[tuple[RecordId, JournalEntry]]:
         """All records of the batches and the collection, without a question, in the order of the batches."""
         if self.batch is not None:
             journal.require(self.batch)
@@ -75,7 +75,7 @@ class Selection:
                             yield RecordId(batch, entry.serial), entry
 
 
-def companions(read: Read, record: RecordId, entry: Entry) -> dict[RecordId, Entry]:
+def companions(read: Read, record: RecordId, entry: JournalEntry) -> dict[RecordId, JournalEntry]:
     """The request, metadata and the like that were recorded with a capture and stand near it in its batch.
 
     `read` gives the entries of records; who asks for many captures side by side gives one that remembers.
@@ -83,7 +83,7 @@ def companions(read: Read, record: RecordId, entry: Entry) -> dict[RecordId, Ent
     if not entry.format.startswith("warc/"):
         return {}
     own = _record_id(entry)
-    found: dict[RecordId, Entry] = {}
+    found: dict[RecordId, JournalEntry] = {}
     for serial in range(max(1, record.serial - _NEARBY), record.serial + _NEARBY + 1):
         near = RecordId(record.batch, serial)
         other = read(near) if serial != record.serial else None
@@ -92,7 +92,7 @@ def companions(read: Read, record: RecordId, entry: Entry) -> dict[RecordId, Ent
     return found
 
 
-def _belongs(other: Entry, entry: Entry, own: bytes) -> bool:
+def _belongs(other: JournalEntry, entry: JournalEntry, own: bytes) -> bool:
     if other.type in ("response", "revisit", "resource", "warcinfo", *_OWN) or other.url != entry.url:
         return False
     if other.collection != entry.collection:
@@ -103,7 +103,7 @@ def _belongs(other: Entry, entry: Entry, own: bytes) -> bool:
     return bool(theirs and theirs in entry.data) or (other.type == "request" and other.timestamp == entry.timestamp)
 
 
-def _record_id(entry: Entry) -> bytes:
+def _record_id(entry: JournalEntry) -> bytes:
     """What stands in the head as WARC-Record-ID; empty if nothing does."""
     lower = entry.data[:65536].lower()
     at = lower.find(b"\nwarc-record-id:")

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from holdfast.env import Environment
-from holdfast.storage import layout
+from holdfast.env import Environment, paths
 
 
 def audit(root: Path, env: Environment, events: Sequence[Mapping[str, object]]) -> None:
@@ -21,7 +20,7 @@ def audit(root: Path, env: Environment, events: Sequence[Mapping[str, object]]) 
 def append_audit(root: Path, env: Environment, text: bytes) -> None:
     """Appends lines to the audit log unless they are its last. Durable on return."""
     files = env.files
-    path = root / layout.AUDIT
+    path = root / paths.AUDIT
     fresh = not files.exists(path)
     file = files.open(path, writable=True, create=fresh)
     try:

@@ -18,7 +18,7 @@ and decodes it with `zstd -d`.
 
 Kinds: `block` is a content; `replica` is a copy of a block of another volume (`home`); `dict` is a compression
 dictionary; `count` has no data and sets the counter of a block written earlier: 0 removes it; `ticket` names the commit
-that the next `references` entries belong to and keeps its outcomes (`holdfast.storage.tickets`): its signature is the
+that the next `references` entries belong to and keeps its outcomes (`volumes/idempotency`): its signature is the
 client and the sequence; `state` likewise begins a transaction of a `hash` volume's journal. The same header thus serves
 for every entry of a segment, and a block file of the `tree` organization is a segment of one block.
 """

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.config import VolumeSettings
-from holdfast.env import Environment
+from holdfast.env import Environment, paths
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import DamagedBlock
-from holdfast.storage import block, layout
-from holdfast.storage.lanes import Lanes
-from holdfast.storage.segment import check_version
+from holdfast.storage import block
+from holdfast.storage.volumes.log.ranges import SegmentRanges
+from holdfast.storage.volumes.log.segment import check_version
 
 _MAGIC = b"HOLDFAST-VOLUME/"
 HASHED_LOG, HASH = "hashed-log", "hash"
@@ -41,9 +41,9 @@ class Identity:
     signature: str
 
     @property
-    def lanes(self) -> Lanes:
+    def lanes(self) -> SegmentRanges:
         """Of the segments, if it is a log, plain or hashed."""
-        return Lanes(self.shape if self.organization == HASHED_LOG else 0)
+        return SegmentRanges(self.shape if self.organization == HASHED_LOG else 0)
 
     def pack(self) -> bytes:
         text = (
@@ -63,12 +63,12 @@ def new_identity(env: Environment, volume: VolumeSettings, signature: str) -> Id
 
 def write_identity(env: Environment, directory: Path, identity: Identity) -> None:
     env.files.make_directory(directory)
-    replace_file(env.files, directory / layout.VOLUME, identity.pack())
+    replace_file(env.files, directory / paths.VOLUME, identity.pack())
 
 
 def read_identity(env: Environment, directory: Path) -> Identity:
     """Raises FileNotFoundError, FormatTooNew or DamagedBlock."""
-    path = directory / layout.VOLUME
+    path = directory / paths.VOLUME
     raw = read_file(env.files, path)
     check_version(raw, _MAGIC, path)
     try:

@@ -1,7 +1,7 @@
 """Signatures: fixed-length fingerprints that name contents (W2).
 
 `sha256` is the default: no two contents will ever share one. `rabin64` is the paper's own: the 64-bit fingerprint of
-M. O. Rabin (`holdfast.rabin`). Its collisions are rare but possible, so archives that use it may want store mode
+M. O. Rabin (`holdfast.env.rabin`). Its collisions are rare but possible, so archives that use it may want store mode
 `compare`.
 
 Others are found by name through the entry point group `holdfast.signatures`.
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 from holdfast.env.files import Buffer
+from holdfast.env.rabin import RABIN64_POLYNOMIAL, rabin64
 from holdfast.errors import UnknownName
-from holdfast.rabin import RABIN64_POLYNOMIAL, rabin64
 
 __all__ = [
     "ENTRY_POINT_GROUP",

@@ -65,7 +65,7 @@ class BlockFacts(NamedTuple):
         return self.references >= MOVING
 
 
-class Mark(NamedTuple):
+class ScanPosition(NamedTuple):
     """A place in a volume's order: behind this block."""
 
     key: BlockKey
@@ -115,9 +115,9 @@ class Block(NamedTuple):
         return f"{self.path}@{self.offset}"
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> ScanPosition:
         """Where a scan that has seen this block goes on."""
-        return Mark(self.key, self.serial)
+        return ScanPosition(self.key, self.serial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Effect(Enum):
 _CHANGING = frozenset([Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.REMOVED, Effect.HEALED])
 
 
-class Outcome(NamedTuple):
+class OperationResult(NamedTuple):
     """The answer to one operation."""
 
     effect: Effect
@@ -244,7 +244,7 @@ class Outcome(NamedTuple):
     stored: int = 0
 
 
-Result = list[Outcome] | HoldfastError  # of one of many commits
+Result = list[OperationResult] | HoldfastError  # of one of many commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class ReadableVolume(Protocol):
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         """The blocks, checksums verified; None where there is none. Raises DamagedBlock: it is remembered of which."""
 
-    def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
+    def scan(self, *, counted: bool = True, after: ScanPosition | None = None) -> Iterator[list[Block]]:
         """All blocks in the volume's order, in batches; those stored or removed meanwhile may or may not appear.
 
         Without `counted`, their `references` may be outdated: who does not need them is served faster. `after` goes on
@@ -332,7 +332,7 @@ class ReadableVolume(Protocol):
 class Volume(ReadableVolume, Protocol):
     """A volume open for writing."""
 
-    def commit(self, operations: Sequence[Operation]) -> list[Outcome]:
+    def commit(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Carries the operations out in order; they are durable when this returns."""
 
     def add_dictionary(self, number: int, data: bytes) -> None:
@@ -345,19 +345,19 @@ class Volume(ReadableVolume, Protocol):
 class TicketedVolume(Volume, Protocol):
     """A volume that a server can give out: each commit of a client happens once."""
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[Outcome]:
+    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
         """As `commit_all` for one commit; raises what keeps it from happening."""
 
     def commit_all(
         self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]
-    ) -> list[list[Outcome] | HoldfastError]:
+    ) -> list[list[OperationResult] | HoldfastError]:
         """Many commits with one sync; they are durable when this returns. One that fails does not fail the others.
 
         With a ticket that the volume knows nothing is carried out: the outcomes of the first time are returned. A
         ticket that was made void, or that its client has settled, is answered with UsageError.
         """
 
-    def void(self, ticket: Ticket) -> list[Outcome] | None:
+    def void(self, ticket: Ticket) -> list[OperationResult] | None:
         """What the commit with this ticket did; None if it did not happen, and then it never will. Durable."""
 
 

@@ -16,11 +16,10 @@ cannot be read is named, counted and left out, unless the stream is strict. Memo
 from __future__ import annotations
 
 from holdfast.streams.batch import StreamBatch
-from holdfast.streams.consumer import Consumer
-from holdfast.streams.multicast import Multicast, MulticastOptions
+from holdfast.streams.multicast import Consumer, Multicast, MulticastOptions
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.page import Page
-from holdfast.streams.reading import StreamFault
+from holdfast.streams.page_reader import StreamFault
 from holdfast.streams.stream import Stream
 
 __all__ = ["Consumer", "Multicast", "MulticastOptions", "Page", "Stream", "StreamBatch", "StreamFault", "StreamOptions"]

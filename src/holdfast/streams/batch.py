@@ -1,16 +1,21 @@
-"""A batch of a stream: pages that were read together, and the token to go on behind them."""
+"""A batch of a stream: pages that were read together, and the token to go on behind them.
+
+A piece of a scan: pages that were read together, and from where to where they reach.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName
 from holdfast.streams.options import FIELDS, KNOWN_FIELDS
 from holdfast.streams.page import Page
+from holdfast.streams.page_reader import StreamFault
+from holdfast.streams.ranges import Bound, Position
 
 if TYPE_CHECKING:
     import pyarrow
@@ -100,3 +105,22 @@ def plain(page: Page, field: str) -> Any:
 def _unicode(text: str) -> str:
     """Bytes that are no characters, which old URLs and headers hold, become question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+_PAGE_BYTES = 2048  # that a page takes besides its payload
+_PIECE_BYTES = 1024
+
+
+class ScanPiece(NamedTuple):
+    """Each piece of a range begins where the one before it ended. There may be no pages in it."""
+
+    pages: list[Page]
+    start: Position
+    end: Bound
+    faults: list[StreamFault]
+    removals: int  # what was known of removals before the pages were read
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, about."""
+        return _PIECE_BYTES + _PAGE_BYTES * len(self.pages) + sum([page.size for page in self.pages])

@@ -13,24 +13,140 @@ Each consumer gets each capture of the snapshot once, whoever else comes, goes, 
 - What a consumer has missed is among its ranges. One that takes any order goes on with the scan that is under way, and
   gets what it has missed when that has ended; so does one that joins late. One in order reads on from where it was, by
   a scan that it shares with those who are at the same place.
+
+A shared scan: one reading of a stream, and what of it is kept for those who are a little behind.
+
+                  kept for those who are behind
+    ─────────────┼────────┬────────┬────────┬────────┼─────────────────►
+       gone      │ oldest │        │        │ newest │ to be read next
+
+Pieces are numbered from 0 on, in the order in which they are read. Nothing here locks: the multicast does.
+
+A consumer: one of those who share the scans of a multicast. To whoever uses it, it is as a stream.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
 
 from holdfast.arguments import check_fields
 from holdfast.errors import MalformedToken
-from holdfast.streams.consumer import Consumer
+from holdfast.streams.batch import ScanPiece
 from holdfast.streams.options import StreamOptions
-from holdfast.streams.piece import Piece
-from holdfast.streams.ranges import Ranges
-from holdfast.streams.shared_scan import SharedScan
-from holdfast.streams.source import Source
-from holdfast.streams.stream import Stream
-from holdfast.streams.token import Token, decode
+from holdfast.streams.order.order import StreamOrder
+from holdfast.streams.ranges import Bound, Position, Ranges, rank
+from holdfast.streams.source import StreamSource
+from holdfast.streams.stream import Feed, Stream
+from holdfast.streams.token import StreamToken, decode
+
+if TYPE_CHECKING:
+    from holdfast.streams.stream import Stream
+
+
+class SharedScan:
+    """One scan under way, for the consumers that are at it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.position: Bound = stream.left.first  # of what is read next; None: all has been read
+        self.is_led = False  # somebody is reading the next piece
+        self.consumers: WeakSet[Consumer] = WeakSet()  # one that was forgotten does not keep the scan alive
+        self._pieces = stream.pieces()
+        self._kept: deque[tuple[ScanPiece, int]] = deque()  # each with its size
+        self._oldest = 0
+        self.bytes = 0  # of what is kept
+
+    @property
+    def oldest(self) -> int:
+        """The number of the first piece that is kept."""
+        return self._oldest
+
+    @property
+    def next(self) -> int:
+        """The number of the piece that is read next."""
+        return self._oldest + len(self._kept)
+
+    def piece(self, number: int) -> ScanPiece:
+        return self._kept[number - self._oldest][0]
+
+    def number_at(self, position: Position) -> int | None:
+        """Of the piece that begins at a position or that it lies in, if it is kept or comes next."""
+        if position == self.position:
+            return self.next
+        at = rank(position)
+        for number, (piece, _) in enumerate(self._kept, self._oldest):
+            if rank(piece.start) <= at < rank(piece.end):
+                return number
+        return None
+
+    def behind(self) -> list[Consumer]:
+        """Those who have not taken the oldest piece."""
+        return [each for each in self.consumers if each.number == self._oldest]
+
+    def read(self) -> ScanPiece:
+        """The next piece; the last one reaches to the end. For whoever leads, without the lock."""
+        assert self.position is not None
+        piece = next(self._pieces, None)
+        if piece is None:
+            return ScanPiece([], self.position, None, [], 0)
+        for page in piece.pages:
+            page.begun()  # before several threads look at it
+        return piece
+
+    def keep(self, piece: ScanPiece) -> None:
+        """What was read, for all."""
+        size = piece.size
+        self._kept.append((piece, size))
+        self.bytes += size
+        self.position = piece.end
+
+    def forget_oldest(self) -> None:
+        self.bytes -= self._kept.popleft()[1]
+        self._oldest += 1
+
+    def close(self) -> None:
+        """When nobody leads."""
+        self._kept.clear()
+        self._pieces.close()
+
+
+if TYPE_CHECKING:
+    pass
+
+
+class Consumer(Feed):
+    """Made by `Multicast.join`. Its pages are those of the other consumers: to be looked at, not to be changed.
+
+    Its token is its own, and any stream or multicast of the same snapshot goes on with it. Close it when you stop
+    before its end, so that nobody waits for it; any thread may.
+    """
+
+    def __init__(self, source: StreamSource, options: StreamOptions, state: StreamToken, order: StreamOrder) -> None:
+        super().__init__(source, options, state, order)
+        self.is_closed = False
+        self.in_order = False  # never gets anything before what comes before it
+        # The multicast's, under its lock:
+        self.multicast: Multicast | None = None
+        self.scan: SharedScan | None = None
+        self.number = 0  # of the piece that it takes next
+        self.taken: ScanPiece | None = None  # the last one
+        self.patience_s = 0.0  # for which it is still waited for
+
+    def pieces(self) -> Generator[ScanPiece, None, None]:
+        assert self.multicast is not None
+        self.multicast.go_on(self)
+        while (piece := self.multicast.take(self)) is not None:
+            yield piece
+
+    def close(self) -> None:
+        self.is_closed = True
+        if self.multicast is not None:
+            self.multicast.leave(self)
+
 
 RANGES_MAX = 16  # of a consumer: with so many, it begins nothing in the middle any more
 
@@ -54,7 +170,7 @@ class Multicast:
 
     def __init__(
         self,
-        source: Source,
+        source: StreamSource,
         options: StreamOptions = StreamOptions(),  # noqa: B008
         multicast: MulticastOptions = MulticastOptions(),
     ) -> None:
@@ -83,20 +199,20 @@ class Multicast:
                 self._attach(consumer)  # from here on it is waited for, as far as anybody is
         return consumer
 
-    def serves(self, state: Token) -> bool:
+    def serves(self, state: StreamToken) -> bool:
         """Whether a token is of this snapshot, or of a part of it."""
         own = self.state
         same = (own.archive, own.options) == (state.archive, state.options)
         same_ranks = (own.ranks, own.ranks_crc32) == (state.ranks, state.ranks_crc32)
         return same and same_ranks and state.snapshot.ends.items() <= own.snapshot.ends.items()
 
-    def _state_of(self, token: str) -> Token:
+    def _state_of(self, token: str) -> StreamToken:
         state = decode(token)
         if not self.serves(state):
             raise MalformedToken("the token is of another snapshot: begin a stream or a multicast with it")
         return replace(state, snapshot=self.state.snapshot)
 
-    def _stream(self, state: Token) -> Stream:
+    def _stream(self, state: StreamToken) -> Stream:
         return Stream(self._source, replace(self.options, token=state.encode()))
 
     @property
@@ -122,7 +238,7 @@ class Multicast:
         with self._changed:
             self._detach(consumer)
 
-    def take(self, consumer: Consumer) -> Piece | None:
+    def take(self, consumer: Consumer) -> ScanPiece | None:
         """The next piece that the consumer lacks something of; None when it has everything, or was closed.
 
         Raises what reading does; the others go on.

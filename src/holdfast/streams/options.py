@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from holdfast.arguments import check_fields
 from holdfast.catalog import CaptureQuery
-from holdfast.catalog.times import digits, latest
+from holdfast.catalog.timestamps import digits, latest
 from holdfast.errors import UnknownName, UsageError
 from holdfast.model import batch_name
 
@@ -124,6 +124,6 @@ def _canonical(query: str) -> str:
     if not query:
         return ""
     from holdfast.query.parser import parse
-    from holdfast.query.printing import canonical
+    from holdfast.query.syntax import canonical
 
     return canonical(parse(query))

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
-from holdfast.batches.entry import REFERENCE, Entry, digits, parse_entry
-from holdfast.batches.heads import Head, text_of
+from holdfast.batches.entry import REFERENCE, JournalEntry, digits, parse_entry
+from holdfast.batches.entry_heads import Head, text_of
 from holdfast.env.files import Buffer
-from holdfast.formats.content_encoding import PAYLOAD_BYTES_MAX, decoded_content
+from holdfast.formats.http import PAYLOAD_BYTES_MAX, decoded_content
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, RecordId
 from holdfast.records.draft import REVISIT_MIME, capture_of
 from holdfast.urls import page_id, page_id_text
 
 if TYPE_CHECKING:
-    from holdfast.index.extraction import Extracted
-    from holdfast.records.stored import StoredRecord
-    from holdfast.streams.reading import PageReader
+    from holdfast.index.extract import Extracted
+    from holdfast.records.stored_record import StoredRecord
+    from holdfast.streams.page_reader import PageReader
 
 LARGE = 8 << 20  # payloads beyond this are read when they are asked for
 _PIECE_BYTES = 1 << 20
@@ -73,7 +73,7 @@ class Page:
     unresolved: bool  # a revisit whose original is not in the archive: its payload is empty
     head: Head | None  # of its entry, where that was found and not read
     key: str  # under which the payload can be read together with others; else empty
-    entry_read: Entry | None  # what the reader has read ahead
+    entry_read: JournalEntry | None  # what the reader has read ahead
     payload_read: Buffer | None
     stored_read: StoredRecord | None
     rank_place: int | None  # in the order of ranks, of a stream in that order
@@ -95,7 +95,7 @@ class Page:
         return page
 
     @classmethod
-    def of_entry(cls, batch: str, entry: Entry, reader: PageReader) -> Page:
+    def of_entry(cls, batch: str, entry: JournalEntry, reader: PageReader) -> Page:
         page = cls.__new__(cls)
         page.head, page._batch, page._reader = None, batch, reader
         page.payload_read, page.key, page.size = None, "", entry.size
@@ -173,7 +173,7 @@ class Page:
         return self.capture.urlkey
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> JournalEntry:
         """The record as its batch has it."""
         if self.entry_read is None:
             head = self.head
@@ -263,11 +263,11 @@ class Page:
     @property
     def extracted(self) -> Extracted:
         """What the index knows of a page: title, text, language, date and links."""
-        from holdfast.index.extraction import Limits, Payload, extract
+        from holdfast.index.extract import ExtractionLimits, Payload, extract
 
         if self._extracted is None:
             payload = Payload(self.url, self.content, self.content_type, self.headers, self.status or 0)
-            self._extracted = extract(payload, Limits())
+            self._extracted = extract(payload, ExtractionLimits())
         return self._extracted
 
     @property
@@ -288,7 +288,7 @@ class Page:
     @property
     def main_text(self) -> str:
         """The text without navigation, banners, side bars and footers; of what is no HTML, all text."""
-        from holdfast.formats.main_text import is_page, main_text_of
+        from holdfast.formats.html.main_text import is_page, main_text_of
 
         if self._main_text is None:
             html = is_page(self.content, self.content_type)

@@ -11,13 +11,13 @@ from holdfast.config import Settings
 from holdfast.env import Environment
 from holdfast.index.index import Index
 from holdfast.records.records import Records
-from holdfast.storage.contents import Contents
+from holdfast.storage.store.contents import Contents
 
 if TYPE_CHECKING:
     from holdfast.query import QueryEngine
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """An open archive. Its catalog may be another after each call, when it was made anew."""
 
     path: Path

@@ -29,7 +29,7 @@ _JSON_BYTES_MAX = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class StreamToken:
     """What a token says."""
 
     archive: str  # the archive's uid
@@ -58,7 +58,7 @@ class Token:
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def decode(text: str) -> Token:
+def decode(text: str) -> StreamToken:
     """Raises MalformedToken, or FormatTooNew."""
     try:
         return _parsed(_facts(text.strip()))
@@ -78,14 +78,14 @@ def _facts(text: str) -> Any:
     return json.loads(unpacked)
 
 
-def _parsed(facts: Any) -> Token:
+def _parsed(facts: Any) -> StreamToken:
     left = _left(facts)
     ends = {str(batch): end for batch, end in sorted(facts["snapshot"].items())}
     numbers = (*ends.values(), facts["delivered"], ranks := facts.get("ranks", 0))
     texts = (facts["archive"], facts["options"], ranks_crc32 := facts.get("ranks_crc32", ""))
     if not all(type(each) is int and each >= 0 for each in numbers) or not all(type(each) is str for each in texts):
         raise ValueError("of wrong types")
-    return Token(facts["archive"], facts["options"], Snapshot(ends), left, facts["delivered"], ranks, ranks_crc32)
+    return StreamToken(facts["archive"], facts["options"], Snapshot(ends), left, facts["delivered"], ranks, ranks_crc32)
 
 
 def _left(facts: Any) -> Ranges:
@@ -104,7 +104,7 @@ def _position(value: Any) -> Position:
     return tuple(value)
 
 
-def require_own(token: Token, archive: str, options: StreamOptions) -> None:
+def require_own(token: StreamToken, archive: str, options: StreamOptions) -> None:
     """Raises MalformedToken if the token is of another archive, or of a stream of other captures or another order."""
     if token.archive != archive:
         raise MalformedToken(

@@ -7,15 +7,29 @@
 is all that a new organization needs; pytest collects the tests and gives each a directory of its own. The
 suite stores made-up signatures, so that collisions need no luck, and it never looks at a volume's files. What is no
 organization, such as a client of a volume server, has no tickets: `VolumeConformance` is for it.
+
+The part of the conformance suite that is about marks: scans that go on where another ended.
+
+The part of the conformance suite that is about tickets: commits that happen once.
+
+Short ways to ask a volume, for tests: made-up signatures, plain contents, and what a volume says of them.
 """
 
 from __future__ import annotations
 
+import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import pytest
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.model import OVERFLOW_MAX
 from holdfast.storage.volume import (
     Adopt,
     BlockFacts,
@@ -26,15 +40,433 @@ from holdfast.storage.volume import (
     Encoded,
     Heal,
     Operation,
-    Outcome,
+    OperationResult,
+    ReadableVolume,
     Recount,
     Refer,
     Release,
+    Result,
+    ScanPosition,
     Store,
+    Ticket,
+    TicketedVolume,
+    Volume,
 )
-from holdfast.testing.volume_calls import fetched, fill, perform, plain, probed, scanned, sign, totals
-from holdfast.testing.volume_marks import MarkConformance
-from holdfast.testing.volume_tickets import TicketConformance
+from holdfast.storage.volumes.idempotency import CLIENTS_MAX
+
+
+def sign(name: object) -> bytes:
+    """A made-up signature, of the length that `sha256` has."""
+    return hashlib.sha256(repr(name).encode()).digest()
+
+
+def plain(data: bytes) -> Encoded:
+    """A content as it is."""
+    return Encoded("none", 0, len(data), data)
+
+
+def perform(volume: Volume, operation: Operation) -> OperationResult:
+    """The outcome of a commit of one operation."""
+    (outcome,) = volume.commit([operation])
+    return outcome
+
+
+def fetched(volume: ReadableVolume, key: BlockKey) -> tuple[bytes, int] | None:
+    """Data and counter of a block; None if there is none."""
+    (block,) = volume.fetch([key])
+    return None if block is None else (bytes(block.encoded.data), block.references)
+
+
+def scanned(volume: ReadableVolume, after: ScanPosition | None = None) -> list[tuple[BlockKey, bytes, int]]:
+    """Key, data and counter of every block, in the volume's order; of those behind the mark."""
+    blocks = (block for batch in volume.scan(after=after) for block in batch)
+    return [(block.key, bytes(block.encoded.data), block.references) for block in blocks]
+
+
+def marks(volume: ReadableVolume) -> list[ScanPosition]:
+    """The mark of every block, in the volume's order."""
+    return [block.mark for batch in volume.scan() for block in batch]
+
+
+def probed(volume: ReadableVolume, signature: bytes) -> set[BlockFacts]:
+    """What the volume knows of a signature."""
+    (found,) = volume.probe([signature])
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def totals(volume: ReadableVolume) -> tuple[int, ...]:
+    """Blocks, replicas, references; bytes of contents, as stored, and as referred to."""
+    stat = volume.stat()
+    exact = (stat.blocks, stat.replicas, stat.references)
+    return (*exact, stat.content_bytes, stat.stored_bytes, stat.referenced_bytes)
+
+
+def fill(volume: Volume) -> list[tuple[BlockKey, bytes, int]]:
+    """Some of everything: removed and recounted blocks, overflows, replicas and moved blocks. Returns what is left."""
+    stores = [Store(sign(number % 15), plain(b"%d" % number * (number // 15 + 1))) for number in range(45)]
+    held = {
+        outcome.key: (bytes(store.encoded.data), 1)
+        for store, outcome in zip(stores, volume.commit(stores), strict=True)
+    }
+    for number in range(10):
+        key = BlockKey(sign(number), 0, b"v7")
+        held[key] = (b"copy", 2)
+        perform(volume, Adopt(key, plain(b"copy"), 2, number % 2 == 0))
+    for number, (key, (data, references)) in enumerate(list(held.items())):
+        counted = references + (1 if number % 4 == 0 else -1)
+        held[key] = (data, counted)
+        if key.home:  # replicas are not counted, but told
+            perform(volume, Recount(key, counted))
+        else:
+            perform(volume, Refer(key) if number % 4 == 0 else Release(key))
+    return [(key, data, references) for key, (data, references) in held.items() if references]
+
+
+class MarkConformance(ABC):
+    """Tests for pytest. A subclass says how its volume is opened."""
+
+    @abstractmethod
+    def open_volume(self, directory: Path) -> Volume:
+        """Opens the volume in the directory for writing; makes an empty one if there is none."""
+
+    @contextmanager
+    def opened(self, directory: Path) -> Iterator[Volume]:
+        volume = self.open_volume(directory)
+        try:
+            yield volume
+        finally:
+            volume.close()
+
+    # -- marks ----------------------------------------------------------------------------------------------------
+
+    def test_a_scan_goes_on_behind_every_mark(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as volume:
+            fill(volume)
+            whole, places = scanned(volume), marks(volume)
+            assert len(whole) == len(places) > 20
+            for number, place in enumerate(places, 1):
+                assert scanned(volume, place) == whole[number:]
+        with self.opened(tmp_path) as volume:
+            for number, place in enumerate(marks(volume), 1):
+                assert scanned(volume, place) == whole[number:]
+
+    def test_a_scan_goes_on_behind_what_is_gone(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as volume:
+            fill(volume)
+            whole, places = scanned(volume), marks(volume)
+            gone = range(2, len(places), 3)
+            volume.commit([Recount(places[number].key, 0) for number in gone])
+            left = [(number, each) for number, each in enumerate(whole) if number not in gone]
+            for number, place in enumerate(places):
+                assert scanned(volume, place) == [each for at, each in left if at > number]
+
+    def test_a_scan_in_pieces_sees_every_block_once(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as volume:
+            volume.commit([Store(sign(number), plain(b"%d" % number)) for number in range(40)])
+            seen: list[BlockKey] = []
+            place: ScanPosition | None = None
+            while batch := next(volume.scan(after=place), None):
+                seen += (block.key for block in batch[:7])
+                place = batch[:7][-1].mark
+            assert Counter(seen) == Counter(BlockKey(sign(number)) for number in range(40))
+
+
+ONE, OTHER = b"client-1", b"client-2"
+TICKET_THREADS = 4
+
+
+def a_bit_of_everything() -> list[Operation]:
+    """Operations with outcomes of every effect but healing; they leave two blocks, with 3 and 2 references."""
+    key, copy = BlockKey(sign(1)), BlockKey(sign(2), 7, b"sixteen-chars-ab")
+    return [
+        Store(sign(1), plain(b"one")),
+        Store(sign(1), plain(b"two")),
+        Store(sign(1), plain(b"two"), compared=frozenset()),
+        Refer(key),
+        Adopt(copy, plain(b"copy"), 2, True),
+        Recount(copy, 9, expected=3),
+        Recount(key, 4, expected=3),
+        Release(key),
+        Store(sign(3), plain(b"")),
+        Release(BlockKey(sign(3))),
+        Refer(BlockKey(sign(3))),
+    ]
+
+
+class TicketConformance(ABC):
+    """Tests for pytest. A subclass says how its volume is opened."""
+
+    @abstractmethod
+    def open_volume(self, directory: Path) -> TicketedVolume:
+        """Opens the volume in the directory for writing; makes an empty one if there is none."""
+
+    @contextmanager
+    def opened(self, directory: Path) -> Iterator[TicketedVolume]:
+        volume = self.open_volume(directory)
+        try:
+            yield volume
+        finally:
+            volume.close()
+
+    # -- once -----------------------------------------------------------------------------------------------------
+
+    def test_a_commit_with_a_ticket_happens_once(self, tmp_path: Path) -> None:
+        ticket, operations = Ticket(ONE, 1), a_bit_of_everything()
+        with self.opened(tmp_path) as volume:
+            first = volume.commit(operations, ticket)
+            assert {outcome.effect for outcome in first} == set(Effect) - {Effect.HEALED}
+            before = totals(volume)
+            assert volume.commit(operations, ticket) == first
+            assert volume.commit([], ticket) == first, "what counts is the ticket"
+            assert (totals(volume), fetched(volume, BlockKey(sign(1)))) == (before, (b"one", 3))
+        for _ in range(2):
+            with self.opened(tmp_path) as volume:
+                assert volume.commit(operations, ticket) == first
+                assert totals(volume) == before
+
+    def test_a_block_is_healed_once(self, tmp_path: Path) -> None:
+        key, ticket = BlockKey(sign(1)), Ticket(ONE, 1)
+        heal: list[Operation] = [Heal(key, plain(b"new")), Refer(key)]
+        with self.opened(tmp_path) as volume:
+            perform(volume, Store(sign(1), plain(b"bad")))
+            assert isinstance(volume, DamageNoting)
+            volume.note_damaged([key])
+            first = volume.commit(heal, ticket)
+            assert first == [OperationResult(Effect.HEALED, key, 2, 3), OperationResult(Effect.COUNTED, key, 3, 3)]
+            assert volume.commit(heal, ticket) == first
+        with self.opened(tmp_path) as volume:
+            assert volume.commit(heal, ticket) == first
+            assert fetched(volume, key) == (b"new", 3)
+
+    def test_outcomes_are_those_of_the_first_time(self, tmp_path: Path) -> None:
+        key = BlockKey(sign(1))
+        with self.opened(tmp_path) as volume:
+            assert volume.commit([Store(sign(1), plain(b"one"))], Ticket(ONE, 1)) == [
+                OperationResult(Effect.NEW, key, 1, 3)
+            ]
+            perform(volume, Refer(key))
+            volume.commit([Refer(key)], Ticket(ONE, 2))
+            assert volume.commit([Store(sign(1), plain(b"one"))], Ticket(ONE, 1)) == [
+                OperationResult(Effect.NEW, key, 1, 3)
+            ]
+            assert volume.commit([Refer(key)], Ticket(ONE, 2)) == [OperationResult(Effect.COUNTED, key, 3, 3)]
+            perform(volume, Recount(key, 0))
+            assert volume.commit([Refer(key)], Ticket(ONE, 2)) == [OperationResult(Effect.COUNTED, key, 3, 3)]
+            assert fetched(volume, key) is None
+
+    def test_commits_with_and_without_tickets_see_each_other(self, tmp_path: Path) -> None:
+        key = BlockKey(sign(1))
+        with self.opened(tmp_path) as volume:
+            for number in range(1, 8):
+                volume.commit([Store(sign(1), plain(b"abc"))], Ticket(ONE, 2 * number - 1))
+                perform(volume, Refer(key))
+                volume.commit([Release(key), Refer(key)], Ticket(ONE, 2 * number))
+                perform(volume, Store(sign(2), plain(b"other")))
+            assert (fetched(volume, key), fetched(volume, BlockKey(sign(2)))) == ((b"abc", 14), (b"other", 7))
+        with self.opened(tmp_path) as volume:
+            assert (fetched(volume, key), fetched(volume, BlockKey(sign(2)))) == ((b"abc", 14), (b"other", 7))
+            assert volume.commit([Recount(key, 0)], Ticket(ONE, 15, settled=14))[0].effect is Effect.REMOVED
+        with self.opened(tmp_path) as volume:
+            assert fetched(volume, key) is None
+
+    def test_clients_do_not_share_their_numbers(self, tmp_path: Path) -> None:
+        store = Store(sign(1), plain(b"abc"))
+        with self.opened(tmp_path) as volume:
+            for client in (ONE, OTHER, bytes(8), b"\xff" * 8):
+                assert len(volume.commit([store], Ticket(client, 1))) == 1
+            assert fetched(volume, BlockKey(sign(1))) == (b"abc", 4)
+
+    def test_many_clients_at_a_time(self, tmp_path: Path) -> None:
+        """Every commit is handed in twice, by different threads."""
+        store = Store(sign(1), plain(b"abc"))
+
+        def work(thread: int) -> list[OperationResult]:
+            client = b"thread%02d" % (thread // 2)
+            return [volume.commit([store], Ticket(client, number, max(0, number - 9)))[0] for number in range(1, 9)]
+
+        with self.opened(tmp_path) as volume, ThreadPoolExecutor(2 * TICKET_THREADS) as pool:
+            outcomes = list(pool.map(work, range(2 * TICKET_THREADS)))
+            assert outcomes[::2] == outcomes[1::2]
+            assert fetched(volume, BlockKey(sign(1))) == (b"abc", 8 * TICKET_THREADS)
+            counts = Counter(outcome.references for each in outcomes[::2] for outcome in each)
+            assert counts == Counter(range(1, 8 * TICKET_THREADS + 1))
+
+    # -- settled --------------------------------------------------------------------------------------------------
+
+    def test_what_was_settled_is_refused(self, tmp_path: Path) -> None:
+        refer = Refer(BlockKey(sign(1)))
+        with self.opened(tmp_path) as volume:
+            perform(volume, Store(sign(1), plain(b"abc")))
+            for number in (1, 2, 3):
+                volume.commit([refer], Ticket(ONE, number))
+            volume.commit([refer], Ticket(ONE, 6, settled=2))
+        for _ in range(2):
+            with self.opened(tmp_path) as volume:
+                for old in (Ticket(ONE, 1), Ticket(ONE, 2)):
+                    with pytest.raises(UsageError, match="settled"):
+                        volume.commit([refer], old)
+                    with pytest.raises(UsageError, match="settled"):
+                        volume.void(old)
+                assert volume.commit([refer], Ticket(ONE, 3))[0].references == 4
+                assert volume.commit([refer], Ticket(ONE, 6))[0].references == 5
+                assert fetched(volume, refer.key) == (b"abc", 5)
+
+    def test_numbers_may_come_in_any_order(self, tmp_path: Path) -> None:
+        refer = Refer(BlockKey(sign(1)))
+        with self.opened(tmp_path) as volume:
+            perform(volume, Store(sign(1), plain(b"abc")))
+            for number, settled in ((9, 1), (4, 0), (7, 3)):
+                volume.commit([refer], Ticket(ONE, number, settled))
+            with pytest.raises(UsageError, match="settled"):
+                volume.commit([refer], Ticket(ONE, 3))
+            volume.commit([refer], Ticket(ONE, 5))
+        with self.opened(tmp_path) as volume:
+            answers = [volume.commit([refer], Ticket(ONE, number))[0].references for number in (9, 4, 7, 5)]
+            assert answers == [2, 3, 4, 5]
+            with pytest.raises(UsageError, match="settled"):
+                volume.commit([refer], Ticket(ONE, 3))
+
+    def test_what_is_no_ticket_is_refused(self, tmp_path: Path) -> None:
+        store = Store(sign(1), plain(b"abc"))
+        with self.opened(tmp_path) as volume:
+            for bad in (
+                Ticket(b"short", 1),
+                Ticket(ONE, 0),
+                Ticket(ONE, 3, 3),
+                Ticket(ONE, 1, -1),
+                Ticket(ONE, 1 << 64),
+            ):
+                with pytest.raises(UsageError, match="bad ticket"):
+                    volume.commit([store], bad)
+            assert fetched(volume, BlockKey(sign(1))) is None
+
+    def test_the_client_that_was_silent_longest_is_forgotten(self, tmp_path: Path) -> None:
+        store = Store(sign(1), plain(b"abc"))
+        clients = [number.to_bytes(8, "big") for number in range(CLIENTS_MAX + 1)]
+        with self.opened(tmp_path) as volume:
+            results = volume.commit_all([([store], Ticket(client, 1)) for client in clients[:-1]])
+            assert [_told(result) for result in results] == [*range(1, CLIENTS_MAX + 1)]
+            volume.commit([store], Ticket(clients[0], 2))
+            volume.commit([store], Ticket(clients[-1], 1))
+        with self.opened(tmp_path) as volume:
+            known = [volume.commit([store], Ticket(clients[number], 1))[0].references for number in (0, 2, -1)]
+            assert known == [1, 3, CLIENTS_MAX + 2]
+            assert volume.commit([store], Ticket(clients[1], 1))[0].references == CLIENTS_MAX + 3
+
+    def test_what_changed_nothing_is_not_remembered(self, tmp_path: Path) -> None:
+        claim, store = Claim(sign(1), 3), Store(sign(1), plain(b"abc"))
+        with self.opened(tmp_path) as volume:
+            before = volume.position()
+            assert volume.commit([claim], Ticket(ONE, 1))[0].effect is Effect.MISSING
+            assert volume.position() == before
+            perform(volume, store)
+            assert volume.commit([claim], Ticket(ONE, 1))[0].references == 2
+            assert volume.commit([claim], Ticket(ONE, 1))[0].references == 2
+
+    # -- void -----------------------------------------------------------------------------------------------------
+
+    def test_what_was_made_void_never_happens(self, tmp_path: Path) -> None:
+        store = Store(sign(1), plain(b"abc"))
+        with self.opened(tmp_path) as volume:
+            assert volume.void(Ticket(ONE, 1)) is None
+            assert volume.void(Ticket(ONE, 1)) is None
+            volume.commit([store], Ticket(ONE, 2))
+        for _ in range(2):
+            with self.opened(tmp_path) as volume:
+                with pytest.raises(UsageError, match="void"):
+                    volume.commit([store], Ticket(ONE, 1))
+                assert volume.void(Ticket(ONE, 1)) is None
+                assert fetched(volume, BlockKey(sign(1))) == (b"abc", 1)
+
+    def test_void_tells_what_happened(self, tmp_path: Path) -> None:
+        operations = a_bit_of_everything()
+        with self.opened(tmp_path) as volume:
+            first = volume.commit(operations, Ticket(ONE, 1))
+            assert volume.void(Ticket(ONE, 1)) == first
+            assert volume.commit(operations, Ticket(ONE, 1)) == first
+        with self.opened(tmp_path) as volume:
+            assert volume.void(Ticket(ONE, 1)) == first
+            assert fetched(volume, BlockKey(sign(1))) == (b"one", 3)
+
+    def test_a_commit_or_its_voiding_comes_first(self, tmp_path: Path) -> None:
+        """Whoever it is, both are told the same."""
+        with self.opened(tmp_path) as volume, ThreadPoolExecutor(2) as pool:
+            perform(volume, Store(sign(1), plain(b"abc")))
+            happened = 0
+            for number in range(1, 25):
+                ticket = Ticket(ONE, number)
+                commits = [([Refer(BlockKey(sign(1)))], ticket)]
+                committing, voiding = pool.submit(volume.commit_all, commits), pool.submit(volume.void, ticket)
+                (result,), told = committing.result(), voiding.result()
+                assert isinstance(result, UsageError) if told is None else result == told
+                happened += told is not None
+            assert fetched(volume, BlockKey(sign(1))) == (b"abc", 1 + happened)
+
+    # -- many at once ---------------------------------------------------------------------------------------------
+
+    def test_one_that_fails_leaves_the_others_alone(self, tmp_path: Path) -> None:
+        store = Store(sign(1), plain(b"abc"))
+        too_many = Store(sign(2), plain(b"x"), force_new=True, overflow_min=OVERFLOW_MAX + 1)
+        with self.opened(tmp_path) as volume:
+            volume.void(Ticket(ONE, 1))
+            results = volume.commit_all(
+                [
+                    ([store], Ticket(OTHER, 1)),
+                    ([store], Ticket(ONE, 1)),
+                    ([store, Store(sign(3), plain(b"gone")), too_many], Ticket(ONE, 2)),
+                    ([store, Store(sign(4), plain(b"four"))], Ticket(ONE, 3)),
+                    ([store], None),
+                    ([too_many], None),
+                    ([store], Ticket(OTHER, 1)),
+                    ([store], Ticket(OTHER, 3, settled=2)),
+                    ([store], Ticket(OTHER, 2)),
+                ]
+            )
+            assert [_told(result) for result in results] == [
+                1,
+                "UsageError",
+                "UsageError",
+                2,
+                3,
+                "UsageError",
+                1,
+                4,
+                "UsageError",
+            ]
+            assert fetched(volume, BlockKey(sign(1))) == (b"abc", 4)
+            assert fetched(volume, BlockKey(sign(3))) is None, "a commit with a ticket happens as a whole"
+            assert len(scanned(volume)) == 2
+            assert volume.commit([store], Ticket(ONE, 2))[0].references == 5, "what failed has not happened"
+            assert volume.commit_all([]) == []
+        with self.opened(tmp_path) as volume:
+            assert fetched(volume, BlockKey(sign(1))) == (b"abc", 5)
+            assert volume.commit([store], Ticket(ONE, 2))[0].references == 5
+
+    def test_commits_of_a_batch_see_those_before_them(self, tmp_path: Path) -> None:
+        key = BlockKey(sign(1))
+        steps: list[Operation] = [
+            Refer(key),
+            Store(sign(1), plain(b"abc")),
+            Refer(key),
+            Recount(key, 7, expected=2),
+            Recount(key, 0),
+            Store(sign(1), plain(b"new one")),
+            Store(sign(1), plain(b"another")),
+        ]
+        with self.opened(tmp_path) as volume:
+            results = volume.commit_all([([step], Ticket(ONE, number)) for number, step in enumerate(steps, 1)])
+            effects = [result[0].effect.value for result in results if not isinstance(result, HoldfastError)]
+            assert effects == ["missing", "new", "counted", "counted", "removed", "new", "duplicate"]
+            assert scanned(volume) == [(key, b"new one", 2)]
+        with self.opened(tmp_path) as volume:
+            assert scanned(volume) == [(key, b"new one", 2)]
+
+
+def _told(result: Result) -> int | str:
+    """The counter that the first outcome tells, or the error."""
+    return type(result).__name__ if isinstance(result, HoldfastError) else result[0].references
+
 
 __all__ = ["OrganizationConformance", "VolumeConformance", "fetched", "perform", "plain", "scanned", "sign", "totals"]
 
@@ -50,7 +482,7 @@ class VolumeConformance(MarkConformance):
     def test_a_new_content_is_kept(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
             key = BlockKey(sign(1))
-            assert perform(volume, Store(sign(1), plain(b"one"))) == Outcome(Effect.NEW, key, 1, 3)
+            assert perform(volume, Store(sign(1), plain(b"one"))) == OperationResult(Effect.NEW, key, 1, 3)
             assert fetched(volume, key) == (b"one", 1)
             assert probed(volume, sign(1)) == {BlockFacts(key, False, 3, 3, 1)}
 
@@ -67,7 +499,9 @@ class VolumeConformance(MarkConformance):
     def test_a_content_of_equal_signature_and_size_is_a_duplicate(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
             perform(volume, Store(sign(1), plain(b"one")))
-            assert perform(volume, Store(sign(1), plain(b"two"))) == Outcome(Effect.DUPLICATE, BlockKey(sign(1)), 2, 3)
+            assert perform(volume, Store(sign(1), plain(b"two"))) == OperationResult(
+                Effect.DUPLICATE, BlockKey(sign(1)), 2, 3
+            )
             assert fetched(volume, BlockKey(sign(1))) == (b"one", 2)
 
     def test_a_content_of_another_size_gets_the_next_overflow(self, tmp_path: Path) -> None:
@@ -131,9 +565,9 @@ class VolumeConformance(MarkConformance):
 
     def test_a_claim_counts_what_is_there(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
-            assert perform(volume, Claim(sign(1), 3)) == Outcome(Effect.MISSING, BlockKey(sign(1)))
+            assert perform(volume, Claim(sign(1), 3)) == OperationResult(Effect.MISSING, BlockKey(sign(1)))
             volume.commit([Store(sign(1), plain(b"one")), Adopt(BlockKey(sign(2), 0, b"v7"), plain(b"two"), 1, False)])
-            assert perform(volume, Claim(sign(1), 3)) == Outcome(Effect.DUPLICATE, BlockKey(sign(1)), 2, 3)
+            assert perform(volume, Claim(sign(1), 3)) == OperationResult(Effect.DUPLICATE, BlockKey(sign(1)), 2, 3)
             assert perform(volume, Claim(sign(1), 4)).effect is Effect.MISSING
             assert perform(volume, Claim(sign(2), 3)).effect is Effect.MISSING, "blocks of other volumes do not count"
             assert totals(volume) == (2, 0, 3, 6, 6, 9)
@@ -153,10 +587,10 @@ class VolumeConformance(MarkConformance):
         key = BlockKey(sign(1))
         with self.opened(tmp_path) as volume:
             perform(volume, Store(sign(1), plain(b"abc")))
-            assert perform(volume, Refer(key)) == Outcome(Effect.COUNTED, key, 2, 3)
+            assert perform(volume, Refer(key)) == OperationResult(Effect.COUNTED, key, 2, 3)
             assert totals(volume) == (1, 0, 2, 3, 3, 6)
-            assert perform(volume, Release(key)) == Outcome(Effect.COUNTED, key, 1, 3)
-            assert perform(volume, Release(key)) == Outcome(Effect.REMOVED, key, 0, 3)
+            assert perform(volume, Release(key)) == OperationResult(Effect.COUNTED, key, 1, 3)
+            assert perform(volume, Release(key)) == OperationResult(Effect.REMOVED, key, 0, 3)
             assert fetched(volume, key) is None
             assert probed(volume, sign(1)) == set()
             assert totals(volume) == (0,) * 6
@@ -175,7 +609,7 @@ class VolumeConformance(MarkConformance):
         key = BlockKey(sign(1))
         with self.opened(tmp_path) as volume:
             perform(volume, Store(sign(1), plain(b"abc")))
-            assert perform(volume, Recount(key, 7)) == Outcome(Effect.COUNTED, key, 7, 3)
+            assert perform(volume, Recount(key, 7)) == OperationResult(Effect.COUNTED, key, 7, 3)
             conflict = perform(volume, Recount(key, 2, expected=6))
             assert (conflict.effect, conflict.references) == (Effect.CONFLICT, 7)
             assert fetched(volume, key) == (b"abc", 7)
@@ -206,13 +640,15 @@ class VolumeConformance(MarkConformance):
     def test_a_block_is_adopted_under_its_own_key_and_counter(self, tmp_path: Path) -> None:
         moved = BlockKey(sign(1), 3, b"v7")
         with self.opened(tmp_path) as volume:
-            assert perform(volume, Adopt(moved, plain(b"abc"), 5, False)) == Outcome(Effect.NEW, moved, 5, 3)
+            assert perform(volume, Adopt(moved, plain(b"abc"), 5, False)) == OperationResult(Effect.NEW, moved, 5, 3)
             assert probed(volume, sign(1)) == {BlockFacts(moved, False, 3, 3, 5)}
             assert fetched(volume, BlockKey(sign(1), 3)) is None
             assert totals(volume) == (1, 0, 5, 3, 3, 15)
             assert perform(volume, Refer(moved)).references == 6
             own = perform(volume, Store(sign(1), plain(b"abc")))
-            assert own == Outcome(Effect.NEW, BlockKey(sign(1), 0), 1, 3), "other volumes' blocks do not count here"
+            assert own == OperationResult(Effect.NEW, BlockKey(sign(1), 0), 1, 3), (
+                "other volumes' blocks do not count here"
+            )
 
     def test_a_replica_is_no_duplicate(self, tmp_path: Path) -> None:
         copy = BlockKey(sign(1), 0, b"v7")
@@ -231,7 +667,7 @@ class VolumeConformance(MarkConformance):
     def test_who_adopts_may_say_in_place_of_what(self, tmp_path: Path) -> None:
         key, data = BlockKey(sign(1), 0, b"v7"), plain(b"abc")
         with self.opened(tmp_path) as volume:
-            assert perform(volume, Adopt(key, data, 2, True, expected=1)) == Outcome(Effect.CONFLICT, key)
+            assert perform(volume, Adopt(key, data, 2, True, expected=1)) == OperationResult(Effect.CONFLICT, key)
             assert perform(volume, Adopt(key, data, 2, True, expected=0)).effect is Effect.NEW
             for expected in (0, 1):
                 assert perform(volume, Adopt(key, data, 9, False, expected=expected)).references == 2
@@ -257,7 +693,7 @@ class VolumeConformance(MarkConformance):
     # -- healing ------------------------------------------------------------------------------------------------
 
     def test_a_block_known_to_be_damaged_is_healed_by_a_store(self, tmp_path: Path) -> None:
-        key, missing = BlockKey(sign(1)), Outcome(Effect.MISSING, BlockKey(sign(1)))
+        key, missing = BlockKey(sign(1)), OperationResult(Effect.MISSING, BlockKey(sign(1)))
         with self.opened(tmp_path) as volume:
             volume.commit([Store(sign(1), plain(b"bad")), Refer(key), Store(sign(2), plain(b"other"))])
             assert isinstance(volume, DamageNoting)
@@ -270,11 +706,14 @@ class VolumeConformance(MarkConformance):
             assert perform(volume, Store(sign(1), plain(b"12"))).effect is Effect.NEW, "another content"
             assert perform(volume, Store(sign(1), plain(b"new"), compared=frozenset())).effect is Effect.UNSURE
             healed, counted = volume.commit([Store(sign(1), plain(b"new")), Store(sign(1), plain(b"new"))])
-            assert (healed, counted) == (Outcome(Effect.HEALED, key, 3, 3), Outcome(Effect.DUPLICATE, key, 4, 3))
+            assert (healed, counted) == (
+                OperationResult(Effect.HEALED, key, 3, 3),
+                OperationResult(Effect.DUPLICATE, key, 4, 3),
+            )
             assert BlockFacts(key, False, 3, 3, 4) in probed(volume, sign(1))
             assert fetched(volume, key) == (b"new", 4)
         with self.opened(tmp_path) as volume:
-            assert perform(volume, Refer(key)) == Outcome(Effect.COUNTED, key, 5, 3)
+            assert perform(volume, Refer(key)) == OperationResult(Effect.COUNTED, key, 5, 3)
             assert (key, b"new", 5) in scanned(volume)
             assert totals(volume) == (3, 0, 7, 10, 10, 22)
 
@@ -287,10 +726,10 @@ class VolumeConformance(MarkConformance):
             assert isinstance(volume, DamageNoting)
             volume.note_damaged([moved, copy])
             assert perform(volume, Heal(copy, plain(b"new"))).effect is Effect.MISSING, "a replica is not counted on"
-            assert perform(volume, Heal(moved, plain(b"longer"))) == Outcome(Effect.HEALED, moved, 6, 6)
-            assert perform(volume, Heal(copy, plain(b"new"), 0)) == Outcome(Effect.HEALED, copy, 2, 3)
-            assert perform(volume, Heal(sound, plain(b"xyz"))) == Outcome(Effect.COUNTED, sound, 2, 3)
-            assert perform(volume, Heal(sound, plain(b"xyz"), 0)) == Outcome(Effect.CONFLICT, sound, 2, 3)
+            assert perform(volume, Heal(moved, plain(b"longer"))) == OperationResult(Effect.HEALED, moved, 6, 6)
+            assert perform(volume, Heal(copy, plain(b"new"), 0)) == OperationResult(Effect.HEALED, copy, 2, 3)
+            assert perform(volume, Heal(sound, plain(b"xyz"))) == OperationResult(Effect.COUNTED, sound, 2, 3)
+            assert perform(volume, Heal(sound, plain(b"xyz"), 0)) == OperationResult(Effect.CONFLICT, sound, 2, 3)
             assert perform(volume, Heal(BlockKey(sign(9)), plain(b"x"))).effect is Effect.MISSING
         with self.opened(tmp_path) as volume:
             assert fetched(volume, moved) == (b"longer", 6)
@@ -307,7 +746,7 @@ class VolumeConformance(MarkConformance):
             assert volume.probe([sign(1)])[0][0].damaged
             assert perform(volume, Release(key)).effect is Effect.REMOVED
             perform(volume, Store(sign(1), plain(b"new")))
-            assert perform(volume, Claim(sign(1), 3)) == Outcome(Effect.DUPLICATE, key, 2, 3)
+            assert perform(volume, Claim(sign(1), 3)) == OperationResult(Effect.DUPLICATE, key, 2, 3)
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -19,12 +19,12 @@ thread. A URL and its canonical form have the same key.
 from __future__ import annotations
 
 from holdfast.urls.canonical import canonical
-from holdfast.urls.completing import completed
 from holdfast.urls.domain import public_suffix, registered_domain
 from holdfast.urls.page_id import PAGE_ID_MAX, page_id, page_id_text, parse_page_id
 from holdfast.urls.parse import Url, parse
 from holdfast.urls.post import body_query, post_key
 from holdfast.urls.surt import host_key, url_key
+from holdfast.urls.user_input import completed
 
 __all__ = [
     "PAGE_ID_MAX",

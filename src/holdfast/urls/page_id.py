@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 
+from holdfast.env.rabin import rabin64
 from holdfast.errors import MalformedKey
-from holdfast.rabin import rabin64
 
 PAGE_ID_MAX = 2**64 - 1
 _TEXT = re.compile(r"[0-9a-fA-F]{16}")

@@ -15,10 +15,10 @@ import pytest
 
 import holdfast
 from holdfast.archive import Archive
-from holdfast.archive.founding import init
+from holdfast.archive.create import init
 from holdfast.crawl.browser import available
-from holdfast.crawl.conductor import Crawl, Summary
-from holdfast.crawl.job import BrowserSettings, CrawlJob, FetchSettings, ScopeKind
+from holdfast.crawl.crawl import Crawl, Summary
+from holdfast.crawl.job.job import BrowserSettings, CrawlJob, FetchSettings, ScopeKind
 from holdfast.errors import HoldfastError
 
 missing = available(BrowserSettings())

@@ -12,9 +12,9 @@ from browser_processes import browsers, fetchers, gone, kill, mains, renderers
 from browser_site import Reply, Request, Site, crawled, job_of, needs_browser, serving
 
 from holdfast.crawl.browser import open_browser
-from holdfast.crawl.conductor import CrawlState
-from holdfast.crawl.fetching.fetcher import Fetcher
-from holdfast.crawl.messages import Fetched, Job
+from holdfast.crawl.crawl import CrawlState
+from holdfast.crawl.fetch.fetcher import Fetcher
+from holdfast.crawl.processes.messages import Fetched, FetchJob
 
 pytestmark = needs_browser
 
@@ -65,13 +65,13 @@ def test_a_browser_is_replaced_after_so_many_pages(tmp_path: Path, monkeypatch: 
         fetcher = Fetcher(job, tmp_path)
         browser = await open_browser(fetcher, job, tmp_path)
         try:
-            return [await shown(browser, Job(number, site.url(), "")) for number in range(2)]
+            return [await shown(browser, FetchJob(number, site.url(), "")) for number in range(2)]
         finally:
             await browser.close()
             fetcher.close()
             await asyncio.sleep(0)
 
-    async def shown(browser: Any, job: Job) -> Fetched:
+    async def shown(browser: Any, job: FetchJob) -> Fetched:
         page: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
         browser.submit(job, lambda fetched: None if fetched.part else page.set_result(fetched))
         return await page

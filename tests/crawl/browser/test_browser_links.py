@@ -7,7 +7,7 @@ from pathlib import Path
 
 from browser_site import Reply, Site, crawled, job_of, needs_browser, serving
 
-from holdfast.crawl.job import ScopeKind
+from holdfast.crawl.job.job import ScopeKind
 
 pytestmark = needs_browser
 

@@ -11,9 +11,9 @@ from browser_site import Reply, job_of, needs_browser, serving
 
 from holdfast.crawl.browser import open_browser
 from holdfast.crawl.browser.browser import Browser
-from holdfast.crawl.browser.without import Without
-from holdfast.crawl.fetching.fetcher import Fetcher
-from holdfast.crawl.messages import Fetched, Job
+from holdfast.crawl.browser.no_browser import WithoutBrowser
+from holdfast.crawl.fetch.fetcher import Fetcher
+from holdfast.crawl.processes.messages import Fetched, FetchJob
 
 WAITING = 12  # more than are asked of the fetcher at a time
 
@@ -42,7 +42,7 @@ def test_only_the_page_itself_is_no_part_and_it_comes_last(tmp_path: Path) -> No
                 if not fetched.part:
                     done.set()
 
-            browser.submit(Job(1, site.url(), "site", browse=True), deliver)
+            browser.submit(FetchJob(1, site.url(), "site", browse=True), deliver)
             await asyncio.wait_for(done.wait(), 60)
             await browser.close()
             fetcher.close()
@@ -59,7 +59,7 @@ def test_only_the_page_itself_is_no_part_and_it_comes_last(tmp_path: Path) -> No
 
 @needs_browser
 def test_what_waits_for_a_browser_is_given_back_and_others_have_its_place(tmp_path: Path) -> None:
-    recalled: list[list[Job]] = []
+    recalled: list[list[FetchJob]] = []
 
     async def show(url: str) -> Fetched:
         fetcher = Fetcher(job, tmp_path, on_recall=lambda _, jobs: recalled.append(jobs))
@@ -67,9 +67,9 @@ def test_what_waits_for_a_browser_is_given_back_and_others_have_its_place(tmp_pa
         fetcher.pause("resting", time.time() + 20, "why")
         page: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
         for number in range(WAITING):
-            browser.submit(Job(number, url, "resting", browse=True), page.set_result)
+            browser.submit(FetchJob(number, url, "resting", browse=True), page.set_result)
         browser.submit(
-            Job(99, url, "site", browse=True), lambda fetched: None if fetched.part else page.set_result(fetched)
+            FetchJob(99, url, "site", browse=True), lambda fetched: None if fetched.part else page.set_result(fetched)
         )
         fetcher.recall("resting")
         recalled.append(browser.recall("resting", recalled[0]))
@@ -89,12 +89,12 @@ def test_what_waits_for_a_browser_is_given_back_and_others_have_its_place(tmp_pa
 
 
 def test_without_a_browser_it_is_the_fetcher_that_gives_back(tmp_path: Path) -> None:
-    recalled: list[Job] = []
+    recalled: list[FetchJob] = []
 
-    async def submit() -> list[Job]:
+    async def submit() -> list[FetchJob]:
         fetcher = Fetcher(job, tmp_path, on_recall=lambda _, jobs: recalled.extend(jobs))
-        without = Without(fetcher, "none")
-        without.submit(Job(7, site.url(), "site", browse=True), lambda fetched: None)
+        without = WithoutBrowser(fetcher, "none")
+        without.submit(FetchJob(7, site.url(), "site", browse=True), lambda fetched: None)
         fetcher.recall("site")
         fetcher.close()
         await asyncio.sleep(0)

@@ -10,7 +10,7 @@ import pytest
 from browser_site import Site, crawled, job_of, needs_browser
 from hostile_web import Served, Web
 
-from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind
+from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 
 
 @pytest.fixture(scope="module")

@@ -11,27 +11,27 @@ from typing import Any
 import uvloop
 from browser_site import Reply, Site, serving
 
-from holdfast.crawl.browser.answered import SHOWN_BYTES_MAX, answer_of, is_page
-from holdfast.crawl.browser.asked import CONTENT_BYTES_MAX, Asked
-from holdfast.crawl.fetching.fetcher import Fetcher
-from holdfast.crawl.job import CrawlJob, FetchSettings
-from holdfast.crawl.messages import Fetched, Job, Outcome
+from holdfast.crawl.browser.request import CONTENT_BYTES_MAX, BrowserRequest
+from holdfast.crawl.browser.response import SHOWN_BYTES_MAX, answer_of, is_page
+from holdfast.crawl.fetch.fetcher import Fetcher
+from holdfast.crawl.job.job import CrawlJob, FetchSettings
+from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome
 
-PAGE = Job(7, "http://a.test/", "a.test", depth=2, delay=3.0)
+PAGE = FetchJob(7, "http://a.test/", "a.test", depth=2, delay=3.0)
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 
-def asked(url: str = "http://a.test/x", method: str = "GET", **changes: Any) -> Asked:
+def asked(url: str = "http://a.test/x", method: str = "GET", **changes: Any) -> BrowserRequest:
     headers = {"Referer": PAGE.url, "User-Agent": "Chrome", "Range": "bytes=0-", "sec-ch-ua": "x", "X-Own": "1"}
     content = changes.pop("content", b"")
     request = {"url": url, "method": method, "headers": headers | changes.pop("headers", {})}
     if content:
         request["postDataEntries"] = [{"bytes": b64encode(content).decode()}]
-    return Asked.of({"requestId": "1", "request": request, "frameId": "f", "resourceType": "XHR", **changes})
+    return BrowserRequest.of({"requestId": "1", "request": request, "frameId": "f", "resourceType": "XHR", **changes})
 
 
 def answered(head: bytes, body: bytes = b"", **changes: Any) -> Fetched:
-    return Fetched(PAGE, Outcome.OK, head=head + b"\r\n", body=body, size=len(body))._replace(**changes)
+    return Fetched(PAGE, FetchOutcome.OK, head=head + b"\r\n", body=body, size=len(body))._replace(**changes)
 
 
 class TestAsked:
@@ -68,7 +68,7 @@ class TestAnswered:
         assert answer_of(answered(HTML + b"Content-Encoding: gzip\r\n", bomb)) is None
         assert answer_of(answered(HTML, size=SHOWN_BYTES_MAX + 1)) is None
         assert answer_of(answered(b"HTTP/1.1 304 Not Modified\r\n")) is None
-        assert answer_of(Fetched(PAGE, Outcome.DNS)) is None
+        assert answer_of(Fetched(PAGE, FetchOutcome.DNS)) is None
         (tmp_path / "spooled").write_bytes(b"large")
         answer = answer_of(answered(HTML, spool=str(tmp_path / "spooled"), size=5))
         assert answer is not None
@@ -81,10 +81,10 @@ class TestAnswered:
         assert not is_page(answered(HTML.replace(b"200", b"404"), b"<p>"))
         assert not is_page(answered(HTML, b"<p>", truncated="length"))
         assert not is_page(answered(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n", b"<p>"))
-        assert not is_page(Fetched(PAGE, Outcome.TIMEOUT))
+        assert not is_page(Fetched(PAGE, FetchOutcome.TIMEOUT))
 
 
-def fetch_all(site: Site, directory: Path, *jobs: Job) -> list[Fetched]:
+def fetch_all(site: Site, directory: Path, *jobs: FetchJob) -> list[Fetched]:
     """One after the other, so that all use one handle."""
 
     async def run() -> list[Fetched]:
@@ -102,7 +102,7 @@ def fetch_all(site: Site, directory: Path, *jobs: Job) -> list[Fetched]:
 class TestFetching:
     def test_other_methods_are_sent_as_the_page_wants(self, tmp_path: Path) -> None:
         with serving({"/": Reply(b"answer", headers={"Set-Cookie": "ours=1"})}) as site:
-            plain = Job(1, site.url(), f"127.0.0.1:{site.port}")
+            plain = FetchJob(1, site.url(), f"127.0.0.1:{site.port}")
             large = b"x" * (2 << 20)  # for which libcurl would wait to be told to go on
             jobs = (
                 plain,
@@ -115,7 +115,7 @@ class TestFetching:
             )
             fetched = fetch_all(site, tmp_path, *jobs)
             seen = site.requests
-        assert [each.outcome for each in fetched] == [Outcome.OK] * len(jobs)
+        assert [each.outcome for each in fetched] == [FetchOutcome.OK] * len(jobs)
         assert [each.method for each in seen] == ["GET", "POST", "PUT", "OPTIONS", "HEAD", "POST", "GET"]
         assert [each.body for each in seen] == [b"", b"a=1", large, b"", b"", b"", b""]
         assert seen[1].headers["cookie"] == "page=2; ours=1"
@@ -128,7 +128,7 @@ class TestFetching:
 
     def test_what_is_recorded_is_what_was_sent(self, tmp_path: Path) -> None:
         with serving({"/": Reply(b"answer")}) as site:
-            job = Job(1, site.url(), "", method="POST", content=b"a=1", fields=(("Accept", "x/y"),))
+            job = FetchJob(1, site.url(), "", method="POST", content=b"a=1", fields=(("Accept", "x/y"),))
             (fetched,) = fetch_all(site, tmp_path, job)
             (seen,) = site.requests
         head, _, body = fetched.request.partition(b"\r\n\r\n")

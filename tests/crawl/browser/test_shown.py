@@ -12,7 +12,7 @@ import pytest
 from browser_site import OTHER, Answer, Crawled, Reply, Request, Site, crawled, job_of, needs_browser, serving
 from hostile_web.picture import stripes
 
-from holdfast.crawl.conductor import CrawlState
+from holdfast.crawl.crawl import CrawlState
 
 pytestmark = needs_browser
 

@@ -9,7 +9,7 @@ import pytest
 from browser_site import Reply, crawled, job_of, serving
 
 from holdfast.crawl.browser import available, executable_of
-from holdfast.crawl.job import BrowserSettings
+from holdfast.crawl.job.job import BrowserSettings
 
 PAGE = b"<p>plain<img src=/picture.png>"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.crawl.browser.workspace import close_workspace, open_workspace, temporary_files_in
+from holdfast.crawl.browser.chromium import close_workspace, open_workspace, temporary_files_in
 
 
 @pytest.fixture(autouse=True)

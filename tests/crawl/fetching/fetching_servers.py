@@ -12,9 +12,9 @@ from typing import Any
 
 import uvloop
 
-from holdfast.crawl.fetching.fetcher import Fetcher
-from holdfast.crawl.job import CrawlJob, FetchSettings
-from holdfast.crawl.messages import Fetched, Job
+from holdfast.crawl.fetch.fetcher import Fetcher
+from holdfast.crawl.job.job import CrawlJob, FetchSettings
+from holdfast.crawl.processes.messages import Fetched, FetchJob
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]  # whether the connection stays
 
@@ -112,8 +112,8 @@ async def fetching(directory: Path, fetch: FetchSettings | None = None, **more: 
         await asyncio.sleep(0)  # lets what was scheduled see that it is closed
 
 
-def job(url: str, number: int = 1, **fields: Any) -> Job:
-    return Job(number, url, url.split("/")[2], **fields)
+def job(url: str, number: int = 1, **fields: Any) -> FetchJob:
+    return FetchJob(number, url, url.split("/")[2], **fields)
 
 
 async def fetched_from(directory: Path, answer: Answer | bytes, **changes: Any) -> Fetched:

@@ -12,9 +12,9 @@ from fetching_servers import fetching, job, ok, run, serving, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.fetching.addresses import AddressPolicy, literal
-from holdfast.crawl.fetching.dns import NAMES_MAX, Answer, Resolver
-from holdfast.crawl.messages import Fetched, Outcome
+from holdfast.crawl.fetch.addresses import AddressPolicy, literal
+from holdfast.crawl.fetch.dns import NAMES_MAX, ResolvedName, Resolver
+from holdfast.crawl.processes.messages import Fetched, FetchOutcome
 from holdfast.errors import InvalidSetting
 
 REFUSED = [
@@ -148,7 +148,7 @@ def test_names_are_looked_up_once_and_remembered() -> None:
     async def body() -> None:
         overrides = (("fixed.example", "192.0.2.9"), ("*.wild.example", "[2001:db8::9]"))
         resolver = Resolver(asyncio.get_running_loop(), overrides, lookup)
-        answers: asyncio.Queue[Answer] = asyncio.Queue()
+        answers: asyncio.Queue[ResolvedName] = asyncio.Queue()
         for _ in range(3):
             resolver.find("a.example", answers.put_nowait)
         got = [await answers.get() for _ in range(3)]
@@ -188,7 +188,7 @@ def test_private_addresses_are_refused_without_asking_them(tmp_path: Path) -> No
             async with fetching(tmp_path, allow_private=False, lookup=lambda name: names[name]) as fetcher:
                 for host in ("127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "rebind.example", "both.example"):
                     got = await fetcher.fetch(job(server.url(host=host)))
-                    assert got.outcome == Outcome.PRIVATE
+                    assert got.outcome == FetchOutcome.PRIVATE
                     assert "fetch.private" in got.detail
             assert server.connections == 0
 
@@ -202,8 +202,12 @@ def test_private_networks_are_asked_and_no_others(tmp_path: Path) -> None:
         async with serving(ok()) as server:
             start = {"allow_private": False, "private_networks": ("127.0.0.0/24",), "lookup": lambda name: names[name]}
             async with fetching(tmp_path, **start) as fetcher:
-                wanted = {"127.0.0.1": Outcome.OK, "home.example": Outcome.OK}
-                wanted |= {"127.1.0.1": Outcome.PRIVATE, "away.example": Outcome.PRIVATE, "[::1]": Outcome.PRIVATE}
+                wanted = {"127.0.0.1": FetchOutcome.OK, "home.example": FetchOutcome.OK}
+                wanted |= {
+                    "127.1.0.1": FetchOutcome.PRIVATE,
+                    "away.example": FetchOutcome.PRIVATE,
+                    "[::1]": FetchOutcome.PRIVATE,
+                }
                 for host, outcome in wanted.items():
                     assert (await fetcher.fetch(job(server.url(host=host)))).outcome == outcome
             assert len(server.requests) == 2
@@ -221,7 +225,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(tmp_path: Path) -> 
             async with fetching(tmp_path, fetch, allow_private=False, lookup=lambda name: next(answers)) as fetcher:
                 for _ in range(3):
                     got = await fetcher.fetch(job(server.url(host="rebind.example")))
-                    assert (got.outcome, got.ip) == (Outcome.OK, "127.0.0.1")
+                    assert (got.outcome, got.ip) == (FetchOutcome.OK, "127.0.0.1")
                 assert f"Host: rebind.example:{server.port}\r\n".encode() in server.requests[0]
 
     run(body())
@@ -234,7 +238,7 @@ def test_another_address_is_tried_where_one_does_not_answer(tmp_path: Path) -> N
             fetching(tmp_path, lookup=lambda name: ["127.0.0.3", "127.0.0.1"]) as fetcher,
         ):
             got = await fetcher.fetch(job(server.url(host="two.example")))
-            assert (got.outcome, got.ip) == (Outcome.OK, "127.0.0.1")
+            assert (got.outcome, got.ip) == (FetchOutcome.OK, "127.0.0.1")
 
     run(body())
 
@@ -247,6 +251,6 @@ def test_names_that_nobody_knows_do_not_wait_for_the_delay(tmp_path: Path) -> No
         async with fetching(tmp_path, settings(delay=1000.0, per_host=1), lookup=lookup) as fetcher:
             jobs = [job("http://gone.example/", number, delay=1000.0) for number in range(5)]
             got: list[Fetched] = await asyncio.wait_for(asyncio.gather(*map(fetcher.fetch, jobs)), 20)
-            assert {fetched.outcome for fetched in got} == {Outcome.DNS}
+            assert {fetched.outcome for fetched in got} == {FetchOutcome.DNS}
 
     run(body())

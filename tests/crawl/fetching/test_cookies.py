@@ -10,7 +10,7 @@ from fetching_servers import fetching, job, ok, run, serving, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.fetching.cookies import COOKIES_MAX, DOMAIN_COOKIES_MAX, Jar
+from holdfast.crawl.fetch.cookies import COOKIES_MAX, DOMAIN_COOKIES_MAX, Jar
 
 NOW = 1_700_000_000.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fetching_servers import Answer, fetching, job, ok, run, serving, settings
 
-from holdfast.crawl.messages import Fetched, Outcome
+from holdfast.crawl.processes.messages import Fetched, FetchOutcome
 
 
 def _logging(log: list[tuple[float, float, bytes]], answer: bytes) -> Answer:
@@ -52,7 +52,7 @@ def test_retry_after_is_obeyed_to_the_letter_and_told(tmp_path: Path) -> None:
             fetching(tmp_path, on_pause=lambda *paused: told.append(paused)) as fetcher,
         ):
             first = await fetcher.fetch(job(server.url("/1")))
-            assert first.outcome == Outcome.OK
+            assert first.outcome == FetchOutcome.OK
             await asyncio.gather(
                 fetcher.fetch(job(server.url("/2"))), fetcher.fetch(job(server.url("/3")), polite=False)
             )
@@ -69,7 +69,7 @@ def test_parts_of_a_page_do_not_wait_for_the_delay(tmp_path: Path) -> None:
             await fetcher.fetch(job(server.url("/page"), delay=1000.0))
             parts = [job(server.url(f"/{number}"), number, delay=1000.0) for number in range(20)]
             got = await asyncio.wait_for(asyncio.gather(*(fetcher.fetch(part, polite=False) for part in parts)), 20)
-            assert all(fetched.outcome == Outcome.OK for fetched in got)
+            assert all(fetched.outcome == FetchOutcome.OK for fetched in got)
             assert server.connections <= 6
 
     run(body())
@@ -84,7 +84,7 @@ def test_while_held_nothing_begins(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
             assert (server.requests, fetcher.stats()["waiting"]) == ([], 1)
             fetcher.hold(False)
-            assert (await waiting).outcome == Outcome.OK
+            assert (await waiting).outcome == FetchOutcome.OK
 
     run(body())
 
@@ -94,7 +94,7 @@ def test_a_host_paused_from_outside_waits(tmp_path: Path) -> None:
         async with serving(ok()) as server, fetching(tmp_path) as fetcher:
             fetcher.pause("paused", fetcher.now() + 1000, "restart")
             fetcher.submit(job(server.url("/1"))._replace(host="paused"), lambda fetched: None)
-            assert (await fetcher.fetch(job(server.url("/2")))).outcome == Outcome.OK
+            assert (await fetcher.fetch(job(server.url("/2")))).outcome == FetchOutcome.OK
             assert len(server.requests) == 1
             assert fetcher.stats()["waiting"] == 1
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.fetching.politeness import URGENT_PER_HOST, End, Politeness, Rules, Turn
-from holdfast.crawl.fetching.waiting import back_off, retry_after
+from holdfast.crawl.fetch.politeness import URGENT_PER_HOST, FetchTurn, Politeness, Rules, TransferEnd
+from holdfast.crawl.fetch.retry_after import back_off, retry_after
 
 NOW = 1_700_000_000.0
 
@@ -69,10 +69,10 @@ class World:
             if politeness.add(what.host, what, what.delay, now, urgent=what.urgent):
                 politeness.locate(what.host, self.addresses.get(what.host, ""), now)
             return
-        assert isinstance(what, Turn) and kind == "end"
+        assert isinstance(what, FetchTurn) and kind == "end"
         fetch: Fetch = what.item
         self.log.append((now, "end", fetch))
-        politeness.ended(what, End(fetch.elapsed, fetch.status, fetch.retry_after, fetch.contacted), now)
+        politeness.ended(what, TransferEnd(fetch.elapsed, fetch.status, fetch.retry_after, fetch.contacted), now)
 
     def most_at_once(self, key: dict[str, str] | None = None) -> dict[str, int]:
         active: dict[str, int] = {}
@@ -202,7 +202,7 @@ def test_refusals_are_waited_for_and_reported() -> None:
             politeness.locate("a", "", now)
         turn = politeness.next(now)
         assert turn is not None
-        return politeness.ended(turn, End(0.1, status, value), now)
+        return politeness.ended(turn, TransferEnd(0.1, status, value), now)
 
     assert refused(200, None, NOW) is None
     assert refused(429, "120", NOW + 100) == (NOW + 220, "status 429, Retry-After: 120")
@@ -271,7 +271,7 @@ def test_the_cost_of_a_decision_does_not_grow_with_the_hosts() -> None:
             now = wake
             continue
         given_out += 1
-        politeness.ended(turn, End(0.01), now + 0.01)
+        politeness.ended(turn, TransferEnd(0.01), now + 0.01)
     assert len(politeness._heap) <= 40_000
 
 
@@ -292,7 +292,7 @@ def test_what_waits_can_be_taken_back_and_the_rest_goes_on() -> None:
             now = max(politeness.wake() or now, now)
             continue
         begun.append(turn.item)
-        politeness.ended(turn, End(), now)
+        politeness.ended(turn, TransferEnd(), now)
     assert sorted(map(str, begun)) == ["2", "b", "urgent"]
     assert (politeness.waiting, politeness.hosts) == (0, 0)
 
@@ -312,7 +312,7 @@ def test_a_host_whose_whole_queue_is_taken_back_is_forgotten_wherever_it_stood()
             continue
         assert politeness.recall(host, lambda item: True) == [host]
     politeness.locate("not located", "192.0.2.2", NOW)
-    politeness.ended(turn, End(), NOW)
+    politeness.ended(turn, TransferEnd(), NOW)
     now = NOW
     while (wake := politeness.wake()) is not None:
         now = max(now, wake)

@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.crawl.fetching.process import FetcherStart
-from holdfast.crawl.frames import frames_from
-from holdfast.crawl.job import CrawlJob, FetchSettings
-from holdfast.crawl.messages import Fetched, Job, Outcome, pack, unpack_fetched
+from holdfast.crawl.fetch.process import FetcherStart
+from holdfast.crawl.job.job import CrawlJob, FetchSettings
+from holdfast.crawl.processes.frames import frames_from
+from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome, pack, unpack_fetched
 
 LONG_S = 120.0  # after which something is wrong, on any machine
-CODE = "from holdfast.crawl.fetching.process import main; main()"
+CODE = "from holdfast.crawl.fetch.process import main; main()"
 
 
 ASKED = threading.Semaphore(0)  # how often /slow was asked for
@@ -93,7 +93,7 @@ class Child:
     def send_raw(self, data: bytes) -> None:
         self.control.sendall(data)
 
-    def send(self, *jobs: Job) -> None:
+    def send(self, *jobs: FetchJob) -> None:
         self.send_raw(b"".join(pack(("job", tuple(job))) for job in jobs))
 
     def send_note(self, *message: Any) -> None:
@@ -152,11 +152,11 @@ def _collected(process: Child, count: int) -> list[Fetched]:
 
 def test_jobs_go_in_and_what_was_fetched_comes_out(tmp_path: Path) -> None:
     with web() as site, child(tmp_path, readers=2) as process:
-        jobs = [Job(number, f"{site}/{number}", "site") for number in range(200)]
+        jobs = [FetchJob(number, f"{site}/{number}", "site") for number in range(200)]
         process.send(*jobs)
         got = _collected(process, 200)
         assert sorted(fetched.job.id for fetched in got) == list(range(200))
-        assert all(fetched.outcome == Outcome.OK for fetched in got)
+        assert all(fetched.outcome == FetchOutcome.OK for fetched in got)
         assert {fetched.body.decode() for fetched in got} == {f"/{number}" for number in range(200)}
         taken = [process.note("taken") for _ in range(200)]
         assert {note[1] for note in taken} == set(range(200))
@@ -169,13 +169,15 @@ def test_jobs_go_in_and_what_was_fetched_comes_out(tmp_path: Path) -> None:
 
 def test_pauses_are_reported_and_obeyed(tmp_path: Path) -> None:
     with web() as site, child(tmp_path) as process:
-        process.send(Job(1, f"{site}/busy", "site"))
+        process.send(FetchJob(1, f"{site}/busy", "site"))
         kind, host, until, reason = process.note("pause")
         assert (kind, host, reason) == ("pause", "site", "status 503, Retry-After: 77")
         first = unpack_fetched(next(frames_from(process.readers[0])))
         assert abs(until - (first.started + first.elapsed + 77)) < 5
         process.send_raw(pack(("pause", "other", until, "restart")))
-        process.send(Job(2, f"{site}/a", "site"), Job(3, f"{site}/b", "other"), Job(4, f"{site}/c", "third"))
+        process.send(
+            FetchJob(2, f"{site}/a", "site"), FetchJob(3, f"{site}/b", "other"), FetchJob(4, f"{site}/c", "third")
+        )
         second = unpack_fetched(next(frames_from(process.readers[0])))
         assert second.job.id == 4
         assert next(note for note in process.notes if note[0] == "stats" and note[1]["waiting"])[1]["waiting"] == 2
@@ -184,7 +186,7 @@ def test_pauses_are_reported_and_obeyed(tmp_path: Path) -> None:
 def test_large_bodies_go_through_files_that_are_the_readers(tmp_path: Path) -> None:
     with web() as site, child(tmp_path, memory_bytes_max=1 << 20) as process:
         (tmp_path / "spool").mkdir(exist_ok=True)
-        process.send(Job(1, f"{site}/large", "site"))
+        process.send(FetchJob(1, f"{site}/large", "site"))
         got = unpack_fetched(next(frames_from(process.readers[0])))
         assert (got.body, got.size) == (b"", 3 << 20)
         assert Path(got.spool).stat().st_size == 3 << 20
@@ -194,7 +196,7 @@ def test_large_bodies_go_through_files_that_are_the_readers(tmp_path: Path) -> N
 
 def test_readers_that_do_not_read_hold_fetching_up(tmp_path: Path) -> None:
     with web() as site, child(tmp_path) as process:
-        process.send(*(Job(number, f"{site}/large", "site") for number in range(60)))
+        process.send(*(FetchJob(number, f"{site}/large", "site") for number in range(60)))
         stats = next(note[1] for note in process.notes if note[0] == "stats" and not note[1]["active"])
         assert 0 < stats["waiting"] < 60
         got = _collected(process, 60)
@@ -204,7 +206,7 @@ def test_readers_that_do_not_read_hold_fetching_up(tmp_path: Path) -> None:
 def test_as_many_requests_as_workers_are_made_before_the_first_of_them_is_settled(tmp_path: Path) -> None:
     """H5: what a crawl that is killed asks for again is bounded by that."""
     with web() as site, child(tmp_path) as process:
-        process.send(*(Job(number, f"{site}/{number}", "site") for number in range(200)))
+        process.send(*(FetchJob(number, f"{site}/{number}", "site") for number in range(200)))
         workers = CrawlJob().workers
         assert [process.note("taken")[0] for _ in range(workers)] == ["taken"] * workers
         stats = [process.note("stats")[1] for _ in range(2)]
@@ -217,10 +219,10 @@ def test_as_many_requests_as_workers_are_made_before_the_first_of_them_is_settle
 def test_told_to_stop_it_hands_on_what_is_under_way_and_begins_nothing(tmp_path: Path) -> None:
     """H5: then it ends, so that the readers see their end."""
     with web() as site, child(tmp_path, per_host=1) as process:
-        process.send(*(Job(number, f"{site}/large", f"host{number}") for number in range(20)))
+        process.send(*(FetchJob(number, f"{site}/large", f"host{number}") for number in range(20)))
         for _ in range(20):
             process.note("taken")  # more than the socket holds: nobody reads
-        process.send(Job(20, f"{site}/slow", "site"), Job(21, f"{site}/never", "site"))
+        process.send(FetchJob(20, f"{site}/slow", "site"), FetchJob(21, f"{site}/never", "site"))
         assert ASKED.acquire(timeout=LONG_S)
         process.send_note("stop", 10 * LONG_S)
         process.send_note("recall", "nobody")
@@ -234,7 +236,7 @@ def test_told_to_stop_it_hands_on_what_is_under_way_and_begins_nothing(tmp_path:
 def test_told_to_stop_it_breaks_off_what_takes_too_long(tmp_path: Path) -> None:
     """H5: it was not fetched, then; what was is handed on."""
     with web() as site, child(tmp_path) as process:
-        process.send(Job(1, f"{site}/1", "site"), Job(2, f"{site}/slow", "site"))
+        process.send(FetchJob(1, f"{site}/1", "site"), FetchJob(2, f"{site}/slow", "site"))
         process.note("taken")
         assert ASKED.acquire(timeout=LONG_S)
         process.send_note("stop", 0.0)
@@ -245,10 +247,10 @@ def test_told_to_stop_it_breaks_off_what_takes_too_long(tmp_path: Path) -> None:
 
 def test_the_conductor_s_end_and_sigterm_end_it_and_ctrl_c_does_not(tmp_path: Path) -> None:
     with web() as site, child(tmp_path) as process:
-        process.send(Job(1, f"{site}/1", "site"))
+        process.send(FetchJob(1, f"{site}/1", "site"))
         process.note("taken")
         process.process.send_signal(signal.SIGINT)
-        process.send(Job(2, f"{site}/2", "site"))
+        process.send(FetchJob(2, f"{site}/2", "site"))
         assert process.note("taken")[1] == 2
         process.process.send_signal(signal.SIGTERM)
         assert process.process.wait(LONG_S) == 0
@@ -257,12 +259,12 @@ def test_the_conductor_s_end_and_sigterm_end_it_and_ctrl_c_does_not(tmp_path: Pa
 def test_the_conductor_s_end_is_seen_though_there_are_frames_before_it(tmp_path: Path) -> None:
     """H5: a conductor that is killed leaves what it has sent, and has not read what was sent to it."""
     with web() as site, child(tmp_path) as process:
-        process.send(Job(1, f"{site}/1", "site"))
+        process.send(FetchJob(1, f"{site}/1", "site"))
         process.note("stats")
-        process.send(Job(2, f"{site}/2", "site"))
+        process.send(FetchJob(2, f"{site}/2", "site"))
         assert select.select([process.control], [], [], LONG_S)[0], "a note, which stays unread"
         process.process.send_signal(signal.SIGSTOP)
-        process.send(Job(3, f"{site}/3", "site"))
+        process.send(FetchJob(3, f"{site}/3", "site"))
         process.control.close()
         process.process.send_signal(signal.SIGCONT)
         assert process.process.wait(LONG_S) == 0
@@ -271,24 +273,26 @@ def test_the_conductor_s_end_is_seen_though_there_are_frames_before_it(tmp_path:
 def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """H5: what cannot be written is told as that, leaves nothing behind, and does not end the process."""
     with web() as site, child(tmp_path, memory_bytes_max=10) as process:
-        process.send(Job(1, f"{site}/1", "site"))
+        process.send(FetchJob(1, f"{site}/1", "site"))
         assert process.note("taken")[1] == 1
         resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
         late = "/" + "x" * 99  # fails only when the file is closed
-        process.send(Job(2, f"{site}/large", "site"), Job(3, site + late, "site"), Job(4, f"{site}/4", "site"))
+        process.send(
+            FetchJob(2, f"{site}/large", "site"), FetchJob(3, site + late, "site"), FetchJob(4, f"{site}/4", "site")
+        )
         got = {fetched.job.id: fetched for fetched in _collected(process, 4)}
         assert [got[number].outcome for number in (1, 2, 3, 4)] == [
-            Outcome.OK,
-            Outcome.NO_SPACE,
-            Outcome.NO_SPACE,
-            Outcome.OK,
+            FetchOutcome.OK,
+            FetchOutcome.NO_SPACE,
+            FetchOutcome.NO_SPACE,
+            FetchOutcome.OK,
         ]
         for number in (2, 3):
             assert f"'{tmp_path / 'spool'}'" in got[number].detail and "File too large" in got[number].detail
             assert (got[number].body, got[number].spool) == (b"", "")
         assert list((tmp_path / "spool").iterdir()) == []
         process.send_note("flush")
-        process.send(Job(5, f"{site}/5", "site"))
+        process.send(FetchJob(5, f"{site}/5", "site"))
         assert next(note for note in process.notes if note[:2] == ("taken", 5))
         assert process.close() == 0
     told = capfd.readouterr().err
@@ -298,7 +302,9 @@ def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.Capture
 
 def test_what_has_not_begun_is_given_back_when_it_is_recalled(tmp_path: Path) -> None:
     with web() as site, child(tmp_path, per_host=1) as process:
-        process.send(Job(1, f"{site}/slow", "site"), Job(2, f"{site}/2", "site"), Job(3, f"{site}/3", "site"))
+        process.send(
+            FetchJob(1, f"{site}/slow", "site"), FetchJob(2, f"{site}/2", "site"), FetchJob(3, f"{site}/3", "site")
+        )
         assert ASKED.acquire(timeout=LONG_S)
         process.send_note("recall", "site")
         assert process.note("recalled") == ("recalled", "site", [2, 3])
@@ -306,14 +312,14 @@ def test_what_has_not_begun_is_given_back_when_it_is_recalled(tmp_path: Path) ->
         assert process.note("recalled") == ("recalled", "nobody", [])
         GO_ON.release()
         assert process.note("taken")[1] == 1
-        process.send(Job(3, f"{site}/3", "site"))
+        process.send(FetchJob(3, f"{site}/3", "site"))
         assert process.note("taken")[1] == 3
         assert [fetched.job.id for fetched in _collected(process, 2)] == [1, 3]
 
 
 def test_what_waits_for_a_host_that_asked_for_a_long_pause_is_given_back(tmp_path: Path) -> None:
     with web() as site, child(tmp_path, per_host=1) as process:
-        process.send(*(Job(number, f"{site}/busy", "site") for number in (1, 2, 3)))
+        process.send(*(FetchJob(number, f"{site}/busy", "site") for number in (1, 2, 3)))
         assert process.note("pause")[1] == "site"
         assert next(process.notes) == ("recalled", "site", [2, 3])
         assert process.note("taken")[1] == 1
@@ -323,11 +329,11 @@ def test_what_waits_for_a_host_that_is_paused_for_long_is_given_back(tmp_path: P
     with web() as site, child(tmp_path, per_host=1) as process:
         process.send_note("pause", "short", time.time() + 25, "why")
         process.send_note("pause", "long", time.time() + 25, "why")
-        process.send(*(Job(number, f"{site}/{number}", host) for number, host in ((1, "short"), (2, "long"))))
-        process.send(*(Job(number, f"{site}/{number}", host) for number, host in ((3, "short"), (4, "long"))))
+        process.send(*(FetchJob(number, f"{site}/{number}", host) for number, host in ((1, "short"), (2, "long"))))
+        process.send(*(FetchJob(number, f"{site}/{number}", host) for number, host in ((3, "short"), (4, "long"))))
         process.send_note("pause", "long", time.time() + 1000, "why")
         assert process.note("recalled") == ("recalled", "long", [2, 4])
-        process.send(Job(5, f"{site}/5", "long"), Job(6, f"{site}/6", "long"))  # sent before that was known
+        process.send(FetchJob(5, f"{site}/5", "long"), FetchJob(6, f"{site}/6", "long"))  # sent before that was known
         assert process.note("pause")[1] == "long"
         assert next(process.notes) == ("recalled", "long", [5, 6])
         process.send_note("recall", "short")
@@ -337,8 +343,8 @@ def test_what_waits_for_a_host_that_is_paused_for_long_is_given_back(tmp_path: P
 def test_what_waits_for_a_host_with_a_long_delay_is_given_back(tmp_path: Path) -> None:
     """All of it if more than one waits, with the time until when; a single one is the next one, and stays."""
     with web() as site, child(tmp_path, per_host=1, per_address=1_000_000) as process:
-        process.send(*(Job(number, f"{site}/{number}", "site", delay=500.0) for number in (1, 2, 3, 4)))
-        process.send(*(Job(number, f"{site}/{number}", "other", delay=500.0) for number in (5, 6)))
+        process.send(*(FetchJob(number, f"{site}/{number}", "site", delay=500.0) for number in (1, 2, 3, 4)))
+        process.send(*(FetchJob(number, f"{site}/{number}", "other", delay=500.0) for number in (5, 6)))
         _, host, until, reason = process.note("pause")
         assert (host, reason) == ("site", "its delay")
         assert next(process.notes) == ("recalled", "site", [2, 3, 4])

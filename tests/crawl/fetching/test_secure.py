@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from fetching_servers import RawServer, certificate, fetching, job, ok, run, serving, settings, tls_context
 
-from holdfast.crawl.job import Credential
-from holdfast.crawl.messages import Outcome
+from holdfast.crawl.job.job import Credential
+from holdfast.crawl.processes.messages import FetchOutcome
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 
@@ -26,7 +26,7 @@ def test_what_was_agreed_on_is_told_for_every_fetch_of_a_connection(tmp_path: Pa
             for _ in range(3):
                 got = await fetcher.fetch(job(server.url(scheme="https", host="localhost")))
                 facts = dict(got.facts)
-                assert (got.outcome, got.body, got.protocols) == (Outcome.OK, b"hello", ("http/1.1", "tls/1.3"))
+                assert (got.outcome, got.body, got.protocols) == (FetchOutcome.OK, b"hello", ("http/1.1", "tls/1.3"))
                 assert facts["WARC-Cipher-Suite"].startswith("TLS_")
                 assert facts["Holdfast-Certificate"] == "self-signed certificate (18)"
             assert server.connections == 2, "one to learn that the certificate is not good, one for all fetches"
@@ -60,7 +60,7 @@ def test_bad_certificates_can_be_refused(tmp_path: Path) -> None:
         fetch = settings(verify_tls=True)
         async with serving(ok(), tls_context(tmp_path)) as server, fetching(tmp_path, fetch) as fetcher:
             got = await fetcher.fetch(job(server.url(scheme="https")))
-            assert (got.outcome, got.head) == (Outcome.TLS, b"")
+            assert (got.outcome, got.head) == (FetchOutcome.TLS, b"")
             assert "certificate" in got.detail
 
     run(body())
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_speak_tls(tmp_path: Path) -> None:
         async with fetching(tmp_path) as fetcher:
             port = server.sockets[0].getsockname()[1]
             got = await fetcher.fetch(job(f"https://127.0.0.1:{port}/"))
-            assert got.outcome == Outcome.TLS
+            assert got.outcome == FetchOutcome.TLS
         server.close()
         await server.wait_closed()
 
@@ -129,7 +129,7 @@ def test_http2_is_written_as_http1(tmp_path: Path) -> None:
         async with nginx(tmp_path) as url:
             async with fetching(tmp_path, settings(per_host=4)) as fetcher:
                 for got in await asyncio.gather(*(fetcher.fetch(job(url, number)) for number in range(8))):
-                    assert (got.outcome, got.body) == (Outcome.OK, b"over two")
+                    assert (got.outcome, got.body) == (FetchOutcome.OK, b"over two")
                     assert got.head.startswith(b"HTTP/1.1 200 OK\r\nserver: nginx")
                     assert got.head.endswith(b"\r\n\r\n")
                     assert got.protocols[0] == "h2"
@@ -184,13 +184,13 @@ def test_through_a_proxy_names_are_not_looked_up_here(tmp_path: Path) -> None:
             fetch = settings(proxy=f"http://127.0.0.1:{proxy.port}")
             async with fetching(tmp_path, fetch, lookup=lookup, allow_private=False) as fetcher:
                 got = await fetcher.fetch(job("http://somewhere.example/a?b"))
-                assert (got.outcome, got.body) == (Outcome.OK, b"by proxy")
+                assert (got.outcome, got.body) == (FetchOutcome.OK, b"by proxy")
                 assert [got.request] == proxy.requests
                 assert got.request.startswith(
                     b"GET http://somewhere.example/a?b HTTP/1.1\r\nHost: somewhere.example\r\n"
                 )
                 refused = await fetcher.fetch(job("http://127.0.0.1/"))
-                assert refused.outcome == Outcome.PRIVATE
+                assert refused.outcome == FetchOutcome.PRIVATE
                 assert len(proxy.requests) == 1
 
     run(body())
@@ -202,7 +202,7 @@ def test_tls_through_a_proxy(tmp_path: Path) -> None:
             fetch = settings(proxy=f"http://127.0.0.1:{proxy.port}")
             async with fetching(tmp_path, fetch) as fetcher:
                 got = await fetcher.fetch(job(server.url(scheme="https", host="named.example")))
-                assert (got.outcome, got.body) == (Outcome.OK, b"secret")
+                assert (got.outcome, got.body) == (FetchOutcome.OK, b"secret")
                 assert got.request == server.requests[0]
                 assert got.head.startswith(b"HTTP/1.1 200 OK\r\n")
                 assert proxy.requests[0].startswith(f"CONNECT named.example:{server.port} ".encode())
@@ -260,7 +260,7 @@ def test_through_socks_the_proxy_is_given_the_name(tmp_path: Path) -> None:
             fetching(tmp_path, settings(proxy=f"socks5h://127.0.0.1:{proxy.port}")) as fetcher,
         ):
             got = await fetcher.fetch(job("http://hidden.example/x"))
-            assert (got.outcome, got.body, got.ip) == (Outcome.OK, b"behind", "")
+            assert (got.outcome, got.body, got.ip) == (FetchOutcome.OK, b"behind", "")
             assert proxy.requests == [b"hidden.example", got.request]
             assert got.request.startswith(b"GET /x HTTP/1.1\r\n")
 
@@ -283,7 +283,7 @@ def test_only_a_proxy_is_given_what_it_wants(tmp_path: Path, given: str) -> None
                 fetch = settings(proxy=f"http://{at}", headers=(("Proxy-Authorization", "Basic bWU6c2VjcmV0"),))
             async with fetching(tmp_path, fetch) as fetcher:
                 got = await fetcher.fetch(job(server.url(scheme="https", host="named.example")))
-                assert (got.outcome, got.body) == (Outcome.OK, b"secret")
+                assert (got.outcome, got.body) == (FetchOutcome.OK, b"secret")
                 assert got.request == server.requests[0]
                 assert b"Proxy-Authorization" not in got.request
                 plain = await fetcher.fetch(job("http://somewhere.example/"))
@@ -301,7 +301,7 @@ def test_user_and_password_for_socks(tmp_path: Path) -> None:
             fetching(tmp_path, settings(proxy=f"socks5h://me:a%3Ab@127.0.0.1:{proxy.port}")) as fetcher,
         ):
             got = await fetcher.fetch(job("http://hidden.example/x"))
-            assert (got.outcome, got.body) == (Outcome.OK, b"behind")
+            assert (got.outcome, got.body) == (FetchOutcome.OK, b"behind")
             assert proxy.requests == [b"me:a:b", b"hidden.example", got.request]
 
     run(body())
@@ -319,12 +319,12 @@ def test_credentials_are_not_sent_where_the_certificate_is_not_good(
             fetch = settings(resolve=(("*", "127.0.0.1"),), credentials=(bound,))
             async with fetching(tmp_path, fetch) as fetcher:
                 other = await fetcher.fetch(job(server.url(scheme="https", host="other.example")))
-                assert other.outcome == Outcome.OK
+                assert other.outcome == FetchOutcome.OK
                 got = await fetcher.fetch(job(server.url(scheme="https", host="localhost")))
             if good:
                 assert b"\r\nAuthorization: Bearer secret\r\n" in server.requests[-1]
                 return
-            assert got.outcome == Outcome.TLS
+            assert got.outcome == FetchOutcome.TLS
             assert "credentials are sent to servers with a good certificate only" in got.detail
             assert b"Bearer secret" not in b"".join(server.requests)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fetching_servers import Answer, fetched_from, fetching, job, ok, run, sends, serving, settings
 
-from holdfast.crawl.fetching.body import Body, Limits
-from holdfast.crawl.messages import Outcome
+from holdfast.crawl.fetch.body import BodyLimits, ResponseBody
+from holdfast.crawl.processes.messages import FetchOutcome
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 
@@ -66,7 +66,7 @@ def test_what_a_page_in_a_browser_asks_for_is_sent_and_recorded(tmp_path: Path) 
                 fields = (("Content-Type", "text/x"), ("X-Page", "1"), ("Accept", "image/*")) if method else ()
                 server.requests.clear()
                 got = await fetcher.fetch(job(server.url("/x"), method=method, content=content, fields=fields))
-                assert got.outcome == Outcome.OK
+                assert got.outcome == FetchOutcome.OK
                 assert got.request == server.requests[0] + content
                 assert got.request.startswith((method or "GET").encode() + b" /x HTTP/1.1\r\n")
                 assert (b"\r\nX-Page: 1\r\n" in got.request) == bool(method)
@@ -81,7 +81,7 @@ def test_head_and_body_are_kept_as_sent(tmp_path: Path) -> None:
     async def body() -> None:
         head = b"HTTP/1.1 299 Odd  Reason\r\nX-A:1\r\nx-a:  2 \r\nContent-Encoding: gzip\r\nContent-Length: 7\r\n\r\n"
         got = await fetched_from(tmp_path, sends(head + b"notgzip", stays=True))
-        assert (got.outcome, got.head, got.body, got.size) == (Outcome.OK, head, b"notgzip", 7)
+        assert (got.outcome, got.head, got.body, got.size) == (FetchOutcome.OK, head, b"notgzip", 7)
         assert (got.ip, got.protocols, got.truncated) == ("127.0.0.1", ("http/1.1",), "")
         assert got.transferred == len(head) + 7
         assert got.started > 0 and got.elapsed > 0
@@ -117,7 +117,7 @@ def test_what_came_of_a_body_is_kept_and_says_if_it_is_not_whole(
 ) -> None:
     async def body() -> None:
         got = await fetched_from(tmp_path, answer, body_bytes_max=1000)
-        assert (got.outcome, got.body, got.size, got.truncated) == (Outcome.OK, content, len(content), truncated)
+        assert (got.outcome, got.body, got.size, got.truncated) == (FetchOutcome.OK, content, len(content), truncated)
 
     run(body())
 
@@ -131,21 +131,21 @@ def test_a_broken_connection_in_the_body(tmp_path: Path) -> None:
 
     async def body() -> None:
         got = await fetched_from(tmp_path, answer)
-        assert got.outcome in (Outcome.OK, Outcome.DROPPED)  # a reset may overtake the bytes
-        assert got.truncated == ("disconnect" if got.outcome == Outcome.OK else "")
+        assert got.outcome in (FetchOutcome.OK, FetchOutcome.DROPPED)  # a reset may overtake the bytes
+        assert got.truncated == ("disconnect" if got.outcome == FetchOutcome.OK else "")
 
     run(body())
 
 
 BAD = [
-    ("nothing", sends(b""), Outcome.DROPPED),
-    ("garbage", sends(b"SSH-2.0-OpenSSH_9.2\r\n\r\nxx"), Outcome.PROTOCOL),
-    ("HTTP/0.9", sends(b"<html>hello</html>"), Outcome.PROTOCOL),
-    ("half a head", sends(b"HTTP/1.1 200 OK\r\nX: "), Outcome.DROPPED),
-    ("a huge head", sends(b"HTTP/1.1 200 OK\r\n" + b"X: yyyyyyyyyyyyyyy\r\n" * 300 + b"\r\n"), Outcome.PROTOCOL),
-    ("a huge field", sends(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n"), Outcome.PROTOCOL),
-    ("no end of heads", sends(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 400_000), Outcome.PROTOCOL),
-    ("length of no number", sends(HEAD + b"Content-Length: -5\r\n\r\nabc"), Outcome.PROTOCOL),
+    ("nothing", sends(b""), FetchOutcome.DROPPED),
+    ("garbage", sends(b"SSH-2.0-OpenSSH_9.2\r\n\r\nxx"), FetchOutcome.PROTOCOL),
+    ("HTTP/0.9", sends(b"<html>hello</html>"), FetchOutcome.PROTOCOL),
+    ("half a head", sends(b"HTTP/1.1 200 OK\r\nX: "), FetchOutcome.DROPPED),
+    ("a huge head", sends(b"HTTP/1.1 200 OK\r\n" + b"X: yyyyyyyyyyyyyyy\r\n" * 300 + b"\r\n"), FetchOutcome.PROTOCOL),
+    ("a huge field", sends(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n"), FetchOutcome.PROTOCOL),
+    ("no end of heads", sends(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 400_000), FetchOutcome.PROTOCOL),
+    ("length of no number", sends(HEAD + b"Content-Length: -5\r\n\r\nabc"), FetchOutcome.PROTOCOL),
 ]
 
 
@@ -173,11 +173,11 @@ def _dripping(start: bytes) -> Answer:
 def test_a_server_that_drips_for_ever_is_cut_off(tmp_path: Path) -> None:
     async def body() -> None:
         got = await fetched_from(tmp_path, _dripping(HEAD + b"\r\n"), fetch_timeout_s=0.3)
-        assert (got.outcome, got.truncated) == (Outcome.OK, "time")
+        assert (got.outcome, got.truncated) == (FetchOutcome.OK, "time")
         assert got.size > 0 and set(got.body) == {ord("x")}
 
         got = await fetched_from(tmp_path, _dripping(HEAD + b"X-Slow: "), fetch_timeout_s=0.3)
-        assert got.outcome == Outcome.TIMEOUT
+        assert got.outcome == FetchOutcome.TIMEOUT
 
     run(body())
 
@@ -189,7 +189,7 @@ def test_a_server_that_says_nothing_is_left_after_the_stall_time(tmp_path: Path)
 
     async def body() -> None:
         got = await fetched_from(tmp_path, silent, stall_timeout_s=1.0)
-        assert got.outcome == Outcome.TIMEOUT
+        assert got.outcome == FetchOutcome.TIMEOUT
 
     run(body())
 
@@ -203,7 +203,7 @@ def test_an_endless_body_goes_through_a_file_and_ends(tmp_path: Path) -> None:
 
     async def body() -> None:
         got = await fetched_from(tmp_path, endless, body_bytes_max=3 << 20, memory_bytes_max=1 << 20)
-        assert (got.outcome, got.truncated, got.size, got.body) == (Outcome.OK, "length", 3 << 20, b"")
+        assert (got.outcome, got.truncated, got.size, got.body) == (FetchOutcome.OK, "length", 3 << 20, b"")
         content = Path(got.spool).read_bytes()
         assert len(content) == 3 << 20
         assert content == (b"0123456789abcdef" * (3 << 16))
@@ -217,7 +217,7 @@ def test_a_body_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     for number, size in enumerate((100, 1 << 20)):
         name = tmp_path / f"{number}"
         name.symlink_to("/dev/full")
-        body = Body(Limits(8 << 20, 10, 1000), tmp_path)
+        body = ResponseBody(BodyLimits(8 << 20, 10, 1000), tmp_path)
         body.begin(name.name)
         assert body.take(b"x" * size) == (None if size == 100 else -1)
         body.settle()
@@ -235,10 +235,10 @@ def test_nobody_there(tmp_path: Path) -> None:
             gone = server.url()
         async with fetching(tmp_path) as fetcher:
             got = await fetcher.fetch(job(gone))
-            assert got.outcome == Outcome.CONNECT
+            assert got.outcome == FetchOutcome.CONNECT
             assert "connect" in got.detail.lower()
             for wrong in ("ftp://example.com/", "file:///etc/passwd", "http:///x", "http://example.com/a b"):
-                assert (await fetcher.fetch(job(wrong))).outcome == Outcome.INVALID
+                assert (await fetcher.fetch(job(wrong))).outcome == FetchOutcome.INVALID
 
     run(body())
 
@@ -249,7 +249,7 @@ def test_not_modified_and_redirects_are_captures(tmp_path: Path) -> None:
             answer = b"HTTP/1.1 " + line + b"\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n"
             async with serving(answer) as server, fetching(tmp_path) as fetcher:
                 got = await fetcher.fetch(job(server.url()))
-                assert (got.outcome, got.head, got.body) == (Outcome.OK, answer, b"")
+                assert (got.outcome, got.head, got.body) == (FetchOutcome.OK, answer, b"")
                 assert got.head.split()[1] == status
                 assert len(server.requests) == 1
 

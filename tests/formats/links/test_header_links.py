@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from links_reading import DIR, SITE, URL, found
 
-from holdfast.formats.links.hops import Hop
+from holdfast.formats.html.links.references import Hop
 
 E, L, R = Hop.EMBED, Hop.LINK, Hop.REDIRECT
 

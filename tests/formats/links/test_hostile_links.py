@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from links_reading import DIR, found
 
-from holdfast.formats.links import LINKS_MAX, PAGE_BYTES_MAX, REFERENCE_CHARACTERS_MAX, SCRIPT_BYTES_MAX
-from holdfast.formats.links.css import unescaped
-from holdfast.formats.links.hops import Hop
-from holdfast.formats.links.html import ANCHORS_MAX
-from holdfast.formats.links.srcset import CANDIDATES_MAX, urls_of_srcset
+from holdfast.formats.html.links import LINKS_MAX, PAGE_BYTES_MAX, REFERENCE_CHARACTERS_MAX, SCRIPT_BYTES_MAX
+from holdfast.formats.html.links.css import unescaped
+from holdfast.formats.html.links.elements import CANDIDATES_MAX, urls_of_srcset
+from holdfast.formats.html.links.html import ANCHORS_MAX
+from holdfast.formats.html.links.references import Hop
 
 N = 200_000
 TYPES = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.formats.links.joining import Joining
+from holdfast.formats.html.links.join import Joiner
 from holdfast.urls import canonical
 
 BASES = [
@@ -42,12 +42,12 @@ def by_standard(base: str, reference: str) -> str | None:
 @example(base=BASES[1], reference="a/..")
 @example(base=BASES[1], reference="?'")
 def test_as_the_standard_says(base: str, reference: str) -> None:
-    assert Joining(base).url(reference) == by_standard(base, reference)
+    assert Joiner(base).url(reference) == by_standard(base, reference)
 
 
 @given(base=st.sampled_from(BASES), reference=st.text(max_size=30))
 def test_any_text_is_joined_or_not(base: str, reference: str) -> None:
-    url = Joining(base, "Shift_JIS").url(reference)
+    url = Joiner(base, "Shift_JIS").url(reference)
     assert url is None or (url == canonical(url) and url.startswith(("http://", "https://")))
 
 
@@ -67,18 +67,18 @@ def test_any_text_is_joined_or_not(base: str, reference: str) -> None:
     ],
 )
 def test_a_query_is_written_in_the_encoding_of_its_page(encoding: str, query: str) -> None:
-    joining = Joining("http://example.com/", encoding)
+    joining = Joiner("http://example.com/", encoding)
     assert joining.url("é?q=é日#é") == f"http://example.com/%C3%A9?q={query}"
 
 
 @pytest.mark.parametrize("reference", [" x?é ", "\nx?\té\r\n", "\0x?é\x1f", "x\n?é"])
 def test_what_the_standard_takes_off_a_reference_does_not_get_into_its_query(reference: str) -> None:
-    assert Joining("http://example.com/", "windows-1252").url(reference) == "http://example.com/x?%E9"
+    assert Joiner("http://example.com/", "windows-1252").url(reference) == "http://example.com/x?%E9"
 
 
 @given(reference=st.text(max_size=40), encoding=st.sampled_from(["windows-1252", "Shift_JIS", "ISO-2022-JP", "GBK"]))
 @example(reference=" ?\x80", encoding="windows-1252")
 def test_only_the_query_depends_on_the_encoding(reference: str, encoding: str) -> None:
-    ours, plain = (Joining("http://example.com/a/b", each).url(reference) for each in (encoding, "UTF-8"))
+    ours, plain = (Joiner("http://example.com/a/b", each).url(reference) for each in (encoding, "UTF-8"))
     assert (ours is None) == (plain is None)
     assert ours is None or plain is None or ours.partition("?")[:2] == plain.partition("?")[:2]

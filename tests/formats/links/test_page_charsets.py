@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from links_reading import DIR, found
 
-from holdfast.formats.links.hops import Hop
+from holdfast.formats.html.links.references import Hop
 
 LINK = "<a href='é?é'>"
 UTF_8, LATIN = "%C3%A9?%C3%A9", "%C3%A9?%E9"

@@ -13,7 +13,7 @@ from remote_servers import SECRET, Forks, Server, forking, program, serving
 
 from holdfast.config import RemoteSettings
 from holdfast.env import REAL
-from holdfast.storage.remote.client import RemoteVolume
+from holdfast.storage.volumes.remote.client import RemoteVolume
 
 Connect = Callable[..., RemoteVolume]
 Serve = Callable[..., Server]

@@ -15,8 +15,8 @@ from typing import Any
 
 from holdfast.config import RemoteSettings
 from holdfast.env import REAL
-from holdfast.storage.remote.client import RemoteVolume
-from holdfast.storage.volume import BlockKey, Claim, Effect, Operation, Outcome, Refer, Release, Store, Volume
+from holdfast.storage.volume import BlockKey, Claim, Effect, Operation, OperationResult, Refer, Release, Store, Volume
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import plain, sign
 
 CONTENTS = 12
@@ -27,7 +27,7 @@ def content(number: int) -> bytes:
     return b"content %d " % number * (1 + number % 3 * 40)
 
 
-def step_of(operation: Operation, outcome: Outcome) -> int:
+def step_of(operation: Operation, outcome: OperationResult) -> int:
     """By how much a counter went up."""
     if outcome.effect in (Effect.NEW, Effect.DUPLICATE):
         return 1

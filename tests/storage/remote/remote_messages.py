@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from remote_peer import commit_body
 
-from holdfast.storage.remote import wire
-from holdfast.storage.remote.wire import Type
+from holdfast.storage.server import wire
+from holdfast.storage.server.wire import Type
 from holdfast.storage.volume import Adopt, BlockKey, Claim, Encoded, Operation, Recount, Refer, Release, Store, Ticket
 from holdfast.testing.volumes import plain, sign
 

@@ -13,8 +13,8 @@ from typing import Self
 
 from remote_servers import SECRET
 
-from holdfast.storage.remote import wire
-from holdfast.storage.remote.wire import Type
+from holdfast.storage.server import wire
+from holdfast.storage.server.wire import Type
 from holdfast.storage.volume import Operation, Ticket
 
 HEAD = struct.Struct(">IBI")

@@ -153,7 +153,7 @@ def free_port() -> int:
 def _main() -> None:
     import uvloop  # noqa: F401  loaded before the fork
 
-    import holdfast.storage.remote.serving  # noqa: F401
+    import holdfast.storage.server.main  # noqa: F401
 
     for line in iter(sys.stdin.readline, ""):
         with suppress(ChildProcessError):
@@ -177,16 +177,15 @@ def _serve(request: dict[str, Any]) -> None:
     import resource
 
     from holdfast.config import StoreSettings, VolumeSettings
-    from holdfast.env import REAL
-    from holdfast.storage import layout
-    from holdfast.storage.organizations import create_volume
-    from holdfast.storage.remote.options import ServerOptions, server_tls
-    from holdfast.storage.remote.serving import serve_volume
+    from holdfast.env import REAL, paths
+    from holdfast.storage.server.main import serve_volume
+    from holdfast.storage.server.options import ServerOptions, server_tls
+    from holdfast.storage.volumes.organizations import create_volume
 
     logging.basicConfig(level=logging.ERROR)
     directory, options = Path(request["directory"]), request["options"]
     settings = StoreSettings(**options.pop("store", {}))
-    if not (directory / layout.VOLUME).exists():
+    if not (directory / paths.VOLUME).exists():
         volume = VolumeSettings("v0", request["organization"], depth=2)
         create_volume(directory, volume, settings, REAL)
     if limit := options.pop("file_bytes_max", None):

@@ -16,8 +16,8 @@ from random import Random
 
 from holdfast.config import RemoteSettings
 from holdfast.env import REAL
-from holdfast.storage.remote.client import RemoteVolume
 from holdfast.storage.volume import BlockKey, Claim, Effect, Operation, Refer, Release, Store
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import plain, sign
 
 KEPT_MAX = 100  # contents of a client's own

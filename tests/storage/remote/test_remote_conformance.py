@@ -12,8 +12,8 @@ import pytest
 from remote_proxy import Chaos, Proxy, proxied
 from remote_servers import Forks, Server
 
-from holdfast.storage.remote.client import RemoteVolume
 from holdfast.storage.volume import Volume
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import VolumeConformance
 
 Connect = Callable[..., RemoteVolume]

@@ -24,10 +24,10 @@ from waiting import wait_until
 from holdfast.config import StoreSettings
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
-from holdfast.storage.faults import Watch
-from holdfast.storage.organizations import find_organization, open_volume, volume_spec
-from holdfast.storage.remote.client import RemoteVolume
 from holdfast.storage.volume import BlockKey, ReadableVolume
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.organizations import find_organization, open_volume, volume_spec
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import sign, totals
 
 Connect = Callable[..., RemoteVolume]
@@ -59,7 +59,7 @@ def require_sound(directory: Path, organization: str) -> dict[int, int]:
         assert totals(volume)[:3] == (len(found), 0, sum(found.values()))
     finally:
         volume.close()
-    assert list(find_organization(organization).check(spec, Watch())) == []
+    assert list(find_organization(organization).check(spec, CheckProgress())) == []
     return found
 
 

@@ -13,12 +13,12 @@ from holdfast.config import RemoteSettings, Settings, StoreSettings, VolumeSetti
 from holdfast.env import REAL
 from holdfast.errors import DamagedBlock, VolumeFull
 from holdfast.model import StoreMode
-from holdfast.storage.contents import Contents
-from holdfast.storage.duplicates import StoreOptions
-from holdfast.storage.faults import Watch
-from holdfast.storage.instance import Instance
-from holdfast.storage.remote.client import RemoteVolume
-from holdfast.storage.volume import BlockKey, Claim, Effect, Heal, Outcome, Refer, Store
+from holdfast.storage.store.contents import Contents
+from holdfast.storage.store.put import StoreOptions
+from holdfast.storage.store.store import BlockStore
+from holdfast.storage.volume import BlockKey, Claim, Effect, Heal, OperationResult, Refer, Store
+from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, sign
 
 Connect = Callable[..., RemoteVolume]
@@ -39,7 +39,7 @@ def client(root: Path, secret_file: Path, *servers: Server) -> Iterator[Contents
     remote = RemoteSettings(secret_file=str(secret_file), retry_s=30.0)
     volumes = tuple(VolumeSettings(f"v{at}", address=server.address) for at, server in enumerate(servers))
     settings = Settings(store=StoreSettings(codec="none"), remote=remote, volume=volumes)
-    instance = Instance(root, settings, REAL, writable=True)
+    instance = BlockStore(root, settings, REAL, writable=True)
     contents = Contents(instance)
     try:
         yield contents
@@ -72,14 +72,14 @@ def test_another_client_heals_what_one_has_met(
         else:
             volume = one._instance.volumes["v0"]
             assert isinstance(volume, RemoteVolume)
-            assert [(fault.kind, fault.key) for fault in volume.check(Watch())] == [("damaged block", keys[0])]
+            assert [(fault.kind, fault.key) for fault in volume.check(CheckProgress())] == [("damaged block", keys[0])]
         stored = other.store(PAGE)
         assert (stored.key, stored.references, stored.duplicate) == (keys[0], 4, True)
         assert one.get(keys[0]) == other.get(keys[0]) == PAGE
         assert one.store(PAGE).references == 5
         remote = other._instance.volumes["v0"]
         assert isinstance(remote, RemoteVolume)
-        assert list(remote.check(Watch())) == []
+        assert list(remote.check(CheckProgress())) == []
     assert "healed" in (tmp_path / "other" / "audit.log").read_text()
 
 
@@ -105,7 +105,7 @@ def test_what_is_known_survives_a_restart_of_the_server(
     server.wait()
     volume = connect(serve(tmp_path / "volume", organization=organization).address)
     assert perform(volume, Claim(sign(1), len(PAGE))).effect is Effect.MISSING
-    assert perform(volume, Heal(key, plain(PAGE))) == Outcome(Effect.HEALED, key, 3, len(PAGE))
+    assert perform(volume, Heal(key, plain(PAGE))) == OperationResult(Effect.HEALED, key, 3, len(PAGE))
     assert fetched(volume, key) == (PAGE, 3)
 
 

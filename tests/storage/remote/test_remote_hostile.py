@@ -21,9 +21,9 @@ from remote_servers import SECRET, Server
 from waiting import wait_until
 
 from holdfast.errors import VolumeDown
-from holdfast.storage.remote.client import RemoteVolume
-from holdfast.storage.remote.wire import Type
+from holdfast.storage.server.wire import Type
 from holdfast.storage.volume import Adopt, BlockKey, Effect, Refer, Store, Ticket
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, plain, scanned, sign, totals
 
 Connect = Callable[..., RemoteVolume]

@@ -19,9 +19,9 @@ from holdfast.config import load_connector
 from holdfast.env import REAL
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.model import ContentKey
-from holdfast.storage.check import Checker, CheckOptions
-from holdfast.storage.merging import Merger
-from holdfast.storage.restoring import Restorer
+from holdfast.storage.maintenance.check import Checker, CheckOptions
+from holdfast.storage.maintenance.merge import Merger
+from holdfast.storage.maintenance.restore import Restorer
 
 THREADS = 3
 SERVERS = 3

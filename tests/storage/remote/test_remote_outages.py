@@ -12,14 +12,14 @@ from remote_servers import Forks, Server
 
 import holdfast
 from holdfast import ContentKey, StoreOptions
-from holdfast.archive.connecting import Connection
+from holdfast.archive.connect import Connection
 from holdfast.config import load_connector
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
-from holdfast.storage.check import Checker, CheckOptions
-from holdfast.storage.merging import Merger
-from holdfast.storage.remote.client import RemoteVolume
-from holdfast.storage.restoring import Restorer
+from holdfast.storage.maintenance.check import Checker, CheckOptions
+from holdfast.storage.maintenance.merge import Merger
+from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.volumes.remote.client import RemoteVolume
 
 EVER_S = 3600.0  # a test that waited so long would be seen to hang
 IN_V0 = StoreOptions(volume="v0")

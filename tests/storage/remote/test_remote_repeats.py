@@ -11,10 +11,10 @@ from remote_proxy import Chaos, Proxy
 from remote_servers import Server
 
 from holdfast.errors import VolumeDown, VolumeFull
-from holdfast.storage.remote import wire
-from holdfast.storage.remote.client import RemoteVolume
-from holdfast.storage.remote.wire import Type
-from holdfast.storage.volume import BlockKey, Claim, Effect, Operation, Outcome, Refer, Release, Store, Ticket
+from holdfast.storage.server import wire
+from holdfast.storage.server.wire import Type
+from holdfast.storage.volume import BlockKey, Claim, Effect, Operation, OperationResult, Refer, Release, Store, Ticket
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
 Connect = Callable[..., RemoteVolume]
@@ -28,7 +28,7 @@ def new_ticket(sequence: int = 1, settled: int = 0) -> Ticket:
     return Ticket(os.urandom(8), sequence, settled)
 
 
-def outcomes(answer: tuple[int, int, bytes], operations: list[Operation]) -> list[Outcome]:
+def outcomes(answer: tuple[int, int, bytes], operations: list[Operation]) -> list[OperationResult]:
     assert answer[0] == Type.DONE, answer[2]
     return wire.unpack_outcomes(answer[2], operations)
 
@@ -133,8 +133,8 @@ def test_a_commit_whose_answer_was_lost_is_told_its_outcome(
     proxy = through(serve().port)
     proxy.lost_answers = {1, 2, 3, 5}
     volume = connect(proxy.address)
-    assert perform(volume, Store(sign(1), plain(b"one"))) == Outcome(Effect.NEW, KEY, 1, 3)
-    assert perform(volume, Refer(KEY)) == Outcome(Effect.COUNTED, KEY, 2, 3)
+    assert perform(volume, Store(sign(1), plain(b"one"))) == OperationResult(Effect.NEW, KEY, 1, 3)
+    assert perform(volume, Refer(KEY)) == OperationResult(Effect.COUNTED, KEY, 2, 3)
     assert (proxy.commits, totals(volume)) == (6, (1, 0, 2, 3, 3, 6))
 
 

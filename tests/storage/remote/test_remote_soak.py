@@ -18,7 +18,7 @@ import pytest
 import remote_workload
 from remote_servers import Server, environment
 
-from holdfast.storage.remote.client import RemoteVolume
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import totals
 
 Connect = Callable[..., RemoteVolume]

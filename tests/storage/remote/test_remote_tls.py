@@ -20,9 +20,9 @@ from waiting import wait_until
 from holdfast.config import RemoteSettings
 from holdfast.env import REAL
 from holdfast.errors import UsageError, VolumeDown
-from holdfast.storage.remote.client import RemoteVolume
-from holdfast.storage.remote.options import server_tls
+from holdfast.storage.server.options import server_tls
 from holdfast.storage.volume import BlockKey, Effect, Store
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, sign, totals
 
 pytestmark = pytest.mark.skipif(not tls_available(), reason="openssl is not installed")

@@ -22,12 +22,12 @@ from waiting import wait_until
 import holdfast
 from holdfast import Plan
 from holdfast.errors import TooLarge, VolumeDown, VolumeFull, VolumeReadOnly
-from holdfast.storage.remote import wire
-from holdfast.storage.remote.client import RemoteVolume
-from holdfast.storage.remote.dispatch import Dispatch
-from holdfast.storage.remote.options import ServerOptions
-from holdfast.storage.remote.wire import Type
-from holdfast.storage.volume import BlockKey, Claim, Effect, Outcome, Refer, Release, Store, Ticket
+from holdfast.storage.server import wire
+from holdfast.storage.server.dispatch import Dispatch
+from holdfast.storage.server.options import ServerOptions
+from holdfast.storage.server.wire import Type
+from holdfast.storage.volume import BlockKey, Claim, Effect, OperationResult, Refer, Release, Store, Ticket
+from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
 Connect = Callable[..., RemoteVolume]
@@ -81,7 +81,7 @@ def test_a_content_of_fifty_million_bytes(serve: Serve, connect: Connect, throug
     proxy = through(server.port)
     volume = connect(proxy.address)
     data = Random(50).randbytes(50 * MIB)
-    assert perform(volume, Store(sign(1), plain(data))) == Outcome(Effect.NEW, BlockKey(sign(1)), 1, len(data))
+    assert perform(volume, Store(sign(1), plain(data))) == OperationResult(Effect.NEW, BlockKey(sign(1)), 1, len(data))
     assert proxy.up_bytes < len(data) + 1000
     assert fetched(volume, BlockKey(sign(1))) == (data, 1)
     assert proxy.down_bytes < len(data) + 1000

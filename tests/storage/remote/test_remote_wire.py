@@ -21,10 +21,9 @@ from holdfast.errors import (
     UsageError,
     VolumeFull,
 )
-from holdfast.storage.remote import wire
-from holdfast.storage.remote.handshake import ServerSide, answer_hello, read_secret, verify_welcome
-from holdfast.storage.remote.link import split_address
-from holdfast.storage.remote.reader import Reader
+from holdfast.storage.server import wire
+from holdfast.storage.server.handshake import ServerSide, answer_hello, read_secret, verify_welcome
+from holdfast.storage.server.wire import WireReader
 from holdfast.storage.volume import (
     Adopt,
     Block,
@@ -35,13 +34,14 @@ from holdfast.storage.volume import (
     Encoded,
     Heal,
     Operation,
-    Outcome,
+    OperationResult,
     Recount,
     Refer,
     Release,
     Store,
     Ticket,
 )
+from holdfast.storage.volumes.remote.connection import split_address
 
 SIGNATURE = bytes(range(4))
 KEY = BlockKey(SIGNATURE, 258, b"v7")
@@ -72,7 +72,7 @@ def joined(operation: Operation) -> bytes:
 @pytest.mark.parametrize(("operation", "packed"), OPERATIONS)
 def test_operations_have_their_bytes(operation: Operation, packed: str) -> None:
     assert joined(operation).hex() == packed.replace(" ", "")
-    reader = Reader(b"\0\0\0\1" + joined(operation))
+    reader = WireReader(b"\0\0\0\1" + joined(operation))
     assert wire.read_operations(reader) == [operation]
 
 
@@ -90,7 +90,7 @@ def test_answers_have_their_bytes() -> None:
     expected += "00000000 02 0000000000000005 00000005 0000000000000001 00"
     assert packed.hex() == expected.replace(" ", "")
     assert wire.unpack_facts(packed, [b"other", SIGNATURE]) == [(), facts]
-    outcomes = [Outcome(effect, KEY, 2, 3) for effect in Effect]
+    outcomes = [OperationResult(effect, KEY, 2, 3) for effect in Effect]
     packed = wire.pack_outcomes(outcomes)
     assert packed[:4] == b"\0\0\0\x08"
     assert packed[4:24].hex() == "00 0000000000000002 00000003 00000102 02 7637".replace(" ", "")
@@ -100,17 +100,17 @@ def test_answers_have_their_bytes() -> None:
     packed = b"".join(map(bytes, wire.pack_block(block)))
     expected = "01 0000000000000002 00000007 00000000000003e8 0000000000000140 0000000000000009 04 000a 00000003"
     assert packed.hex() == expected.replace(" ", "") + b"zstd000001.segabc".hex()
-    assert wire.read_block(Reader(packed), KEY) == block
+    assert wire.read_block(WireReader(packed), KEY) == block
 
 
 def test_what_is_cut_short_or_too_long_is_malformed() -> None:
     whole = b"\0\0\0\x0a" + b"".join(joined(operation) for operation, _ in OPERATIONS)
     for end in range(len(whole)):
         with pytest.raises(MalformedInput):
-            wire.read_operations(Reader(whole[:end]))
+            wire.read_operations(WireReader(whole[:end]))
     with pytest.raises(MalformedInput, match="1 bytes too many"):
-        wire.read_operations(Reader(whole + b"\0"))
-    outcomes = wire.pack_outcomes([Outcome(Effect.NEW, KEY, 2, 3)])
+        wire.read_operations(WireReader(whole + b"\0"))
+    outcomes = wire.pack_outcomes([OperationResult(Effect.NEW, KEY, 2, 3)])
     for end in range(len(outcomes)):
         with pytest.raises(MalformedInput):
             wire.unpack_outcomes(outcomes[:end], [Refer(KEY)])
@@ -127,9 +127,9 @@ def test_random_bytes_are_malformed_or_mean_something() -> None:
             lambda raw=raw: wire.unpack_signatures(raw),
             lambda raw=raw: wire.unpack_facts(raw, [SIGNATURE]),
             lambda raw=raw: wire.unpack_outcomes(raw, [Refer(KEY)]),
-            lambda raw=raw: wire.read_block(Reader(raw), KEY),
-            lambda raw=raw: wire.read_ticket(Reader(raw)),
-            lambda raw=counted: wire.read_operations(Reader(raw)),
+            lambda raw=raw: wire.read_block(WireReader(raw), KEY),
+            lambda raw=raw: wire.read_ticket(WireReader(raw)),
+            lambda raw=counted: wire.read_operations(WireReader(raw)),
             lambda raw=raw: wire.unpack_failure(raw),
         ):
             try:

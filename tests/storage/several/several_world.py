@@ -15,29 +15,28 @@ from typing import Any
 
 from holdfast import ContentKey, Settings, StoreSettings, VolumeSettings
 from holdfast.config import RemoteSettings
-from holdfast.env import Environment, LocalFiles
+from holdfast.env import Environment, LocalFiles, paths
 from holdfast.errors import VolumeDown, VolumeFull, VolumeReadOnly
-from holdfast.storage import layout
-from holdfast.storage.check import Checker, CheckOptions, CheckReport
-from holdfast.storage.contents import Contents
-from holdfast.storage.instance import Instance, Surroundings
-from holdfast.storage.opening import Opened
-from holdfast.storage.organizations import create_volume, open_volume
+from holdfast.storage.maintenance.check import Checker, CheckOptions, CheckReport
+from holdfast.storage.store.contents import Contents
+from holdfast.storage.store.open import OpenedVolumes
+from holdfast.storage.store.store import BlockStore, StoreContext
 from holdfast.storage.volume import (
     Adopt,
     Block,
     BlockFacts,
     BlockKey,
     Effect,
-    Mark,
     News,
     Operation,
-    Outcome,
+    OperationResult,
+    ScanPosition,
     Store,
     Ticket,
     Volume,
     VolumeStat,
 )
+from holdfast.storage.volumes.organizations import create_volume, open_volume
 
 Happening = Callable[[str, Sequence[Any]], None]  # the call, and what it is about
 
@@ -74,7 +73,7 @@ class Shared:
         self._begin("fetch", keys)
         return self._volume.fetch(keys)
 
-    def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
+    def scan(self, *, counted: bool = True, after: ScanPosition | None = None) -> Iterator[list[Block]]:
         self._begin("scan")
         for batch in self._volume.scan(counted=counted):
             yield batch
@@ -95,7 +94,7 @@ class Shared:
         self._begin("dictionary")
         return self._volume.dictionary(number)
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[Outcome]:
+    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
         self._begin("commit", operations)
         adds = any(isinstance(operation, Store | Adopt) for operation in operations)
         if adds and self.name in self._world.full:
@@ -107,7 +106,7 @@ class Shared:
         self._world.news[self.name] += new
         return outcomes
 
-    def void(self, ticket: Ticket) -> list[Outcome] | None:
+    def void(self, ticket: Ticket) -> list[OperationResult] | None:
         return None
 
     def add_dictionary(self, number: int, data: bytes) -> None:
@@ -146,8 +145,8 @@ class Client:
 
     def __init__(self, world: World, view: type[Shared] = Shared) -> None:
         self.volumes = {name: view(world, name) for name in world.volumes}
-        surroundings = Surroundings(opener=lambda settings: Opened(self.volumes[settings.name]))
-        self.instance = Instance(world.root, world.settings, world.env, surroundings, writable=True)
+        surroundings = StoreContext(opener=lambda settings: OpenedVolumes(self.volumes[settings.name]))
+        self.instance = BlockStore(world.root, world.settings, world.env, surroundings, writable=True)
         self.contents = Contents(self.instance)
 
     def once(self, volume: str, call: str, happening: Callable[[], object], of: type | None = None) -> None:
@@ -201,7 +200,7 @@ class World:
         self.now_s += seconds
 
     def _make(self, volume: VolumeSettings) -> None:
-        directory = layout.volume_directory(self.root, volume.name)
+        directory = paths.volume_directory(self.root, volume.name)
         create_volume(directory, volume, self.settings.store, self.env)
         self.volumes[volume.name] = open_volume(volume.name, directory, self.settings.store, self.env)
         self.news[volume.name] = []
@@ -215,7 +214,7 @@ class World:
     def lose(self, name: str) -> None:
         """The volume comes back empty."""
         self.volumes[name].close()
-        directory = layout.volume_directory(self.root, name)
+        directory = paths.volume_directory(self.root, name)
         directory.rename(self.root / f"lost-{name}-{self.now_s}")
         self._make(next(each for each in self.settings.volume if each.name == name))
         self.news[name] = []

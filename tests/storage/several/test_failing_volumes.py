@@ -18,10 +18,10 @@ from holdfast.errors import (
     VolumeFull,
     VolumeReadOnly,
 )
-from holdfast.storage.holdings import Holdings
-from holdfast.storage.moving import Mover
-from holdfast.storage.restoring import Restorer
-from holdfast.storage.training import train
+from holdfast.storage.maintenance.move import Mover
+from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.maintenance.train import train
+from holdfast.storage.store.locate import BlockLocations
 from holdfast.storage.volume import Adopt, Block, BlockKey, Recount, Store
 
 MakeWorld = Callable[..., World]
@@ -276,7 +276,7 @@ def test_a_migration_goes_on_to_others_when_one_is_full(make_world: MakeWorld) -
     world.full.add("v1")
     mover = Mover(client.instance, "v0")
 
-    def elsewhere(block: Block, _: Holdings) -> str:
+    def elsewhere(block: Block, _: BlockLocations) -> str:
         return next(name for name in client.instance.places(block.key.signature) if name != "v0")
 
     for key in keys:  # each much later than the one before: the full one is offered again

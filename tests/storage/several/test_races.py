@@ -11,12 +11,12 @@ from several_world import Client, Far, Shared, World
 from holdfast import ContentKey, StoreMode, StoreOptions
 from holdfast.config import RemoteSettings
 from holdfast.errors import ContentNotFound
-from holdfast.storage.check import DOUBLED
-from holdfast.storage.merging import Merger
-from holdfast.storage.moving import Choose, Mover
-from holdfast.storage.rebalance import Rebalancer
-from holdfast.storage.replicas import Replicator
-from holdfast.storage.restoring import Restorer
+from holdfast.storage.maintenance.check import DOUBLED
+from holdfast.storage.maintenance.merge import Merger
+from holdfast.storage.maintenance.move import Choose, Mover
+from holdfast.storage.maintenance.rebalance import Rebalancer
+from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.store.replicas import Replicator
 from holdfast.storage.volume import (
     MOVING,
     Adopt,
@@ -24,11 +24,11 @@ from holdfast.storage.volume import (
     BlockKey,
     Effect,
     Encoded,
-    Mark,
-    Outcome,
+    OperationResult,
     Recount,
     Refer,
     Release,
+    ScanPosition,
     Store,
 )
 
@@ -55,12 +55,12 @@ def test_adoptions_and_counts_that_expect_something(make_world: MakeWorld, organ
     volume = make_world(1, organization).volumes["v0"]
     key, data = BlockKey(b"\7" * 32, 0, b"v9"), Encoded("none", 0, 3, b"abc")
 
-    def perform(*operations: object) -> list[Outcome]:
+    def perform(*operations: object) -> list[OperationResult]:
         return volume.commit(operations)  # type: ignore[arg-type]
 
     assert perform(Adopt(key, data, 2, True, expected=1))[0].effect is Effect.CONFLICT
     assert perform(Adopt(key, data, 2, True, expected=0))[0].effect is Effect.NEW
-    assert perform(Adopt(key, data, 2, True, expected=0))[0] == Outcome(Effect.CONFLICT, key, 2, 3)
+    assert perform(Adopt(key, data, 2, True, expected=0))[0] == OperationResult(Effect.CONFLICT, key, 2, 3)
     assert [each.effect for each in perform(Refer(key), Release(key))] == [Effect.MISSING] * 2, "it is a replica"
     assert perform(Recount(key, 3, 2, replica=False))[0].effect is Effect.MISSING
     assert perform(Recount(key, 3, 2, replica=True))[0].effect is Effect.COUNTED
@@ -292,7 +292,7 @@ def test_doubled_contents_become_one_block_and_an_alias(make_world: MakeWorld) -
 class Scattered(Far):
     """A volume whose blocks lie far apart: each comes by itself."""
 
-    def scan(self, *, counted: bool = True, after: Mark | None = None) -> Iterator[list[Block]]:
+    def scan(self, *, counted: bool = True, after: ScanPosition | None = None) -> Iterator[list[Block]]:
         for batch in super().scan(counted=counted, after=after):
             yield from ([block] for block in batch)
 
@@ -316,7 +316,7 @@ def test_what_lies_far_apart_is_merged_together(make_world: MakeWorld) -> None:
 
 
 def test_what_lies_far_apart_is_rebalanced_together(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.storage.moving.GROUP_BLOCKS", 10)
+    monkeypatch.setattr("holdfast.storage.maintenance.move.GROUP_BLOCKS", 10)
     world = make_world(2)
     pages = [PAGE + b"%d" % number for number in range(60)]
     keys = world.client().contents.put_batch(pages)

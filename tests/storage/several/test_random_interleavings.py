@@ -17,10 +17,10 @@ from several_world import Client, Far, Shared, World
 
 from holdfast import ContentKey, StoreOptions
 from holdfast.errors import VolumeDown
-from holdfast.storage.merging import Merger
-from holdfast.storage.moving import Mover
-from holdfast.storage.rebalance import Rebalancer
-from holdfast.storage.restoring import Restorer
+from holdfast.storage.maintenance.merge import Merger
+from holdfast.storage.maintenance.move import Mover
+from holdfast.storage.maintenance.rebalance import Rebalancer
+from holdfast.storage.maintenance.restore import Restorer
 from holdfast.storage.volume import Recount
 
 PAGES = [b"<p>page %d of a site</p>" % number * 3 for number in range(12)]

@@ -12,13 +12,12 @@ from several_world import Client, Far, World
 
 import holdfast
 from holdfast import ContentKey, Plan, StoreOptions, VolumeSettings, VolumeState
-from holdfast.env import WriterLock
+from holdfast.env import WriterLock, paths
 from holdfast.errors import Busy, ContentNotFound, UnknownName
-from holdfast.storage import layout
-from holdfast.storage.instance import Instance, Surroundings
-from holdfast.storage.moving import Mover
-from holdfast.storage.opening import Opened
-from holdfast.storage.rebalance import Rebalancer
+from holdfast.storage.maintenance.move import Mover
+from holdfast.storage.maintenance.rebalance import Rebalancer
+from holdfast.storage.store.open import OpenedVolumes
+from holdfast.storage.store.store import BlockStore, StoreContext
 from holdfast.storage.volume import BlockKey
 
 MakeWorld = Callable[..., World]
@@ -194,10 +193,10 @@ def test_a_watched_connector_is_looked_at_now_and_then(make_world: MakeWorld, tm
     world = make_world(2)
     client = world.client()
     changes = [replace(world.settings, volume=world.settings.volume[:1])]
-    surroundings = Surroundings(
-        lambda settings: Opened(client.volumes[settings.name]), lambda: changes.pop() if changes else None
+    surroundings = StoreContext(
+        lambda settings: OpenedVolumes(client.volumes[settings.name]), lambda: changes.pop() if changes else None
     )
-    instance = Instance(tmp_path, world.settings, world.env, surroundings, writable=True)
+    instance = BlockStore(tmp_path, world.settings, world.env, surroundings, writable=True)
     world.now_s += 1
     assert instance.places(b"\0" * 32) == ["v0"]
     assert list(instance.volumes) == ["v0"]
@@ -211,12 +210,12 @@ def test_a_remote_volume_that_was_down_at_first_is_opened_later(make_world: Make
     settings = replace(world.settings, volume=(world.settings.volume[0], away))
     missing = ["v1"]
 
-    def open_volume(settings: VolumeSettings) -> Opened:
+    def open_volume(settings: VolumeSettings) -> OpenedVolumes:
         if settings.name in missing:
             raise ContentNotFound("not there yet")
-        return Opened(client.volumes[settings.name])
+        return OpenedVolumes(client.volumes[settings.name])
 
-    instance = Instance(tmp_path, settings, world.env, Surroundings(open_volume), writable=True)
+    instance = BlockStore(tmp_path, settings, world.env, StoreContext(open_volume), writable=True)
     assert list(instance.down) == ["v1"]
     missing.clear()
     world.now_s += 1
@@ -227,8 +226,8 @@ def test_a_remote_volume_that_was_down_at_first_is_opened_later(make_world: Make
 
 def test_a_volume_that_another_process_writes_to_is_down(tmp_path: Path) -> None:
     holdfast.init(tmp_path / "archive", Plan(2))
-    directory = layout.volume_directory(tmp_path / "archive", "v1")
-    lock = WriterLock(directory / layout.LOCK, "a volume server")
+    directory = paths.volume_directory(tmp_path / "archive", "v1")
+    lock = WriterLock(directory / paths.LOCK, "a volume server")
     with holdfast.open(tmp_path / "archive") as archive:
         assert isinstance(archive.instance.down["v1"], Busy)
         assert "volume" in str(archive.instance.down["v1"])
@@ -238,7 +237,7 @@ def test_a_volume_that_another_process_writes_to_is_down(tmp_path: Path) -> None
     with holdfast.open(tmp_path / "archive") as archive:
         assert archive.instance.down == {}
         with pytest.raises(Busy):
-            WriterLock(directory / layout.LOCK, "a volume server")
+            WriterLock(directory / paths.LOCK, "a volume server")
 
 
 # -- rebalancing -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from random import Random
 
 from isal import isal_zlib
 
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job.job import CrawlJob
 from hostile_web.exchange import Answer, Request
 from hostile_web.lure import Lure, Place, html, link, once
 

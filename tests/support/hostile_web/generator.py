@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
-from holdfast.crawl.job import ScopeKind
+from holdfast.crawl.job.job import ScopeKind
 from hostile_web import listings
 from hostile_web.exchange import LogEntry
 from hostile_web.graph import Graph, Thing

@@ -20,7 +20,7 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from holdfast.formats.links.hops import Hop
+from holdfast.formats.html.links.references import Hop
 from holdfast.urls import canonical
 from hostile_web.hosts import CLOSED, SECURE, Host, hosts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job.job import CrawlJob
 from hostile_web.exchange import Answer, Request, plain
 
 

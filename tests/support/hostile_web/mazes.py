@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.job.job import CrawlJob
 from hostile_web.exchange import Answer, Request, plain
 from hostile_web.lure import Lure, Place, html, link
 

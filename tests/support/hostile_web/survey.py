@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from holdfast.crawl.job import ScopeKind
-from holdfast.formats.links.hops import Hop
+from holdfast.crawl.job.job import ScopeKind
+from holdfast.formats.html.links.references import Hop
 from holdfast.urls import Url, parse, registered_domain
 from hostile_web.graph import Edge, Graph
 

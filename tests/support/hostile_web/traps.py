@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from holdfast.crawl.job import CrawlJob, FetchSettings, ScopeKind, TrapSettings
+from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind, TrapSettings
 from holdfast.urls import canonical
 from hostile_web.broken import BROKEN
 from hostile_web.exchange import Answer, LogEntry, Request, plain

@@ -25,28 +25,28 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.crawl.browser.installed import available, executable_of
+from holdfast.crawl.browser.chromium import available, executable_of
 
 if TYPE_CHECKING:
     from holdfast.crawl.browser.browser import Browser
-    from holdfast.crawl.browser.without import Without
-    from holdfast.crawl.fetching.fetcher import Fetcher
-    from holdfast.crawl.job import CrawlJob
+    from holdfast.crawl.browser.no_browser import WithoutBrowser
+    from holdfast.crawl.fetch.fetcher import Fetcher
+    from holdfast.crawl.job.job import CrawlJob
 
 log = logging.getLogger("holdfast.crawl")
 
 __all__ = ["available", "executable_of", "open_browser"]
 
 
-async def open_browser(fetcher: Fetcher, job: CrawlJob, directory: Path) -> Browser | Without:
+async def open_browser(fetcher: Fetcher, job: CrawlJob, directory: Path) -> Browser | WithoutBrowser:
     """What shows pages to a crawl; where there is no browser, what fetches them without, and says so.
 
     `directory` is the crawl's."""
-    from holdfast.crawl.browser.without import Without
+    from holdfast.crawl.browser.no_browser import WithoutBrowser
 
     reason = available(job.browser)
     if reason:
-        return Without(fetcher, reason)
+        return WithoutBrowser(fetcher, reason)
     from holdfast.crawl.browser.browser import Browser
     from holdfast.crawl.browser.chromium import CannotStart
 
@@ -56,5 +56,5 @@ async def open_browser(fetcher: Fetcher, job: CrawlJob, directory: Path) -> Brow
     except CannotStart as error:
         await browser.close()
         log.warning("pages are fetched without a browser: %s", error)
-        return Without(fetcher, str(error))
+        return WithoutBrowser(fetcher, str(error))
     return browser

@@ -12,16 +12,21 @@ from typing import Any
 
 from playwright.async_api import Error, Playwright, async_playwright
 
-from holdfast.crawl.browser.answered import is_page
-from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart
-from holdfast.crawl.browser.manners import Manners
-from holdfast.crawl.browser.parts import Parts
+from holdfast.crawl.browser.chromium import (
+    CLOSE_TIMEOUT_S,
+    CannotStart,
+    close_workspace,
+    open_workspace,
+    temporary_files_in,
+)
+from holdfast.crawl.browser.part_cache import PartCache
+from holdfast.crawl.browser.response import is_page
+from holdfast.crawl.browser.robots import BrowserRobots
 from holdfast.crawl.browser.tab import Tab
 from holdfast.crawl.browser.visit import Visit
-from holdfast.crawl.browser.workspace import close_workspace, open_workspace, temporary_files_in
-from holdfast.crawl.fetching.fetcher import Fetcher
-from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.messages import Fetched, Job
+from holdfast.crawl.fetch.fetcher import Fetcher
+from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.processes.messages import Fetched, FetchJob
 
 Deliver = Callable[[Fetched], None]
 _AHEAD = 8  # pages for each tab that are fetched, or wait for their host, while others are shown
@@ -36,9 +41,9 @@ class Browser:
         self._job = job
         self._directory = directory
         self._workspace: Path | None = None
-        self._manners = Manners(fetcher, job)
-        self._parts = Parts()
-        self._waiting: deque[tuple[Job, Deliver]] = deque()
+        self._manners = BrowserRobots(fetcher, job)
+        self._parts = PartCache()
+        self._waiting: deque[tuple[FetchJob, Deliver]] = deque()
         self._fetching = 0  # and waiting for a tab
         self._showing = 0
         self._to_show: asyncio.Queue[Visit] = asyncio.Queue()
@@ -65,16 +70,16 @@ class Browser:
         """Pages that are shown, or about to be."""
         return self._showing + self._to_show.qsize()
 
-    def submit(self, job: Job, deliver: Deliver) -> None:
+    def submit(self, job: FetchJob, deliver: Deliver) -> None:
         """`deliver` is called for each part of the page, and last for the page itself."""
         self._waiting.append((job, deliver))
         self._pump()
 
-    def recall(self, host: str, recalled: list[Job]) -> list[Job]:
+    def recall(self, host: str, recalled: list[FetchJob]) -> list[FetchJob]:
         """Takes note of what the fetcher has given back, and gives back what was not even asked of it."""
         self._fetching -= sum(job.browse for job in recalled)
-        kept: deque[tuple[Job, Deliver]] = deque()
-        given: list[Job] = []
+        kept: deque[tuple[FetchJob, Deliver]] = deque()
+        given: list[FetchJob] = []
         for job, deliver in self._waiting:
             if job.host == host:
                 given.append(job)
@@ -111,7 +116,7 @@ class Browser:
             whole = job if job.no_links else job._replace(etag="", modified="")
             self._fetcher.submit(whole, partial(self._fetched, job, deliver), recallable=True)
 
-    def _fetched(self, job: Job, deliver: Deliver, fetched: Fetched) -> None:
+    def _fetched(self, job: FetchJob, deliver: Deliver, fetched: Fetched) -> None:
         fetched = fetched._replace(job=job)
         if is_page(fetched) and not job.no_links:
             self._to_show.put_nowait(Visit(fetched, deliver))

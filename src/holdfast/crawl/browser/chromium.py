@@ -1,20 +1,88 @@
-"""One Chromium: started, shown a page, closed."""
+"""One Chromium: started, shown a page, closed.
+
+How Chromium is started: without a network, without habits of its own.
+
+Which browser there is on this machine.
+
+Where Chromium keeps its profile and its sockets: a directory that a killed browser does not leave for good.
+
+It has the same name whenever the same crawl runs, so that the next run finds and empties it. It is not in the crawl's
+directory, for Chromium puts a socket there, and does not start where the path of a socket is longer than 107 bytes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 
 from playwright.async_api import Browser as Process
 from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwright
 
-from holdfast.crawl.browser.door import Door
-from holdfast.crawl.browser.flags import UNWANTED, flags
-from holdfast.crawl.browser.installed import executable_of
-from holdfast.crawl.job import CrawlJob
+from holdfast.crawl.browser.network import NetworkGate
+from holdfast.crawl.job.job import BrowserSettings, CrawlJob
+
+_ALWAYS = (
+    "--proxy-bypass-list=<-loopback>",  # else it asks this machine without the proxy
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-quic",
+    "--dns-prefetch-disable",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-domain-reliability",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--no-first-run",
+    "--no-pings",
+    "--no-default-browser-check",
+    "--block-new-web-contents",
+    "--deny-permission-prompts",
+    "--disable-notifications",
+    "--disable-speech-api",
+    "--disk-cache-size=1",
+    "--mute-audio",
+    "--js-flags=--max-old-space-size=512",  # MB, of a renderer
+)
+UNWANTED = ("--disable-popup-blocking",)  # of those that Playwright gives
+
+
+def flags(dead_port: int) -> list[str]:
+    """`dead_port` is one of this machine at which nobody answers."""
+    return [f"--proxy-server=http://127.0.0.1:{dead_port}", *_ALWAYS]
+
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def executable_of(settings: BrowserSettings) -> str:
+    """The browser's path; empty if there is none."""
+    for name in (settings.executable,) if settings.executable else _NAMES:
+        found = shutil.which(name)
+        if found:
+            return found
+    return ""
+
+
+def available(settings: BrowserSettings) -> str:
+    """Empty if pages can be shown in a browser; else why not, and what to do about it."""
+    if find_spec("playwright") is None:
+        return "Playwright is not installed: run 'pip install holdfast[browser]'"
+    if executable_of(settings):
+        return ""
+    if settings.executable:
+        return f"there is no browser '{settings.executable}': correct 'executable' of [browser], or leave it out"
+    return "there is no Chromium on this machine: install one ('apt install chromium'), or name one in [browser]"
+
 
 START_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 3.0
@@ -28,7 +96,9 @@ class CannotStart(Exception):
 class Chromium:
     """A process with one page at a time. All that it asks for passes the door."""
 
-    def __init__(self, process: Process, session: CDPSession, dead: socket.socket, door: Door, job: CrawlJob) -> None:
+    def __init__(
+        self, process: Process, session: CDPSession, dead: socket.socket, door: NetworkGate, job: CrawlJob
+    ) -> None:
         self._process = process
         self._session = session
         self._dead = dead
@@ -38,7 +108,7 @@ class Chromium:
         process.on("disconnected", lambda _: door.broken("the browser ended"))
 
     @classmethod
-    async def start(cls, playwright: Playwright, door: Door, job: CrawlJob) -> Chromium:
+    async def start(cls, playwright: Playwright, door: NetworkGate, job: CrawlJob) -> Chromium:
         dead = socket.socket()
         try:
             dead.bind(("127.0.0.1", 0))  # bound and not listening: the port refuses, and nobody else can have it
@@ -94,3 +164,39 @@ def _close_popup(page: Page) -> None:
 async def _close(page: Page) -> None:
     with suppress(Error):
         await page.close()
+
+
+_PREFIX = "holdfast-browser-"
+_VARIABLE = "TMPDIR"
+_ROOT = "/tmp"
+_ROOT_BYTES_MAX = 30  # leaves room for our name, Chromium's name, and its socket's
+
+
+def open_workspace(crawl: Path) -> Path:
+    """An empty directory for the browser of the crawl in that directory; ours alone."""
+    root = gettempdir() if len(os.fsencode(gettempdir())) <= _ROOT_BYTES_MAX else _ROOT
+    path = Path(root) / (_PREFIX + sha256(os.fsencode(crawl.resolve())).hexdigest()[:10])
+    close_workspace(path)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:  # another's, or a browser that has not ended yet: it is theirs
+        return Path(mkdtemp(prefix=_PREFIX, dir=root))
+    return path
+
+
+def close_workspace(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)  # what is a link is left alone
+
+
+@contextmanager
+def temporary_files_in(path: Path) -> Iterator[None]:
+    """Programs that are started meanwhile put their temporary files there."""
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = str(path)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = before

@@ -10,21 +10,20 @@ from typing import Any
 from playwright.async_api import BrowserContext, Error, Playwright
 
 from holdfast.crawl.browser.chromium import CLOSE_TIMEOUT_S, CannotStart, Chromium
-from holdfast.crawl.browser.door import Door
-from holdfast.crawl.browser.harvest import DOM_CHARACTERS_MAX, Harvest, all_links, document_of, resources
-from holdfast.crawl.browser.manners import Manners
-from holdfast.crawl.browser.parts import Parts
-from holdfast.crawl.browser.rendering import LOOK_TIMEOUT_S, Rendering, Stuck
+from holdfast.crawl.browser.network import NetworkGate
+from holdfast.crawl.browser.no_browser import noted
+from holdfast.crawl.browser.page_facts import DOM_CHARACTERS_MAX, PageFacts, all_links, document_of, resources
+from holdfast.crawl.browser.part_cache import PartCache
+from holdfast.crawl.browser.render import LOOK_TIMEOUT_S, Rendering, Stuck
+from holdfast.crawl.browser.robots import BrowserRobots
 from holdfast.crawl.browser.visit import Visit
-from holdfast.crawl.browser.without import noted
-from holdfast.crawl.fetching.fetcher import Fetcher
-from holdfast.crawl.gate import agent_of
-from holdfast.crawl.job import CrawlJob
-from holdfast.crawl.robots_tags import RobotsTags, read_robots_tags
+from holdfast.crawl.fetch.fetcher import Fetcher
+from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.policy.robots_gate import agent_of
+from holdfast.crawl.policy.robots_tags import RobotsTags, read_robots_tags
 from holdfast.errors import TooLarge
-from holdfast.formats.content_encoding import decoded_content
-from holdfast.formats.http import parse_head
-from holdfast.formats.links import Document
+from holdfast.formats.html.links import Document
+from holdfast.formats.http import decoded_content, parse_head
 
 log = logging.getLogger("holdfast.crawl")
 
@@ -34,10 +33,12 @@ PAGES_MAX = 200  # that one Chromium shows: it never gets smaller
 class Tab:
     """Belongs to the event loop's thread; one page at a time."""
 
-    def __init__(self, playwright: Playwright, fetcher: Fetcher, job: CrawlJob, manners: Manners, parts: Parts) -> None:
+    def __init__(
+        self, playwright: Playwright, fetcher: Fetcher, job: CrawlJob, manners: BrowserRobots, parts: PartCache
+    ) -> None:
         self._playwright = playwright
         self._job = job
-        self._door = Door(fetcher, job, manners, parts)
+        self._door = NetworkGate(fetcher, job, manners, parts)
         self._chromium: Chromium | None = None
 
     async def start(self) -> Chromium:
@@ -50,14 +51,14 @@ class Tab:
 
     async def show(self, visit: Visit) -> None:
         """Delivers all that belongs to the page, and last the page itself, whatever happens in the browser."""
-        harvest = Harvest()
+        harvest = PageFacts()
         try:
             harvest = await self._show(visit)
         except Exception as error:  # a page that is there must not be lost, over whatever mistake
             if not isinstance(error, (Error, Stuck, CannotStart, TimeoutError)):
                 log.exception("cannot show '%s'", visit.job.url)
             why = str(error).strip().partition("\n")[0] or "the browser did not answer in time"
-            harvest = Harvest(note=f"kept without what a browser makes of it: {why}")
+            harvest = PageFacts(note=f"kept without what a browser makes of it: {why}")
             log.info("'%s': %s", visit.job.url, harvest.note)
             await self.close()
         links = await asyncio.to_thread(all_links, visit.job, harvest, visit.left_for)
@@ -67,7 +68,7 @@ class Tab:
         links = tuple(tags.followed(links))
         visit.finish(noted(visit.page, harvest.note)._replace(links=links))
 
-    def _tags(self, visit: Visit, harvest: Harvest) -> RobotsTags:
+    def _tags(self, visit: Visit, harvest: PageFacts) -> RobotsTags:
         """What the page, as it was in the end, asks of crawlers."""
         head = parse_head(visit.page.head) if self._job.fetch.robots_tags else None
         if head is None:
@@ -81,7 +82,7 @@ class Tab:
             tags = tags._replace(archive=tags.archive and sent.archive)
         return tags
 
-    async def _show(self, visit: Visit) -> Harvest:
+    async def _show(self, visit: Visit) -> PageFacts:
         chromium = await self.start()
         self._door.open(visit)
         context: BrowserContext | None = None
@@ -109,7 +110,7 @@ class Tab:
             await chromium.close()
 
 
-async def _unless_broken(rendering: Rendering, visit: Visit) -> Harvest:
+async def _unless_broken(rendering: Rendering, visit: Visit) -> PageFacts:
     """A browser that is gone does not always say so to those who wait for it."""
     work = asyncio.ensure_future(rendering.run())
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from holdfast.crawl.messages import Fetched, Job
+from holdfast.crawl.processes.messages import Fetched, FetchJob
 
 REQUESTS_MAX = 2000  # of one page; whatever it wants beyond is refused
 PARTS_BYTES_MAX = 64 << 20  # that wait for their page
@@ -29,7 +29,7 @@ class Visit:
         self._quiet_since = self._now()
 
     @property
-    def job(self) -> Job:
+    def job(self) -> FetchJob:
         return self.page.job
 
     def keep(self, part: Fetched) -> None:

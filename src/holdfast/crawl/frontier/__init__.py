@@ -14,7 +14,7 @@ thousands; all others wait on disk.
 
 from __future__ import annotations
 
-from holdfast.crawl.frontier.frontier import Found, Frontier, host_of
-from holdfast.crawl.frontier.rows import HostRow, State, UrlRow, key_of
+from holdfast.crawl.frontier.frontier import FoundUrl, Frontier, host_of
+from holdfast.crawl.frontier.rows import HostRow, UrlRow, UrlState, key_of
 
-__all__ = ["Found", "Frontier", "HostRow", "State", "UrlRow", "host_of", "key_of"]
+__all__ = ["FoundUrl", "Frontier", "HostRow", "UrlRow", "UrlState", "host_of", "key_of"]

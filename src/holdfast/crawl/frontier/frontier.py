@@ -20,22 +20,19 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.crawl.frontier.keys import counter_key, due_key, turn_key
-from holdfast.crawl.frontier.ledger import Ledger
-from holdfast.crawl.frontier.line import Line, place_key, place_of
-from holdfast.crawl.frontier.order import link_depth, priority_of
-from holdfast.crawl.frontier.rows import KEY_BYTES, HostRow, State, UrlRow
-from holdfast.crawl.frontier.totals import Totals
-from holdfast.crawl.messages import Kind
-from holdfast.formats.links.hops import Hop
+from holdfast.crawl.frontier.host_queue import HostQueue, link_depth, place_key, place_of, priority_of
+from holdfast.crawl.frontier.rows import KEY_BYTES, HostRow, Totals, UrlRow, UrlState, counter_key, due_key, turn_key
+from holdfast.crawl.frontier.transaction import TableTransaction
+from holdfast.crawl.processes.messages import FetchKind
+from holdfast.formats.html.links.references import Hop
 
 LIVE_HOSTS_MAX = 4096
 _HOSTS_HELD = 4 * LIVE_HOSTS_MAX  # rows of hosts in memory
 
-Admit = Callable[["Found"], str]  # why a URL is not to be fetched; empty if it is
+Admit = Callable[["FoundUrl"], str]  # why a URL is not to be fetched; empty if it is
 
 
-class Found(NamedTuple):
+class FoundUrl(NamedTuple):
     """A URL that was found."""
 
     key: bytes
@@ -43,7 +40,7 @@ class Found(NamedTuple):
     hop: str = Hop.SEED
     depth: int = 0
     hops: int = 0
-    kind: str = Kind.PAGE
+    kind: str = FetchKind.PAGE
 
 
 def host_of(url: str) -> str:
@@ -55,12 +52,12 @@ class Frontier:
     """One thread, one process writes; others may follow. Nothing is durable before `commit`."""
 
     def __init__(self, path: Path, *, follow: bool = False) -> None:
-        self._ledger = Ledger(path, follow=follow)
+        self._ledger = TableTransaction(path, follow=follow)
         raw = self._ledger.get(b"t")
         self.totals = Totals.decode(raw) if raw else Totals()
         self._hosts: dict[str, HostRow] = {}
         self._changed_hosts: set[str] = set()
-        self._live: dict[str, Line] = {}
+        self._live: dict[str, HostQueue] = {}
         self._turn = 0  # of the last host that became live
         self.fed: set[str] = set()  # hosts whose queues have grown; for those who feed the fetcher to take
         self._waiting = True  # whether there may be hosts that wait beyond that turn
@@ -68,7 +65,7 @@ class Frontier:
 
     # -- finding ------------------------------------------------------------------------------------------------
 
-    def find(self, links: Sequence[Found], via: str, admit: Admit, *, deepen: bool = False) -> int:
+    def find(self, links: Sequence[FoundUrl], via: str, admit: Admit, *, deepen: bool = False) -> int:
         """Queues those that are new and admitted; returns how many were queued.
 
         With `deepen`, what was found already, but farther from the seeds, comes nearer, and what it links to with it.
@@ -84,9 +81,17 @@ class Frontier:
                 queued += 1
         return queued
 
-    def _enqueue(self, link: Found, via: str) -> None:
+    def _enqueue(self, link: FoundUrl, via: str) -> None:
         row = UrlRow(
-            link.url, link.kind, State.QUEUED, link.depth, link.hop, link.hops, via, int(time.time()), self.totals.visit
+            link.url,
+            link.kind,
+            UrlState.QUEUED,
+            link.depth,
+            link.hop,
+            link.hops,
+            via,
+            int(time.time()),
+            self.totals.visit,
         )
         self.see(link.key)
         self._queue(link.key, row, priority_of(row))
@@ -102,7 +107,7 @@ class Frontier:
         totals.queued += 1
         place = place_of(priority, totals.sequence)
         host = host_of(row.url)
-        self._ledger.put(b"u" + key, row._replace(state=State.QUEUED, place=place).encode())
+        self._ledger.put(b"u" + key, row._replace(state=UrlState.QUEUED, place=place).encode())
         self._ledger.put(place_key(host.encode(), place), key)
         known = self.host(host)
         if not known.turn:
@@ -112,7 +117,7 @@ class Frontier:
             self._live[host].added(priority)
             self.fed.add(host)
 
-    def _deepen(self, link: Found, admit: Admit) -> int:
+    def _deepen(self, link: FoundUrl, admit: Admit) -> int:
         """If a shorter way to a URL was found, all that lies behind it is nearer, too."""
         queued = 0
         waiting = [link]
@@ -122,7 +127,7 @@ class Frontier:
             if known is None or near.depth >= known.depth:
                 continue
             nearer = known._replace(depth=near.depth)
-            if known.state == State.QUEUED:
+            if known.state == UrlState.QUEUED:
                 self._unqueue(near.key, known)
                 self._queue(near.key, nearer, priority_of(nearer))
                 continue
@@ -135,16 +140,16 @@ class Frontier:
                     queued += 1
         return queued
 
-    def keep_links(self, key: bytes, links: Sequence[Found]) -> None:
+    def keep_links(self, key: bytes, links: Sequence[FoundUrl]) -> None:
         """So that they can come nearer later."""
         lines = [f"{link.key.hex()}\t{link.url}\t{link.hop}\t{link.hops}" for link in links]
         self._ledger.put(b"l" + key, "\n".join(lines).encode("utf-8", "surrogatepass"))
 
-    def _links(self, key: bytes, depth: int) -> Iterator[Found]:
+    def _links(self, key: bytes, depth: int) -> Iterator[FoundUrl]:
         raw = self._ledger.get(b"l" + key)
         for line in raw.decode("utf-8", "surrogatepass").split("\n") if raw else ():
             name, url, hop, hops = line.split("\t")
-            yield Found(bytes.fromhex(name), url, hop, link_depth(depth, hop), int(hops))
+            yield FoundUrl(bytes.fromhex(name), url, hop, link_depth(depth, hop), int(hops))
 
     def linking_to(self, key: bytes) -> tuple[str, int] | None:
         """A page that links to a URL, with the depth of the link; the nearest, of pages whose links are kept."""
@@ -170,7 +175,7 @@ class Frontier:
             self._turn = int.from_bytes(row[0][1:], "big")
             host = row[1].decode()
             if host not in self._live:
-                self._live[host] = Line(self._ledger, host)
+                self._live[host] = HostQueue(self._ledger, host)
                 enlivened.append(host)
         return enlivened
 
@@ -181,7 +186,7 @@ class Frontier:
         while len(taken) < count and (keys := line.take(count - len(taken), passed_over)):
             for key, raw in zip(keys, self._ledger.get_many([b"u" + key for key in keys]), strict=True):
                 row = UrlRow.decode(raw) if raw is not None else None
-                if row is not None and row.state == State.QUEUED:  # else it was held twice: it had come nearer
+                if row is not None and row.state == UrlState.QUEUED:  # else it was held twice: it had come nearer
                     taken[key] = row
         return list(taken.items())
 
@@ -348,7 +353,7 @@ class Frontier:
                 totals.requeued = key.hex()
                 return True
             row = UrlRow.decode(raw)
-            if row.state != State.QUEUED and row.visit < totals.visit and wanted(row):
+            if row.state != UrlState.QUEUED and row.visit < totals.visit and wanted(row):
                 again = row._replace(visit=totals.visit, attempts=0, repeated=0)
                 self._queue(key, again, priority_of(again))
                 self._trust_again(host_of(row.url))

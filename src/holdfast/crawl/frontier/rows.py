@@ -1,13 +1,21 @@
-"""The rows of a frontier: texts with tabs between their fields, so that anybody can read them."""
+"""The rows of a frontier: texts with tabs between their fields, so that anybody can read them.
+
+Keys of the table that are more than a letter and a text.
+
+What there is one of in a frontier: its visit, its counters, its tally.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import time
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple, Self
 
-from holdfast.crawl.messages import Kind
-from holdfast.formats.links.hops import Hop
+from holdfast.crawl.ingest.tally import CrawlTally
+from holdfast.crawl.processes.messages import FetchKind
+from holdfast.formats.html.links.references import Hop
 
 KEY_BYTES = 16
 _DOWN_FAILURES = 3  # in a row
@@ -16,7 +24,7 @@ GONE: Final = frozenset((404, 410))  # statuses that say that there is no such p
 _BREAKS = str.maketrans("\t\n\r", "   ")
 
 
-class State:
+class UrlState:
     """What became of a URL."""
 
     QUEUED: Final = "queued"
@@ -34,8 +42,8 @@ class UrlRow(NamedTuple):
     """All that a crawl knows of a URL."""
 
     url: str
-    kind: str = Kind.PAGE
-    state: str = State.QUEUED
+    kind: str = FetchKind.PAGE
+    state: str = UrlState.QUEUED
     depth: int = 0
     hop: str = Hop.SEED
     hops: int = 0
@@ -53,7 +61,7 @@ class UrlRow(NamedTuple):
     date: str = ""  # of the capture that holds it
     etag: str = ""
     modified: str = ""
-    history: str = ""  # see `holdfast.crawl.schedule`
+    history: str = ""  # see `holdfast.crawl.schedule.revisit`
     due: int = 0  # when it is to be visited again
     unreadable: int = 0  # a reader died over it
     repeated: int = 0  # fetched once more in this visit, because a redirect led back to it with a cookie
@@ -61,12 +69,12 @@ class UrlRow(NamedTuple):
     @property
     def is_gone(self) -> bool:
         """Whether the server said at the last visit that there is no such page."""
-        return self.state == State.DONE and self.status in GONE
+        return self.state == UrlState.DONE and self.status in GONE
 
     @property
     def is_unverified(self) -> bool:
         """Whether the last visit could not tell if the page is there: no response, or one that says neither."""
-        return self.state != State.DONE or (self.status not in GONE and not 200 <= self.status < 400)
+        return self.state != UrlState.DONE or (self.status not in GONE and not 200 <= self.status < 400)
 
     def encode(self) -> bytes:
         text = "\t".join(map(str, self))
@@ -117,3 +125,43 @@ class HostRow(NamedTuple):
         if not self.fetched:
             return self.failures >= _LOST_FAILURES
         return self.is_down and time.time() - self.failing_since >= outage_s
+
+
+def turn_key(turn: int) -> bytes:
+    return b"w" + turn.to_bytes(8, "big")
+
+
+def due_key(due: int, key: bytes) -> bytes:
+    return b"d" + due.to_bytes(8, "big") + key
+
+
+def counter_key(name: str) -> bytes:
+    return b"c" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+
+
+@dataclass(slots=True)
+class Totals:
+    """Kept as one JSON object, committed with every group."""
+
+    visit: int = 0  # how often the crawl went round; 0: not begun
+    finished: bool = False  # the visit came to its end
+    requeued: str = ""  # while a new visit is being prepared: the last key, in hexadecimal digits, that was looked at
+    sequence: int = 0  # of the last URL that was queued
+    turn: int = 0  # of the last host that began to wait
+    queued: int = 0
+    seen: int = 0
+    reach: str = ""  # what decides where the crawl may go, in words, as it was for this visit
+    thorough: bool = False  # that is not what it was for the last: unchanged pages are looked into again
+    allowance_from: int = 0  # URLs fetched when the limit of the job last began to count
+    quota_from: int = 0  # bytes transferred when that of the job last began to count
+    tally: CrawlTally = field(default_factory=CrawlTally)
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        values = json.loads(raw)
+        known = {each.name for each in fields(CrawlTally)}
+        tally = CrawlTally(**{name: value for name, value in values.pop("tally").items() if name in known})
+        return cls(**values, tally=tally)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from holdfast.index.extraction import Extracted
+from holdfast.index.extract import Extracted
 from holdfast.index.schema import (
     Card,
     host_of,

@@ -6,7 +6,7 @@ import marshal
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
-from holdfast.index.extraction import Limits
+from holdfast.index.extract import ExtractionLimits
 
 _LENGTH = 8
 
@@ -16,12 +16,12 @@ class WorkerOptions:
     """How a worker works."""
 
     root: str  # of the archive
-    limits: Limits
+    limits: ExtractionLimits
     seconds_max: float  # of processor time for one document
     memory_bytes_max: int
 
 
-class Task(NamedTuple):
+class IndexTask(NamedTuple):
     """Records of a batch to be read."""
 
     batch: str
@@ -32,7 +32,7 @@ class Task(NamedTuple):
     only: tuple[int, ...] = ()  # serials; empty: all of them
 
 
-class Harvest(NamedTuple):
+class TaskResult(NamedTuple):
     """What came of a task."""
 
     documents: list[dict[str, Any]]  # as tantivy takes them

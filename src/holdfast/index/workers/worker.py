@@ -18,10 +18,10 @@ from pathlib import Path
 from types import ModuleType
 
 from holdfast.errors import HoldfastError
-from holdfast.index.extraction import Limits
-from holdfast.index.workers.reading import TaskReader
-from holdfast.index.workers.task import Task, WorkerOptions, pack, read_frame
-from holdfast.records.opening import opened_records
+from holdfast.index.extract import ExtractionLimits
+from holdfast.index.workers.record_reader import TaskReader
+from holdfast.index.workers.task import IndexTask, WorkerOptions, pack, read_frame
+from holdfast.records.open import opened_records
 
 SLOT_BYTES = 8
 _WALL_FACTOR = 20  # a document may wait for its content, but not for ever
@@ -44,7 +44,7 @@ def main() -> None:
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the frames
     root, document_bytes, text_characters, seconds_max, memory_bytes_max = read_frame(source)
-    options = WorkerOptions(root, Limits(document_bytes, text_characters), seconds_max, memory_bytes_max)
+    options = WorkerOptions(root, ExtractionLimits(document_bytes, text_characters), seconds_max, memory_bytes_max)
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes_max, memory_bytes_max))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -60,7 +60,7 @@ def main() -> None:
             reader = TaskReader(records, options.limits, begin)
             while True:
                 task, known = read_frame(source)
-                sink.write(pack((True, tuple(reader.read(Task(*task), known)))))
+                sink.write(pack((True, tuple(reader.read(IndexTask(*task), known)))))
                 sink.flush()
     except (EOFError, BrokenPipeError):
         os._exit(0)

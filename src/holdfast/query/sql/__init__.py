@@ -12,17 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.query.sql.answer import SqlAnswer
     from holdfast.query.sql.database import TABLES
+    from holdfast.query.sql.result import SqlResult
     from holdfast.query.sql.runner import run_sql
 
 _HOMES = {
-    "SqlAnswer": "answer",
+    "SqlResult": "result",
     "TABLES": "database",
     "run_sql": "runner",
 }
 
-__all__ = ["TABLES", "SqlAnswer", "run_sql"]
+__all__ = ["TABLES", "SqlResult", "run_sql"]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,8 +23,8 @@ from pyarrow import ipc
 
 from holdfast.config import QuerySettings
 from holdfast.errors import HoldfastError
-from holdfast.query.sql.database import Sources, connected, make_tables
-from holdfast.query.sql.failures import told
+from holdfast.query.sql.database import SqlSources, connected, make_tables
+from holdfast.query.sql.errors import told
 from holdfast.query.sql.frames import FrameKind, as_stream, read_frame, write_frame
 from holdfast.query.sql.statement import Statement
 
@@ -39,7 +39,7 @@ class SqlRequest:
 
     statement: Statement
     parameters: Sequence[Any]
-    sources: Sources
+    sources: SqlSources
     settings: QuerySettings
     scratch: str  # a directory for what does not fit into memory
 

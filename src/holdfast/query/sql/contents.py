@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from holdfast.storage.instance import Instance
+from holdfast.storage.store.store import BlockStore
 from holdfast.storage.volume import BlockFacts, ReadableVolume
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PROBED_AT_ONCE = 8192
 
 
-def contents_of(instance: Instance) -> Iterator[pyarrow.RecordBatch]:
+def contents_of(instance: BlockStore) -> Iterator[pyarrow.RecordBatch]:
     """Every content once, volume by volume: no replicas, nor copies that an unfinished migration made."""
     import pyarrow
 
@@ -29,7 +29,7 @@ def contents_of(instance: Instance) -> Iterator[pyarrow.RecordBatch]:
             yield pyarrow.record_batch(arrays, schema=schema)
 
 
-def _rows(instance: Instance, volume: ReadableVolume) -> Iterator[list[tuple[str, str, str, int, int, int]]]:
+def _rows(instance: BlockStore, volume: ReadableVolume) -> Iterator[list[tuple[str, str, str, int, int, int]]]:
     signatures = iter(volume.signatures())
     while some := list(islice(signatures, _PROBED_AT_ONCE)):
         found = [facts for each in volume.probe(some) for facts in each if not facts.replica and not facts.moving]
@@ -37,6 +37,6 @@ def _rows(instance: Instance, volume: ReadableVolume) -> Iterator[list[tuple[str
             yield [_row(instance, volume, facts) for facts in found]
 
 
-def _row(instance: Instance, volume: ReadableVolume, facts: BlockFacts) -> tuple[str, str, str, int, int, int]:
+def _row(instance: BlockStore, volume: ReadableVolume, facts: BlockFacts) -> tuple[str, str, str, int, int, int]:
     key = str(instance.content_key(volume, facts.key))
     return key, volume.name, facts.key.signature.hex(), facts.size, facts.stored, facts.references

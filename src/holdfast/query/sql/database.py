@@ -55,7 +55,7 @@ _CONTENTS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SqlSources:
     """What the tables are made of."""
 
     captures: Sequence[Path]
@@ -80,7 +80,7 @@ def connected(settings: QuerySettings, scratch: str) -> DuckDBPyConnection:
 
 
 def make_tables(
-    connection: DuckDBPyConnection, sources: Sources, named: frozenset[str], contents: Iterator[pyarrow.Table]
+    connection: DuckDBPyConnection, sources: SqlSources, named: frozenset[str], contents: Iterator[pyarrow.Table]
 ) -> None:
     """Those that are named; views cost nothing until they are read. `contents` is read to its end."""
     import pyarrow

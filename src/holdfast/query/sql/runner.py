@@ -10,19 +10,19 @@ from holdfast.config import QuerySettings
 from holdfast.errors import DamagedIndex
 from holdfast.index.index import Index
 from holdfast.index.words import beyond
-from holdfast.query.sql.answer import SqlAnswer
 from holdfast.query.sql.contents import contents_of
-from holdfast.query.sql.database import TABLES, Sources
+from holdfast.query.sql.database import TABLES, SqlSources
+from holdfast.query.sql.result import SqlResult
 from holdfast.query.sql.statement import checked_alone
-from holdfast.storage.instance import Instance
+from holdfast.storage.store.store import BlockStore
 
 _TRIES = 5
 
 
 @checked
 def run_sql(
-    text: str, parameters: Sequence[Any], index: Index, instance: Instance, settings: QuerySettings
-) -> SqlAnswer:
+    text: str, parameters: Sequence[Any], index: Index, instance: BlockStore, settings: QuerySettings
+) -> SqlResult:
     """Runs one SELECT, `?` standing for the parameters, on the archive as it is now.
 
     Raises IndexNotFound, MalformedQuery, Denied, or TooLarge if it takes more than the settings allow.
@@ -30,7 +30,7 @@ def run_sql(
     statement = checked_alone(text, TABLES)
     for left in reversed(range(_TRIES)):
         view = index.view()
-        sources = Sources(
+        sources = SqlSources(
             captures=view.table_files("captures"),
             links=view.table_files("links"),
             removed=[number for each in view.removed if (number := view.state.number_of(each)) is not None],
@@ -39,7 +39,7 @@ def run_sql(
         )
         contents = contents_of(instance) if "contents" in statement.tables else iter(())
         try:
-            return SqlAnswer(statement, parameters, sources, contents, settings)
+            return SqlResult(statement, parameters, sources, contents, settings)
         except DamagedIndex:  # or files of a table were replaced while they were being opened
             files = (*sources.captures, *sources.links, *([sources.ranks] if sources.ranks is not None else []))
             if left == 0 or all(path.exists() for path in files):

@@ -9,6 +9,6 @@ from __future__ import annotations
 from holdfast.streams.outputs.delivery import Delivery, DeliveryOptions
 from holdfast.streams.outputs.output import FORMATS, Output, find_output
 from holdfast.streams.outputs.parts import ParquetDelivery
-from holdfast.streams.outputs.shared import SharedDelivery
+from holdfast.streams.outputs.work_share import SharedDelivery
 
 __all__ = ["FORMATS", "Delivery", "DeliveryOptions", "Output", "ParquetDelivery", "SharedDelivery", "find_output"]

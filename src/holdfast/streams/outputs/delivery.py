@@ -20,7 +20,7 @@ from holdfast.errors import CaptureNotFound, Damaged, MalformedToken, NotFound, 
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.outputs.output import Output
-from holdfast.streams.reading import StreamFault
+from holdfast.streams.page_reader import StreamFault
 
 FORMAT = 1
 _DRAFT = ".open"
@@ -36,7 +36,7 @@ class DeliveryOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class DeliveryNote:
     """What a token file says."""
 
     token: str
@@ -48,13 +48,13 @@ class Note:
         return json.dumps(facts).encode() + b"\n"
 
 
-def read_note(env: Environment, path: Path) -> Note | None:
+def read_note(env: Environment, path: Path) -> DeliveryNote | None:
     """None if there is no such file. Raises MalformedToken."""
     try:
         facts = json.loads(read_file(env.files, path))
         if facts["format"] != FORMAT or not isinstance(facts["token"], str):
             raise ValueError
-        return Note(facts["token"], int(facts["bytes"]), int(facts["delivered"]))
+        return DeliveryNote(facts["token"], int(facts["bytes"]), int(facts["delivered"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -179,7 +179,7 @@ class Delivery:
                 self._sync()  # who reads a pipe is not to wait
             return
         self._sync()
-        replace_file(self._env.files, path, Note(token, self.bytes, self._stream.delivered).pack())
+        replace_file(self._env.files, path, DeliveryNote(token, self.bytes, self._stream.delivered).pack())
 
     def _write(self, pieces: Iterable[Buffer], *, counted: bool = True) -> None:
         assert self._sink is not None

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName
-from holdfast.formats.warc_writer import Compression
+from holdfast.formats.warc.writer import Compression
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.options import FACTS
 

@@ -15,7 +15,7 @@ from holdfast.env import Environment
 from holdfast.env.files import replace_file, translated_errors
 from holdfast.errors import UsageError
 from holdfast.streams.batch import StreamBatch, arrow_schema
-from holdfast.streams.outputs.delivery import Deliverable, DeliveryOptions, Note, readable, release
+from holdfast.streams.outputs.delivery import Deliverable, DeliveryNote, DeliveryOptions, readable, release
 from holdfast.streams.outputs.output import Output
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ParquetDelivery:
         self._env.files.sync_directory(self._path.parent)
         self._part, self._part_bytes = self._part + 1, 0
         if self._options.token_file is not None:
-            note = Note(token, self._part, self._stream.delivered)
+            note = DeliveryNote(token, self._part, self._stream.delivered)
             replace_file(self._env.files, self._options.token_file, note.pack())
 
     def close(self) -> None:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from holdfast.batches.entry import REFERENCE, runs
 from holdfast.env import REAL, Environment
 from holdfast.env.files import Buffer
-from holdfast.formats.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
-from holdfast.formats.warc_writer import Compression, RecordCompressor
+from holdfast.env.thread_map import ThreadMap
+from holdfast.formats.warc.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
+from holdfast.formats.warc.writer import Compression, RecordCompressor
 from holdfast.records.as_warc import is_well_formed, is_writable, lay, warc_parts
-from holdfast.storage.spread import Spread
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.page import Page
 
@@ -26,7 +26,7 @@ class Warc:
     def __init__(self, compression: Compression = "none", env: Environment = REAL) -> None:
         self._compressor = RecordCompressor(compression)
         self._env = env
-        self._spread = Spread()
+        self._spread = ThreadMap()
 
     def begin(self) -> bytes:
         now = datetime.fromtimestamp(self._env.clock(), UTC).strftime("%Y%m%d%H%M%S")

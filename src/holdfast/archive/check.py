@@ -1,0 +1,155 @@
+"""Checking a whole archive: its store, its batches, its catalog, and that every record has its contents.
+
+Damaged frames of a batch have no copy to be restored from: they are named, and the records in them are lost. The
+catalog is derived: a repair makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast import config
+from holdfast.archive.archive import Archive, purpose
+from holdfast.archive.ingest.recovery import missing_files
+from holdfast.archive.reindex import forget_catalog
+from holdfast.archive.remove.removal import read_plan
+from holdfast.arguments import checked
+from holdfast.batches.scan import Walked
+from holdfast.batches.verify import verify_batch
+from holdfast.env import REAL, Environment, WriterLock, paths
+from holdfast.errors import Damaged, DamagedCatalog, HoldfastError, UnknownName
+from holdfast.model import ContentKey, Fault, RecordId
+from holdfast.storage.maintenance.check import Checker, CheckOptions, CheckReport
+from holdfast.storage.maintenance.repair import repair_store
+from holdfast.storage.volumes.compaction import Progress
+
+_CATALOG = "damaged catalog"
+_INDEX = "damaged index"
+_LOST_REMEDY = "restore the batch from a backup, or remove the record"
+_INDEX_REMEDY = "run 'holdfast index build': it is derived"
+
+
+@checked
+def check(
+    path: str | Path,
+    options: CheckOptions = CheckOptions(),  # noqa: B008
+    progress: Progress | None = None,
+    *,
+    env: Environment = REAL,
+) -> CheckReport:
+    """Checks everything, also while another process writes; `repair` needs the writer's lock, and mends what can be.
+
+    With `volumes`, only those are checked.
+    """
+    root = Path(path)
+    settings = config.merged(config.load(root / paths.SETTINGS), root / paths.SETTINGS)
+    for name in options.volumes:
+        if settings.volume_settings(name) is None:
+            raise UnknownName(f"unknown volume {name!r}: known are {', '.join(v.name for v in settings.volume)}")
+    checker = Checker(root, settings, env, options)
+    report = _repaired(checker, progress) if options.repair else checker.check(progress)
+    if not options.volumes:
+        try:
+            faults = [
+                *_record_faults(root, env, progress),
+                *_catalog_faults(root, env),
+                *_index_faults(root, env, progress),
+                *_leftover_faults(root, env),
+            ]
+        except HoldfastError as error:
+            if report.clean:
+                raise
+            report.notes.append(f"records were not checked: {error}")
+            return report
+        report.faults += _all_mended(faults, root, env) if options.repair else faults
+    return report
+
+
+def _repaired(checker: Checker, progress: Progress | None) -> CheckReport:
+    lock = WriterLock(checker.root / paths.LOCK, purpose())
+    try:
+        return repair_store(checker, progress)
+    finally:
+        lock.release()
+
+
+def _record_faults(root: Path, env: Environment, progress: Progress | None) -> Iterator[Fault]:
+    with Archive(root, read_only=True, env=env) as archive:
+        for name in archive.journal.names():
+            yield from verify_batch(name, archive.journal.directory(name), env, progress).faults
+            yield from _missing_contents(archive, name)
+
+
+def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
+    """Records whose payload is gone."""
+    for walked in archive.journal.walk(batch):
+        if not isinstance(walked, Walked):
+            continue
+        kept = [
+            (RecordId(batch, entry.serial), ContentKey.parse(text))
+            for entry in walked.entries
+            if entry.contents != "-"
+            for text in entry.contents.split(" ")
+        ]
+        holdings = archive.instance.find_batch([key for _, key in kept])
+        for (record, key), held in zip(kept, holdings, strict=True):
+            if not held.blocks and not held.away and _is_still_there(archive, record):
+                file = str(archive.journal.directory(batch) / paths.records_name(*walked.place[:2]))
+                wanted = f"that of record {record}"
+                yield Fault(
+                    batch, file, walked.place.offset, "missing content", wanted, "none", key, remedy=_LOST_REMEDY
+                )
+
+
+def _is_still_there(archive: Archive, record: RecordId) -> bool:
+    """Whether a record was not removed while the check was running."""
+    archive.catalog.refresh()
+    entry = archive.records.entry(record)
+    return entry is not None and entry.contents != "-"
+
+
+def _catalog_faults(root: Path, env: Environment) -> Iterator[Fault]:
+    if not env.files.names(root / paths.BATCHES) and not (root / paths.CATALOG).is_dir():
+        return
+    try:
+        with Archive(root, read_only=True, env=env) as archive:
+            archive.catalog.verify()
+            for path in missing_files(archive.journal, archive.catalog):
+                remedy = "put it back, or run 'holdfast reindex' to go on without its records"
+                yield Fault(path.parent.name, str(path), 0, "missing file", "records", "nothing", remedy=remedy)
+    except DamagedCatalog as error:
+        yield Fault("catalog", str(root / paths.CATALOG), 0, _CATALOG, "a sound catalog", str(error))
+
+
+def _index_faults(root: Path, env: Environment, progress: Progress | None) -> Iterator[Fault]:
+    with Archive(root, read_only=True, env=env) as archive:
+        for found in archive.index.verify(progress):
+            yield Fault("index", str(archive.index.directory), 0, _INDEX, "a sound index", found, remedy=_INDEX_REMEDY)
+
+
+def _leftover_faults(root: Path, env: Environment) -> Iterator[Fault]:
+    """A removal that was interrupted, and cannot be told any more."""
+    try:
+        read_plan(root, env)
+    except Damaged as error:
+        yield Fault("archive", str(root / paths.REMOVAL), 0, "damaged removal", "the plan of a removal", str(error))
+
+
+def _all_mended(faults: list[Fault], root: Path, env: Environment) -> list[Fault]:
+    mended = [_mended(fault, root, env) for fault in faults]
+    if any(fault.kind == _INDEX for fault in faults):
+        with Archive(root, read_only=True, env=env) as archive:
+            archive.index.build()
+            archive.index.rank(force=True)
+        mended = [replace(fault, repaired=True) if fault.kind == _INDEX else fault for fault in mended]
+    return mended
+
+
+def _mended(fault: Fault, root: Path, env: Environment) -> Fault:
+    if fault.kind != _CATALOG:
+        return fault
+    forget_catalog(root)
+    with Archive(root, env=env):  # makes it anew
+        return replace(fault, repaired=True)

@@ -1,0 +1,142 @@
+"""The index brought up to date as captures come: after imports, beside crawls, and behind what is put over HTTP.
+
+The index is derived, so nothing fails because it cannot be brought up to date now: that is worth a warning. Beside
+crawls and servers it is done by a process of low priority that only reads the archive (`IndexKeeper`, `catch_up`).
+Ended at any moment, that leaves the state of its last commit, from which the next update goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from holdfast.config import INDEX_VARIABLE, IndexSettings
+from holdfast.errors import Busy, HoldfastError, InvalidSetting
+from holdfast.index import Index
+
+if TYPE_CHECKING:
+    from holdfast.index.build import BuildReport, Progress
+
+log = logging.getLogger("holdfast.index")
+
+RANKED_LINKS_MAX = 1_000_000  # ranks of more take longer than a few seconds: 'index update' computes them
+_NICENESS = 15
+_BUSY_S, _BUSY_MAX_S = 1.0, 60.0  # until the index is looked at again that another process writes; doubled each time
+_WORDS = {
+    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
+}
+
+
+def is_automatic(settings: IndexSettings, chosen: bool | None = None) -> bool:
+    """Whether additions are indexed: as was chosen, else as the environment says, else as the settings do.
+
+    Raises InvalidSetting if the environment says neither yes nor no.
+    """
+    if chosen is not None:
+        return chosen
+    said = os.environ.get(INDEX_VARIABLE, "").strip().lower()
+    if said and said not in _WORDS:
+        raise InvalidSetting(f"bad value {said!r} of {INDEX_VARIABLE}: give true or false")
+    return _WORDS.get(said, settings.automatic)
+
+
+def bring_up(index: Index, progress: Progress | None = None) -> BuildReport:
+    """Indexes what has come, and ranks pages anew where that takes seconds. Raises Busy if another process does."""
+    report = index.update(progress)
+    if index.links <= RANKED_LINKS_MAX:
+        index.rank()
+    return report
+
+
+def bring_up_at(root: Path) -> None:
+    """The same for an archive that this process may have open for writing. What keeps it from it is only logged."""
+    from holdfast.archive.archive import Archive
+
+    try:
+        with Archive(root, read_only=True) as archive:
+            bring_up(archive.index)
+    except Busy:
+        log.info("another process is bringing the index of '%s' up to date", root)
+    except HoldfastError as error:
+        log.warning("the index of '%s' was not brought up to date: %s", root, error)
+
+
+class IndexKeeper:
+    """Every so often, inside the `with`."""
+
+    def __init__(self, root: Path, every_s: float) -> None:
+        self._process = start_process("main", root, str(every_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.terminate()
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def start_process(entry: str, root: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """`main` or `catch_up` of this module, in a process of its own. It ends when its standard input does."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"from holdfast.archive.index_update import {entry}; {entry}()",
+            str(root.absolute()),
+            *arguments,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+
+
+def main() -> None:
+    """Updates every so often, until standard input ends."""
+    from holdfast.archive.archive import Archive
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started us
+    os.nice(_NICENESS)
+    root, every_s = Path(sys.argv[1]), float(sys.argv[2])
+    while not select.select([sys.stdin], [], [], every_s)[0]:
+        try:
+            with Archive(root, read_only=True) as archive:
+                archive.index.update()
+        except HoldfastError as error:
+            log.info("the index was not brought up to date: %s", error)
+
+
+def catch_up() -> None:
+    """Updates once, when no other process does; until standard input ends."""
+    from holdfast.archive.archive import Archive
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    root, pause_s = Path(sys.argv[1]), _BUSY_S
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    while True:
+        try:
+            with Archive(root, read_only=True) as archive:
+                bring_up(archive.index)
+            break
+        except Busy:
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _BUSY_MAX_S)
+        except (HoldfastError, OSError) as error:  # an edge: the archive may be gone
+            sys.exit(f"holdfast: the index was not brought up to date: {error}")
+
+
+def _end_with_starter() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)  # what was not committed, the next update does

@@ -1,0 +1,1 @@
+"""Records in: added, imported from files, and recovered after a crash."""

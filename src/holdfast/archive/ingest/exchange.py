@@ -1,0 +1,81 @@
+"""Captures that were not read from a file: a request and its response become records of WARC 1.1."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from holdfast.arguments import check_fields, checked
+from holdfast.env import Environment
+from holdfast.errors import UsageError
+from holdfast.formats import open_records
+from holdfast.formats.http import parse_head
+from holdfast.formats.warc.compose import ID_BYTES, WarcHead, digest_of, record_id, record_parts
+from holdfast.records.draft import Drafting, RecordDraft
+from holdfast.urls import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What was asked of a server and what it answered, as bytes on the wire."""
+
+    url: str
+    head: bytes  # of the response: status line and fields, as sent
+    body: bytes  # as sent, content encodings kept
+    timestamp: str = ""  # 14 digits or ISO 8601; empty: now
+    request: bytes = b""  # the whole request message, if it is to be kept
+    ip: str = ""
+    protocols: tuple[str, ...] = ()  # 'h2', 'tls/1.3'
+    truncated: str = ""  # why the body is not whole: 'length', 'time', 'disconnect'
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@checked
+def page(url: str, content: bytes, content_type: str = "text/html", timestamp: str = "") -> Exchange:
+    """An exchange for a content that did not come by HTTP, or of which only the content is known."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {len(content)}\r\n\r\n"
+    return Exchange(url, head.encode("latin-1"), content, timestamp)
+
+
+def drafts_of(exchanges: Sequence[Exchange], drafting: Drafting, env: Environment) -> list[RecordDraft]:
+    """The records of the exchanges, each response before its request. Raises UsageError if one makes no sense."""
+    raw = b"".join(part for exchange in exchanges for part in _records(exchange, env))
+    records = open_records(io.BytesIO(raw), strict=False, validate=False, verify_digests=False)
+    drafts = [drafting.draft(record) for record in records]
+    drafting.complete(drafts)
+    return drafts
+
+
+def _records(exchange: Exchange, env: Environment) -> Iterator[bytes]:
+    _check(exchange)
+    date = exchange.timestamp or datetime.fromtimestamp(env.clock(), UTC).strftime("%Y%m%d%H%M%S")
+    response_id = record_id(env.random_bytes(ID_BYTES))
+    block = [exchange.head, exchange.body]
+    head = WarcHead(
+        "response",
+        date,
+        response_id,
+        url=exchange.url,
+        ip=exchange.ip,
+        block_digest=digest_of(block),
+        payload_digest=digest_of([exchange.body]),
+        protocols=exchange.protocols,
+        truncated=exchange.truncated,
+    )
+    yield from record_parts(head, block)
+    if exchange.request:
+        request_id = record_id(env.random_bytes(ID_BYTES))
+        asked = WarcHead("request", date, request_id, url=exchange.url, ip=exchange.ip, concurrent_to=(response_id,))
+        yield from record_parts(asked, [exchange.request])
+
+
+def _check(exchange: Exchange) -> None:
+    if parse(exchange.url) is None:
+        raise UsageError(f"cannot keep a capture of {exchange.url!r}: it is no URL")
+    head = parse_head(exchange.head)
+    if head is None or head.kind != "response" or head.size != len(exchange.head):
+        raise UsageError(f"cannot keep a capture of '{exchange.url}': its head is no head of an HTTP response")

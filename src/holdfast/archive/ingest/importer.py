@@ -1,0 +1,292 @@
+"""Importing files: readers make drafts, the caller's thread adds them.
+
+    file ── reader (a process) ── drafts, 512 at a time ──┐
+    file ── reader (a process) ── drafts ─────────────────┤─ queue ── caller's thread ── archive.add
+    stream ── reader (a thread) ── drafts ────────────────┘
+
+A reader decompresses, verifies and takes apart; what it has ready and nobody took yet is limited, and so is memory.
+Small files are read in a thread, because starting a process takes longer. At the end of each file the list of its
+records goes into the batch as an entry of type `source`, so that the file can be written again exactly (N3).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from queue import Empty, Full, Queue
+
+from holdfast.archive.export.manifest import Manifest
+from holdfast.archive.index_update import bring_up_at, is_automatic
+from holdfast.archive.ingest.add import Added, Adder, AddOutcome
+from holdfast.archive.ingest.file_reader import (
+    DraftGroup,
+    EndOfFile,
+    Event,
+    FileReader,
+    LargeDraft,
+    ReaderStopped,
+    ReadOptions,
+)
+from holdfast.archive.ingest.import_worker import ImportTask, Worker
+from holdfast.archive.ingest.input import ImportInput
+from holdfast.arguments import check_fields
+from holdfast.config import Settings
+from holdfast.errors import HoldfastError
+from holdfast.formats import Finding, FindingKind
+from holdfast.records.draft import Drafting
+
+PROCESS_BYTES_MIN = 4 << 20  # smaller files are read in a thread
+_READY_MAX = 2  # groups of drafts that wait to be added, per reader
+_FINDINGS_MAX = 1000
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How to import. None leaves the choice to the archive's settings."""
+
+    collection: str | None = None
+    batch: str | None = None
+    jobs: int = 1  # files that are read at a time
+    strict: bool = False  # stop at the first fault
+    verify_digests: bool = True
+    index: bool | None = None  # whether what was added is indexed at the end
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What became of one file."""
+
+    name: str
+    bytes: int = 0
+    records: int = 0
+    added: int = 0
+    known: int = 0
+    refused: int = 0
+    lost: int = 0  # ranges that could not be read
+    lost_bytes: int = 0
+    truncated: int = 0  # records of which only a part is there
+    invalid: int = 0  # rules that were broken
+    findings: list[Finding] = field(default_factory=list)  # the first of them
+    error: HoldfastError | None = None  # why the file was given up
+    complete: bool = False
+
+    def note(self, finding: Finding) -> None:
+        if finding.kind is FindingKind.LOST:
+            self.lost += 1
+            self.lost_bytes += finding.length
+        elif finding.kind is FindingKind.TRUNCATED:
+            self.truncated += 1
+        else:
+            self.invalid += 1
+        if len(self.findings) < _FINDINGS_MAX:
+            self.findings.append(finding)
+
+    def count(self, added: Sequence[Added]) -> None:
+        self.records += len(added)
+        for each in added:
+            if each.outcome is AddOutcome.ADDED:
+                self.added += 1
+            elif each.outcome is AddOutcome.KNOWN:
+                self.known += 1
+            else:
+                self.refused += 1
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """What became of all files of an import. Iterates over their reports, in the order in which they were done."""
+
+    files: tuple[ImportReport, ...]
+
+    def __iter__(self) -> Iterator[ImportReport]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file was read to its end."""
+        return all(each.complete for each in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.files)
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.files)
+
+    @property
+    def added(self) -> int:
+        return sum(each.added for each in self.files)
+
+    @property
+    def known(self) -> int:
+        return sum(each.known for each in self.files)
+
+    @property
+    def refused(self) -> int:
+        return sum(each.refused for each in self.files)
+
+    @property
+    def lost(self) -> int:
+        """Ranges that could not be read."""
+        return sum(each.lost for each in self.files)
+
+    @property
+    def lost_bytes(self) -> int:
+        return sum(each.lost_bytes for each in self.files)
+
+    @property
+    def invalid(self) -> int:
+        """Rules that were broken."""
+        return sum(each.invalid for each in self.files)
+
+
+@dataclass(slots=True)
+class _File:
+    """A file on its way in."""
+
+    report: ImportReport
+    manifest: Manifest
+    drafting: Drafting
+
+
+class Importer:
+    """One import of many files. `run` is for one thread."""
+
+    def __init__(self, adder: Adder, root: Path, settings: Settings, options: ImportOptions) -> None:
+        self._adder = adder
+        self._settings = settings
+        self._options = options
+        self._root = root
+        self._spool = root / f"import-{os.getpid()}"
+        self._readers = count()
+        self._stop = threading.Event()
+
+    def run(
+        self, inputs: Sequence[ImportInput], progress: Callable[[int], None] | None = None
+    ) -> Iterator[ImportReport]:
+        """Yields a report for each file as it is done; `progress` is told the bytes read since its last call.
+
+        In strict mode the first fault raises MalformedInput. However this ends, what was added stays.
+        """
+        is_indexed = is_automatic(self._settings.index, self._options.index)
+        jobs = max(1, min(self._options.jobs, len(inputs)))
+        waiting = iter(inputs)
+        turns = threading.Lock()
+        ready: Queue[tuple[_File, Event]] = Queue(_READY_MAX * jobs)
+
+        def work() -> None:
+            while not self._stop.is_set():
+                with turns:
+                    source = next(waiting, None)
+                if source is None:
+                    return
+                with suppress(ReaderStopped):
+                    self._read(source, ready)
+
+        threads = [threading.Thread(target=work, name=f"holdfast-import-{index}", daemon=True) for index in range(jobs)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield from self._add_all(ready, threads, progress or (lambda _: None))
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+            for left in self._spool.parent.glob(f"{self._spool.name}-*.open"):
+                left.unlink(missing_ok=True)
+        if is_indexed:
+            bring_up_at(self._root)
+
+    # -- the adder's side ---------------------------------------------------------------------------------------
+
+    def _add_all(
+        self,
+        ready: Queue[tuple[_File, Event]],
+        threads: Sequence[threading.Thread],
+        progress: Callable[[int], None],
+    ) -> Iterator[ImportReport]:
+        while any(thread.is_alive() for thread in threads) or not ready.empty():
+            try:
+                file, event = ready.get(timeout=_POLL_S)
+            except Empty:
+                progress(0)
+                continue
+            before = file.report.bytes
+            self._take(file, event)
+            progress(file.report.bytes - before)
+            if isinstance(event, EndOfFile):
+                yield self._ended(file, event)
+
+    def _take(self, file: _File, event: Event) -> None:
+        match event:
+            case DraftGroup(drafts):
+                added = self._adder.add(drafts, self._options.batch)
+                file.report.bytes += sum([draft.entry.length for draft in drafts])
+            case LargeDraft(draft):
+                added = [self._adder.add_large(draft, self._options.batch)]
+                file.report.bytes += draft.entry.length
+            case Finding():
+                file.report.note(event)
+                if event.kind is FindingKind.LOST:
+                    file.report.bytes += event.length
+                return
+            case EndOfFile():
+                return
+        file.report.count(added)
+        file.manifest.note(added)
+
+    def _ended(self, file: _File, end: EndOfFile) -> ImportReport:
+        report = file.report
+        if end.error is not None:
+            if self._options.strict:
+                raise end.error
+            report.error = end.error
+            return report
+        report.complete = True
+        if report.records and file.manifest.ids:
+            self._adder.add([file.manifest.draft(file.drafting.collection, report)], self._options.batch)
+        return report
+
+    # -- the readers' side --------------------------------------------------------------------------------------
+
+    def _read(self, source: ImportInput, ready: Queue[tuple[_File, Event]]) -> None:
+        collection = self._options.collection or self._settings.records.collection
+        drafting = Drafting(self._settings.records, collection, source.name)
+        file = _File(ImportReport(source.name), Manifest(source.name), drafting)
+        spool = self._spool.with_name(f"{self._spool.name}-{next(self._readers)}")
+        options = ReadOptions(self._options.strict, self._options.verify_digests, spool)
+
+        def emit(event: Event) -> None:
+            self._put(ready, file, event)
+
+        if source.path is None or (source.size or 0) < PROCESS_BYTES_MIN:
+            FileReader(source, drafting, options, emit).run()
+            return
+        worker = Worker(ImportTask(source, drafting, self._settings.store.signature, options))
+        try:
+            for event in worker.events():
+                emit(event)
+        finally:
+            worker.close()
+
+    def _put(self, ready: Queue[tuple[_File, Event]], file: _File, event: Event) -> None:
+        while not self._stop.is_set():
+            try:
+                ready.put((file, event), timeout=_POLL_S)
+                return
+            except Full:
+                continue
+        raise ReaderStopped

@@ -1,0 +1,99 @@
+"""Getting ready to write: the catalog catches up with the batches, and what a crash left half done is settled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.archive.ingest.add import Parts, change_of
+from holdfast.archive.ingest.intent import take_back
+from holdfast.batches.batch import Batch, BatchState
+from holdfast.batches.entry import REMOVED
+from holdfast.batches.frame import FramePlace
+from holdfast.batches.journal import Journal
+from holdfast.batches.scan import Walked
+from holdfast.catalog import Catalog, CatalogChange
+from holdfast.env import paths
+from holdfast.errors import DamagedBatch
+from holdfast.model import SERIAL_MAX, RecordId
+from holdfast.records.draft import fingerprint, signatures_of
+from holdfast.records.records import Records
+
+log = logging.getLogger("holdfast.archive")
+
+
+def catch_up(parts: Parts) -> None:
+    """Brings the catalog to the state of the batches, which have the truth."""
+    require_files(parts.journal, parts.catalog)
+    unfinished = parts.intents.last()
+    for name in parts.journal.names():
+        unsure = unfinished.purpose.first if unfinished and unfinished.purpose.batch == name else SERIAL_MAX
+        known = BatchState.unpack(parts.catalog.batch_state(name))
+        _forget_rewritten(parts, name, known)
+        found = False
+        for walked in parts.journal.recover(name, known, unsure):
+            enter(parts.catalog, parts.journal.batch(name), walked)
+            found = True
+        if found:  # only now is it known that all of it has been seen
+            parts.catalog.add(CatalogChange(batches={name: parts.journal.batch(name).state().pack()}))
+
+
+def require_files(journal: Journal, catalog: Catalog) -> None:
+    """Raises DamagedBatch if a journal file that the catalog knows is gone."""
+    for path in missing_files(journal, catalog):
+        raise DamagedBatch(
+            f"'{path}' is missing; put it back, or run 'holdfast reindex' to go on without the records in it"
+        )
+
+
+def missing_files(journal: Journal, catalog: Catalog) -> Iterator[Path]:
+    """Journal files that the catalog knows and that are not there in any form."""
+    for name in catalog.batches():
+        there = journal.files(name)
+        for number, (generation, _) in BatchState.unpack(catalog.batch_state(name)).files.items():
+            if number not in there:
+                yield journal.directory(name) / paths.records_name(number, generation)
+
+
+def _forget_rewritten(parts: Parts, name: str, known: BatchState) -> None:
+    """A file that was rewritten or lost since: what the catalog knows of its frames is void."""
+    files = parts.journal.files(name)
+    void = {number for number, (generation, _) in known.files.items() if files.get(number) != generation}
+    if void:
+        frames = [
+            (name, serial) for serial, place in parts.catalog.frames(name) if FramePlace.unpack(place).number in void
+        ]
+        parts.catalog.add(CatalogChange(frames_removed=frames))
+
+
+def enter(catalog: Catalog, batch: Batch, walked: Walked) -> None:
+    """A frame that the catalog does not know yet."""
+    entries = [entry for entry in walked.entries if entry.serial]
+    marks = {
+        fingerprint(entry, signatures_of(entry)): RecordId(batch.name, entry.serial)
+        for entry in entries
+        if entry.type != REMOVED
+    }
+    catalog.add(change_of(batch, [(walked.place, entries)], marks))
+
+
+def settle(parts: Parts, records: Records) -> None:
+    """Takes back what an unfinished addition stored."""
+    unfinished = parts.intents.last()
+    if unfinished is None:
+        parts.intents.clear()  # a torn line would spoil the next one
+        return
+    purpose = unfinished.purpose
+    last = purpose.first + purpose.count
+    if parts.journal.batch(purpose.batch).tail.next_serial < last:
+        held = [
+            key
+            for entry in records.entries_from(RecordId(purpose.batch, purpose.first))
+            if entry.contents != "-"
+            for key in entry.contents.split(" ")
+        ]
+        count = take_back(unfinished, held, parts.contents)
+        if count:
+            log.info("took back %d references of an addition that was not finished", count)
+    parts.intents.clear()

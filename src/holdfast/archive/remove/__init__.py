@@ -1,0 +1,1 @@
+"""Removal for good, and the list of what may not come back (N2)."""

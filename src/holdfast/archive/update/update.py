@@ -1,0 +1,287 @@
+"""Updates (B8, B15): what a crawl has gathered is taken into what readers see, and what is superseded goes.
+
+Under the batch scheme an update goes through these steps, in WebBase's order, but without ever stopping service:
+
+    isolate    what there is now is to be the next state; what comes later waits for the next update
+    transfer   the contents in update volumes move to the read volumes, in sorted order
+    index      the index, if there is one, learns what has come
+    switch     the file `active` is replaced: from here on streams and queries see the next state
+    remove     with `keep = "latest"`, what is superseded goes, once nobody holds a lease on an older state
+    compact    the volumes give back what is dead
+
+Until the switch readers see the old state, whole, and from then on the new one. WebBase deletes class A pages before
+the system is restarted; here readers go on all the time, so they are deleted when nobody is shown them any more.
+
+How far an update has come is in the file `update`, made durable before each step. Each step can be done again without
+harm, so one that was interrupted is carried to its end by the next run, with the same result.
+
+Under the incremental scheme there is nothing to isolate, transfer or switch; the other steps are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.ingest.add import Adder
+from holdfast.archive.remove.removal import Removal, RemovalOptions
+from holdfast.archive.update.latest import superseded
+from holdfast.env import Environment, paths
+from holdfast.env.files import read_file, replace_file
+from holdfast.errors import Damaged, Denied
+from holdfast.model import Capture
+from holdfast.records.active_state import ActiveState, active_state, read_active, write_active
+from holdfast.records.leases import allow_leases, end_leases
+from holdfast.records.page_classes import ClassCounts, PageClass, class_of, count_classes
+from holdfast.storage import placement
+from holdfast.storage.maintenance.migrate import Migration
+from holdfast.storage.maintenance.transfer import Transfer
+
+if TYPE_CHECKING:
+    from holdfast.archive.archive import Archive
+
+Progress = Callable[[int], None]
+FORMAT = 1
+LATEST = "latest"
+REASON = "latest only: a later capture of the page is kept"
+
+
+class UpdateStep(StrEnum):
+    """What an update does next."""
+
+    TRANSFER = "transfer"
+    INDEX = "index"
+    SWITCH = "switch"
+    REMOVE = "remove"
+    COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOptions:
+    """How to update."""
+
+    wait_s: float = 60.0  # for streams that read an older state, before what only that one shows is removed
+    dead_share_min: float = 0.0  # compaction leaves files alone of which less is dead
+    dry_run: bool = False  # only tell what would go
+
+
+@dataclass(slots=True)
+class UpdateReport:
+    """What an update did."""
+
+    scheme: str
+    generation: int = 0  # of the state that readers see now; 0 under the incremental scheme
+    resumed: bool = False  # it carried one to its end that had been interrupted
+    moved: Migration = field(default_factory=lambda: Migration(0, 0))
+    indexed: int = 0  # captures that the index has learnt of
+    leases_ended: bool = True  # nobody held a lease on an older state when captures were removed
+    captures: int = 0  # removed, or in a dry run would be
+    records: int = 0
+    contents: int = 0
+    reclaimed_bytes: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)  # that each step took
+
+    def add(self, removal: Removal) -> None:
+        self.captures += removal.captures
+        self.records += removal.records
+        self.contents += removal.contents
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStatus:
+    """How an archive stands between two updates."""
+
+    scheme: str
+    keep: str
+    active: ActiveState | None  # None: readers see everything
+    classes: ClassCounts
+    waiting_blocks: int  # in update volumes
+    waiting_bytes: int  # the same, as stored
+    unfinished: str  # the step at which an update was interrupted; empty: none was
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is in the file `update`."""
+
+    step: UpdateStep
+    target: ActiveState
+
+
+def settle_active(archive: Archive, adder: Adder) -> None:
+    """Under the batch scheme there is an active state from the first opening on, of all that is there; else none."""
+    root, env = archive.path, archive.env
+    if archive.settings.store.update == placement.BATCH:
+        if read_active(root, env) is None:
+            first = ActiveState(1, _now(env), adder.frontier())
+            allow_leases(root, first.generation)
+            write_active(root, first, env)
+    elif env.files.exists(root / paths.ACTIVE):
+        env.files.remove(root / paths.ACTIVE)
+        env.files.sync_directory(root)
+
+
+def _now(env: Environment) -> str:
+    return datetime.fromtimestamp(env.clock(), UTC).isoformat(timespec="seconds")
+
+
+class Updates:
+    """The updates of an archive. `run` is for one thread at a time; others may add and read meanwhile."""
+
+    def __init__(self, archive: Archive, adder: Adder | None) -> None:
+        """Without an adder it is open for reading."""
+        self._archive = archive
+        self._adder = adder
+        self._root = archive.path
+        self._env = archive.env
+
+    @property
+    def is_batch(self) -> bool:
+        return self._archive.settings.store.update == placement.BATCH
+
+    @property
+    def active(self) -> ActiveState | None:
+        """What streams and queries see; None: everything."""
+        return active_state(self._root, self._archive.settings, self._env)
+
+    @property
+    def shown(self) -> ActiveState | None:
+        """What classes are told by: the active state; under the incremental scheme, what is in the index."""
+        index = self._archive.index
+        if self.is_batch or not index.exists:
+            return self.active
+        return ActiveState(0, "", MappingProxyType(dict(index.state().batches)))
+
+    def class_of(self, capture: Capture) -> PageClass:
+        return class_of(self._archive.catalog, self.shown, capture)
+
+    def status(self) -> UpdateStatus:
+        """Takes time in proportion to what has come since the last switch. Also for archives open for reading."""
+        settings, instance = self._archive.settings, self._archive.instance
+        waiting = [
+            instance.volume(each.name).stat()
+            for each in settings.volume
+            if placement.is_update(settings, each) and each.name in instance.volumes
+        ]
+        plan = self._read_plan()
+        return UpdateStatus(
+            settings.store.update,
+            settings.records.keep,
+            self.active,
+            count_classes(self._archive.catalog, self.shown),
+            sum(each.blocks for each in waiting),
+            sum(each.stored_bytes for each in waiting),
+            plan.step.value if plan else "",
+        )
+
+    def run(
+        self,
+        options: UpdateOptions = UpdateOptions(),
+        progress: Progress | None = None,
+    ) -> UpdateReport:
+        """Carries an update to its end, an interrupted one first of all. Durable on return."""
+        report = UpdateReport(self._archive.settings.store.update)
+        plan = self._read_plan()
+        report.resumed = plan is not None
+        if options.dry_run:
+            self._remove(plan.target if plan else self._target(), options, report)
+            return report
+        if plan is None:
+            plan = self._isolate()
+        steps = {
+            UpdateStep.TRANSFER: lambda: self._transfer(report, progress),
+            UpdateStep.INDEX: lambda: self._index(report, progress),
+            UpdateStep.SWITCH: lambda: self._switch(plan.target),
+            UpdateStep.REMOVE: lambda: self._let_go(plan.target, options, report),
+            UpdateStep.COMPACT: lambda: self._compact(options, report, progress),
+        }
+        if not self.is_batch:
+            del steps[UpdateStep.TRANSFER], steps[UpdateStep.SWITCH]
+        for step in [each for each in list(UpdateStep)[list(UpdateStep).index(plan.step) :] if each in steps]:
+            self._write_plan(replace(plan, step=step))
+            begun = self._env.monotonic()
+            steps[step]()
+            report.seconds[step.value] = self._env.monotonic() - begun
+        self._env.files.remove(self._root / paths.UPDATE)
+        self._env.files.sync_directory(self._root)
+        report.generation = plan.target.generation if self.is_batch else 0
+        return report
+
+    def frontier(self) -> dict[str, int]:
+        """For each batch the first serial number under which nothing was acknowledged yet. Raises Denied."""
+        if self._adder is None:
+            raise Denied("the archive is open for reading only")
+        return self._adder.frontier()
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def _isolate(self) -> _Plan:
+        if self.is_batch:
+            Transfer(self._archive.instance)  # raises before anything changes if it cannot be done
+        return _Plan(UpdateStep.TRANSFER if self.is_batch else UpdateStep.INDEX, self._target())
+
+    def _target(self) -> ActiveState:
+        """Everything that is acknowledged now, as the state that comes next."""
+        before = read_active(self._root, self._env)
+        return ActiveState(before.generation + 1 if before else 1, _now(self._env), self.frontier())
+
+    def _transfer(self, report: UpdateReport, progress: Progress | None) -> None:
+        report.moved = Transfer(self._archive.instance).run(progress, resumed=report.resumed)
+
+    def _index(self, report: UpdateReport, progress: Progress | None) -> None:
+        if self._archive.index.exists:
+            report.indexed = self._archive.index.update(progress).captures
+
+    def _switch(self, target: ActiveState) -> None:
+        allow_leases(self._root, target.generation)
+        write_active(self._root, target, self._env)
+
+    def _let_go(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
+        if self._archive.settings.records.keep != LATEST:
+            return
+        if self.is_batch:
+            report.leases_ended = end_leases(self._root, target.generation, options.wait_s, self._env)
+        self._remove(target, options, report)
+
+    def _remove(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
+        chosen = replace(target, batches=self.frontier())
+        how = RemovalOptions(REASON, compact=False, dry_run=options.dry_run)
+        for group in superseded(self._archive.catalog, target, chosen):
+            report.add(self._archive.remove(group, how))
+
+    def _compact(self, options: UpdateOptions, report: UpdateReport, progress: Progress | None) -> None:
+        for name in self._archive.instance.volumes:
+            done = self._archive.compact(name, options.dead_share_min, progress)
+            report.reclaimed_bytes += done.bytes_before - done.bytes_after
+
+    # -- the plan -----------------------------------------------------------------------------------------------
+
+    def _write_plan(self, plan: _Plan) -> None:
+        facts = {
+            "format": FORMAT,
+            "step": plan.step.value,
+            "generation": plan.target.generation,
+            "time": plan.target.time,
+            "batches": dict(plan.target.batches),
+        }
+        replace_file(self._env.files, self._root / paths.UPDATE, json.dumps(facts).encode() + b"\n")
+
+    def _read_plan(self) -> _Plan | None:
+        """Raises Damaged."""
+        path = self._root / paths.UPDATE
+        try:
+            facts: dict[str, Any] = json.loads(read_file(self._env.files, path))
+            target = ActiveState(facts["generation"], facts["time"], MappingProxyType(facts["batches"]))
+            return _Plan(UpdateStep(facts["step"]), target)
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise Damaged(
+                f"cannot read '{path}': {error}; it told how far an update had come that was interrupted: "
+                "delete it, and run 'holdfast update run' again"
+            ) from None

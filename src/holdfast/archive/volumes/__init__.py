@@ -1,0 +1,1 @@
+"""The volumes of an archive: listed, added, maintained, taken over, reported on."""

@@ -1,0 +1,1 @@
+"""Queries of the catalog in the grammar of CDX servers: parsed, filtered, collapsed, rendered."""

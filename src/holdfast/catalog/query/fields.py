@@ -1,0 +1,106 @@
+"""Rows of an answer and their fields by name, as queries, filters and outputs use them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, cast
+
+from holdfast.errors import MalformedQuery
+from holdfast.formats.cdx.cdxj import EXTRA
+from holdfast.model import Capture
+
+UNKNOWN = "-"
+
+
+class Row(NamedTuple):
+    """A capture in an answer. A resolved revisit has the type of its original, and its status unless it has its own."""
+
+    capture: Capture
+    original: Capture | None = None  # of a revisit, if the query resolves them
+    dupe_count: int = 0  # captures of the same URL with the same digest that come before it in time
+    skip_count: int = 0  # captures after it that were collapsed into it
+    end_timestamp: str = UNKNOWN  # of the last of these
+
+
+Getter = Callable[[Row], str]
+
+ALIASES = {
+    "original": "url",
+    "mimetype": "mime",
+    "statuscode": "status",
+    "contentkey": "contents",
+    "id": "record",
+    "key": "urlkey",
+}
+ORIGINAL = ("orig.length", "orig.offset", "orig.filename")
+_NUMBERED = ("length", "offset", "size", "record")
+_TEXTS = (
+    "urlkey",
+    "timestamp",
+    "url",
+    "mime",
+    "status",
+    "digest",
+    "filename",
+    "type",
+    "contents",
+    "collection",
+    "modified",
+)
+
+
+def _attribute(name: str) -> Getter:
+    index = Capture._fields.index(name)
+    return lambda row: str(row[0][index])
+
+
+def _text(name: str) -> Getter:
+    index = Capture._fields.index(name)
+
+    def get(row: Row) -> str:
+        return cast(str, row[0][index])
+
+    return get
+
+
+def _from_extra(name: str) -> Getter:
+    def get(row: Row) -> str:
+        extra = row.capture.extra
+        return UNKNOWN if extra == UNKNOWN else str(json.loads(extra).get(name, UNKNOWN))
+
+    return get
+
+
+def _of_original(name: str) -> Getter:
+    return lambda row: UNKNOWN if row.original is None else str(getattr(row.original, name))
+
+
+GETTERS: dict[str, Getter] = {
+    **{name: _text(name) for name in _TEXTS},
+    **{name: _attribute(name) for name in _NUMBERED},
+    **{name: _from_extra(name) for name in EXTRA},
+    **{name: _of_original(name.removeprefix("orig.")) for name in ORIGINAL},
+    "dupecount": lambda row: str(row.dupe_count),
+    "skipcount": lambda row: str(row.skip_count),
+    "endtimestamp": lambda row: row.end_timestamp,
+}
+
+
+def canonical_field(name: str) -> str:
+    """The field under any of its names. Raises MalformedQuery with the nearest one."""
+    field = ALIASES.get(name, name)
+    if field not in GETTERS:
+        raise MalformedQuery(f"unknown field {name!r}{nearest(name, [*GETTERS, *ALIASES])}")
+    return field
+
+
+def getter(name: str) -> Getter:
+    return GETTERS[canonical_field(name)]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The tail of a message: what may have been meant."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"

@@ -1,0 +1,340 @@
+"""All of fetching behind one object: everything that a crawl asks servers for passes here, pages in browsers too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.crawl.fetch.addresses import AddressPolicy, literal
+from holdfast.crawl.fetch.cookies import Jar
+from holdfast.crawl.fetch.dns import Lookup, ResolvedName, Resolver, system_lookup
+from holdfast.crawl.fetch.handle import FetchOrder
+from holdfast.crawl.fetch.politeness import FetchTurn, Politeness, Rules, TransferEnd
+from holdfast.crawl.fetch.request import Requests, RequestTarget, place_of
+from holdfast.crawl.fetch.response import retry_after_of, set_cookies_of
+from holdfast.crawl.fetch.retry_after import ASKING_STATUSES
+from holdfast.crawl.fetch.transfer import Transfers
+from holdfast.crawl.job.credentials import bound
+from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.paths import COOKIES, SPOOL
+from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome
+from holdfast.errors import HoldfastError
+
+log = logging.getLogger("holdfast.crawl")
+
+Done = Callable[[Fetched], None]
+Paused = Callable[[str, float, str], None]
+Recalled = Callable[[str, list[FetchJob]], None]
+RECALL_S = 30.0  # what would wait for longer waits elsewhere
+UNSETTLED_MIN = 16  # fewer at a time would leave too many processes without work
+_CONNECTIONS_MIN = 64
+_CONNECTIONS_MAX = 1024
+
+
+@dataclass(eq=False, slots=True)
+class _Fetch:
+    """A fetch from its submission to its end."""
+
+    job: FetchJob
+    done: Done
+    place: RequestTarget
+    recallable: bool
+    addresses: tuple[str, ...] = ()  # to be tried, after the one that is
+    turn: FetchTurn | None = field(default=None)
+
+
+def unsettled_max(workers: int) -> int:
+    """Requests that are made and not yet settled in the frontier, at most: a crawl that is killed makes them again."""
+    return max(workers, UNSETTLED_MIN)
+
+
+class Fetcher:
+    """Takes jobs, gives what came of them. All methods belong to the event loop's thread; nothing waits.
+
+    `on_pause` is told when a host is left alone for longer: host, until when (seconds since the epoch), and why. That
+    is when its server asks for it, or when its delay is so long that what waits for it is given back. `on_recall` is
+    told what is given back: it has not begun, will not be fetched, and its `done` is not called.
+    """
+
+    def __init__(
+        self,
+        job: CrawlJob,
+        directory: Path,
+        *,
+        allow_private: bool = False,
+        private_networks: Iterable[str] = (),
+        lookup: Lookup = system_lookup,
+        on_pause: Paused = lambda host, until, reason: None,
+        on_recall: Recalled = lambda host, jobs: None,
+    ) -> None:
+        """`directory` is the crawl's: cookies are kept there, and large bodies on their way. Needs a running loop."""
+        settings = bound(job).fetch
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._workers = max(job.workers, 1)
+        self._on_pause = on_pause
+        self._on_recall = on_recall
+        self._cookies_path = directory / COOKIES
+        spool = directory / SPOOL
+        spool.mkdir(parents=True, exist_ok=True)
+        for left in spool.iterdir():  # by a process that was killed: nobody knows of it any longer
+            left.unlink()
+        self._jar = Jar()
+        if settings.cookies:
+            self._jar.load(self._cookies_path)
+        self._policy = AddressPolicy(
+            private=settings.private or allow_private, refuse=settings.refuse, networks=private_networks
+        )
+        self._resolver = Resolver(self._loop, settings.resolve, lookup)
+        rules = Rules(max(settings.per_host, 1), max(settings.per_address, 1), settings.delay_max, settings.adaptive)
+        self._politeness = Politeness(rules)
+        self._requests = Requests(settings)
+        connections = min(max(self._workers * 8, _CONNECTIONS_MIN), _CONNECTIONS_MAX)
+        self._transfers = Transfers(self._loop, settings, spool, connections)
+        self._epoch = time.time() - time.monotonic()
+        self._active = 0
+        self._unsettled_max = unsettled_max(self._workers)
+        self._unsettled = 0  # fetches that have ended, and are not settled yet
+        self._held = False
+        self._closed = False
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def now(self) -> float:
+        """Seconds since the epoch, by a clock that nobody sets."""
+        return self._epoch + time.monotonic()
+
+    def submit(self, job: FetchJob, done: Done, *, polite: bool = True, recallable: bool = False) -> None:
+        """Fetches when it is the host's turn; `done` is called once, never before this returns.
+
+        Without `polite` the host's delay is not kept, its pauses and limits are: for the parts of a page in a browser.
+        What is `recallable` may be given back instead of being fetched; see `on_recall`.
+        """
+        place = place_of(job.url)
+        if place is None:
+            refused = Fetched(job, FetchOutcome.INVALID, f"cannot fetch '{job.url}': not a URL of the web")
+            self._loop.call_soon(done, refused)
+            return
+        host = job.host or place.authority
+        fetch = _Fetch(job, done, place, recallable and polite)
+        if self._politeness.add(host, fetch, job.delay, self.now(), urgent=not polite):
+            self._locate(host, place)
+        self._schedule()
+        if recallable and not self._politeness.waits(host).active:  # else its end tells how long the host rests
+            self._recall_if_slow(host)
+
+    async def fetch(self, job: FetchJob, *, polite: bool = True) -> Fetched:
+        """The same, for whoever waits. A fetch that nobody waits for any longer goes on to its end, unseen."""
+        future: asyncio.Future[Fetched] = self._loop.create_future()
+
+        def done(fetched: Fetched) -> None:
+            if not future.done():
+                future.set_result(fetched)
+            elif fetched.spool:
+                Path(fetched.spool).unlink(missing_ok=True)
+
+        self.submit(job, done, polite=polite)
+        return await future
+
+    def pause(self, host: str, until: float, reason: str) -> None:
+        """Nothing is asked of the host before `until`, in seconds since the epoch."""
+        self._politeness.pause(host, until, reason, self.now())
+        self._recall_if_paused(host, until)
+        self._schedule()
+
+    def recall(self, host: str) -> None:
+        """Gives back all that waits for the host and may be; `on_recall` is called, though it be with nothing."""
+        self._on_recall(host, self._taken_back(host))
+
+    def hold(self, held: bool) -> None:
+        """While held, nothing begins; what runs goes on."""
+        if held != self._held:
+            self._held = held
+            self._schedule()
+
+    def set_unsettled(self, count: int) -> None:
+        """So many of the fetches that have ended are not settled yet; while they are too many, fewer begin."""
+        fewer, self._unsettled = count < self._unsettled, count
+        if fewer:
+            self._schedule()
+
+    def stop(self) -> None:
+        """What has not begun, and may be given back, never begins; `on_recall` is not called for it."""
+        self._politeness.recall_all(lambda fetch: fetch.recallable)
+
+    @property
+    def active(self) -> int:
+        """Fetches that have begun and not ended."""
+        return self._active
+
+    def stats(self) -> dict[str, int]:
+        """Figures of now."""
+        return {
+            "active": self._active,
+            "waiting": self._politeness.waiting,
+            "connections": self._transfers.sockets,
+            "hosts": self._politeness.hosts,
+            "cookies": len(self._jar),
+        }
+
+    def save_cookies(self) -> None:
+        """Writes the cookies down, if there is anything new. What cannot be written is tried again at the next call."""
+        if self._settings.cookies and self._jar.changed:
+            try:
+                self._jar.save(self._cookies_path, self.now())
+            except (HoldfastError, OSError) as problem:
+                log.warning("cannot write the cookies down: %s", problem)
+
+    def close(self) -> None:
+        """Breaks off what runs; its `done` is not called."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._resolver.close()
+        self._transfers.close()
+        self.save_cookies()
+
+    # -- from a host's name to its turn -------------------------------------------------------------------------
+
+    def _locate(self, host: str, place: RequestTarget) -> None:
+        if self._settings.proxy:
+            self._politeness.locate(host, "", self.now())
+        else:
+            self._resolver.find(place.host, lambda answer: self._located(host, answer))
+
+    def _located(self, host: str, answer: ResolvedName) -> None:
+        self._politeness.locate(host, answer.addresses[0] if answer.addresses else "", self.now())
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Begins all that may begin."""
+        self._scheduled = False
+        if self._closed:
+            return
+        while self._active < min(self._workers, self._unsettled_max - self._unsettled) and not self._held:
+            turn = self._politeness.next(self.now())
+            if turn is None:
+                self._wake_at(self._politeness.wake())
+                return
+            self._begin(turn)
+
+    def _recall_if_paused(self, host: str, until: float) -> None:
+        if until - self.now() > RECALL_S:
+            self.recall(host)
+
+    def _recall_if_slow(self, host: str) -> None:
+        """One fetch may wait for a host that rests for long, for it is the next one; more of them are given back."""
+        wait = self._politeness.waits(host)
+        if wait.count > 1 and wait.until - self.now() > RECALL_S and (jobs := self._taken_back(host)):
+            self._on_pause(host, wait.until, wait.reason)
+            self._on_recall(host, jobs)
+
+    def _taken_back(self, host: str) -> list[FetchJob]:
+        fetches: list[_Fetch] = self._politeness.recall(host, lambda fetch: fetch.recallable)
+        return [fetch.job for fetch in fetches]
+
+    def _wake_at(self, at: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            self._timer = self._loop.call_later(max(at - self.now(), 0.0005), self._pump)
+
+    # -- from its turn to its end -------------------------------------------------------------------------------
+
+    def _begin(self, turn: FetchTurn) -> None:
+        self._active += 1
+        fetch: _Fetch = turn.item
+        fetch.turn = turn
+        if self._settings.proxy:
+            address = literal(fetch.place.host)
+            refusal = self._policy.refusal(address) if address else ""
+            self._start(fetch, "") if not refusal else self._end_early(fetch, FetchOutcome.PRIVATE, refusal)
+            return
+        answer = self._resolver.known(fetch.place.host)
+        if answer is not None:
+            self._connect(fetch, answer)
+        else:
+            self._resolver.find(fetch.place.host, lambda found: self._connect(fetch, found))
+
+    def _connect(self, fetch: _Fetch, answer: ResolvedName) -> None:
+        if self._closed:
+            return
+        if not answer.addresses:
+            self._end_early(fetch, FetchOutcome.DNS, answer.failure)
+            return
+        refusal = ""
+        allowed = []
+        for address in answer.addresses:
+            why = self._policy.refusal(address)
+            refusal = refusal or why
+            if not why:
+                allowed.append(address)
+        if not allowed:
+            self._end_early(fetch, FetchOutcome.PRIVATE, refusal)
+            return
+        fetch.addresses = tuple(allowed[1:])
+        self._start(fetch, allowed[0])
+
+    def _start(self, fetch: _Fetch, address: str) -> None:
+        job, place, requests = fetch.job, fetch.place, self._requests
+        cookies = ""
+        if self._settings.cookies and len(self._jar):
+            cookies = self._jar.value(place.host, place.target, secure=place.secure, now=self.now())
+        secrets = requests.secrets(place)
+        fields = kept = requests.fields(job, cookies, secrets)
+        if secrets and not self._settings.record_credentials:
+            kept = requests.fields(job, cookies, secrets, reveal=False)
+        self._transfers.start(
+            FetchOrder(
+                job=job,
+                place=place,
+                target=requests.target(place),
+                fields=fields,
+                secret=secrets is not None,
+                message=requests.message(place, kept, job),
+                address=address,
+                done=lambda fetched, status: self._ended(fetch, fetched, status),
+            )
+        )
+
+    def _ended(self, fetch: _Fetch, fetched: Fetched, status: int) -> None:
+        if fetched.outcome == FetchOutcome.CONNECT and fetch.addresses:
+            first, fetch.addresses = fetch.addresses[0], fetch.addresses[1:]
+            self._resolver.prefer(fetch.place.host, first)
+            self._start(fetch, first)
+            return
+        if self._settings.cookies and status and b"\nset-cookie" in fetched.head.lower():
+            for line in set_cookies_of(fetched.head):
+                self._jar.take(line, fetch.place.host, fetch.place.target, self.now())
+        asked = retry_after_of(fetched.head) if status in ASKING_STATUSES else None
+        self._end(fetch, fetched, TransferEnd(fetched.elapsed, status, asked))
+
+    def _end_early(self, fetch: _Fetch, outcome: str, detail: str) -> None:
+        """Ends a fetch of which no server has seen anything."""
+        fetched = Fetched(fetch.job, outcome, detail, started=time.time())
+        self._loop.call_soon(self._end, fetch, fetched, TransferEnd(contacted=False))
+
+    def _end(self, fetch: _Fetch, fetched: Fetched, end: TransferEnd) -> None:
+        turn = fetch.turn
+        assert turn is not None, "a fetch that ends had its turn"
+        self._active -= 1
+        paused = self._politeness.ended(turn, end, self.now())
+        if paused is not None:
+            self._on_pause(turn.host.name, *paused)
+            self._recall_if_paused(turn.host.name, paused[0])
+        else:
+            self._recall_if_slow(turn.host.name)
+        self._schedule()
+        fetch.done(fetched)

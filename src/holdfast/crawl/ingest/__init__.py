@@ -1,0 +1,1 @@
+"""Parsed responses enter the archive, then the frontier, then the log."""

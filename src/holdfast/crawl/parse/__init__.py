@@ -1,0 +1,1 @@
+"""The processes that look into fetched responses: links, sitemaps, and drafts of records."""

@@ -1,0 +1,1 @@
+"""Which URLs are queued and fetched: scope, traps, robots.txt, private networks, limits."""

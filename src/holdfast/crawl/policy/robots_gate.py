@@ -1,0 +1,186 @@
+"""The gate: no URL is asked for before its origin's robots.txt was, and none that it forbids (RFC 9309).
+
+Rules are kept in the frontier for as long as they hold. A robots.txt that cannot be had because of the server is asked
+for again a few times; then all of the origin is forbidden until the rules would be asked for again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from holdfast.crawl.frontier import Frontier, host_of
+from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.policy.robots import Robots, answer
+from holdfast.crawl.processes.messages import FetchJob, FetchKind, FetchOutcome, ParsedPage
+from holdfast.formats.html.links.references import Hop
+
+AGENT = "Holdfast"  # the name by which rules call us
+_RULES_HELD = 4096
+_STALE_MAX_S = 30 * 86400.0  # for so long old rules hold while there are no newer ones
+_REDIRECTS_MAX = 5  # as the standard says
+_PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """An origin whose robots.txt is on its way."""
+
+    origin: str
+    redirects: int = 0
+    attempts: int = 0
+    waiting: set[str] = field(default_factory=set)  # hosts to be fed when it is there
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsVerdict:
+    """What a robots.txt has brought: hosts that need wait no longer, and sitemaps."""
+
+    hosts: set[str]
+    origin: str
+    sitemaps: tuple[str, ...] = ()
+    reason: str = ""
+    delay: float = 0.0  # that the host is owed from now on
+    trouble: str = ""  # why it could not be had
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a canonical URL."""
+    return f"{url.partition(':')[0]}://{host_of(url)}"
+
+
+class RobotsGate:
+    """One thread."""
+
+    def __init__(self, frontier: Frontier, job: CrawlJob) -> None:
+        self._frontier = frontier
+        self._obeys = job.fetch.robots
+        self._retries = job.fetch.retries
+        self._agent = agent_of(job)
+        self._delay = job.fetch.delay
+        self._delay_max = job.fetch.crawl_delay_max_s
+        self._rules: OrderedDict[str, tuple[float, Robots]] = OrderedDict()
+        self._asked: dict[str, _Asked] = {}
+
+    def allows(self, url: str) -> bool | None:
+        """None if the rules have to be asked for first."""
+        if not self._obeys:
+            return True
+        rules = self._known(origin_of(url))
+        return None if rules is None else self._permits(rules, url)
+
+    def _permits(self, rules: Robots, url: str) -> bool:
+        return rules.allows(url, self._agent) and (rules.delay(self._agent) or 0.0) <= self._delay_max
+
+    def verdict(self, url: str) -> str:
+        """What the last rules say of a URL, also if they are to be asked for again before the next fetch."""
+        if not self._obeys:
+            return "ignored"
+        rules = self._last(origin_of(url))
+        if rules is None:
+            return "not known yet"
+        if rules[1].are_unknown:
+            return "unreachable"
+        return "allowed" if self._permits(rules[1], url) else "forbidden"
+
+    def delay(self, url: str) -> float:
+        """For how long the host is to be left alone after each fetch."""
+        rules = self._known(origin_of(url)) if self._obeys else None
+        asked_for = rules.delay(self._agent) if rules is not None else None
+        return max(self._delay, asked_for or 0.0)
+
+    def is_blind(self, url: str) -> bool:
+        """Whether a URL is forbidden only because its rules cannot be had."""
+        rules = self._known(origin_of(url))
+        return rules is not None and rules.are_unknown
+
+    def refusal(self, url: str) -> str:
+        """Why a URL is not allowed, for people."""
+        rules = self._known(origin_of(url))
+        if rules is None or rules.are_unknown:
+            return "robots.txt cannot be had"
+        delay = rules.delay(self._agent) or 0.0
+        if delay > self._delay_max:
+            return f"robots.txt asks for {delay:,.0f} s between two fetches"
+        return "robots.txt forbids it"
+
+    def ask(self, url: str, host: str, job_id: int) -> FetchJob | None:
+        """What to fetch so that the URL's rules are known; None if that is under way. `host` waits for it."""
+        origin = origin_of(url)
+        asked = self._asked.get(origin)
+        if asked is not None:
+            asked.waiting.add(host)
+            return None
+        self._asked[origin] = _Asked(origin, waiting={host})
+        return self._job(job_id, origin, f"{origin}/robots.txt")
+
+    def _job(self, job_id: int, origin: str, url: str) -> FetchJob:
+        return FetchJob(job_id, url, host_of(url), FetchKind.ROBOTS, Hop.PREREQUISITE, via=origin, delay=self._delay)
+
+    def again(self, reading: ParsedPage, origin: str, job_id: int) -> FetchJob | None:
+        """The next thing to fetch where an answer does not decide yet: a redirect, or a failure that may pass."""
+        asked = self._asked[origin]
+        if reading.outcome == FetchOutcome.OK and reading.location and asked.redirects < _REDIRECTS_MAX:
+            asked.redirects += 1
+            return self._job(job_id, origin, reading.location)
+        failed = reading.outcome not in (FetchOutcome.OK, FetchOutcome.PRIVATE, FetchOutcome.INVALID) or _is_cut(
+            reading
+        )
+        if (failed or reading.status in _PASSING) and asked.attempts < self._retries:
+            asked.attempts += 1
+            return self._job(job_id, origin, f"{origin}/robots.txt")
+        return None
+
+    def forget(self, origin: str) -> None:
+        """Its robots.txt was asked for, and will not come."""
+        self._asked.pop(origin, None)
+
+    def attempts(self, origin: str) -> int:
+        return self._asked[origin].attempts
+
+    def take(self, reading: ParsedPage, origin: str) -> RobotsVerdict:
+        """The answer that decides."""
+        asked = self._asked.pop(origin)
+        outcome = FetchOutcome.DROPPED if _is_cut(reading) else reading.outcome
+        told = answer(outcome, reading.status, reading.body, f"{origin}/robots.txt")
+        until = time.time() + told.lifetime_s
+        rules, trouble = told.rules, ""
+        if rules.are_unknown:
+            trouble = reading.detail or told.reason
+            before = self._frontier.robots(origin)
+            if before is not None and before[0] > time.time() - _STALE_MAX_S:  # RFC 9309, 2.3.1.4
+                rules = Robots.unpack(before[1])
+        self._frontier.set_robots(origin, until, rules.pack())
+        self._hold(origin, until, rules)
+        trouble = trouble if rules.are_unknown else ""
+        return RobotsVerdict(asked.waiting, origin, rules.sitemaps, told.reason, self.delay(f"{origin}/"), trouble)
+
+    def _known(self, origin: str) -> Robots | None:
+        last = self._last(origin)
+        return last[1] if last is not None and last[0] >= time.time() else None
+
+    def _last(self, origin: str) -> tuple[float, Robots] | None:
+        """The rules that were read last, and until when they hold."""
+        held = self._rules.get(origin)
+        if held is not None:
+            self._rules.move_to_end(origin)
+            return held
+        stored = self._frontier.robots(origin)
+        return self._hold(origin, stored[0], Robots.unpack(stored[1])) if stored is not None else None
+
+    def _hold(self, origin: str, until: float, rules: Robots) -> tuple[float, Robots]:
+        self._rules[origin] = until, rules
+        while len(self._rules) > _RULES_HELD:
+            self._rules.popitem(last=False)
+        return until, rules
+
+
+def _is_cut(reading: ParsedPage) -> bool:
+    """Whether rules may be missing at the end; what is too long is cut by the standard."""
+    return reading.truncated in ("disconnect", "time")
+
+
+def agent_of(job: CrawlJob) -> str:
+    """The name by which rules call us; of a whole User-Agent field they take what they need."""
+    return job.fetch.user_agent or AGENT

@@ -1,0 +1,1 @@
+"""The processes of a crawl, and the messages between them."""

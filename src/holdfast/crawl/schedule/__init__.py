@@ -1,0 +1,1 @@
+"""When a page is visited again, and when it expires."""

@@ -1,0 +1,1 @@
+"""Rows of a catalog as text files: CDX, CDXJ and ZipNum."""

@@ -1,0 +1,125 @@
+"""The links of a document: its references read by what it is, then joined, the strongest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from holdfast.formats.html.charset import charset_of, decoded
+from holdfast.formats.html.links.css import add_css_references, charset_rule
+from holdfast.formats.html.links.header_fields import add_header_references, has_references
+from holdfast.formats.html.links.html import PAGE_BYTES_MAX, LinkedPage, anchor_texts, read_page, read_tree
+from holdfast.formats.html.links.join import Joiner
+from holdfast.formats.html.links.references import LINKS_MAX, STRONGEST_FIRST, Hop, References
+from holdfast.formats.html.links.script import SCRIPT_BYTES_MAX, add_json_references, add_script_references
+from holdfast.formats.html.tree import HTML_KINDS, kind_of, looks_like_html
+from holdfast.formats.record import Headers
+
+if TYPE_CHECKING:
+    from turbohtml import Document as Tree
+
+_UNKNOWN_KINDS = frozenset(("", "unknown/unknown", "application/unknown", "*/*"))  # which browsers look into
+_PAGE_KINDS = HTML_KINDS | {"application/vnd.wap.xhtml+xml", "image/svg+xml"}
+_XML_KINDS = frozenset(("text/xml", "application/xml"))
+
+
+class Document(NamedTuple):
+    """A response. `url` is canonical; `content` is without its content coding; `content_type` may be ''."""
+
+    url: str
+    content: bytes
+    content_type: str
+    headers: Headers
+    status: int
+
+
+class Link(NamedTuple):
+    """A canonical http or https URL without fragment, and how it was found: one of `Hop`."""
+
+    url: str
+    hop: str
+
+
+_MAKE_LINK = cast("Callable[[tuple[str, str]], Link]", partial(tuple.__new__, Link))  # without a call into Python
+
+
+def links_of(document: Document) -> list[Link]:
+    """What to fetch after a document: each URL once, the strongest first, then as they stand in it. Never raises.
+
+    The document itself is left out, unless it redirects to itself; what is a RELATION is given as a LINK.
+    """
+    found = _read_fields(document)
+    if document.content:
+        found.append(_read(document))
+    links = _joined(found)
+    if links.get(document.url, Hop.REDIRECT) != Hop.REDIRECT:
+        del links[document.url]
+    pairs = ((url, Hop.LINK if hop == Hop.RELATION else hop) for url, hop in links.items())
+    return list(islice(map(_MAKE_LINK, pairs), LINKS_MAX))
+
+
+def links_of_fields(document: Document) -> list[Link]:
+    """What the header of a response links to. Never raises."""
+    return list(islice(map(_MAKE_LINK, _joined(_read_fields(document)).items()), LINKS_MAX))
+
+
+def links_of_page(document: Document, tree: Tree) -> tuple[list[Link], dict[str, str]]:
+    """The links of a page that was parsed, and the texts that lead to them, by URL, as far as there are some."""
+    page = read_tree(tree, document.content[:PAGE_BYTES_MAX], document.url)
+    texts: dict[str, str] = {}
+    for reference, text in anchor_texts(tree).items():
+        if url := page.joining.url(reference):
+            texts.setdefault(url, text)
+    links = _joined([*_read_fields(document), page])
+    return list(islice(map(_MAKE_LINK, links.items()), LINKS_MAX)), texts
+
+
+def is_page(content_type: str, content: bytes) -> bool:
+    """Whether a browser would show it as a page."""
+    return _is_page(kind_of(content_type), content)
+
+
+def _read_fields(document: Document) -> list[LinkedPage]:
+    if not has_references(document.headers):
+        return []
+    fields = References()
+    add_header_references(document.headers, document.status, fields)
+    return [LinkedPage(fields, Joiner(document.url))]
+
+
+def _read(document: Document) -> LinkedPage:
+    url, content = document.url, document.content
+    kind, charset = kind_of(document.content_type), charset_of(document.content_type)
+    if _is_page(kind, content):
+        return read_page(content, charset, url)
+    references = References()
+    if kind == "text/css":
+        text, encoding = decoded(content[:SCRIPT_BYTES_MAX], charset, charset_rule(content), "utf-8")
+        add_css_references(text, references)
+        return LinkedPage(references, Joiner(url, encoding))
+    if kind.endswith(("/json", "+json")):
+        add_json_references(decoded(content[:SCRIPT_BYTES_MAX], charset, "utf-8").text, references)
+    elif kind.endswith(("javascript", "ecmascript")):
+        add_script_references(decoded(content[:SCRIPT_BYTES_MAX], charset, "utf-8").text, references)
+    return LinkedPage(references, Joiner(url))
+
+
+def _is_page(kind: str, content: bytes) -> bool:
+    if kind in _PAGE_KINDS:
+        return True
+    return (kind in _UNKNOWN_KINDS and looks_like_html(content)) or (kind in _XML_KINDS and b"<html" in content[:4096])
+
+
+def _joined(found: list[LinkedPage]) -> dict[str, str]:
+    """The strongest hop of each URL."""
+    links: dict[str, str] = {}
+    for hop in STRONGEST_FIRST:
+        for references, joining in found:
+            join = joining.url
+            for reference in references.by_hop[hop]:
+                url = join(reference)
+                if url is not None and url not in links:
+                    links[url] = hop
+    return links

@@ -1,0 +1,1 @@
+"""WACZ 1.1.1, read and written."""

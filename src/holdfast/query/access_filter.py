@@ -1,0 +1,158 @@
+"""Screens: what is hidden from who asks, as a query that takes it out of hits, counts and facets alike.
+
+A server's access rules are such a screen. A rule that blocks hides as one that excludes does: a page whose words
+could be asked for one by one would not be withheld. The first rule that fits a capture decides, as everywhere; so from
+the last rule to the first, those that hide add captures to what is hidden, and those that allow take some out of it
+again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from holdfast.catalog.access_rules import DatedRule, Verdict, before, dated, prefix_key
+from holdfast.config import AccessRule
+from holdfast.index.index import IndexView
+from holdfast.index.schema import host_of, page_number, schema
+from holdfast.index.tables import read_rows
+from holdfast.query.snapshot import Numbers
+from holdfast.urls import host_key, url_key
+
+if TYPE_CHECKING:
+    import pyarrow
+    import tantivy
+
+_ANY = "*"
+_POSTED = "__wb_method="  # in the key of a request with a body; rules ask for its URL
+
+
+class AccessFilter(Protocol):
+    """What may hide captures. Any thread may ask."""
+
+    def hidden(self, view: IndexView) -> tantivy.Query | None:
+        """The documents that are not to be seen; None if all may be. FileNotFoundError asks for a new view."""
+
+
+class _Place(NamedTuple):
+    """Which keys a rule for a URL or for a prefix fits: this one, and those that begin so."""
+
+    exact: str
+    beginnings: tuple[str, ...]
+
+    def fits(self, key: str) -> bool:
+        return key == self.exact or key.startswith(self.beginnings)
+
+
+class RuleFilter:
+    """Access rules as a screen. What they mean for an index is kept for as long as that stays as it is."""
+
+    def __init__(self, rules: Sequence[AccessRule], clock: Callable[[], float] = time.time) -> None:
+        self._rules = [(rule, dated(rule), _place(rule)) for rule in rules]
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._files: list[Path] = []
+        self._pages: dict[_Place, Numbers] = {}
+
+    def hidden(self, view: IndexView) -> tantivy.Query | None:
+        from tantivy import Occur, Query
+
+        pages = self._pages_of(view)
+        now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y%m%d%H%M%S")
+        hidden: tantivy.Query | None = None
+        groups = groupby(reversed(self._rules), lambda each: each[1].verdict is Verdict.ALLOW)
+        for is_allowed, rules in groups:
+            fitting = [each for each in (_fitting(*rule, pages, now) for rule in rules) if each is not None]
+            if not is_allowed:
+                every = [*fitting, *([hidden] if hidden is not None else [])]
+                hidden = Query.boolean_query([(Occur.Should, each) for each in every]) if every else None
+            elif hidden is not None and fitting:
+                hidden = Query.boolean_query([(Occur.Must, hidden), *((Occur.MustNot, each) for each in fitting)])
+        return hidden
+
+    def _pages_of(self, view: IndexView) -> dict[_Place, Numbers]:
+        """The pages that each rule for a URL or prefix fits."""
+        places = [place for _, _, place in self._rules if place is not None]
+        files = view.table_files("captures")
+        with self._lock:
+            if places and files != self._files:
+                self._pages = _pages(view, places)
+                self._files = files
+            return self._pages
+
+
+def _place(rule: AccessRule) -> _Place | None:
+    if rule.url:
+        return _Place(url_key(rule.url), ())
+    if not rule.prefix:
+        return None
+    key, ends = prefix_key(rule.prefix)
+    return _Place(key, tuple(key + end for end in ends))
+
+
+def _pages(view: IndexView, places: Sequence[_Place]) -> dict[_Place, Numbers]:
+    found: dict[_Place, list[Numbers]] = {place: [] for place in places}
+    for path in view.table_files("captures"):
+        rows = read_rows(path, ["urlkey", "page"])
+        posted = _posted(path, rows)
+        for place, pages in found.items():
+            pages.append(_matching(rows, place))
+            pages.append(np.array([page for page, key in posted.items() if place.fits(key)], np.uint64))
+    return {
+        place: np.unique(np.concatenate([np.array([page_number(place.exact)], np.uint64), *pages]))
+        for place, pages in found.items()
+    }
+
+
+def _matching(rows: pyarrow.Table, place: _Place) -> Numbers:
+    """Pages whose key begins as the place says."""
+    from pyarrow import compute
+
+    numbers = [
+        rows.filter(compute.starts_with(rows["urlkey"], pattern=beginning))["page"].to_numpy()
+        for beginning in place.beginnings
+    ]
+    return np.concatenate([np.empty(0, np.uint64), *numbers])
+
+
+def _posted(path: Path, rows: pyarrow.Table) -> dict[int, str]:
+    """Of requests with a body the page, and the key of the bare URL, which rules ask for."""
+    from pyarrow import compute
+
+    chosen = compute.match_substring(rows["urlkey"], pattern=_POSTED)
+    if not compute.any(chosen).as_py():
+        return {}
+    urls = read_rows(path, ["url"]).filter(chosen)["url"].to_pylist()
+    pages = rows.filter(chosen)["page"].to_pylist()
+    return {page: url_key(url) for page, url in zip(pages, urls, strict=True)}
+
+
+def _fitting(
+    rule: AccessRule, asked: DatedRule, place: _Place | None, pages: dict[_Place, Numbers], now: str
+) -> tantivy.Query | None:
+    """The documents that a rule fits; None if it fits none."""
+    from tantivy import FieldType, Occur, Query
+
+    if asked.until and now >= asked.until:
+        return None
+    parts = [Query.all_query()]
+    if rule.collection != _ANY:
+        parts.append(Query.term_query(schema(), "collection", rule.collection, "basic"))
+    if place is not None:
+        parts.append(Query.term_set_query(schema(), "page", pages[place].tolist()))
+    elif rule.domain:
+        host = host_of(host_key(rule.domain.removeprefix("*.")) + ")")
+        parts.append(Query.term_query(schema(), "suffix", host, "basic"))
+    first, last = int(asked.first or 0), int(asked.last)
+    if asked.span is not None:
+        first = max(first, int(before(now, asked.span) or -1) + 1)
+    if asked.asks_time:
+        parts.append(Query.range_query(schema(), "date", FieldType.Unsigned, first, last))
+    return Query.boolean_query([(Occur.Must, each) for each in parts])

@@ -1,0 +1,113 @@
+"""The index as one question sees it: a view, the ranks of one generation, and what is hidden from who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import IndexNotFound
+from holdfast.index.index import IndexView
+from holdfast.index.ranks import Ranks
+from holdfast.index.schema import schema
+
+if TYPE_CHECKING:
+    import tantivy
+
+Numbers = NDArray[np.uint64]
+
+
+class MatchSet(NamedTuple):
+    """Matches of a query: their record numbers, ascending, and where tantivy has them."""
+
+    records: Numbers
+    addresses: Sequence[Any]
+
+
+class QuerySnapshot:
+    """What is asked goes through `seen`, so that nothing removed and nothing hidden is found. Any thread may use it."""
+
+    def __init__(
+        self,
+        view: IndexView,
+        ranks: Ranks | None,
+        hidden: tantivy.Query | None = None,
+        ends: dict[str, int] | None = None,
+    ) -> None:
+        """`ends` has for each batch the first serial that is not looked at; without it, all that is indexed is."""
+        self.view = view
+        self._ranks = ranks
+        self._hidden = hidden
+        self._ends = ends
+
+    @property
+    def searcher(self) -> tantivy.Searcher:
+        return self.view.searcher
+
+    @property
+    def ranks(self) -> Ranks:
+        """Raises IndexNotFound if none were computed."""
+        if self._ranks is None:
+            raise IndexNotFound("no ranks were computed yet; compute them with 'holdfast index rank'")
+        return self._ranks
+
+    @property
+    def known_ranks(self) -> Ranks | None:
+        return self._ranks
+
+    def seen(self, query: tantivy.Query) -> tantivy.Query:
+        """The query without what was removed, what is hidden, and what came after the snapshot."""
+        from tantivy import Occur, Query
+
+        restricted = self.view.restricted(query)
+        unwanted = [self._hidden] if self._hidden is not None else []
+        unwanted += [_records(first, last) for first, last in self._later()]
+        if not unwanted:
+            return restricted
+        return Query.boolean_query([(Occur.Must, restricted), *((Occur.MustNot, each) for each in unwanted)])
+
+    def _later(self) -> list[tuple[int, int]]:
+        """Numbers of records behind the ends, as ranges with both ends."""
+        from holdfast.index.schema import record_number
+
+        if self._ends is None:
+            return []
+        numbered = enumerate(self.view.state.batches)
+        return [
+            (record_number(number, self._ends.get(name, 0)), record_number(number + 1, 0) - 1)
+            for number, (name, end) in numbered
+            if self._ends.get(name, 0) < end
+        ]
+
+    def count(self, query: tantivy.Query) -> int:
+        """How many documents match, of those that are seen."""
+        found: int = self.searcher.search(self.seen(query), 1).count  # type: ignore[attr-defined]
+        return found
+
+    def gather(self, query: tantivy.Query) -> MatchSet:
+        """All matches of those that are seen."""
+        from tantivy import Order
+
+        most = max(1, self.count(query))
+        hits = self.searcher.search(self.seen(query), most, count=False, order_by_field="record", order=Order.Asc).hits
+        records = np.fromiter((number for number, _ in hits), np.uint64, len(hits))
+        return MatchSet(records, [address for _, address in hits])
+
+    def numbers(self, field: str, addresses: Sequence[Any]) -> Numbers:
+        """The values of a numeric field of some documents."""
+        if not addresses:
+            return np.empty(0, np.uint64)
+        return np.array(self.searcher.fast_field_values(field, list(addresses)), np.uint64)
+
+
+Hiding = Callable[
+    [IndexView], "tantivy.Query | None"
+]  # what a screen makes of a view: the documents that are not to be seen
+
+
+def _records(first: int, last: int) -> tantivy.Query:
+    from tantivy import FieldType, Query
+
+    return Query.range_query(schema(), "record", FieldType.Unsigned, first, last)

@@ -1,0 +1,184 @@
+"""The answer to a statement, as Arrow, read as it is wanted and once."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast import errors
+from holdfast.config import QuerySettings
+from holdfast.errors import HoldfastError, MalformedQuery, TooLarge
+from holdfast.query.sql.child import SqlRequest
+from holdfast.query.sql.database import SqlSources
+from holdfast.query.sql.errors import too_long, too_much_memory
+from holdfast.query.sql.frames import FrameKind, as_stream, read_frame, write_frame
+from holdfast.query.sql.statement import Statement
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class SqlResult:
+    """Rows of a statement. It begins to run at once; reading to the end, or `close`, gives back what it holds.
+
+    The statement runs in a process of its own, so Ctrl-C ends it, whatever it does. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        parameters: Sequence[Any],
+        sources: SqlSources,
+        contents: Iterator[pyarrow.RecordBatch],
+        settings: QuerySettings,
+    ) -> None:
+        """`contents` are the rows of that table. Raises MalformedQuery, Denied or TooLarge."""
+        self._settings = settings
+        self._scratch = Path(tempfile.gettempdir()) / f"holdfast-sql-{os.getpid()}-{os.urandom(6).hex()}"
+        request = SqlRequest(statement, parameters, sources, settings, str(self._scratch))
+        packed = _packed(request)
+        self._is_closed = self._is_over = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from holdfast.query.sql.child import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+        )
+        self._timer = threading.Timer(settings.sql_seconds_max, self._end_in_time)
+        self._timer.daemon = True
+        try:
+            if settings.sql_seconds_max:
+                self._timer.start()
+            self._send(packed, contents)
+            self.schema: pyarrow.Schema = self._take_schema()  # names and types of the columns
+        except BaseException:
+            self.close()
+            raise
+
+    def _end_in_time(self) -> None:
+        self._is_over = True
+        self._process.kill()
+
+    def _send(self, packed: bytes, contents: Iterator[pyarrow.RecordBatch]) -> None:
+        sink = self._process.stdin
+        assert sink is not None
+        with suppress(BrokenPipeError):  # what it reports is read next
+            write_frame(sink, FrameKind.REQUEST, packed)
+            for batch in contents:
+                write_frame(sink, FrameKind.CONTENTS, as_stream(batch.schema, batch))
+            write_frame(sink, FrameKind.CONTENTS_END)
+
+    def _take_schema(self) -> pyarrow.Schema:
+        from pyarrow import ipc
+
+        kind, body = self._receive()
+        assert kind == FrameKind.SCHEMA, kind
+        return ipc.open_stream(body).schema
+
+    def _receive(self) -> tuple[bytes, bytes]:
+        """The next frame of the process. Raises what it reports, or why it died."""
+        source = self._process.stdout
+        assert source is not None
+        try:
+            kind, body = read_frame(source)
+        except EOFError:
+            raise self._died() from None
+        if kind == FrameKind.FAILURE:
+            name, message = json.loads(body)
+            raise getattr(errors, name)(message)
+        return kind, body
+
+    def _died(self) -> HoldfastError:
+        code = self._process.wait()
+        if self._is_over:
+            return too_long(self._settings)
+        if code < 0:  # the kernel, or DuckDB where it got no memory
+            return too_much_memory(self._settings)
+        return HoldfastError(f"the process that runs SQL ended by itself (exit {code}): run it again")
+
+    def batches(self) -> Iterator[pyarrow.RecordBatch]:
+        """The rows, in batches. Raises TooLarge if they are more than `query.sql_rows_max`, or take too long."""
+        from pyarrow import ipc
+
+        rows, most = 0, self._settings.sql_rows_max
+        try:
+            while not self._is_closed:
+                kind, body = self._receive()
+                if kind == FrameKind.END:
+                    break
+                for batch in ipc.open_stream(body):
+                    rows += batch.num_rows
+                    if most and rows > most:
+                        raise TooLarge(
+                            f"SQL answers with more than {most} rows: add a LIMIT, or raise query.sql_rows_max"
+                        )
+                    yield batch
+        finally:
+            self.close()
+
+    def reader(self) -> pyarrow.RecordBatchReader:
+        """The rows for whoever takes Arrow as it comes."""
+        import pyarrow
+
+        return pyarrow.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def table(self) -> pyarrow.Table:
+        """All rows, in memory."""
+        import pyarrow
+
+        return pyarrow.Table.from_batches(list(self.batches()), self.schema)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows as dictionaries."""
+        for batch in self.batches():
+            yield from batch.to_pylist()
+
+    def close(self) -> None:
+        """Ends the statement if it still runs. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._timer.cancel()
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):  # what was not sent yet reaches nobody
+                pipe.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _packed(request: SqlRequest) -> bytes:
+    try:
+        return pickle.dumps(request)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise MalformedQuery(f"a parameter that SQL does not know: {error}") from None
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(each for each in sys.path if each)
+    # Arrow's own allocators reserve more than a limit of memory leaves room for.
+    return os.environ | {"PYTHONPATH": path, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}

@@ -1,0 +1,1 @@
+"""What keeps volumes sound and balanced: moving, merging, checking, repairing, training."""

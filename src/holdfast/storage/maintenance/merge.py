@@ -1,0 +1,174 @@
+"""Merging: contents that stand in two volumes become one block again (W6).
+
+Two clients that store the same new content at once, each with an outdated view of the other's volume, may make two
+counted blocks, each with a key of its own. Both keys are right, and deleting by them is; it only costs space. A merge
+keeps the block with more references, as a rule. In its volume, the other becomes an *alias*: a block under the other's
+key, with its counter and size, codec `alias` and no data, whose field `dictionary` holds the overflow number of the
+block that has the content. The alias is one more reference to that block. The other block is removed then.
+
+The order is: one more reference to the block that stays; the alias, on its way (`MOVING`); the removal of the other
+block, if its counter still is what was copied; the alias in force. It is a move, and as safe as one (see `moving`): a
+crash leaves at worst one reference too many, to each of the blocks that were being merged together.
+
+An alias leads to a block of the volume's own, so one that has moved is never the one that stays; two of them are left
+alone. So are blocks in read-only volumes, and those that were stored under another overflow number on purpose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from holdfast.errors import Damaged, VolumeDown
+from holdfast.model import VolumeState
+from holdfast.storage.codec import ALIAS
+from holdfast.storage.maintenance.move import Mover
+from holdfast.storage.store.locate import BlockLocation
+from holdfast.storage.store.replicas import Replicator
+from holdfast.storage.store.store import BlockStore, block_key
+from holdfast.storage.volume import BlockFacts, BlockKey, Effect, Encoded, Refer, Release
+
+log = logging.getLogger("holdfast.storage")
+
+TOGETHER = 256  # blocks that are merged at a time: each time waits until other processes know of the aliases
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """Two blocks that hold the same content, as it seems: the one that stays, and the other."""
+
+    kept: BlockLocation
+    other: BlockLocation
+
+
+def find_doubled(instance: BlockStore, name: str, signatures: Sequence[bytes]) -> list[Doubled]:
+    """Contents of a volume that are in another one too; each pair is found from one of its sides only."""
+    writable = [each.name for each in instance.settings.volume if each.state is VolumeState.WRITABLE]
+    if name not in writable or not signatures:
+        return []
+    names = [other for other in writable if other in instance.volumes and instance.is_up(other)]
+    answers = instance.asking.each(names, lambda other: instance.volume(other).probe(signatures)).given
+    doubled = []
+    for index in range(len(signatures)):
+        found = [
+            BlockLocation(instance.volume(other), facts)
+            for other in names
+            if other in answers
+            for facts in answers[other][index]
+            if _counts(facts)
+        ]
+        for mine in (each for each in found if each.volume.name == name):
+            rivals = [each for each in found if _are_doubled(instance, mine, each)]
+            if rivals:
+                kept = max(rivals, key=_weight)
+                if _weight(mine) < _weight(kept) and not kept.facts.key.home:
+                    doubled.append(Doubled(kept, mine))
+    return doubled
+
+
+def _counts(facts: BlockFacts) -> bool:
+    return not facts.replica and not facts.moving and facts.stored > 0
+
+
+def _weight(found: BlockLocation) -> tuple[bool, int, str, BlockKey]:
+    """The heavier of two blocks stays. No two are equal, so that everybody chooses the same."""
+    return not found.facts.key.home, found.facts.references, found.volume.name, found.facts.key
+
+
+def _are_doubled(instance: BlockStore, one: BlockLocation, other: BlockLocation) -> bool:
+    homes = {instance.content_key(each.volume, each.facts.key).volume for each in (one, other)}
+    return one.volume is not other.volume and one.facts.size == other.facts.size and len(homes) == 2
+
+
+class Merger:
+    """Makes doubled contents one. For one thread; clients may go on meanwhile."""
+
+    def __init__(self, instance: BlockStore) -> None:
+        self._instance = instance
+        self._replicator = Replicator(instance)
+        self.merged = 0
+
+    def run(self) -> int:
+        """All contents of the writable volumes that are up; returns how many were merged."""
+        for name, volume in self._instance.volumes.items():
+            doubled: dict[BlockKey, Doubled] = {}  # gathered from the whole volume: they lie far apart
+            try:
+                for batch in volume.scan(counted=False):
+                    signatures = list(dict.fromkeys(block.key.signature for block in batch if not block.replica))
+                    doubled |= {each.other.facts.key: each for each in find_doubled(self._instance, name, signatures)}
+                    if len(doubled) >= TOGETHER:
+                        self._merge(name, list(doubled.values()))
+                        doubled = {}
+                if doubled:
+                    self._merge(name, list(doubled.values()))
+            except VolumeDown as error:
+                log.warning("what volume %r holds is not merged: %s", name, error)
+        return self.merged
+
+    def _merge(self, name: str, doubled: Sequence[Doubled]) -> None:
+        """Turns blocks of a volume into aliases of others', each if the contents are the same to the last byte.
+
+        All together: before originals go, a mover waits until other processes know of the copies.
+        """
+        equal = [each for each in doubled if self._are_equal(each.kept, each.other)]
+        counted = [each for theirs in _by_keeper(equal).values() for each in self._counted(theirs)]
+        if not counted:
+            return
+        aliases = {each.other.facts.key: _alias(each.kept) for each in counted}
+        targets = {each.other.facts.key: each.kept.volume.name for each in counted}
+        mover = Mover(self._instance, name, aliases)
+        mover.move(list(aliases), lambda block, held: None if block.replica else targets[block.key])
+        # If that fails, references stay: an alias may be on its way, and whoever finishes the move counts on them.
+        for target, theirs in _by_keeper(counted).items():
+            self._settle(target, theirs, mover.replaced)
+        keys = [
+            self._instance.content_key(each.volume, each.facts.key)
+            for pair in counted
+            for each in (pair.other, pair.kept)
+        ]
+        self._replicator.follow_undeleted(keys, self._instance.settings.store.replicas)
+
+    def _counted(self, doubled: Sequence[Doubled]) -> list[Doubled]:
+        """One more reference to each block that stays in one volume; those where that could be done."""
+        keeper = self._instance.writer(doubled[0].kept.volume.name)
+        outcomes = keeper.commit([Refer(each.kept.facts.key) for each in doubled])
+        return [each for each, told in zip(doubled, outcomes, strict=True) if told.effect is Effect.COUNTED]
+
+    def _settle(self, target: str, doubled: Sequence[Doubled], replaced: Container[BlockKey]) -> None:
+        """The references of those that have not become aliases are taken back."""
+        keeper = self._instance.writer(target)
+        keys = [self._instance.content_key(each.other.volume, each.other.facts.key) for each in doubled]
+        left = []
+        for each, there in zip(doubled, keeper.fetch([block_key(key, target) for key in keys]), strict=True):
+            is_whole = there is not None and there.encoded.codec != ALIAS  # as an earlier migration has copied it
+            if each.other.facts.key in replaced and not is_whole:
+                self.merged += 1
+            else:  # it stays, or was deleted before there was an alias
+                left.append(Release(each.kept.facts.key))
+        if left:
+            keeper.commit(left)
+
+    def _are_equal(self, *blocks: BlockLocation) -> bool:
+        contents = set()
+        for found in blocks:
+            try:
+                (block,) = found.volume.fetch([found.facts.key])
+                if block is None or block.encoded.codec == ALIAS:
+                    return False
+                contents.add(self._instance.encodings.decode(block, found.volume))
+            except (Damaged, VolumeDown):
+                return False
+        return len(contents) == 1
+
+
+def _alias(kept: BlockLocation) -> Encoded:
+    return Encoded(ALIAS, kept.facts.key.overflow, kept.facts.size, b"")
+
+
+def _by_keeper(doubled: Sequence[Doubled]) -> dict[str, list[Doubled]]:
+    """By the volume whose block stays."""
+    found: dict[str, list[Doubled]] = {}
+    for each in doubled:
+        found.setdefault(each.kept.volume.name, []).append(each)
+    return found

@@ -1,0 +1,190 @@
+"""A process that serves volumes: each is opened and given out, and all of them are stopped together (W11).
+
+What the volumes of a process share is its event loop, its descriptors and its signals. Each has its own port, lock,
+limits and threads; one that cannot be opened, or fails, leaves the others alone. Volumes are opened and closed in
+threads, so that one that takes long to recover holds up nobody.
+
+A signal stops all servers in order, and closes the volumes. A second one ends the process at once, which costs nothing
+that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import uvloop
+
+from holdfast.config import StoreSettings
+from holdfast.env import Environment, WriterLock, paths
+from holdfast.errors import VolumeDown
+from holdfast.storage.identity import Identity, read_identity
+from holdfast.storage.server.handlers import VolumeHandlers
+from holdfast.storage.server.options import ServerOptions
+from holdfast.storage.server.server import VolumeServer
+from holdfast.storage.volume import TicketedVolume
+from holdfast.storage.volumes.organizations import open_volume, volume_spec
+from holdfast.storage.volumes.spec import VolumeSpec
+
+log = logging.getLogger("holdfast.server")
+T = TypeVar("T")
+Addresses = list[tuple[str, int]]
+
+_FILES = 512  # descriptors of a volume for all but connections
+_SWITCH_S = 0.0005  # the event loop must not wait long for a thread that computes
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A volume to be given out."""
+
+    directory: Path
+    options: ServerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ServerObserver:
+    """Who is told, on the event loop, what becomes of each volume, by its place in the list."""
+
+    ready: Callable[[int, Addresses], None]
+    failed: Callable[[int, Exception], None]  # it is served no more; the others go on
+
+
+def serve_volume(
+    directory: Path,
+    settings: StoreSettings,
+    options: ServerOptions,
+    env: Environment,
+    ready: Callable[[Addresses], None],
+) -> None:
+    """Serves the volume in a directory until SIGINT or SIGTERM; `ready` is told the addresses.
+
+    Raises VolumeDown if there is no volume, Busy if another process has it open for writing.
+    """
+    failures: list[Exception] = []
+    listener = ServerObserver(lambda _, addresses: ready(addresses), lambda _, error: failures.append(error))
+    serve_volumes([Served(directory, options)], settings, env, listener)
+    if failures:
+        raise failures[0]
+
+
+def serve_volumes(
+    served: Sequence[Served], settings: StoreSettings, env: Environment, listener: ServerObserver
+) -> None:
+    """Serves the volumes until SIGINT or SIGTERM, or until none of them can be served any more."""
+    sys.setswitchinterval(_SWITCH_S)
+    uvloop.run(_Process(_within_descriptors(served), settings, env, listener).run())
+
+
+class _Process:
+    """For the event loop."""
+
+    def __init__(
+        self, served: Sequence[Served], settings: StoreSettings, env: Environment, listener: ServerObserver
+    ) -> None:
+        self._served = served
+        self._settings = settings
+        self._env = env
+        self._listener = listener
+        self._threads = ThreadPoolExecutor(len(served), thread_name_prefix="opening")
+        self._servers: list[VolumeServer] = []
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop_or_end, loop, number)
+        if any(each.options.stop_with_input for each in self._served):
+            loop.add_reader(sys.stdin.fileno(), self._stop_at_end, loop)
+        await asyncio.gather(*(self._serve(*each) for each in enumerate(self._served)))
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        for server in self._servers:
+            server.stop()
+
+    def _stop_or_end(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+        """Once: in order. Once more: at once."""
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+        self._stop()
+
+    def _stop_at_end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin.fileno())
+            self._stop()
+
+    async def _serve(self, index: int, served: Served) -> None:
+        """One volume, from its opening to its end."""
+        try:
+            identity = await self._in_thread(lambda: self._identity(served.directory))
+            lock = WriterLock(served.directory / paths.LOCK, "holdfast volume serve", subject="volume")
+            try:
+                volume, spec = await self._in_thread(lambda: self._open(served.directory, identity))
+                try:
+                    service = await self._in_thread(lambda: VolumeHandlers(volume, spec, served.options, self._env))
+                    await self._give_out(index, service)
+                finally:
+                    await self._in_thread(volume.close)
+            finally:
+                lock.release()
+        except Exception as error:  # whatever it is, the others go on
+            self._listener.failed(index, error)
+
+    def _identity(self, directory: Path) -> Identity:
+        try:
+            return read_identity(self._env, directory)
+        except FileNotFoundError:
+            raise VolumeDown(f"no volume in '{directory}'; make one with 'holdfast volume init {directory}'") from None
+
+    def _open(self, directory: Path, identity: Identity) -> tuple[TicketedVolume, VolumeSpec]:
+        name = directory.name or str(directory)
+        spec = volume_spec(name, directory, replace(self._settings, signature=identity.signature), self._env)
+        return open_volume(name, directory, spec.settings, self._env), spec
+
+    async def _give_out(self, index: int, service: VolumeHandlers) -> None:
+        if self._is_stopping:
+            return
+        server = VolumeServer(service, service.options, self._env)
+        self._servers.append(server)
+        try:
+            self._listener.ready(index, await server.listen())
+        except BaseException:
+            server.stop()
+            raise
+        finally:
+            await server.run()  # until it is stopped
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _within_descriptors(served: Sequence[Served]) -> list[Served]:
+    """No more connections than the system allows: the volumes need descriptors, too."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard == resource.RLIM_INFINITY:
+        return list(served)
+    return [Served(each.directory, _within(each.options, hard // len(served), each.directory)) for each in served]
+
+
+def _within(options: ServerOptions, descriptors: int, directory: Path) -> ServerOptions:
+    possible = max(1, descriptors - options.strangers_max - _FILES)
+    if options.connections_max <= possible:
+        return options
+    log.warning(
+        "at most %d connections to '%s': the system allows it %d open files ('ulimit -n')",
+        possible,
+        directory,
+        descriptors,
+    )
+    return replace(options, connections_max=possible)

@@ -1,0 +1,97 @@
+"""The gate between those who count references and the one who moves blocks.
+
+Where a block stands and what its counter says must not change between looking and committing. Volumes see to that for
+each commit; a migration spans two volumes, so nobody may count while a batch of blocks is between them. Nor may a
+content be deleted while somebody who holds no reference to it makes a copy, be it who moves it or who deletes another
+reference: if the process were killed then, the copy would be all that is left, and bring the content back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from holdfast.model import ContentKey
+
+
+class MoveLock:
+    """Any number of threads count at a time (`with gate:`), or one moves (`with gate.moving():`), who comes first.
+
+    Counting is from looking for a block to the last of its replicas. Every store and delete passes here, so that side
+    costs two acquisitions of a plain lock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._counting = 0
+        self._moving = False
+        self._held: Counter[ContentKey] = Counter()  # contents that are being copied or deleted
+
+    def __enter__(self) -> None:
+        with self._lock:
+            while self._moving:
+                self._changed.wait()
+            self._counting += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._counting -= 1
+            if self._moving:
+                self._changed.notify_all()
+
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """A batch of blocks goes from one volume to another."""
+        with self._lock:
+            while self._moving:
+                self._changed.wait()
+            self._moving = True
+            while self._counting:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._moving = False
+                self._changed.notify_all()
+
+    @contextmanager
+    def copying(self, keys: Collection[ContentKey]) -> Iterator[None]:
+        """Copies of these contents are being made; whoever looked before they were begun has counted."""
+        with self.moving(), self._lock:
+            self._held.update(keys)
+        with self._releasing(keys):
+            yield
+
+    @contextmanager
+    def deleting(self, keys: Collection[ContentKey]) -> Iterator[None]:
+        """For who counts: nobody else deletes or copies these contents meanwhile."""
+        with self._lock:
+            self._await(keys)
+            self._held.update(keys)
+        with self._releasing(keys):
+            yield
+
+    @contextmanager
+    def _releasing(self, keys: Collection[ContentKey]) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= Counter(keys)
+                self._changed.notify_all()
+
+    def await_copies(self, keys: Collection[ContentKey]) -> None:
+        """For who counts and is about to look: returns when no copy of these contents is being made."""
+        with self._lock:
+            self._await(keys)
+
+    def _await(self, keys: Collection[ContentKey]) -> None:
+        while any(key in self._held for key in keys):
+            self._changed.wait()

@@ -1,0 +1,216 @@
+"""Opening a log volume after whatever happened to it: finish a compaction, replay the tail, cut off what was torn.
+
+What may be found behind the keydir's position:
+- entries that were synced but had not reached the keydir: applied;
+- at the very end, bytes of a group that was never synced, hence never acknowledged: cut off, and with them what there
+  is of a commit with a ticket that is not there to its end;
+- damage before entries that were written after it had been synced: acknowledged bytes have gone bad. That is not for
+  an opening to judge: it stops, and `check --repair` is needed.
+Each entry says up to which serial the log was durable when it was written (`after`), which tells the last two apart.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.config import StoreSettings
+from holdfast.env import File, paths
+from holdfast.errors import DamagedBlock, DamagedKeydir
+from holdfast.storage.block import STATE, TICKET
+from holdfast.storage.volumes.log.keydir import Keydir, Position, SegmentFacts
+from holdfast.storage.volumes.log.ledger import SegmentLedger
+from holdfast.storage.volumes.log.relocation import finish_compactions, recount
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, SegmentEntry, walk
+from holdfast.storage.volumes.log.segment_files import ListedSegment, SegmentFiles
+
+TAKE_EVERY = 10_000  # entries per keydir batch while replaying
+
+
+class Torn(NamedTuple):
+    """Unacknowledged bytes at the end of the log."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+def open_keydir(directory: Path, segments: SegmentFiles, settings: StoreSettings) -> Keydir:
+    """The volume's keydir, rebuilt if there is none."""
+    path = directory / paths.KEYDIR
+    if not path.exists():
+        rebuild_keydir(path, segments, settings)
+    return Keydir(path, cache_bytes=settings.keydir_cache_bytes)
+
+
+def rebuild_keydir(path: Path, segments: SegmentFiles, settings: StoreSettings) -> None:
+    """Makes a new keydir from nothing but the segments; what is damaged is left out."""
+    draft = path.with_name(path.name + paths.UNFINISHED)
+    shutil.rmtree(draft, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    keydir = Keydir(draft, cache_bytes=settings.keydir_cache_bytes)
+    try:
+        replay_all(SegmentLedger(keydir, segments.lanes), keydir, segments)
+        keydir.sync()
+    finally:
+        keydir.close()
+    shutil.rmtree(path, ignore_errors=True)
+    draft.rename(path)
+
+
+def replay_all(
+    ledger: SegmentLedger,
+    keydir: Keydir,
+    segments: SegmentFiles,
+    acknowledged: tuple[Position, dict[int, SegmentFacts]] | None = None,
+) -> list[tuple[Path, Damage]]:
+    """Applies every sound entry of every segment; returns what was damaged. A torn tail is left alone."""
+    damages = []
+    position, known = acknowledged or (None, {})
+    current, _ = segments.listing(known)
+    for listed in current:
+        ledger.begin_segment(listed.segment, listed.generation, listed.through)
+        file = segments.file(listed.segment, listed.generation)
+        end = file.size()
+        if listed is current[-1] and segments.lanes.of(listed.segment) == 0:  # only there is anything torn
+            end = acknowledged_end(file, segments.uid, ledger.position, position)
+        floor = ledger.floor(listed.segment)
+        for count, step in enumerate(segments.walk(listed.segment, file, end, floor), 1):
+            if isinstance(step, SegmentEntry):
+                ledger.apply_entry(step, listed.segment)
+            else:
+                ledger.skip(listed.segment, step.offset, step.length)
+                damages.append((file.path, step))
+            if count % TAKE_EVERY == 0:
+                take(ledger, keydir)
+    take(ledger, keydir)
+    return damages
+
+
+def recover(ledger: SegmentLedger, keydir: Keydir, segments: SegmentFiles) -> None:
+    """Brings keydir, ledger and files of a volume that is opened for writing into one state."""
+    current, leftovers = segments.listing(keydir.segments())
+    superseded = {parsed[0] for path in leftovers if (parsed := paths.parse_segment_name(path.name))}
+    finished = finish_compactions(keydir, segments, current, superseded) if superseded else []
+    ledger.reset()
+    torn = replay_tail(ledger, segments, strict=True)
+    require_complete(ledger, current)
+    if ledger.position.segment:
+        _settle_tail(ledger, segments, torn)
+    for listed in finished:
+        recount(ledger, segments, listed)
+    take(ledger, keydir)
+    if superseded:
+        keydir.sync()
+    segments.discard(leftovers)
+
+
+def require_complete(ledger: SegmentLedger, current: Sequence[ListedSegment]) -> None:
+    """Raises DamagedKeydir if the keydir never heard of some segment: RocksDB may lose all and keep silent."""
+    lane_of = ledger.lanes.of
+    known = [(number, facts.through, lane_of(number)) for number, facts in ledger.segments.items()]
+    for listed in current:
+        lane = lane_of(listed.segment)
+        here = ((first, through) for first, through, other in known if other == lane)
+        if not any(first <= listed.through and listed.segment <= through for first, through in here):
+            raise DamagedKeydir(f"the keydir does not know '{listed.path}'; run 'holdfast check --repair'")
+
+
+def _settle_tail(ledger: SegmentLedger, segments: SegmentFiles, torn: Torn | None) -> None:
+    """Cuts off what was torn. A killed process may have left the rest unsynced: new entries must not build on that."""
+    number = ledger.position.segment
+    file = segments.open_tail(number, ledger.segments[number].generation)
+    if torn is not None:
+        file.truncate(torn.offset)
+    file.sync()
+    file.close()
+
+
+def replay_tail(ledger: SegmentLedger, segments: SegmentFiles, *, strict: bool) -> Torn | None:
+    """Applies the entries behind the ledger's position. Returns what was torn; with `strict`, damage raises."""
+    stride = ledger.lanes.stride
+    number = ledger.position.segment or ledger.next_segment()
+    while True:
+        facts = ledger.segments.get(number)
+        generation = facts.generation if facts else 0
+        if not facts and not segments.exists(number, generation):
+            return None
+        file = _tail_file(segments, number, generation)
+        if not facts:
+            ledger.begin_segment(number, generation, number)
+        last = not segments.exists(number + stride, 0)
+        torn = _replay_segment(ledger, segments, number, file, last=last, strict=strict)
+        if torn is not None:
+            return torn
+        number += stride
+
+
+def _tail_file(segments: SegmentFiles, number: int, generation: int) -> File:
+    try:
+        return segments.file(number, generation)
+    except FileNotFoundError:
+        path = segments.path(number, generation)
+        raise DamagedBlock(f"segment '{path}' is missing; run 'holdfast check --repair'") from None
+
+
+def _replay_segment(
+    ledger: SegmentLedger, segments: SegmentFiles, number: int, file: File, *, last: bool, strict: bool
+) -> Torn | None:
+    start, floor, size = ledger.position.offset, ledger.position.serial, file.size()
+    if size < start and strict:
+        raise DamagedBlock(
+            f"segment '{file.path}' is truncated: expected at least {start} bytes, found {size}; "
+            "run 'holdfast check --repair'"
+        )
+    end = torn_from(file, segments.uid, start, size, floor) if last else size
+    for step in walk(file, segments.uid, start, end, floor):
+        if isinstance(step, SegmentEntry):
+            ledger.apply_entry(step, number)
+        elif strict:
+            raise DamagedBlock(
+                f"cannot read '{file.path}' at {step.offset}: expected {step.expected}, found {step.found}; "
+                "run 'holdfast check --repair'"
+            )
+        else:
+            ledger.skip(number, step.offset, step.length)
+    return Torn(number, end, size - end) if end < size else None
+
+
+def acknowledged_end(file: File, uid: bytes, begun: Position, known: Position | None) -> int:
+    """Where the torn tail of the last segment begins. Up to the position `known`, nothing is torn."""
+    size = file.size()
+    if known is not None and known.segment == begun.segment and known.offset <= size:
+        return torn_from(file, uid, known.offset, size, known.serial)
+    return torn_from(file, uid, SEGMENT_HEADER_BYTES, size, begun.serial)
+
+
+def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
+    """Where the unacknowledged end of the last segment begins; `end` if all of it is sound, or bad but acknowledged.
+
+    A commit with a ticket happens as a whole: if the end of the last one is missing, it was not acknowledged either.
+    So does a transaction of a journal, with all tickets in it.
+    """
+    torn: int | None = None
+    whole, complete = end, floor  # where the last one that happens as a whole begins, and its last serial
+    for step in walk(file, uid, start, end, floor):
+        if isinstance(step, Damage):
+            if torn is None:
+                torn = step.offset
+        else:
+            if torn is not None and step.header.after > floor:
+                torn = None  # the damaged entries were durable before this one was written
+            if torn is None:
+                floor = step.header.serial
+                if step.header.kind in (TICKET, STATE) and floor > complete:
+                    whole, complete = step.offset, floor + step.header.references
+    if floor < complete:
+        return whole
+    return end if torn is None else torn
+
+
+def take(ledger: SegmentLedger, keydir: Keydir) -> None:
+    """Moves what the ledger has changed into the keydir."""
+    keydir.write(ledger.take())
+    ledger.settle()

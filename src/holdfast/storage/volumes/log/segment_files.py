@@ -1,0 +1,180 @@
+"""The segment files of a log volume: which ones count, and open handles to them.
+
+A compacted segment supersedes the run of segments it stands for; if a crash left both, the compacted one counts and
+the others are leftovers for the writer to clear away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from holdfast.env import Environment, File
+from holdfast.env import paths as layout
+from holdfast.errors import DamagedBlock
+from holdfast.storage.volumes.log.keydir import SegmentFacts
+from holdfast.storage.volumes.log.ranges import SegmentRanges
+from holdfast.storage.volumes.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    SegmentEntry,
+    SegmentHeader,
+    pack_segment_header,
+    read_segment_header,
+    walk,
+)
+
+
+class ListedSegment(NamedTuple):
+    """A segment file in the directory."""
+
+    segment: int
+    generation: int
+    through: int
+    path: Path
+
+
+class SegmentFiles:
+    """Any thread may read through it; one thread at a time creates and discards."""
+
+    def __init__(
+        self,
+        env: Environment,
+        directory: Path,
+        uid: bytes,
+        open_max: int,
+        lanes: SegmentRanges = SegmentRanges(),  # noqa: B008
+    ) -> None:
+        self.directory = directory
+        self.uid = uid
+        self.lanes = lanes
+        self._env = env
+        self._open_max = open_max
+        self._open: OrderedDict[tuple[int, int], File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def listing(
+        self, known: Mapping[int, SegmentFacts] = MappingProxyType({})
+    ) -> tuple[list[ListedSegment], list[Path]]:
+        """The segments that count, in the order of their replay, and the leftovers that do not.
+
+        A segment of the front counts, and what a distribution made of it does not, unless the keydir, which has `known`
+        segments, says that the distribution was finished.
+        """
+        newest: dict[int, ListedSegment] = {}
+        leftovers = []
+        for name in self._env.files.names(self.directory):
+            parsed = layout.parse_segment_name(name)
+            path = self.directory / name
+            if parsed is None:
+                if name.endswith(".seg" + layout.UNFINISHED):
+                    leftovers.append(path)
+                continue
+            try:
+                listed = ListedSegment(*parsed, self._through(*parsed), path)
+            except FileNotFoundError:
+                continue  # discarded by a compaction since the names were read
+            rival = newest.get(listed.segment)
+            if rival is not None:
+                leftovers.append(min(rival, listed, key=lambda each: each.generation).path)
+                listed = max(rival, listed, key=lambda each: each.generation)
+            newest[listed.segment] = listed
+        current: list[ListedSegment] = []
+        lanes = self.lanes
+        for listed in lanes.in_order(newest.values()):
+            lane, front = lanes.of(listed.segment), lanes.front(listed.segment)
+            superseded = (
+                current and lane == lanes.of(current[-1].segment) and listed.segment <= current[-1].through
+            ) or lanes.is_distributed(listed.segment, known)
+            unfinished = lane and front in newest and not lanes.is_distributed(front, known)
+            if superseded or unfinished:
+                leftovers.append(listed.path)
+            else:
+                current.append(listed)
+        return current, leftovers
+
+    def _through(self, segment: int, generation: int) -> int:
+        """Which run the segment stands for. A header that is damaged, or of another file, must not condemn others."""
+        try:
+            header = read_segment_header(self.file(segment, generation))
+        except DamagedBlock:
+            return segment
+        return header.through if header[:3] == (self.uid, segment, generation) else segment
+
+    def path(self, segment: int, generation: int) -> Path:
+        return self.directory / layout.segment_name(segment, generation)
+
+    def file(self, segment: int, generation: int) -> File:
+        """An open handle for reading. Whoever holds it may read on even if the file is discarded meanwhile."""
+        name = (segment, generation)
+        with self._lock:
+            file = self._open.get(name)
+            if file is not None:
+                self._open.move_to_end(name)
+                return file
+        opened = self._env.files.open(self.path(segment, generation))
+        with self._lock:
+            file = self._open.setdefault(name, opened)
+            while len(self._open) > self._open_max:
+                self._open.popitem(last=False)
+        return file
+
+    def walk(self, segment: int, file: File, end: int, floor: int) -> Iterator[SegmentEntry | Damage]:
+        """All of a segment up to `end`, in order. What belongs into another lane counts as damage."""
+        steps = walk(file, self.uid, SEGMENT_HEADER_BYTES, end, floor)
+        return steps if self.lanes.of(segment) == 0 else self._in_lane(self.lanes.of(segment), steps)
+
+    def _in_lane(self, lane: int, steps: Iterator[SegmentEntry | Damage]) -> Iterator[SegmentEntry | Damage]:
+        for step in steps:
+            if isinstance(step, SegmentEntry) and (other := self.lanes.for_signature(step.header.signature)) != lane:
+                header = step.header
+                wanted, found = f"an entry of log {lane}", f"one of log {other}"
+                yield Damage(step.offset, header.length, wanted, found, header, header.serial)
+            else:
+                yield step
+
+    def exists(self, segment: int, generation: int) -> bool:
+        return self._env.files.exists(self.path(segment, generation))
+
+    def open_tail(self, segment: int, generation: int) -> File:
+        """A handle for appending, apart from those that `file` hands out."""
+        return self._env.files.open(self.path(segment, generation), writable=True)
+
+    def create(self, segment: int, generation: int, through: int) -> File:
+        """A new segment file under its unfinished name, header written, not synced."""
+        path = self.path(segment, generation)
+        draft = path.with_name(path.name + layout.UNFINISHED)
+        self._env.files.remove(draft)
+        file = self._env.files.open(draft, writable=True, create=True)
+        file.append([pack_segment_header(SegmentHeader(self.uid, segment, generation, through))])
+        return file
+
+    def publish(self, file: File, segment: int, generation: int) -> None:
+        """The segment is complete so far: synced, and durably under its own name."""
+        self.publish_all([(file, segment, generation)])
+
+    def publish_all(self, drafts: Sequence[tuple[File, int, int]]) -> None:
+        """As `publish`, for several segments: drafts with their numbers and generations."""
+        for file, _, _ in drafts:
+            file.sync()
+        for file, segment, generation in drafts:
+            self._env.files.rename(file.path, self.path(segment, generation))
+        self._env.files.sync_directory(self.directory)
+
+    def discard(self, paths: list[Path]) -> None:
+        """Removes files; this and all earlier changes of names are durable. Handles that others hold stay usable."""
+        for path in paths:
+            parsed = layout.parse_segment_name(path.name)
+            if parsed is not None:
+                with self._lock:
+                    self._open.pop(parsed, None)
+            self._env.files.remove(path)
+        self._env.files.sync_directory(self.directory)
+
+    def close(self) -> None:
+        with self._lock:
+            self._open.clear()

@@ -1,0 +1,1 @@
+"""The orders in which a stream delivers captures: by batch, URL, date or rank."""

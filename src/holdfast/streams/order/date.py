@@ -1,0 +1,158 @@
+"""Orders `date` and `modified`: by the time of capture, or by the modified date, then by record; both ways.
+
+Captures without a modified date come last in both directions, by the time of their capture. Captures of one second come
+in the order of their records, in both directions, too.
+
+A position is the least `time ␠ record` that was not looked at. Backwards it is two values: how far the time lies before
+the last one there can be, so that positions ascend, and the least record of that time that was not looked at.
+
+    order      position of 2026-05-01 08:00:00
+    forwards   "20260501080000 202611-0000000042\\0"
+    backwards  79739498919999, "202611-0000000042\\0"
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+from holdfast.catalog.keys import NOT_MODIFIED, encoded
+from holdfast.model import Capture, RecordId
+from holdfast.streams.filter import CaptureFilter
+from holdfast.streams.order.order import LOOKED, OrderStep
+from holdfast.streams.page import Page
+from holdfast.streams.page_reader import PageReader
+from holdfast.streams.ranges import Position
+from holdfast.streams.source import StreamSource
+from holdfast.streams.token import expect
+
+_NEXT = "\0"  # added to a key: the least one after it
+_ALL = b"!"  # added to a time: beyond all its records, which go on with a space
+_DIGITS = 14
+_TIMES = 10**_DIGITS  # there are so many timestamps
+_UNKNOWN = NOT_MODIFIED.decode()
+
+Timed = tuple[str, RecordId]
+
+
+class _Looked(NamedTuple):
+    """Keys in the order of the stream, and where to go on behind them."""
+
+    found: list[Timed]
+    position: Position
+
+
+class DateOrder:
+    """One thread at a time."""
+
+    def __init__(
+        self,
+        source: StreamSource,
+        choice: CaptureFilter,
+        reader: PageReader,
+        *,
+        is_modified: bool = False,
+        reverse: bool = False,
+    ) -> None:
+        self._source = source
+        self._choice = choice
+        self._reader = reader
+        self._is_modified = is_modified
+        self._reverse = reverse
+        self._looked = 0 if choice.is_plain else LOOKED
+
+    def behind(self, page: Page) -> Position:
+        return self._behind(self._time_of(page.capture) if self._is_modified else page.timestamp, page.record)
+
+    def step(self, position: Position, most: int) -> OrderStep | None:
+        looked = max(most, self._looked)
+        some = self._backwards(position, looked) if self._reverse else self._forwards(position, looked)
+        if some is None:
+            return None
+        wanted = [record for _, record in some.found if self._choice.in_shard(record) and self._choice.holds(record)]
+        captures = self._reader.patiently(lambda: self._source.catalog.steps().captures(wanted))
+        chosen = [capture for capture in captures if capture is not None and self._takes(capture)]
+        pages = [Page.of_capture(capture, self._reader) for capture in chosen[:most]]
+        if len(chosen) > most:
+            return OrderStep(pages, self.behind(pages[-1]), [])
+        return OrderStep(pages, some.position, [])
+
+    # -- keys ---------------------------------------------------------------------------------------------------
+
+    def _bounds(self) -> tuple[bytes, bytes]:
+        """What of the keys can be of the stream: a choice of times is one of times of capture."""
+        return (b"", b"\x7f") if self._is_modified else (self._choice.first, self._choice.last + _ALL)
+
+    def _ascending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
+        steps = self._source.catalog.steps
+        if self._is_modified:
+            return self._reader.patiently(lambda: steps().by_modified(start, end, most))
+        return self._reader.patiently(lambda: steps().by_time(start, end, most))
+
+    def _descending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
+        steps = self._source.catalog.steps
+        if self._is_modified:
+            return self._reader.patiently(lambda: steps().latest_by_modified(start, end, most))
+        return self._reader.patiently(lambda: steps().latest_by_time(start, end, most))
+
+    def _behind(self, time: str, record: RecordId) -> Position:
+        if self._reverse:
+            return _distance(time), f"{record}{_NEXT}"
+        return (f"{time} {record}{_NEXT}",)
+
+    def _forwards(self, position: Position, most: int) -> _Looked | None:
+        first, end = self._bounds()
+        start = max(first, encoded(expect(position, str)[0]) if position else b"")
+        if start >= end:
+            return None
+        found = self._ascending(start, end, most)
+        return _Looked(found, self._behind(*found[-1]) if len(found) == most else (end.decode(),))
+
+    def _backwards(self, position: Position, most: int) -> _Looked | None:
+        distance, record = expect(position, int, str) if position else (0, "")
+        if not 0 <= distance < (2 * _TIMES if self._is_modified else _TIMES):
+            return None
+        time = _time_at(distance)
+        if record:
+            return self._rest_of(time, record, most)
+        kind = time[:-_DIGITS]  # '' or '~', which are not mixed
+        first, last = self._bounds()
+        found = self._descending(max(first, kind.encode()), min(last, time.encode() + _ALL), most)
+        groups = [(each, list(some)[::-1]) for each, some in groupby(found, key=lambda timed: timed[0])]
+        if len(found) < most:
+            return _Looked([timed for _, some in groups for timed in some], ((distance // _TIMES + 1) * _TIMES, ""))
+        *whole, (last_time, _) = groups
+        if not whole:  # more of one second than are looked at
+            return self._rest_of(last_time, "", most)
+        return _Looked([timed for _, some in whole for timed in some], (_distance(whole[-1][0]) + 1, ""))
+
+    def _rest_of(self, time: str, record: str, most: int) -> _Looked:
+        """Those of one time, from a record on."""
+        found = self._ascending(encoded(f"{time} {record}"), time.encode() + _ALL, most)
+        return _Looked(found, self._behind(*found[-1]) if len(found) == most else (_distance(time) + 1, ""))
+
+    # -- captures -----------------------------------------------------------------------------------------------
+
+    def _time_of(self, capture: Capture) -> str:
+        return capture.modified if capture.modified != "-" else f"{_UNKNOWN}{capture.timestamp}"
+
+    def _takes(self, capture: Capture) -> bool:
+        if not self._choice.takes(capture):
+            return False
+        return not self._choice.is_latest or self._is_newest(capture.record, capture.urlkey)
+
+    def _is_newest(self, record: RecordId, urlkey: str) -> bool:
+        return self._reader.patiently(lambda: self._choice.is_newest(self._source.catalog, record, urlkey))
+
+
+def _distance(time: str) -> int:
+    """How far a time lies before the last one; those of the other kind lie behind all of these."""
+    known = time.removeprefix(_UNKNOWN)
+    before: int = _TIMES - 1 - int(known)
+    return before if known == time else before + _TIMES
+
+
+def _time_at(distance: int) -> str:
+    """The reverse."""
+    kind, before = divmod(distance, _TIMES)
+    return f"{_UNKNOWN if kind else ''}{_TIMES - 1 - before:014d}"

@@ -1,0 +1,75 @@
+"""Order `url`: by URL key, then time, then record: what belongs to a host comes together.
+
+A position is the least place that has not been looked at. Of the newest captures only, it lies between two URLs.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from holdfast.catalog.keys import encoded, place_of
+from holdfast.model import Capture
+from holdfast.streams.filter import CaptureFilter
+from holdfast.streams.order.order import LOOKED, OrderStep
+from holdfast.streams.page import Page
+from holdfast.streams.page_reader import PageReader
+from holdfast.streams.ranges import Position
+from holdfast.streams.source import StreamSource
+from holdfast.streams.token import expect
+
+_NEXT = "\0"  # added to a place: the least one after it
+_NEXT_URL = "!"  # added to a URL key: beyond all its places, which go on with a space
+
+
+class UrlOrder:
+    """One thread at a time."""
+
+    def __init__(self, source: StreamSource, choice: CaptureFilter, reader: PageReader) -> None:
+        self._source = source
+        self._choice = choice
+        self._reader = reader
+        self._looked = 0 if choice.is_plain else LOOKED
+
+    def behind(self, page: Page) -> Position:
+        capture = page.capture
+        if self._choice.is_latest:
+            return (capture.urlkey + _NEXT_URL,)
+        return (_text(place_of(capture)) + _NEXT,)
+
+    def step(self, position: Position, most: int) -> OrderStep | None:
+        start = encoded(expect(position, str)[0]) if position else b""
+        bounds = next(((max(low, start), high) for low, high in self._choice.ranges if start < high), None)
+        if bounds is None:
+            return None
+        looked = max(most, self._looked)
+        collection = self._choice.collection
+        found = self._reader.patiently(lambda: self._source.catalog.steps().by_place(collection, bounds, looked))
+        if len(found) < looked:
+            behind = _text(bounds[1])
+        else:
+            behind = _text(found[-1][0]) + _NEXT
+        if self._choice.is_latest and len(found) == looked:
+            urlkey = _text(found[-1][0]).rsplit(" ", 2)[0]  # there may be more captures of it than were looked at
+            found = [each for each in found if not each[0].startswith(encoded(urlkey + " "))]
+            behind = urlkey + _NEXT_URL
+            captures = [*self._newest(self._choice.captures(found)), *self._newest_of(urlkey)]
+        else:
+            captures = self._choice.captures(found)
+            if self._choice.is_latest:
+                captures = self._newest(captures)
+        pages = [Page.of_capture(each, self._reader) for each in captures if self._choice.in_shard(each.record)]
+        if len(pages) > most:
+            return OrderStep(pages[:most], self.behind(pages[most - 1]), [])
+        return OrderStep(pages, (behind,), [])
+
+    def _newest(self, captures: list[Capture]) -> list[Capture]:
+        """Of each URL the newest, of those that have all been looked at."""
+        return [self._choice.newest_of(list(each)) for _, each in groupby(captures, key=lambda each: each.urlkey)]
+
+    def _newest_of(self, urlkey: str) -> list[Capture]:
+        newest = self._reader.patiently(lambda: self._choice.newest(self._source.catalog, urlkey))
+        return [newest] if newest is not None else []
+
+
+def _text(place: bytes) -> str:
+    return place.decode("utf-8", "surrogateescape")

@@ -1,0 +1,1 @@
+"""Who may read and write: tokens and access rules."""

@@ -1,0 +1,201 @@
+"""Access rules: what of the archive may be seen (`[[access]]` in `holdfast.toml`).
+
+    capture ──► the rules of its collection, in their order ──► the first that fits decides ──► allow, block, exclude
+
+A blocked capture is listed and not shown (451). An excluded one is not there at all (404): not in lists, calendars,
+counts or neighbours, for `permits` takes it out of every answer of the catalog before anything else is done with it.
+
+A rule fits by URL (exact, prefix, domain; as the catalog's keys have it, so http and https are one, and so are hosts
+with and without `www`), by the time of the capture, and by its age (embargo). A revisit is judged by its own URL and
+time: what it repeats is shown as the payload of the revisit, also where the original is excluded.
+
+Rules are compiled, so that a verdict costs about the same with ten of them and ten thousand. The file is looked at
+again at most once a second, and new rules hold at once. Rules that cannot be read leave the old ones in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast import config
+from holdfast.catalog.access_rules import Verdict, dated, prefix_key
+from holdfast.config import AccessRule
+from holdfast.env import paths
+from holdfast.errors import HoldfastError
+from holdfast.model import Capture
+from holdfast.urls import host_key, url_key
+
+log = logging.getLogger("holdfast.web")
+LOOK_EVERY_S = 1.0
+ANY = "*"
+
+
+class Access:
+    """The rules of an archive. Any thread may ask."""
+
+    def __init__(self, rules: Sequence[AccessRule] = (), clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._path: Path | None = None
+        self._monotonic = time.monotonic
+        self._look_at_s = 0.0
+        self._seen: object = None
+        self.version = 0  # goes up with each change of the rules
+        self._use(rules)
+
+    @classmethod
+    def following(
+        cls, root: Path, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> Access:
+        """The rules of the archive in the directory, as they are from second to second. Raises InvalidSetting."""
+        path = root / paths.SETTINGS
+        access = cls((), clock)
+        access._path, access._monotonic = path, monotonic
+        access._seen = _stamp(path)
+        access._use(config.load(path).access)
+        access._look_at_s = monotonic() + LOOK_EVERY_S
+        return access
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are no rules at all, so that nobody need ask."""
+        self.refresh()
+        return self._is_open
+
+    @property
+    def rules(self) -> tuple[AccessRule, ...]:
+        self.refresh()
+        return self._rules
+
+    def verdict(self, capture: Capture) -> Verdict:
+        """What may be done with a capture."""
+        self.refresh()
+        if self._is_open:
+            return Verdict.ALLOW
+        key = url_key(capture.url) if '"method"' in capture.extra else capture.urlkey
+        return self._of(capture.collection).verdict(key, capture.timestamp, self._clock)
+
+    def permits(self, capture: Capture) -> bool:
+        """Whether the capture may be known to exist: for `Catalog.search`."""
+        return self.verdict(capture) is not Verdict.EXCLUDE
+
+    def verdict_of_url(self, url: str, collection: str | None = None) -> Verdict:
+        """The verdict on a URL whatever the time: that of the first rule which fits it and asks for no time."""
+        self.refresh()
+        if self._is_open:
+            return Verdict.ALLOW
+        return self._of(collection or ANY).verdict(url_key(url), "", self._clock)
+
+    def _of(self, collection: str) -> _Compiled:
+        return self._compiled.get(collection) or self._compiled[ANY]
+
+    def _use(self, rules: Sequence[AccessRule]) -> None:
+        names = {ANY, *(rule.collection for rule in rules)}
+        compiled = {name: _Compiled([each for each in rules if each.collection in (ANY, name)]) for name in names}
+        self._rules = tuple(rules)
+        self._compiled = compiled
+        self._is_open = not rules
+        self.version += 1
+
+    def refresh(self) -> None:
+        """Takes over what has changed in the file. Whoever asks for a verdict need not call it."""
+        if self._path is None or (now := self._monotonic()) < self._look_at_s:
+            return
+        self._look_at_s = now + LOOK_EVERY_S
+        stamp = _stamp(self._path)
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            rules = config.load(self._path).access
+            if rules != self._rules:
+                self._use(rules)
+        except HoldfastError as error:
+            log.error("access rules stay as they were: %s", error)
+
+
+class _Compiled:
+    """Rules for one collection, found by URL key."""
+
+    def __init__(self, rules: Sequence[AccessRule]) -> None:
+        self._rules = [dated(rule) for rule in rules]
+        self._has_embargo = any(rule.embargo for rule in rules)
+        self._all: list[int] = []
+        self._exact: dict[str, list[int]] = {}
+        self._hosts: dict[str, list[int]] = {}
+        prefixes: dict[str, list[int]] = {}
+        for index, rule in enumerate(rules):
+            if rule.url:
+                self._exact.setdefault(url_key(rule.url), []).append(index)
+            elif rule.prefix:
+                key, ends = prefix_key(rule.prefix)
+                for end in ends:
+                    prefixes.setdefault(key + end, []).append(index)
+                if "" not in ends:  # the page whose key has lost its last slash
+                    self._exact.setdefault(key, []).append(index)
+            elif rule.domain:
+                self._hosts.setdefault(host_key(rule.domain.removeprefix("*.")), []).append(index)
+            else:
+                self._all.append(index)
+        self._prefixes = sorted(prefixes)
+        self._of_prefix = [prefixes[prefix] for prefix in self._prefixes]
+        self._shorter = _nested(self._prefixes)
+
+    def verdict(self, key: str, timestamp: str, clock: Callable[[], float]) -> Verdict:
+        """Without a timestamp, rules that ask for one do not fit."""
+        now = datetime.fromtimestamp(clock(), UTC).strftime("%Y%m%d%H%M%S") if self._has_embargo else ""
+        for index in sorted(self._fitting(key)):
+            rule = self._rules[index]
+            if rule.fits(timestamp, now) if timestamp else not rule.asks_time:
+                return rule.verdict
+        return Verdict.ALLOW
+
+    def _fitting(self, key: str) -> Iterator[int]:
+        yield from self._all
+        if self._exact:
+            yield from self._exact.get(key, ())
+        if self._hosts:
+            yield from self._by_host(key)
+        if self._prefixes:
+            yield from self._by_prefix(key)
+
+    def _by_host(self, key: str) -> Iterator[int]:
+        host = key.partition(")")[0]
+        if ":" in host:  # a port, or an address of IPv6
+            yield from self._hosts.get(host, ())
+            host = host.rpartition(":")[0]
+        while host:
+            yield from self._hosts.get(host, ())
+            host = host.rpartition(",")[0]
+
+    def _by_prefix(self, key: str) -> Iterator[int]:
+        """Whatever the key begins with sorts before it, and the last such is the beginning of all others."""
+        at = bisect_right(self._prefixes, key) - 1
+        while at >= 0:
+            if key.startswith(self._prefixes[at]):
+                yield from self._of_prefix[at]
+            at = self._shorter[at]
+
+
+def _nested(prefixes: Sequence[str]) -> list[int]:
+    """For each of the sorted prefixes the place of the longest other that it begins with; -1: none."""
+    above: list[int] = []
+    found: list[int] = []
+    for index, prefix in enumerate(prefixes):
+        while above and not prefix.startswith(prefixes[above[-1]]):
+            above.pop()
+        found.append(above[-1] if above else -1)
+        above.append(index)
+    return found
+
+
+def _stamp(path: Path) -> Iterable[int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

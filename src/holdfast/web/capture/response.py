@@ -1,0 +1,101 @@
+"""A capture as a response again: status, headers and payload, whatever kind of record it came in.
+
+A revisit has its own headers and the payload of its original; a redirect needs none. A resource, which never was a
+response, becomes one.
+Chunks are joined already; encodings of the content stay until somebody asks for the plain bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from holdfast.catalog.revisits import can_stand_alone, is_empty
+from holdfast.errors import CaptureNotFound
+from holdfast.formats.http import decoded_content
+from holdfast.formats.record import Headers
+from holdfast.model import Capture
+from holdfast.records.records import Records
+from holdfast.records.stored_record import StoredRecord
+
+_NO_STATUS = 200
+_NOT_MODIFIED = 304
+_NO_ANSWER = 502  # where a status cannot be passed on: to a client, one below 200 says that the answer is yet to come
+PART_BYTES = 256 << 10  # sent at a time
+
+
+@dataclass(slots=True)
+class Archived:
+    """A response out of the archive."""
+
+    capture: Capture
+    status: int
+    headers: Headers
+    record: StoredRecord | None  # that has the payload; None: there is none, or it is a redirect's and not here
+    original_status: int = 0  # where `status` is another, because that cannot be passed on
+
+    @property
+    def mime(self) -> str:
+        """The media type that the server named, without parameters; '' if it named none."""
+        return (self.headers.get("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def charset(self) -> str | None:
+        """The charset that the server named."""
+        for parameter in (self.headers.get("content-type") or "").split(";")[1:]:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset":
+                return value.strip().strip("\"'") or None
+        return None
+
+    @property
+    def encoding(self) -> str:
+        """The encodings of the content, in lower case; '' if it is plain."""
+        named = self.headers.get("content-encoding")
+        return "" if named is None else ",".join(self.headers.get_all("content-encoding")).lower().strip()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload as it is kept."""
+        return self.record.entry.size if self.record is not None else 0
+
+    def payload(self) -> bytes:
+        return self.record.payload() if self.record is not None else b""
+
+    def stream(self) -> Iterator[bytes]:
+        """The payload in parts of bounded size."""
+        return self.record.stream() if self.record is not None else iter(())
+
+    def plain(self, bytes_max: int) -> bytes:
+        """The payload without its encodings. Raises TooLarge."""
+        payload = self.payload()
+        return decoded_content(payload, self.headers, bytes_max) if self.encoding else payload
+
+
+def read(records: Records, capture: Capture) -> Archived:
+    """Raises CaptureNotFound if the payload of a revisit is not in the archive, and is needed."""
+    record = records.of(capture)
+    if record.entry.type != "revisit":
+        return _response(capture, record, record)
+    if record.entry.contents != "-":
+        return _response(capture, record, record)
+    own = record.capture
+    original = record.resolve(record) if not is_empty(own) else None
+    if original is None and not can_stand_alone(own):
+        raise CaptureNotFound(
+            f"the capture of '{capture.url}' at {capture.timestamp} repeats one that is not in this archive"
+        )
+    return _response(capture, record, original)
+
+
+def _response(capture: Capture, record: StoredRecord, payload: StoredRecord | None) -> Archived:
+    head = record.http_head if record.entry.type in ("response", "revisit") else None
+    if head is not None and head.status == _NOT_MODIFIED and payload is not None and payload is not record:
+        head = payload.http_head  # the server's answer told only that nothing had changed
+    if head is None:
+        mime = capture.mime if capture.mime != "-" else "application/octet-stream"
+        return Archived(capture, _NO_STATUS, Headers([("Content-Type", mime)]), payload)
+    status = head.status or _NO_STATUS
+    if not 200 <= status <= 599:
+        return Archived(capture, _NO_ANSWER, head.headers, payload, original_status=status)
+    return Archived(capture, status, head.headers, payload)

@@ -1,0 +1,1 @@
+"""Memento (RFC 7089): TimeGates, TimeMaps and links between captures."""

@@ -1,0 +1,283 @@
+"""What a request says of itself, as far as replay looks at it.
+
+What a request asks for, read from its raw target: the archived URL must come through with every byte it has.
+
+    /<coll>/<timestamp><modifier>/<url>     a capture; without a timestamp the newest
+    /<coll>/*/<url>   /<coll>/2024*/<url>   the calendar of a URL, or of a year of it
+    /<coll>/<url>   /<coll>/timegate/<url>  the TimeGate
+    /<coll>/timemap/<form>/[<page>/]<url>   the TimeMap: link, json, cdxj; without a form it is link
+    /<coll>/timemap/<form>?url=             the CDX server, as the Internet Archive has it there
+    /<coll>/cdx   /<coll>/index?            the CDX server; what it is asked stands in the query
+    /<coll>/delete                          lines of CDX are posted here that are to go
+    /<coll>/record/<id>   /<coll>/warc      downloads
+    /<coll>/stream                          captures in bulk
+    /<coll>                                 the collection itself
+    /<coll>/<pick>/...                      a capture, or the TimeGate, by that rule: nearest, not-newer
+
+`web` is the default collection, `all` is all of them as one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope
+
+from holdfast.errors import TooLarge
+from holdfast.model import Pick
+from holdfast.web.capture.kinds import DOCUMENTS
+
+SERVICE_WORKER = "serviceworker"  # as a destination; browsers that do not tell it say so by a header of its own
+PICK = "x-holdfast-pick"  # a header: nearest, not-newer
+KEYED_BODY_BYTES_MAX = 1 << 20  # of a request whose body is part of the key
+
+
+class RequestInfo(NamedTuple):
+    """The fields of a request, once, as texts."""
+
+    method: str
+    dest: str  # what the browser will do with the answer; '' if it does not say
+    accept: str
+    encodings: str  # that the client understands
+    range: str
+    etag: str  # that the client has
+    referrer: str
+    content_type: str
+    host: str
+    pick: str  # by which a capture is chosen for a time; '' if it does not say
+
+    @property
+    def wants_page(self) -> bool:
+        """Whether a person looks: browsers ask for HTML first, programs for anything."""
+        return "text/html" in self.accept
+
+    def understands(self, encoding: str) -> bool:
+        return bool(encoding) and all(each.strip() in self.encodings for each in encoding.split(","))
+
+
+def asked(scope: Scope) -> RequestInfo:
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+
+    def text(name: bytes) -> str:
+        value = fields.get(name)
+        return value.decode("latin-1") if value is not None else ""
+
+    return RequestInfo(
+        scope["method"],
+        SERVICE_WORKER
+        if b"service-worker" in fields
+        else _destination(text(b"x-holdfast-worker"), text(b"sec-fetch-dest")),
+        text(b"accept"),
+        text(b"accept-encoding").lower(),
+        text(b"range"),
+        text(b"if-none-match"),
+        text(b"referer"),
+        text(b"content-type"),
+        text(b"host"),
+        text(PICK.encode()),
+    )
+
+
+def _destination(of_worker: str, of_request: str) -> str:
+    """What the answer is for: a worker's own requests are all the same to a browser, so it says itself."""
+    return of_worker if of_worker in DOCUMENTS else of_request
+
+
+def pick_of(request: Request) -> Pick | None:
+    """The parameter `pick`, or the header; None if neither is given. Raises UnknownName."""
+    text = request.query_params.get("pick") or request.headers.get(PICK, "")
+    return Pick.parse(text.strip()) if text.strip() else None
+
+
+async def small_body(scope: Scope, receive: Receive) -> bytes:
+    """The whole body of a request. Raises TooLarge."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in Request(scope, receive).stream():
+        size += len(part)
+        if size > KEYED_BODY_BYTES_MAX:
+            raise TooLarge(f"the body of the request is longer than {KEYED_BODY_BYTES_MAX} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def body_range(text: str, size: int) -> tuple[int, int] | bool | None:
+    """Begin and end of the one range asked for; None: all of it; False: there is no such range."""
+    unit, _, spec = text.partition("=")
+    first, dash, last = spec.strip().partition("-")
+    if unit.strip().lower() != "bytes" or not dash or "," in spec:
+        return None
+    first, last = first.strip(), last.strip()
+    if not all(part.isascii() and (part.isdigit() or not part) for part in (first, last)) or first == last == "":
+        return None
+    if not first:
+        return (max(0, size - int(last)), size) if int(last) and size else False
+    begin, end = int(first), min(int(last) + 1 if last else size, size)
+    return (begin, end) if begin < end else False
+
+
+EMPTY_QUERY = "holdfast.empty_query"  # in an ASGI scope: the address ends with `?`, which is part of a URL
+MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
+ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's names for a page with its banner, and for what is not rewritten
+DEFAULT, ALL = "web", "all"
+RESERVED = frozenset(
+    (
+        *(
+            "",
+            "_hf",
+            "api",
+            "cdx",
+            "collinfo.json",
+            "compare",
+            "crawls",
+            "explore",
+            "favicon.ico",
+            "health",
+            "metrics",
+            "openapi.json",
+        ),
+        *("robots.txt", "search", "static", "status", "volumes"),
+    )
+)
+FORMS = frozenset(("link", "json", "cdxj"))
+
+_PICKS = tuple(f"{each}/" for each in Pick)
+_PICKED = frozenset(("replay", "timegate", "odd"))
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_TIMED = re.compile(r"(\d{1,14})?([a-z]{2}_)?/(.*)", re.DOTALL)
+_ODD = re.compile(
+    r"(\d{15,})/|(?:\d+([a-z]{2,4}_)|\d+([a-z]{1,4})(?=/https?:)|([a-z]{2,4}_)(?=/https?:))/", re.IGNORECASE
+)
+_STARRED = re.compile(r"(\d{0,14})\*/(.*)", re.DOTALL)
+_PAGED = re.compile(r"(\d{14})/(?=.)(.*)", re.DOTALL)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(/*)", re.IGNORECASE)
+_ESCAPED_SCHEME = re.compile(r"https?%3a", re.IGNORECASE)
+_HOST_AND_FRAGMENT = re.compile(r"((?:https?:/*)?(?:[^/?%:]|%(?!23))+(?::\d+)?)%23", re.IGNORECASE)
+_LIKE_URL = re.compile(r"[^/?]*[.:%]")
+
+
+class RequestTargetPath(NamedTuple):
+    """One request for something archived. `collection` is the name as it was given."""
+
+    kind: str  # replay, calendar, timegate, timemap, cdx, record, warc, stream, delete, collection; odd: no sense in it
+    collection: str
+    timestamp: str = ""
+    modifier: str = ""
+    url: str = ""  # or the id of a record
+    form: str = ""  # of a TimeMap, or of what the CDX server is asked for in its place
+    page: int = 0  # of a TimeMap: the timestamp that it begins with; 0: none was named
+    pick: Pick | None = None  # which capture stands for a time; None: as the settings say
+
+    @property
+    def place(self) -> str:
+        """The collection, and the pick if there is one, as addresses name them."""
+        return self.collection if self.pick is None else f"{self.collection}/{self.pick}"
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the timestamp in addresses of the same collection and pick."""
+        return f"/{self.place}/"
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with an address that is `odd`."""
+        if self.modifier:
+            return f"unknown modifier {self.modifier!r}: known are {', '.join(sorted(MODIFIERS - {''}))}, or none"
+        return f"bad time {self.timestamp[:40]!r}: give 1 to 14 digits, such as 2020 or 20200102030405"
+
+
+def raw_target(scope: Scope) -> bytes:
+    """Path and query of an ASGI request, as they were sent."""
+    path: bytes = scope["raw_path"]
+    query: bytes = scope["query_string"]
+    return path + b"?" + query if query or scope.get(EMPTY_QUERY) else path
+
+
+def parse_target(raw: bytes) -> RequestTargetPath | None:
+    """None if it is not about a collection. What is `odd` has the time or modifier that nobody knows."""
+    text = raw.decode("utf-8", "surrogateescape")
+    name, slash, rest = text[1:].partition("/")
+    if not slash or "?" in name:  # a query may have slashes of its own
+        name, _, query = text[1:].partition("?")
+        return RequestTargetPath("collection", name, url=query) if _is_collection(name) else None
+    if not _is_collection(name):
+        return None
+    if rest.startswith(_PICKS):
+        pick, _, rest = rest.partition("/")
+        target = _within(name, rest)
+        return target._replace(pick=Pick(pick)) if target is not None and target.kind in _PICKED else None
+    return _within(name, rest)
+
+
+def _within(name: str, rest: str) -> RequestTargetPath | None:
+    timed = _TIMED.match(rest)
+    if timed is not None and (timed[2] or "") in MODIFIERS and (timed[1] or timed[2]):
+        return RequestTargetPath("replay", name, timed[1] or "", timed[2] or "", archived_url(timed[3]))
+    return _special(name, rest, timed)
+
+
+def _is_collection(name: str) -> bool:
+    return name not in RESERVED and _NAME.fullmatch(name) is not None
+
+
+def _special(name: str, rest: str, timed: re.Match[str] | None) -> RequestTargetPath | None:
+    if timed is not None and timed[2] in ALIASES:
+        return RequestTargetPath("replay", name, timed[1] or "", ALIASES[timed[2]], archived_url(timed[3]))
+    word, slash, tail = rest.partition("/")
+    bare, mark, query = rest.partition("?")
+    if bare in ("cdx", "warc", "stream", "delete") or (bare == "index" and mark):
+        return RequestTargetPath("cdx" if bare == "index" else bare, name, url=query)
+    if not bare:
+        return RequestTargetPath("collection", name, url=query if mark else "")
+    if slash and word == "record":
+        return RequestTargetPath("record", name, url=tail)
+    if slash and word == "timegate":
+        return RequestTargetPath("timegate", name, url=archived_url(tail))
+    if slash and word == "timemap":
+        return _timemap(name, tail)
+    if starred := _STARRED.match(rest):
+        return RequestTargetPath("calendar", name, starred[1], url=archived_url(starred[2]))
+    if name == "wayback" and bare == "available":  # asked as the Internet Archive's API is
+        return None
+    if odd := _ODD.match(rest):
+        return RequestTargetPath("odd", name, odd[1] or "", odd[2] or odd[3] or odd[4] or "")
+    return RequestTargetPath("timegate", name, url=archived_url(rest))
+
+
+def _timemap(name: str, rest: str) -> RequestTargetPath | None:
+    form, slash, tail = rest.partition("/")
+    if not slash or form not in FORMS:
+        return _formless(name, rest)
+    paged = _PAGED.match(tail)
+    if paged is not None:
+        return RequestTargetPath("timemap", name, url=archived_url(paged[2]), form=form, page=int(paged[1]))
+    return RequestTargetPath("timemap", name, url=archived_url(tail), form=form)
+
+
+def _formless(name: str, rest: str) -> RequestTargetPath | None:
+    """A TimeMap as others have it: of links where no form is named, and with the URL in the query the CDX server's."""
+    bare, mark, query = rest.partition("?")
+    if mark and bare in (*FORMS, "cdx"):
+        return RequestTargetPath("cdx", name, url=query, form=bare)
+    return RequestTargetPath("timemap", name, url=archived_url(rest), form="link") if _LIKE_URL.match(rest) else None
+
+
+def archived_url(text: str) -> str:
+    """A URL as it stands in an address: escaped as a whole, with lost slashes or without a scheme it is understood.
+
+    An escaped fragment is dropped where it can be nothing else: of a URL that was escaped as a whole, and after a host.
+    In a path, `%23` is part of the name.
+    """
+    if _ESCAPED_SCHEME.match(text):
+        text = unquote(text, errors="surrogateescape").partition("#")[0]
+    elif "%23" in text and (ended := _HOST_AND_FRAGMENT.match(text)):
+        text = ended[1]
+    scheme = _SCHEME.match(text)
+    if scheme is None or "." in scheme[1]:  # a host and its port
+        return f"http://{text.lstrip('/')}" if text else ""
+    if scheme[1].lower() in ("http", "https") and len(scheme[2]) != 2:
+        return f"{scheme[1]}://{text[scheme.end() :]}"
+    return text

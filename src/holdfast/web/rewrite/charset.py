@@ -1,0 +1,106 @@
+"""The encoding of a page: what browsers would take it for, told before the first byte is sent.
+
+    a byte-order mark  >  the charset of the HTTP header  >  <meta charset>  >  UTF-8 if it is that  >  windows-1252
+
+It has to be declared with the answer: what is put into the head may push a <meta> out of the bytes that browsers look
+for it in. Pages in an encoding of which ASCII is no part are decoded, and sent as UTF-8; all others keep their bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import import_module
+
+from holdfast.formats.html.charset import UTF_8, encoding_named
+from holdfast.web.rewrite.markup import ATTRIBUTE, TAG
+
+GUESS = "windows-1252"
+_MARKS = ((b"\xef\xbb\xbf", UTF_8), (b"\xfe\xff", "UTF-16BE"), (b"\xff\xfe", "UTF-16LE"))
+_DECODED = {"UTF-16LE": "utf-16-le", "UTF-16BE": "utf-16-be", "ISO-2022-JP": "iso2022_jp"}
+_META = re.compile(rb"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?+)|<meta(?=[\t\n\f\r />])")
+_IN_CONTENT = re.compile(rb"charset[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\t\n\f\r ;\"']++))")
+_XML = re.compile(rb"<\?xml\s[^>]*?\bencoding\s*+=\s*+[\"']([\w.:\-]++)[\"']")
+_CUT_CHARACTER_BYTES = 3  # of UTF-8 that may be missing where the pieces that were looked at end
+_CODECS_CACHED = 64
+_TOLD_WITHIN = 64 << 10  # browsers look at the first 1,024 bytes, and again when they meet a <meta> later
+
+
+def encoding_of(begin: bytes, charset: str | None, *, is_whole: bool) -> str:
+    """The standard's name of the encoding of a page that begins so; `is_whole` if there is no more of it."""
+    for mark, encoding in _MARKS:
+        if begin.startswith(mark):
+            return encoding
+    return encoding_named(charset or "") or _told(begin[:_TOLD_WITHIN].lower()) or _guessed(begin, is_whole=is_whole)
+
+
+def in_utf_8(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """The pieces as they are, or as UTF-8 if markup could not be read in their own encoding."""
+    if encoding not in _DECODED:
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(_DECODED[encoding])("replace")
+    for piece in pieces:
+        yield decoder.decode(piece).removeprefix("\ufeff").encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+def is_decoded(encoding: str) -> bool:
+    return encoding in _DECODED
+
+
+@lru_cache(_CODECS_CACHED)
+def codec_of(encoding: str) -> str:
+    """Python's name of the codec by which values are read and written."""
+    if encoding == UTF_8 or encoding in _DECODED:
+        return "utf-8"
+    import_module("turbohtml.detect")  # brings the codecs 'whatwg-...'
+    name = f"whatwg-{encoding}"
+    try:
+        "&".encode(name)
+    except (LookupError, UnicodeError):
+        return "latin-1"
+    return name
+
+
+def _told(low: bytes) -> str:
+    at = 0
+    while found := _META.search(low, at):
+        at = found.end()
+        if not found[0].startswith(b"<meta"):
+            continue
+        tag = TAG.match(low, found.start())
+        if tag is None:  # it has no end, so nothing behind it is a tag
+            break
+        at = tag.end()
+        if encoding := encoding_named(_label(tag)):
+            if encoding.startswith("UTF-16"):  # it could not have been read
+                return UTF_8
+            return GUESS if encoding == "x-user-defined" else encoding
+    xml = _XML.match(low)
+    return encoding_named(xml[1].decode("ascii", "replace")) if xml else ""
+
+
+def _label(tag: re.Match[bytes]) -> str:
+    """What a <meta> says of the encoding; '' if nothing."""
+    values: dict[bytes, bytes] = {}
+    for attribute in ATTRIBUTE.finditer(tag.string, tag.start(2), tag.end(2)):
+        values.setdefault(attribute[1], attribute[attribute.lastindex or 1] if attribute.lastindex != 1 else b"")
+    label = values.get(b"charset", b"")
+    if not label and values.get(b"http-equiv", b"").strip() == b"content-type":
+        content = _IN_CONTENT.search(values.get(b"content", b""))
+        label = next(filter(None, content.groups()), b"") if content else b""
+    return label.decode("ascii", "replace").strip()
+
+
+def _guessed(begin: bytes, *, is_whole: bool) -> str:
+    if begin.isascii():
+        return GUESS
+    try:
+        begin.decode("utf-8")
+    except UnicodeDecodeError as error:
+        is_cut = not is_whole and error.start >= len(begin) - _CUT_CHARACTER_BYTES
+        return UTF_8 if is_cut and not begin[: error.start].isascii() else GUESS
+    return UTF_8

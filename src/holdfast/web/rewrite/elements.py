@@ -1,0 +1,211 @@
+"""What is rewritten of which element: a table of its attributes, and those that one has to look at twice.
+
+Modifiers tell the server what a browser is going to make of the answer: `mp_` a page, `if_` and `fr_` one in a frame,
+`js_` a script, `cs_` a style sheet, `im_` a picture, sound, film or font, `oe_` what an object or embed shows.
+
+Refresh: `5; url=/next`, in a `<meta>` and as a field of a response; read as the HTML Standard does.
+
+`srcset`: URLs with descriptors, `small.jpg 1x, large.jpg 2x`, each URL rewritten and all else kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from holdfast.formats.html.links.elements import places_in_srcset
+from holdfast.web.rewrite.addresses import Scene, resolved, rewrite
+from holdfast.web.rewrite.css import rewrite_css
+from holdfast.web.rewrite.inline import SPECULATION
+from holdfast.web.rewrite.markup import Tag
+
+_REFRESH = re.compile(
+    r"\s*+[\d.]*+(?:\s*+[;,]\s*+|\s++)(?:url\s*+=\s*+)?+(?:\"([^\"]*+)|'([^']*+)|(.++))", re.IGNORECASE | re.DOTALL
+)
+
+
+def rewrite_refresh(text: str, scene: Scene, modifier: str) -> str:
+    """Leads to the archive's capture of what it led to; one without a URL loads the page again, and stays."""
+    match = _REFRESH.match(text)
+    if match is None or match.lastindex is None:
+        return text
+    start, end = match.span(match.lastindex)
+    return text[:start] + rewrite(text[start:end], scene, modifier) + text[end:]
+
+
+def rewrite_srcset(text: str, scene: Scene, modifier: str) -> str:
+    parts: list[str] = []
+    written = 0
+    for start, end in places_in_srcset(text):
+        parts += (text[written:start], rewrite(text[start:end], scene, modifier))
+        written = end
+    return "".join(parts) + text[written:] if parts else text
+
+
+_FRAMES_DEEP_MAX = 4  # pages written within pages (srcdoc); what is deeper stays as it is
+
+
+@dataclass(slots=True)
+class Setting:
+    """What rewriting a page goes by. `scene` changes at the page's first <base>."""
+
+    scene: Scene
+    head: bytes
+    codec: str
+    is_xml: bool = False
+    has_base: bool = False
+    frames_deep: int = 0
+    rewrite_page: Callable[[bytes, Setting], bytes] | None = None  # for pages within the page
+
+
+Rule = Callable[[Tag, bytes, Setting], None]
+
+
+def rewrite_attributes(tag: Tag, setting: Setting) -> None:
+    """Enters the changes into the tag."""
+    rules = RULES.get(tag.name, _ANY)
+    for name in tag.names():
+        rule = rules.get(name)
+        if rule is not None:
+            rule(tag, name, setting)
+
+
+def _url(tag: Tag, name: bytes, setting: Setting, *, modifier: str) -> None:
+    value = tag.value(name)
+    tag.change(name, value, rewrite(value, setting.scene, modifier))
+
+
+def _srcset(tag: Tag, name: bytes, setting: Setting) -> None:
+    value = tag.value(name)
+    tag.change(name, value, rewrite_srcset(value, setting.scene, "im_"))
+
+
+def _style(tag: Tag, name: bytes, setting: Setting) -> None:
+    value = tag.value(name)
+    if "(" in value:
+        new = rewrite_css(value.encode("utf-8", "surrogatepass"), setting.scene)
+        tag.change(name, value, new.decode("utf-8", "surrogatepass"))
+
+
+def _disarmed(tag: Tag, name: bytes, setting: Setting) -> None:
+    tag.disarm(name)
+
+
+def _to_self(tag: Tag, name: bytes, setting: Setting) -> None:
+    """The page lives in a frame below the banner, and is not to break out of it."""
+    value = tag.value(name)
+    if value.strip().lower() in ("_top", "_parent", "_blank"):
+        tag.change(name, value, "_self")
+
+
+def _frame_content(tag: Tag, name: bytes, setting: Setting) -> None:
+    if setting.rewrite_page is None or setting.frames_deep >= _FRAMES_DEEP_MAX:
+        return
+    value = tag.value(name)
+    within = Setting(setting.scene, setting.head, "utf-8", frames_deep=setting.frames_deep + 1, has_base=False)
+    new = setting.rewrite_page(value.encode("utf-8", "replace"), within)
+    tag.change(name, value, new.decode("utf-8", "replace"))
+
+
+def _base(tag: Tag, name: bytes, setting: Setting) -> None:
+    """The first one with an href counts for the whole page; what stood before it was rewritten without."""
+    value = tag.value(name)
+    if not setting.has_base:
+        setting.has_base = True
+        tag.change(name, value, resolved(value, setting.scene, "mp_") or value)
+        setting.scene = setting.scene.rebased(value)
+
+
+def _script_kind(tag: Tag, name: bytes, setting: Setting) -> None:
+    if tag.word(name) == SPECULATION:
+        tag.change(name, tag.value(name), f"hf-{SPECULATION}")
+
+
+# -- <link> ---------------------------------------------------------------------------------------------------------
+
+_BY_DESTINATION: Final = {
+    "script": "js_",
+    "worker": "js_",
+    "sharedworker": "js_",
+    "serviceworker": "js_",
+    "style": "cs_",
+    "document": "mp_",
+    "iframe": "if_",
+    "frame": "fr_",
+    "object": "oe_",
+    "embed": "oe_",
+    "image": "im_",
+    "font": "im_",
+    "audio": "im_",
+    "video": "im_",
+    "track": "im_",
+}
+
+
+def _link(tag: Tag, name: bytes, setting: Setting) -> None:
+    relations = tag.word(b"rel").split()
+    if "preconnect" in relations or "dns-prefetch" in relations:
+        tag.disarm(name)
+    else:
+        _url(tag, name, setting, modifier=_modifier_of(relations, tag))
+
+
+def _modifier_of(relations: list[str], tag: Tag) -> str:
+    if "stylesheet" in relations:
+        return "cs_"
+    if "modulepreload" in relations:
+        return "js_"
+    if any(relation.endswith("icon") or relation.startswith("apple-touch-") for relation in relations):
+        return "im_"
+    return _BY_DESTINATION.get(tag.word(b"as"), "mp_")
+
+
+# -- <meta> ---------------------------------------------------------------------------------------------------------
+
+
+def _meta(tag: Tag, name: bytes, setting: Setting) -> None:
+    kind = tag.word(name)
+    if kind.startswith("content-security-policy"):
+        tag.disarm(name)
+    elif kind == "refresh" and (content := tag.value(b"content")):
+        tag.change(b"content", content, rewrite_refresh(content, setting.scene, "mp_"))
+
+
+# -- the table ------------------------------------------------------------------------------------------------------
+
+_PAGE, _FRAME, _IMAGE, _SCRIPT, _OBJECT = (
+    partial(_url, modifier=modifier) for modifier in ("mp_", "if_", "im_", "js_", "oe_")
+)
+_ANY: Final[dict[bytes, Rule]] = {b"style": _style, b"background": _IMAGE, b"integrity": _disarmed}
+_ANCHOR: Final[dict[bytes, Rule]] = {b"href": _PAGE, b"xlink:href": _PAGE, b"target": _to_self, b"ping": _disarmed}
+_DRAWN: Final[dict[bytes, Rule]] = {b"href": _IMAGE, b"xlink:href": _IMAGE}
+_SENDING: Final[dict[bytes, Rule]] = {b"formaction": _PAGE, b"formtarget": _to_self, b"src": _IMAGE}
+_PICTURE: Final[dict[bytes, Rule]] = {b"src": _IMAGE, b"srcset": _srcset, b"lowsrc": _IMAGE, b"dynsrc": _IMAGE}
+_TABLE: Final[dict[bytes, dict[bytes, Rule]]] = {
+    b"a": _ANCHOR,
+    b"area": _ANCHOR,
+    b"audio": _PICTURE,
+    b"base": {b"href": _base, b"target": _to_self},
+    b"bgsound": _PICTURE,
+    b"button": _SENDING,
+    b"embed": {b"src": _OBJECT},
+    b"feimage": _DRAWN,
+    b"form": {b"action": _PAGE, b"target": _to_self},
+    b"frame": {b"src": partial(_url, modifier="fr_")},
+    b"iframe": {b"src": _FRAME, b"srcdoc": _frame_content},
+    b"image": {**_DRAWN, **_PICTURE},
+    b"img": _PICTURE,
+    b"input": _SENDING,
+    b"link": {b"href": _link, b"imagesrcset": _srcset},
+    b"meta": {b"http-equiv": _meta},
+    b"object": {b"data": _OBJECT},
+    b"script": {b"type": _script_kind, b"src": _SCRIPT, b"href": _SCRIPT, b"xlink:href": _SCRIPT},
+    b"source": _PICTURE,
+    b"track": _PICTURE,
+    b"use": _DRAWN,
+    b"video": {b"src": _IMAGE, b"poster": _IMAGE},
+}
+RULES: Final[dict[bytes, dict[bytes, Rule]]] = {element: {**_ANY, **rules} for element, rules in _TABLE.items()}

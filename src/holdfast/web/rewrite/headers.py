@@ -1,0 +1,119 @@
+"""The fields of an archived response as they are sent on: what the browser must obey, and the rest as evidence.
+
+    Content-Language, -Disposition, -Range      as they were
+    Content-Encoding                            as it was, if the content is still encoded
+    Location, Refresh                           to the archive's capture of the target, under the same modifier
+    Set-Cookie                                  bound to the archived site (see `cookies`)
+    all others, also of connections             as X-Archive-Orig-<name>
+
+Content-Type and Content-Length are for the caller to tell, who knows the content. Raw captures (`id_`) get neither
+cookies nor refreshes. No byte that could begin another field comes through.
+
+Cookies of archived responses, bound to the archived site: none is seen by another site of the same archive.
+
+    sid=1; Domain=example.com; Path=/shop; Secure; Expires=Wed, 01 Jan 2020 00:00:00 GMT
+        ──►   sid=1; Path=/main/20191231235959mp_/http://example.com/shop
+
+What was to expire later than the capture is kept while the browser runs; what was expired by then still deletes.
+Attributes that would make a browser refuse the cookie here are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from holdfast.formats.record import Headers
+from holdfast.web.rewrite.addresses import Scene, ground, resolved
+from holdfast.web.rewrite.elements import rewrite_refresh
+
+OURS: Final = "hf_"  # names that begin so are not given by archived sites
+_KEPT_ATTRIBUTES: Final = frozenset(("httponly",))
+_DELETED: Final = "Max-Age=0"
+
+
+def rewrite_cookie(value: str, scene: Scene) -> str | None:
+    """The value of `Set-Cookie` as it is to be sent; None if it is not to be."""
+    pair, *attributes = (part.strip() for part in value.split(";"))
+    name = pair.partition("=")[0].strip()
+    origin = ground(scene.url).origin
+    if "=" not in pair or name.lower().startswith(OURS) or not origin:
+        return None
+    path, kept, is_deleted = "", [], None
+    for attribute in attributes:
+        key, _, text = (part.strip() for part in attribute.partition("="))
+        match key.lower():
+            case "path":
+                path = text
+            case "max-age":
+                is_deleted = text.startswith("-") or text == "0"
+            case "expires" if is_deleted is None and _was_over(text, scene.timestamp):
+                is_deleted = True
+            case known if known in _KEPT_ATTRIBUTES:
+                kept.append(attribute)
+    place = scene.start("mp_") + origin + (path if path.startswith("/") else _default_path(scene.url, origin))
+    return "; ".join((pair, f"Path={place}", *kept, *((_DELETED,) if is_deleted else ())))
+
+
+def _default_path(url: str, origin: str) -> str:
+    path = url[len(origin) :].partition("?")[0].partition("#")[0] if url.startswith(origin) else "/"
+    return path[: path.rfind("/") + 1] or "/"
+
+
+def _was_over(text: str, timestamp: str) -> bool:
+    """Whether a cookie of this date had expired when it was captured."""
+    try:
+        expires = parsedate_to_datetime(text)
+        captured = datetime.strptime(timestamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return False
+    return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) <= captured
+
+
+EVIDENCE: Final = b"x-archive-orig-"
+_KEPT: Final = frozenset(("content-language", "content-disposition", "content-range"))
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]+")
+_RAW: Final = "id_"
+
+
+def archived_headers(headers: Headers, scene: Scene, *, keeps_encoding: bool) -> list[tuple[bytes, bytes]]:
+    """Names in lower case. `keeps_encoding`: the content is sent as it was encoded."""
+    sent: list[tuple[bytes, bytes]] = []
+    for name, value in headers:
+        if not _NAME.fullmatch(name):
+            continue
+        lower = name.lower()
+        obeyed = _obeyed(lower, value, scene, keeps_encoding=keeps_encoding)
+        if obeyed is not None:
+            sent.append((lower.encode("ascii"), octets(obeyed)))
+        if obeyed != value:
+            sent.append((EVIDENCE + lower.encode("ascii"), octets(value)))
+    return sent
+
+
+def _obeyed(name: str, value: str, scene: Scene, *, keeps_encoding: bool) -> str | None:
+    """What a browser is to be told under the name itself; None: nothing."""
+    if name in _KEPT:
+        return value
+    match name:
+        case "content-encoding":
+            return value if keeps_encoding else None
+        case "location":
+            return resolved(value, scene, scene.modifier)
+        case "refresh" if scene.modifier != _RAW:
+            return rewrite_refresh(value, scene, scene.modifier)
+        case "set-cookie" if scene.modifier != _RAW:
+            return rewrite_cookie(value, scene)
+    return None
+
+
+def octets(value: str) -> bytes:
+    """As they were captured, which is how Holdfast reads them: UTF-8, other bytes as lone surrogates."""
+    try:
+        octets = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        octets = value.encode("utf-8", "replace")
+    return _CONTROLS.sub(b" ", octets).strip()

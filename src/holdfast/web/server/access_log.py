@@ -1,0 +1,122 @@
+"""The access log: a line for each request, in the form that every log analyser reads.
+
+    127.0.0.1 - - [16/Nov/2026:08:23:01 +0000] "GET /main/2026/http://example.com/ HTTP/1.1" 200 512 "-" "curl/8" 1234
+
+Apache's combined form, and behind it the microseconds that the answer took. `-` stands for what there is not; the
+request line of one that could not be understood is `-`, too. Whatever a client can choose is escaped, so that a line is
+always one line.
+
+Lines are gathered and written by a thread several times a second: a slow disk does not hold up answers. If it is so
+slow that too many lines wait, further ones are counted and lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.web.server.counters import Counters
+
+log = logging.getLogger("holdfast.web")
+
+_WAITING_BYTES_MAX = 8 << 20
+_ODD = re.compile(r"[^ !#-\[\]-~]")  # controls, quote, backslash, and what is no ASCII
+_ENTRANCE = b"/_hf/"
+_TICKET = re.compile(rb"(?<=[?&]ticket=)[^&]+")  # whoever reads the log should not be let in by it
+_MODE = 0o640
+
+
+class AccessLogEntry(NamedTuple):
+    """One request. Its scope is that of ASGI, or holds only the client's address."""
+
+    scope: Mapping[str, Any]
+    status: int
+    sent: int  # bytes of the body
+    seconds: float
+
+
+class AccessLog:
+    """Appended to by all workers: each write is of whole lines, which the system does not mix. On the event loop."""
+
+    def __init__(self, path: Path | None, counters: Counters, *, to_errors: bool = False) -> None:
+        self._path = path
+        self._counters = counters
+        self._descriptor = 2 if to_errors else -1
+        self._lines: list[bytes] = []
+        self._waiting_bytes = 0
+        self._second, self._date = 0, ""
+        self.wanted = to_errors or path is not None
+        self.reopen()
+
+    def add(self, entry: AccessLogEntry) -> None:
+        """Takes note; the line is written a little later."""
+        line = self._line(entry)
+        if self._waiting_bytes + len(line) > _WAITING_BYTES_MAX:
+            self._counters.add("access_log_lost")
+            return
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+
+    def _line(self, entry: AccessLogEntry) -> bytes:
+        scope = entry.scope
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._date = now, time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(now))
+        client = scope.get("client")
+        headers = dict(scope.get("headers", ()))
+        fields = [headers.get(name, b"").decode("latin-1") for name in (b"referer", b"user-agent")]
+        referer, agent = (_ODD.sub(_escaped, field) or "-" for field in fields)
+        text = (
+            f'{client[0] if client else "-"} - - [{self._date}] "{_request_line(scope)}" {entry.status} '
+            f'{entry.sent or "-"} "{referer}" "{agent}" {int(entry.seconds * 1e6)}\n'
+        )
+        return text.encode("ascii", "backslashreplace")
+
+    async def flush(self) -> None:
+        """Writes what waits, in a thread."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            size, data = self._waiting_bytes, b"".join(lines)
+            await asyncio.get_running_loop().run_in_executor(None, self._write, data)
+            self._waiting_bytes -= size
+
+    def _write(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            log.warning("cannot write the access log: %s", error)
+
+    def reopen(self) -> None:
+        """After a program that rotates logs has moved the file."""
+        if self._path is None:
+            return
+        before = self._descriptor
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        if before != -1:
+            os.close(before)
+
+    def close(self) -> None:
+        self._write(b"".join(self._lines))
+        self._lines = []
+        if self._path is not None:
+            os.close(self._descriptor)
+
+
+def _request_line(scope: Mapping[str, Any]) -> str:
+    if "method" not in scope:
+        return "-"
+    target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    if target.startswith(_ENTRANCE):
+        target = _TICKET.sub(b"-", target)
+    return _ODD.sub(_escaped, f"{scope['method']} {target.decode('latin-1')} HTTP/{scope['http_version']}")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0]):02x}"

@@ -1,0 +1,1 @@
+"""Bulk streams over HTTP, shared by clients of the same snapshot."""

@@ -1,0 +1,77 @@
+"""The captures of one URL in the order of time, each with what became of the page since the one before.
+
+A capture is *changed* if its payload has another digest than the last capture that had one. A revisit says by its kind
+that nothing has changed. Redirects and errors are told apart: they say nothing about the page itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from holdfast.catalog import CaptureQuery
+from holdfast.model import Capture
+from holdfast.web.capture.find import SHOWN
+from holdfast.web.context import WebContext
+
+
+class ChangeMark(StrEnum):
+    """What a capture is beside the one before it."""
+
+    FIRST = "first"
+    CHANGED = "changed"
+    SAME = "same"
+    REDIRECT = "redirect"
+    ERROR = "error"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS = {
+    ChangeMark.FIRST: "first capture",
+    ChangeMark.CHANGED: "changed",
+    ChangeMark.SAME: "unchanged",
+    ChangeMark.REDIRECT: "redirect",
+    ChangeMark.ERROR: "error",
+}
+
+
+class Seen(NamedTuple):
+    """A capture in the history of its URL."""
+
+    capture: Capture
+    mark: ChangeMark
+    before: str  # timestamp of the capture before it; empty for the first
+
+
+def captures(site: WebContext, query: CaptureQuery) -> Iterator[Capture]:
+    """Those that are pages, and that the rules of access do not hide."""
+    permits = None if site.access.is_open else site.access.permits
+    return (row.capture for row in site.archive.catalog.search(query, permits=permits) if row.capture.type in SHOWN)
+
+
+def history(site: WebContext, collection: str | None, url: str) -> Iterator[Seen]:
+    """All captures of a URL, by time, streaming."""
+    digest = before = ""
+    for capture in captures(site, CaptureQuery(url=url, match="exact", collection=collection)):
+        mark = marked(capture, digest)
+        if capture.digest != "-" and mark in (ChangeMark.FIRST, ChangeMark.CHANGED):
+            digest = capture.digest
+        yield Seen(capture, mark, before)
+        before = capture.timestamp
+
+
+def marked(capture: Capture, digest: str) -> ChangeMark:
+    """What a capture is after one with this digest; empty: there was none."""
+    if capture.type == "revisit":
+        return ChangeMark.SAME
+    if capture.status.startswith("3"):
+        return ChangeMark.REDIRECT
+    if capture.status.startswith(("4", "5")):
+        return ChangeMark.ERROR
+    if not digest:
+        return ChangeMark.FIRST
+    return ChangeMark.SAME if capture.digest == digest else ChangeMark.CHANGED

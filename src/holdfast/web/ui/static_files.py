@@ -1,0 +1,88 @@
+"""Style sheets, scripts and drawings of the pages, read once, compressed once.
+
+A page names them with a version that is made from their bytes, so a browser keeps them for good; asked for by another
+version or none, they are told apart by ETag.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+import brotli
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast.errors import NotFound
+from holdfast.web.context import WebContext
+
+STATIC = Path(__file__).with_name("static")
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOR_GOOD = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file in every coding that is offered."""
+
+    media_type: str
+    version: str
+    codings: dict[str, bytes]  # by name of the content coding, the best first; '' is none
+
+    def best(self, accepted: str) -> tuple[str, bytes]:
+        """The smallest form that the client takes."""
+        offered = {part.partition(";")[0].strip().lower() for part in accepted.split(",") if ";q=0" not in part.lower()}
+        coding = next(name for name in self.codings if not name or name in offered)
+        return coding, self.codings[coding]
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """All that there are, by name."""
+    return {path.name: _read(path) for path in sorted(STATIC.iterdir()) if path.suffix in _TYPES}
+
+
+def _read(path: Path) -> Asset:
+    plain = path.read_bytes()
+    version = blake2b(plain, digest_size=8).hexdigest()
+    codings = {"br": brotli.compress(plain), "gzip": gzip.compress(plain, mtime=0), "": plain}
+    return Asset(_TYPES[path.suffix], version, codings)
+
+
+def static_path(name: str) -> str:
+    """The address of an asset, with its version."""
+    return f"/static/{name}?v={assets()[name].version}"
+
+
+async def serve_static(request: Request) -> Response:
+    name = request.path_params["name"]
+    asset = assets().get(name)
+    if asset is None:
+        raise NotFound(f"no file {name!r} under /static/")
+    coding, body = asset.best(request.headers.get("accept-encoding", ""))
+    tag = f'"{asset.version}{"-" + coding if coding else ""}"'
+    is_exact = request.query_params.get("v") == asset.version
+    headers = {
+        "Cache-Control": _FOR_GOOD if is_exact else "no-cache",
+        "ETag": tag,
+        "Vary": "Accept-Encoding",
+        "X-Content-Type-Options": "nosniff",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+    if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
+        return Response(status_code=304, headers=headers)
+    if coding:
+        headers["Content-Encoding"] = coding
+    return Response(body, headers=headers, media_type=asset.media_type)
+
+
+def routes(site: WebContext) -> list[Route]:
+    return [Route("/static/{name}", serve_static)]

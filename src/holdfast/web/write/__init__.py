@@ -1,0 +1,1 @@
+"""Captures received over HTTP."""

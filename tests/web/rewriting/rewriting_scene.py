@@ -1,0 +1,30 @@
+"""Where the pages of these tests stand, and how to rewrite them in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.web.rewrite.addresses import Scene
+from holdfast.web.rewrite.html import rewrite_html
+
+SCENE = Scene("/main/", "20200102030405", "https://example.com/dir/page.html")
+HEAD = b"<script src=/_hf/runtime.js></script>"
+
+
+def at(modifier: str) -> str:
+    return f"/main/20200102030405{modifier}/"
+
+
+def rewritten(markup: str, *, scene: Scene = SCENE, is_xml: bool = False) -> str:
+    """Without what is put into the head."""
+    page = rewrite_html([markup.encode()], scene, "utf-8", b"", is_xml=is_xml)
+    return b"".join(page.pieces).decode()
+
+
+def streamed(pieces: Iterable[bytes], *, head: bytes = HEAD, charset: str | None = "utf-8") -> bytes:
+    return b"".join(rewrite_html(pieces, SCENE, charset, head).pieces)
+
+
+def parts(text: str) -> list[str]:
+    """A list in few lines."""
+    return text.split("¦")
