@@ -103,7 +103,7 @@ def test_limits_end_a_run_and_the_next_goes_on(archive: Shell, site: Site) -> No
     assert again.objects[0]["fetched"] == 10
     assert len(captured(archive)) == 10
     assert archive("crawl", "list", "--json").objects[0]["state"] == "limit"
-    (third,) = archive("crawl", "--resume", site.name, "--quota", "1", "--json", "-q").objects
+    (third,) = archive("crawl", "--resume", site.name, "--quota", "1", "--limit", "1000", "--json", "-q").objects
     assert (third["state"], third["reason"]) == ("limit", "the bytes allowed are transferred")
 
 

@@ -268,7 +268,7 @@ def test_reading_may_need_a_token(path: Path) -> None:
         ("token=%ff%fe", "malformed token"),
         ("order=log&order=url", "more than once"),
         ("from=yesterday", ""),
-        ("filter=[", ""),
+        ("filter=~[", ""),
         ("url=a&matchType=near", ""),
         ("batch=../../etc", ""),
         ("shared=perhaps", "bad value"),

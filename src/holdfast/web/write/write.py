@@ -219,10 +219,10 @@ async def put_warc(site: WebContext, request: Request, name: str, collection: st
 
 
 def _require_sound(spool: Path) -> None:
-    """Raises MalformedInput at the first bytes that are no record."""
+    """Raises MalformedInput at the first record that is damaged or cut off: an upload comes whole or not at all."""
 
     def note(finding: Finding) -> None:
-        if finding.kind is FindingKind.LOST:
+        if finding.kind in (FindingKind.LOST, FindingKind.TRUNCATED):
             raise MalformedInput(f"nothing was imported, for the file is damaged: {finding}")
 
     with spool.open("rb") as file:
