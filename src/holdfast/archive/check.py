@@ -90,8 +90,7 @@ def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
         kept = [
             (RecordId(batch, entry.serial), ContentKey.parse(text))
             for entry in walked.entries
-            if entry.contents != "-"
-            for text in entry.contents.split(" ")
+            for text in entry.contentkeys
         ]
         holdings = archive.instance.find_batch([key for _, key in kept])
         for (record, key), held in zip(kept, holdings, strict=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from holdfast.catalog.change import CaptureDraft, CatalogChange
-from holdfast.catalog.cursor import Steps
+from holdfast.catalog.cursor import CatalogCursor
 from holdfast.catalog.keys import (
     BATCH,
     CAPTURE,
@@ -169,10 +169,10 @@ class Catalog:
         self._refresh_if_due()
         return [key[1:].decode() for key, _ in self._table.scan(BATCH, after(BATCH))]
 
-    def steps(self) -> Steps:
+    def cursor(self) -> CatalogCursor:
         """The catalog in short ranges, for those who go through all of it."""
         self._refresh_if_due()
-        return Steps(self._table, self._rows)
+        return CatalogCursor(self._table, self._rows)
 
     def collections(self) -> tuple[str, ...]:
         self._refresh_if_due()
@@ -222,8 +222,8 @@ class Catalog:
     def of_page_id(self, number: int, collection: str | None = None) -> list[Capture]:
         """The captures whose URL has this page id of WebBase's (B3), by time."""
         self._refresh_if_due()
-        steps = self.steps()
-        found = [each for each in steps.captures(steps.of_page_id(number)) if each is not None]
+        cursor = self.cursor()
+        found = [each for each in cursor.captures(cursor.of_page_id(number)) if each is not None]
         wanted = (each for each in found if collection in (None, each.collection))
         return sorted(wanted, key=lambda each: (each.timestamp, each.record))
 

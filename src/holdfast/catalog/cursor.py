@@ -30,7 +30,7 @@ from holdfast.env.table import Table
 from holdfast.model import Capture, RecordId
 
 
-class Steps:
+class CatalogCursor:
     """Any thread may call any method."""
 
     def __init__(self, table: Table, rows: CaptureRows) -> None:

@@ -120,7 +120,7 @@ class CaptureFilter:
     def newest(self, catalog: Catalog, urlkey: str) -> Capture | None:
         """The newest selected capture of a URL: looked for from the end, so that it is found at once."""
         about: Capture | None = None
-        for found in catalog.steps().newest_first(self.collection, exact_range(urlkey)):
+        for found in catalog.cursor().newest_first(self.collection, exact_range(urlkey)):
             for capture in self.captures([found]):
                 if capture.type not in ABOUT:
                     return capture

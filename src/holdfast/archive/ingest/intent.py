@@ -130,7 +130,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return facts if facts.keys() >= {"batch", "first", "count", "contents"} else None
 
 
-def take_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -> int:
+def roll_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -> int:
     """Releases the references of an unfinished addition that no record holds; returns how many.
 
     In a volume that others write to as well, a counter does not tell whose references they are: there one too many is

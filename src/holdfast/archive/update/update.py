@@ -28,12 +28,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.ingest.add import Adder
 from holdfast.archive.remove.removal import Removal, RemovalOptions
 from holdfast.archive.update.latest import superseded
 from holdfast.env import Environment, paths
 from holdfast.env.files import read_file, replace_file
-from holdfast.errors import Damaged, Denied
+from holdfast.errors import Damaged
 from holdfast.model import Capture
 from holdfast.records.active_state import ActiveState, active_state, read_active, write_active
 from holdfast.records.leases import allow_leases, end_leases
@@ -113,12 +112,12 @@ class _Plan:
     target: ActiveState
 
 
-def settle_active(archive: Archive, adder: Adder) -> None:
+def prepare_active_state(archive: Archive) -> None:
     """Under the batch scheme there is an active state from the first opening on, of all that is there; else none."""
     root, env = archive.path, archive.env
     if archive.settings.store.update == placement.BATCH:
         if read_active(root, env) is None:
-            first = ActiveState(1, _now(env), adder.frontier())
+            first = ActiveState(1, _now(env), archive.adder.frontier())
             allow_leases(root, first.generation)
             write_active(root, first, env)
     elif env.files.exists(root / paths.ACTIVE):
@@ -133,10 +132,8 @@ def _now(env: Environment) -> str:
 class Updates:
     """The updates of an archive. `run` is for one thread at a time; others may add and read meanwhile."""
 
-    def __init__(self, archive: Archive, adder: Adder | None) -> None:
-        """Without an adder it is open for reading."""
+    def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._adder = adder
         self._root = archive.path
         self._env = archive.env
 
@@ -212,12 +209,6 @@ class Updates:
         report.generation = plan.target.generation if self.is_batch else 0
         return report
 
-    def frontier(self) -> dict[str, int]:
-        """For each batch the first serial number under which nothing was acknowledged yet. Raises Denied."""
-        if self._adder is None:
-            raise Denied("the archive is open for reading only")
-        return self._adder.frontier()
-
     # -- steps --------------------------------------------------------------------------------------------------
 
     def _isolate(self) -> _Plan:
@@ -228,7 +219,7 @@ class Updates:
     def _target(self) -> ActiveState:
         """Everything that is acknowledged now, as the state that comes next."""
         before = read_active(self._root, self._env)
-        return ActiveState(before.generation + 1 if before else 1, _now(self._env), self.frontier())
+        return ActiveState(before.generation + 1 if before else 1, _now(self._env), self._archive.adder.frontier())
 
     def _transfer(self, report: UpdateReport, progress: Progress | None) -> None:
         report.moved = Transfer(self._archive.instance).run(progress, resumed=report.resumed)
@@ -249,7 +240,7 @@ class Updates:
         self._remove(target, options, report)
 
     def _remove(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
-        chosen = replace(target, batches=self.frontier())
+        chosen = replace(target, batches=self._archive.adder.frontier())
         how = RemovalOptions(REASON, compact=False, dry_run=options.dry_run)
         for group in superseded(self._archive.catalog, target, chosen):
             report.add(self._archive.remove(group, how))

@@ -61,8 +61,8 @@ class _Question:
     report: VolumeReport | None = None
 
 
-class Reports:
-    """Asks the volumes of an instance how they are. Any thread may call."""
+class VolumeReports:
+    """Asks the volumes of a store for their state. Any thread may call."""
 
     def __init__(self, instance: BlockStore, lock_of: Callable[[VolumeSettings], Path], env: Environment) -> None:
         """`lock_of` says by which lock is seen that a volume of this machine is being written to."""

@@ -70,7 +70,7 @@ class DateOrder:
         if some is None:
             return None
         wanted = [record for _, record in some.found if self._choice.in_shard(record) and self._choice.holds(record)]
-        captures = self._reader.patiently(lambda: self._source.catalog.steps().captures(wanted))
+        captures = self._reader.patiently(lambda: self._source.catalog.cursor().captures(wanted))
         chosen = [capture for capture in captures if capture is not None and self._takes(capture)]
         pages = [Page.of_capture(capture, self._reader) for capture in chosen[:most]]
         if len(chosen) > most:
@@ -84,16 +84,16 @@ class DateOrder:
         return (b"", b"\x7f") if self._is_modified else (self._choice.first, self._choice.last + _ALL)
 
     def _ascending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
-        steps = self._source.catalog.steps
+        cursor = self._source.catalog.cursor
         if self._is_modified:
-            return self._reader.patiently(lambda: steps().by_modified(start, end, most))
-        return self._reader.patiently(lambda: steps().by_time(start, end, most))
+            return self._reader.patiently(lambda: cursor().by_modified(start, end, most))
+        return self._reader.patiently(lambda: cursor().by_time(start, end, most))
 
     def _descending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
-        steps = self._source.catalog.steps
+        cursor = self._source.catalog.cursor
         if self._is_modified:
-            return self._reader.patiently(lambda: steps().latest_by_modified(start, end, most))
-        return self._reader.patiently(lambda: steps().latest_by_time(start, end, most))
+            return self._reader.patiently(lambda: cursor().latest_by_modified(start, end, most))
+        return self._reader.patiently(lambda: cursor().latest_by_time(start, end, most))
 
     def _behind(self, time: str, record: RecordId) -> Position:
         if self._reverse:

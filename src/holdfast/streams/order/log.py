@@ -36,7 +36,7 @@ class LogOrder:
             return None
         batch, serial = place
         end, looked = self._choice.snapshot.ends[batch], max(most, self._looked)
-        rows = self._reader.patiently(lambda: self._source.catalog.steps().of_batch(batch, serial, end, looked))
+        rows = self._reader.patiently(lambda: self._source.catalog.cursor().of_batch(batch, serial, end, looked))
         chosen = self._chosen(batch, rows)
         behind = rows[-1][0] + 1 if len(rows) == looked else end
         is_final = not self._choice.filters or self._choice.is_latest  # else it is not known yet how many stay

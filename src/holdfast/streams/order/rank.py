@@ -80,12 +80,12 @@ class RankOrder:
 
     def _captures(self, number: int, least: bytes) -> list[Capture]:
         """The selected captures of a page, by URL and time, from a place on."""
-        steps = self._source.catalog.steps
-        records = self._reader.patiently(lambda: steps().of_page(number))
+        cursor = self._source.catalog.cursor
+        records = self._reader.patiently(lambda: cursor().of_page(number))
         records = [record for record in records if self._choice.holds(record)]
         if not records:
             return []
-        found = [each for each in self._reader.patiently(lambda: steps().captures(records)) if each is not None]
+        found = [each for each in self._reader.patiently(lambda: cursor().captures(records)) if each is not None]
         chosen = sorted(filter(self._choice.takes, found), key=place_of)
         if self._choice.is_latest:
             by_url = groupby(chosen, key=lambda each: each.urlkey)  # one, unless two have the same number

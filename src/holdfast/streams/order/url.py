@@ -43,7 +43,7 @@ class UrlOrder:
             return None
         looked = max(most, self._looked)
         collection = self._choice.collection
-        found = self._reader.patiently(lambda: self._source.catalog.steps().by_place(collection, bounds, looked))
+        found = self._reader.patiently(lambda: self._source.catalog.cursor().by_place(collection, bounds, looked))
         if len(found) < looked:
             behind = _text(bounds[1])
         else:
