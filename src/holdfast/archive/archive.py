@@ -372,7 +372,7 @@ class Archive(OpenVolumes):
         if options.compact and not options.dry_run and removal.records:
             self._compact_all(removal.volumes, progress)
         if removal.records and not options.dry_run:
-            self.index.settle()
+            self.index.purge_removed()
         return removal
 
     def _compact_all(self, names: Sequence[str], progress: Progress | None) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from holdfast.arguments import checked
 from holdfast.errors import DamagedIndex
 from holdfast.index.index import Index
-from holdfast.index.ranks import Ranks
+from holdfast.index.ranks.ranks import Ranks
 from holdfast.index.schema import Card
 from holdfast.index.words import records_query
 from holdfast.query.access_filter import AccessFilter

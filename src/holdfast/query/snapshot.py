@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import IndexNotFound
 from holdfast.index.index import IndexView
-from holdfast.index.ranks import Ranks
+from holdfast.index.ranks.ranks import Ranks
 from holdfast.index.schema import schema
 
 if TYPE_CHECKING:

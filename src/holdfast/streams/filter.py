@@ -1,9 +1,7 @@
 """Which captures a stream delivers: of its snapshot, by place, time, filters and query; of each URL the newest.
 
-What is cheap to know comes first: a key of the catalog tells URL, time and record, its row the rest. Contents are read
-of none but those that are delivered.
-
-Matches: the records that a query finds, one bit for each record of the snapshot.
+What is cheap to know comes first: a key of the catalog has URL, time and record, its row the rest. Only the contents of
+delivered captures are read. What a query finds is known as one bit for each record of the snapshot (`Matches`).
 """
 
 from __future__ import annotations
@@ -167,10 +165,10 @@ class Matches:
 
 
 def find_matches(source: StreamSource, query: str, snapshot: Snapshot, ranks: int) -> Matches:
-    """What the query finds in the snapshot: the same whenever it is asked, but for what was removed since.
+    """What the query finds in the snapshot: always the same, but for what was removed since.
 
-    Raises MalformedQuery, or IndexNotFound: also if the index reaches less far than the snapshot, which it may when it
-    was deleted, or is being made anew, since the stream began.
+    Raises MalformedQuery, or IndexNotFound: also if the index reaches less far than the snapshot, because it was
+    deleted since the stream began, or is being rebuilt.
     """
     import numpy
 
