@@ -115,7 +115,7 @@ class Journal:
 
     @contextmanager
     def _named(self, batch: str, place: FramePlace) -> Iterator[None]:
-        """Damage is told with the name of the file and the place in it."""
+        """Adds the name of the file and the offset in it to an error."""
         try:
             yield
         except DamagedBatch as error:

@@ -1,4 +1,4 @@
-"""The catalog: opened, written by one process, followed by others, and asked."""
+"""The catalog: written by one process, followed and searched by any number."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Catalog:
             {key[2:].decode(): total for key, total in found.items() if key.startswith(batches)},
         )
 
-    # Questions
+    # Queries
 
     def search(self, query: CaptureQuery, permits: Permits | None = None) -> SearchResult:
         """The rows that the query asks for, as of the first step; what is not permitted might as well not be there."""
@@ -276,7 +276,7 @@ class Catalog:
             self._refresh_every_s = min(max(wanted, REFRESH_EVERY_S), REFRESH_EVERY_S_MAX)
 
     def verify(self) -> None:
-        """Reads everything and holds it against each other. Raises DamagedCatalog."""
+        """Reads everything and checks that it is consistent. Raises DamagedCatalog."""
         verify_table(self.path, KIND, cache_bytes=self._cache_bytes)
         self.refresh()
         verify_rows(self._table, self._rows)

@@ -228,7 +228,7 @@ class TableWriter:
         return [*(each for each in files if each not in few), new]
 
     def without(self, file: TableFile, numbers: Collection[int], number: int) -> TableFile | None:
-        """The file written anew without the rows of these records; itself if it has none, None if nothing is left."""
+        """The file rewritten without the rows of these records; itself if it has none, None if nothing is left."""
         import pyarrow
         from pyarrow import compute
 

@@ -1,7 +1,4 @@
-"""Exporting records: assembled in groups, compressed on all cores, appended in order.
-
-Putting records together again in bulk: payloads fetched many at a time, literals laid around them.
-"""
+"""Records as files: put together from literals and payloads in groups, compressed on all cores, appended in order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Adding records: the one way in, durable in the order content, record, acknowledgement; the catalog after that.
+"""Addition of records: the only way in, durable in the order content, record, acknowledgement; catalog after that.
 
-A record is known by its fingerprint, a hash over its literals, its layout and the signatures of its contents: equal in
-every byte, it is in already and is not added again. So an import that was cut short can simply be run again.
+A record is known by its fingerprint, a hash over its literals, its layout and the signatures of its contents: one that
+is equal in every byte is not added again. So an import that was interrupted can simply be run again.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Adder:
         return outcomes, new
 
     def _heal(self, drafts: Sequence[RecordDraft], outcomes: Sequence[Added | None]) -> None:
-        """Records that are in already bring their payloads once more: damaged blocks are healed with them."""
+        """Heals damaged blocks with the payloads of records that are in already."""
         known = [
             draft
             for draft, each in zip(drafts, outcomes, strict=True)
@@ -188,7 +188,7 @@ class Adder:
                 self._state.intents.announce(purpose, ())
             frames = batch.append(entries)
         except BaseException:
-            with suppress(HoldfastError):  # the first failure is the one to be told
+            with suppress(HoldfastError):  # the first failure is the one to be raised
                 self._undo(batch, purpose, announced)
             raise
         self._catalogue(batch, frames, drafts)
@@ -202,7 +202,7 @@ class Adder:
         announced += each
 
     def _undo(self, batch: Batch, purpose: Purpose, announced: list[Announced]) -> None:
-        """Nothing of a failed addition stays; if not even that works, the next writer sees to it."""
+        """Nothing of a failed addition stays; if it cannot be undone here, the next writer rolls it back."""
         self._failed = True
         if batch.failed:  # then records may be in it that hold the contents
             return

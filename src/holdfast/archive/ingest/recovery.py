@@ -1,4 +1,4 @@
-"""Getting ready to write: the catalog catches up with the batches, and what a crash left half done is settled."""
+"""Recovery before writing: the catalog catches up with the batches, and an unfinished addition is rolled back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("holdfast.archive")
 
 
 def catch_up(state: WriteState) -> None:
-    """Brings the catalog to the state of the batches, which have the truth."""
+    """Brings the catalog to the state of the batches, which are authoritative."""
     require_files(state.journal, state.catalog)
     unfinished = state.intents.last()
     for name in state.journal.names():
@@ -58,7 +58,7 @@ def missing_files(journal: Journal, catalog: Catalog) -> Iterator[Path]:
 
 
 def _forget_rewritten(state: WriteState, name: str, known: BatchState) -> None:
-    """A file that was rewritten or lost since: what the catalog knows of its frames is void."""
+    """Removes frames from the catalog whose files were rewritten or lost since."""
     files = state.journal.files(name)
     void = {number for number, (generation, _) in known.files.items() if files.get(number) != generation}
     if void:
@@ -69,7 +69,7 @@ def _forget_rewritten(state: WriteState, name: str, known: BatchState) -> None:
 
 
 def enter(catalog: Catalog, batch: Batch, walked: Walked) -> None:
-    """A frame that the catalog does not know yet."""
+    """Enters a frame that the catalog does not know yet."""
     entries = [entry for entry in walked.entries if entry.serial]
     marks = {
         fingerprint(entry, signatures_of(entry)): RecordId(batch.name, entry.serial)
@@ -80,7 +80,7 @@ def enter(catalog: Catalog, batch: Batch, walked: Walked) -> None:
 
 
 def roll_back_unfinished(state: WriteState, records: Records) -> None:
-    """Takes back what an unfinished addition stored."""
+    """Releases what an unfinished addition stored."""
     unfinished = state.intents.last()
     if unfinished is None:
         state.intents.clear()  # a torn line would spoil the next one
@@ -93,5 +93,5 @@ def roll_back_unfinished(state: WriteState, records: Records) -> None:
         ]
         count = roll_back(unfinished, held, state.contents)
         if count:
-            log.info("took back %d references of an addition that was not finished", count)
+            log.info("rolled back %d references of an unfinished addition", count)
     state.intents.clear()

@@ -1,24 +1,25 @@
 """True removal (N2): captures, their records, and contents that nobody else holds.
 
-A removal is written down whole before it begins (`removal`, made durable), and each of its steps can be done again
-without harm, so that the next writer ends what a crash interrupted:
+The plan of a removal is made durable before it begins (file `removal`), and each of its steps is idempotent, so the
+next writer finishes what a crash interrupted:
 
     1. the catalog forgets the captures
-    2. every journal file that holds one of the records is written anew without them, and the old form deleted
-    3. the index is told: its readers find the records no more
+    2. every journal file that holds one of the records is rewritten without them, and the old form deleted
+    3. the index withdraws the records: its readers find them no more
     4. each content loses as many references as there were records that held it; what has none left is dead
     5. fingerprints of what is not to come back are written to `refused`, and a line to `audit.log`
     6. the catalog's table is compacted, then the volumes that have dead contents now, while others may add
 
-At the end they leave the files of the index, unless another process is writing it, which does so then.
+At the end the records leave the files of the index; if another process is writing the index, it sees to that.
 
-Dead contents leave the disk with compaction, which `Archive.remove` does at once unless told otherwise. What goes with
-a capture: the request and the metadata that were recorded with it.
+Dead contents leave the disk with compaction, which `Archive.remove` does at once by default. The request and the
+metadata that were recorded with a capture go with it.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -122,7 +123,7 @@ class Remover:
         return removal
 
     def resume(self) -> list[str]:
-        """Ends a removal that was interrupted, but for the volumes that are to be compacted."""
+        """Finishes a removal that was interrupted; returns the volumes that are still to be compacted."""
         plan = read_plan(self._root, self._state.env)
         if plan is None:
             return []
@@ -236,7 +237,7 @@ class Remover:
             self.finish()
 
     def _rewrite(self, name: str, serials: set[int], generations: dict[int, int]) -> None:
-        """Writes those files of a batch anew that hold the serials, unless that has been done before."""
+        """Rewrites those files of a batch that hold the serials, unless that has been done before."""
         batch = self._state.journal.batch(name)
         places = [(serial, FramePlace.unpack(packed)) for serial, packed in self._state.catalog.frames(name)]
         for number in _holding(places, serials):
@@ -257,7 +258,7 @@ class Remover:
             batch.write_seal()
 
     def _release(self, contents: Sequence[tuple[str, int, int, int]]) -> None:
-        """Takes the references away that are still there."""
+        """Releases the references that are still there."""
         keys: list[ContentKey] = []
         for text, size, before, count in contents:
             found = self._state.contents.references(ContentKey.parse(text), size)
@@ -296,8 +297,8 @@ def read_plan(root: Path, env: Environment) -> _Plan | None:
         return None
     except (ValueError, KeyError) as error:
         raise Damaged(
-            f"cannot read '{path}': {error}; it told what a removal that was interrupted has to take away: "
-            "delete it to go on, and remove again"
+            f"cannot read '{path}': {error}; it is the plan of a removal that was interrupted: delete it to go on, and "
+            "remove again"
         ) from None
 
 
@@ -305,8 +306,6 @@ def _holding(places: Sequence[tuple[int, FramePlace]], serials: set[int]) -> lis
     """The files that hold one of the serials."""
     firsts = [serial for serial, _ in places]
     numbers = set()
-    from bisect import bisect_right
-
     for serial in serials:
         index = bisect_right(firsts, serial) - 1
         if index >= 0:

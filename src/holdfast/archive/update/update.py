@@ -1,4 +1,4 @@
-"""Updates (B8, B15): what a crawl has gathered is taken into what readers see, and what is superseded goes.
+"""Batch updates (B8, B15): what a crawl has gathered becomes visible to readers, and what is superseded is removed.
 
 Under the batch scheme an update goes through these steps, in WebBase's order, but without ever stopping service:
 
@@ -12,8 +12,8 @@ Under the batch scheme an update goes through these steps, in WebBase's order, b
 Until the switch readers see the old state, whole, and from then on the new one. WebBase deletes class A pages before
 the system is restarted; here readers go on all the time, so they are deleted when nobody is shown them any more.
 
-How far an update has come is in the file `update`, made durable before each step. Each step can be done again without
-harm, so one that was interrupted is carried to its end by the next run, with the same result.
+How far an update has come is in the file `update`, made durable before each step. Each step is idempotent, so the next
+run finishes an update that was interrupted, with the same result.
 
 Under the incremental scheme there is nothing to isolate, transfer or switch; the other steps are the same.
 """
@@ -66,7 +66,7 @@ class UpdateOptions:
 
     wait_s: float = 60.0  # for streams that read an older state, before what only that one shows is removed
     dead_share_min: float = 0.0  # compaction leaves files alone of which less is dead
-    dry_run: bool = False  # only tell what would go
+    dry_run: bool = False  # only report what would go
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ class Updates:
 
     @property
     def shown(self) -> ActiveState | None:
-        """What classes are told by: the active state; under the incremental scheme, what is in the index."""
+        """By what classes are decided: the active state; under the incremental scheme, what is in the index."""
         index = self._archive.index
         if self.is_batch or not index.exists:
             return self.active
@@ -181,7 +181,7 @@ class Updates:
         options: UpdateOptions = UpdateOptions(),
         progress: Progress | None = None,
     ) -> UpdateReport:
-        """Carries an update to its end, an interrupted one first of all. Durable on return."""
+        """Runs an update, or finishes one that was interrupted. Durable on return."""
         report = UpdateReport(self._archive.settings.store.update)
         plan = self._read_plan()
         report.resumed = plan is not None
@@ -194,7 +194,7 @@ class Updates:
             UpdateStep.TRANSFER: lambda: self._transfer(report, progress),
             UpdateStep.INDEX: lambda: self._index(report, progress),
             UpdateStep.SWITCH: lambda: self._switch(plan.target),
-            UpdateStep.REMOVE: lambda: self._let_go(plan.target, options, report),
+            UpdateStep.REMOVE: lambda: self._remove_superseded(plan.target, options, report),
             UpdateStep.COMPACT: lambda: self._compact(options, report, progress),
         }
         if not self.is_batch:
@@ -232,7 +232,7 @@ class Updates:
         allow_leases(self._root, target.generation)
         write_active(self._root, target, self._env)
 
-    def _let_go(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
+    def _remove_superseded(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
         if self._archive.settings.records.keep != LATEST:
             return
         if self.is_batch:
@@ -273,6 +273,6 @@ class Updates:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise Damaged(
-                f"cannot read '{path}': {error}; it told how far an update had come that was interrupted: "
-                "delete it, and run 'holdfast update run' again"
+                f"cannot read '{path}': {error}; it is the state of an update that was interrupted: delete it, and run "
+                "'holdfast update run' again"
             ) from None

@@ -8,7 +8,7 @@ Without a field (`html`, `~.*foo`) the whole line of CDXJ is meant. `=digest:` m
 algorithm.
 
 Expressions are those of RE2, which takes time in proportion to the text whatever it is asked: no client of a server can
-stall it. Look-around and back references, which cannot be had at that price, are refused.
+stall it. Look-around and back references, which cannot be had at that price, are rejected.
 """
 
 from __future__ import annotations
