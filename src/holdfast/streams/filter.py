@@ -20,6 +20,7 @@ from holdfast.catalog.rows import Found
 from holdfast.errors import IndexNotFound
 from holdfast.index.state import IndexState
 from holdfast.model import Capture, RecordId
+from holdfast.records.page_classes import ABOUT
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.snapshot import Snapshot
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 
 SHARD_SERIALS = 64  # neighbours in a batch that go to the same shard: about a frame, so that it is read by one
-ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
 _NEWEST_KEPT = 65_536
 _EVERYWHERE = [(b"", b"\xff" * 16)]
 _ANY_TIME = (b"", b"9" * 15)
