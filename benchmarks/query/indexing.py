@@ -103,8 +103,8 @@ def given(path: Path) -> Sequence[tuple[IndexTask, TaskResult]]:
     """What the workers of the index make of the first documents of an archive, in this process."""
     from holdfast.archive import open
     from holdfast.index import IndexState
-    from holdfast.index.backlog import targets, tasks
     from holdfast.index.extract import ExtractionLimits
+    from holdfast.index.workers.backlog import targets, tasks
     from holdfast.index.workers.record_reader import TaskReader
 
     found: list[tuple[IndexTask, TaskResult]] = []

@@ -24,7 +24,7 @@ from typing import Any
 from truths import import_all
 
 import holdfast
-from holdfast.archive.backup.backup import batch_copy
+from holdfast.archive.backup import batch_copy
 from holdfast.archive.ingest import file_reader
 from holdfast.archive.remove.removal import RemovalOptions
 from holdfast.archive.update.update import UpdateOptions

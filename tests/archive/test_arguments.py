@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import Archive, ContentKey, RecordId
-from holdfast.archive.connect import Connection
+from holdfast.archive.connection import Connection
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.query import QueryOptions
 from holdfast.records.records import Records

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import Archive, VolumeSettings
-from holdfast.archive.volumes.reports import Reports, VolumeReport
+from holdfast.archive.volumes.reports import VolumeReport, VolumeReports
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
 from holdfast.storage.volume import Activity, ReadableVolume, VolumeStat
@@ -67,8 +67,8 @@ def far(archive: Archive) -> Iterator[list[Elsewhere]]:
             thread.join()  # before the volumes that it asks are closed
 
 
-def reports_of(archive: Archive) -> Reports:
-    return Reports(archive.instance, lambda volume: archive.path / "writer.lock", REAL)
+def reports_of(archive: Archive) -> VolumeReports:
+    return VolumeReports(archive.instance, lambda volume: archive.path / "writer.lock", REAL)
 
 
 def activities(reports: list[VolumeReport]) -> list[str]:

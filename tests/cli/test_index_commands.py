@@ -15,7 +15,7 @@ from holdfast.archive.index_update import IndexKeeper
 from holdfast.cli.index import bring_up
 from holdfast.cli.interrupt import Interruption
 from holdfast.cli.main import INTERRUPTED
-from holdfast.index.backlog import TASK_RECORDS
+from holdfast.index.workers.backlog import TASK_RECORDS
 
 ON = {"HOLDFAST_INDEX_AUTOMATIC": "true"}
 

@@ -32,8 +32,11 @@ from holdfast import Archive, ExportOptions, Selection
 from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.fetch.request import USER_AGENT
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
+from holdfast.crawl.parse.records import Recorder
 from holdfast.crawl.paths import SPOOL
+from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome
 from holdfast.records.stored_record import StoredRecord
+from holdfast.storage.signature import RABIN64, SHA256, Signature
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 BIG = Random(3).randbytes(3 << 20)
@@ -155,6 +158,17 @@ def test_a_large_body_goes_through_a_file_and_arrives_exactly(kept: Kept) -> Non
     assert list((crawl_directory(path, NAME) / SPOOL).iterdir()) == []
     results = [row["result"] for row in log_rows(path, "fetch") if row["url"] == web.url("/big")]
     assert results == ["new", "unchanged"]
+
+
+@pytest.mark.parametrize("algorithm", [SHA256, RABIN64], ids=lambda algorithm: algorithm.name)
+def test_a_body_in_a_file_is_signed_with_the_algorithm_of_the_archive(algorithm: Signature, tmp_path: Path) -> None:
+    recorder = Recorder("web", algorithm.digest)
+    spool = tmp_path / "body"
+    spool.write_bytes(BIG)
+    job = FetchJob(1, "http://site.test/big", "site.test")
+    in_file = recorder.payload(Fetched(job, FetchOutcome.OK, spool=str(spool), size=len(BIG)))
+    assert in_file == recorder.payload(Fetched(job, FetchOutcome.OK, body=BIG, size=len(BIG)))
+    assert in_file.signature == algorithm.digest(BIG)
 
 
 def test_what_was_cut_off_and_what_moved_is_said(kept: Kept) -> None:

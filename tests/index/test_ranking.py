@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import IndexNotFound
-from holdfast.index.ranks import Ranks
+from holdfast.index.ranks.ranks import Ranks
 from holdfast.index.schema import page_number
 from holdfast.urls import url_key
 

@@ -12,8 +12,15 @@ from link_tables import LinkTables
 
 from holdfast.env.files import LocalFiles
 from holdfast.errors import DamagedIndex, FormatTooNew, NotFound
-from holdfast.index.page_rank import GENERATIONS_KEPT, generations, newest_ranks, ranks_of, ranks_path, update_ranks
-from holdfast.index.ranks import HEAD_BYTES, RankColumns, Ranks, RanksHead, write_ranks
+from holdfast.index.ranks.generations import (
+    GENERATIONS_KEPT,
+    generations,
+    newest_ranks,
+    ranks_of,
+    ranks_path,
+    update_ranks,
+)
+from holdfast.index.ranks.ranks import HEAD_BYTES, RankColumns, Ranks, RanksHead, write_ranks
 
 FILES = LocalFiles()
 PAGES = [3, 7, 2**64 - 1]

@@ -13,8 +13,8 @@ from pyarrow import parquet
 from holdfast.env import REAL
 from holdfast.errors import DamagedIndex
 from holdfast.index import tables
-from holdfast.index.links import Backlinks
 from holdfast.index.tables import TableWriter, read_rows, read_rows_of, row_schema, table_schema
+from holdfast.index.writer import Backlinks
 
 PAGES = 40
 LINKS = 5  # on each page

@@ -13,7 +13,7 @@ import holdfast
 from holdfast import CaptureQuery, RemovalOptions, Selection
 from holdfast.index import paths
 from holdfast.index.build import locked
-from holdfast.index.removal import RemovedRecords, Waiting, deleted_documents
+from holdfast.index.removal import PendingRemovals, RemovedRecords, deleted_documents
 from holdfast.model import RecordId
 
 ASKING = """
@@ -151,15 +151,15 @@ def test_the_file_of_removed_records(tmp_path: Path) -> None:
 
     file = RemovedRecords(tmp_path, REAL)
     one, two, three = (RecordId("202611", serial) for serial in (1, 2, 3))
-    assert (file.read(), file.mark()) == (Waiting(), None)
+    assert (file.read(), file.mark()) == (PendingRemovals(), None)
     file.add([one, two], [three])
     assert (tmp_path / paths.REMOVED).read_text() == ("202611-0000000001\n202611-0000000002\n202611-0000000003 again\n")
     with (tmp_path / paths.REMOVED).open("a") as torn:
         torn.write("202611-00")  # by a process that was killed
-    assert file.read() == Waiting(frozenset({one, two}), frozenset({three}))
+    assert file.read() == PendingRemovals(frozenset({one, two}), frozenset({three}))
     file.add([three])
-    assert file.read() == Waiting(frozenset({one, two, three}), frozenset())
-    file.clear(Waiting(frozenset({one, three})))
-    assert file.read() == Waiting(frozenset({two}))
-    file.clear(Waiting(frozenset({two})))
+    assert file.read() == PendingRemovals(frozenset({one, two, three}), frozenset())
+    file.clear(PendingRemovals(frozenset({one, three})))
+    assert file.read() == PendingRemovals(frozenset({two}))
+    file.clear(PendingRemovals(frozenset({two})))
     assert not (tmp_path / paths.REMOVED).exists()

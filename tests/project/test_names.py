@@ -28,6 +28,20 @@ def participles(paths: list[Path]) -> list[str]:
     return [str(path) for path in paths if re.search(r"(?:ing|ed)$", path.stem) and path.stem not in NOUNS]
 
 
+def shadowed(packages: list[Path]) -> list[str]:
+    """Names that a package loads when they are first used, and that are its modules: these would be found instead."""
+    found = []
+    for package in packages:
+        body = ast.parse(package.read_text()).body
+        if not any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in body):
+            continue
+        for node in body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                names = ast.literal_eval(node.value)
+                found += [f"{package.parent.name}.{name}" for name in names if (package.parent / f"{name}.py").exists()]
+    return found
+
+
 def modules() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
@@ -40,12 +54,19 @@ def test_modules_are_nouns_or_verbs() -> None:
     assert participles([path.relative_to(SOURCE) for path in modules()]) == []
 
 
+def test_no_name_that_is_loaded_late_is_that_of_a_module() -> None:
+    assert shadowed(sorted(SOURCE.rglob("__init__.py"))) == []
+
+
 def test_each_fault_is_noticed(tmp_path: Path) -> None:
     one, other = tmp_path / "one.py", tmp_path / "storing.py"
     one.write_text("class Found: ...\nclass _Own: ...\n")
     other.write_text("class Found: ...\nclass _Own: ...\n")
     assert public_classes([one, other]) == {"Found": [str(one), str(other)]}
     assert participles([one, other]) == [str(other)]
+    package = tmp_path / "__init__.py"
+    package.write_text('__all__ = ["one", "two"]\ndef __getattr__(name): ...')
+    assert shadowed([package]) == [f"{tmp_path.name}.one"]
 
 
 def test_the_map_of_modules_is_up_to_date() -> None:

@@ -34,7 +34,7 @@ from holdfast import (
     VolumeSettings,
     VolumeState,
 )
-from holdfast.archive import check
+from holdfast.archive.check import check
 from holdfast.env import Environment, LocalFiles
 from holdfast.errors import ContentNotFound, UsageError
 from holdfast.storage.signature import find_signature

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedToken
-from holdfast.streams.ranges import Bound, Position, Ranges, rank
+from holdfast.streams.order.ranges import Bound, Position, Ranges, rank
 from holdfast.streams.snapshot import Snapshot
 from holdfast.streams.token import StreamToken, decode
 

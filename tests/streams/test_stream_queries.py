@@ -130,7 +130,7 @@ def test_a_stream_goes_on_with_the_ranks_it_began_with(indexed: Archive) -> None
     assert begun + rest == whole[:9] + [record for record in whole[9:] if record in there]
     for _ in range(5):
         indexed.index.rank(force=True)
-    with pytest.raises(NotFound, match="begin the stream anew"):
+    with pytest.raises(NotFound, match="begin a new stream"):
         indexed.stream(replace(options, token=token))
 
 
@@ -181,7 +181,7 @@ def test_ranks_of_the_same_number_may_be_others(indexed: Archive, options: Strea
     indexed.add([_new("http://new.example/")])
     _make_index_anew(indexed)
     assert indexed.index.ranks().head.generation == decode(behind.token).ranks == 1  # type: ignore[union-attr]
-    with pytest.raises(NotFound, match="made anew since; begin the stream anew"):
+    with pytest.raises(NotFound, match="rebuilt since; begin a new stream"):
         indexed.stream(behind)
 
 

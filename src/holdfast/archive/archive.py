@@ -1,4 +1,4 @@
-"""The archive: a directory that holds everything, and the library's front door.
+"""An open archive: what the library can do with one, in one class.
 
     with holdfast.open("my-archive") as archive:
         key = archive.contents.put(b"...")
@@ -14,27 +14,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakSet
 
 from holdfast import config
 from holdfast.archive.backup.backup import BatchCopyReport, back_up, restore
 from holdfast.archive.export.export import ExportOptions, export
 from holdfast.archive.export.targets import ExportReport
-from holdfast.archive.ingest.add import Added, Adder, Parts
+from holdfast.archive.ingest.add import Added, Adder
 from holdfast.archive.ingest.exchange import Exchange, drafts_of
 from holdfast.archive.ingest.importer import Importer, ImportOptions, ImportReport, ImportSummary
 from holdfast.archive.ingest.input import ImportInput, inputs_of
 from holdfast.archive.ingest.intent import IntentLog
-from holdfast.archive.ingest.recovery import catch_up, settle
+from holdfast.archive.ingest.recovery import catch_up, roll_back_unfinished
 from holdfast.archive.reindex import open_catalog, reindex
 from holdfast.archive.remove.refusals import Refusals
 from holdfast.archive.remove.removal import Removal, RemovalOptions, Remover
-from holdfast.archive.update.update import Updates, settle_active
+from holdfast.archive.update.update import Updates, prepare_active_state
 from holdfast.archive.volumes.list import VolumeList
-from holdfast.archive.volumes.reports import ANSWER_S, Reports, VolumeReport
-from holdfast.archive.volumes.upkeep import Upkeep
+from holdfast.archive.volumes.open_volumes import OpenVolumes
+from holdfast.archive.volumes.reports import ANSWER_S, VolumeReport, VolumeReports
+from holdfast.archive.write_state import WriteState
 from holdfast.arguments import checked
 from holdfast.batches.journal import Journal
 from holdfast.batches.verify import BatchReport, verify_batch
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from holdfast.query.sql import SqlResult
 
 
-class Archive(Upkeep):
+class Archive(OpenVolumes):
     """An open archive. `contents` is thread-safe; the methods that change volumes are for one thread at a time.
 
     `add`, reading and searching are thread-safe.
@@ -100,34 +100,31 @@ class Archive(Upkeep):
         self._index: Index | None = None
         self._queries: QueryEngine | None = None
         self._closing.callback(self._close_catalog)
-        self._reports = Reports(self.instance, lambda volume: self.path / paths.LOCK, self.env)
+        self._reports = VolumeReports(self.instance, lambda volume: self.path / paths.LOCK, self.env)
         self._watcher = ConnectorWatcher(self.instance, watch)
         self._list = VolumeList(self.path, self.instance, self._watcher)
         self._closing.callback(self._watcher.close)
         if settings.connector:
             self._watcher.start()
         if writable:
-            self._get_ready(settings)
+            self._prepare_writing(settings)
 
-    def _get_ready(self, settings: Settings) -> None:
-        """Settles what a crash left half done, and opens the way in."""
-        for left in self.path.glob("import-*.open"):  # payloads that a killed import had put aside
+    def _prepare_writing(self, settings: Settings) -> None:
+        """Finishes or rolls back what a crash interrupted."""
+        for left in self.path.glob("import-*.open"):  # large payloads of an import that was killed
             left.unlink(missing_ok=True)
         intents = IntentLog(self.path, self.env)
         self._closing.callback(intents.close)
         refusals = Refusals(self.path, self.env)
-        parts = Parts(self.contents, self.journal, self.catalog, intents, refusals, settings.records, self.env)
-        catch_up(parts)
-        settle(parts, self.records)
-        self._remover = Remover(self.path, parts)
+        state = WriteState(self.contents, self.journal, self.catalog, intents, refusals, settings.records, self.env)
+        catch_up(state)
+        roll_back_unfinished(state, self.records)
+        self._remover = Remover(self.path, state)
         self._compact_all(self._remover.resume(), None)
-        self._adder = Adder(parts)
+        self._state = state
+        self._adder = Adder(state)
         self._closing.callback(self._adder.close)
-        settle_active(self, self._adder)
-
-    @property
-    def settings(self) -> Settings:
-        return self.instance.settings
+        prepare_active_state(self)
 
     @property
     def catalog(self) -> Catalog:
@@ -148,12 +145,12 @@ class Archive(Upkeep):
 
     @property
     def updates(self) -> Updates:
-        """Updates: what has come taken into what streams and queries see, and what is superseded removed."""
-        return Updates(self, None if self.read_only else self._adder)
+        """Batch updates of what streams and queries see, and removal of superseded captures."""
+        return Updates(self)
 
     @property
     def index(self) -> Index:
-        """Words, metadata and links of captures: looked for, and brought up to date."""
+        """Words, metadata and links of captures."""
         with self._opening:
             if self._index is None:
                 catalog, active = (lambda: self.catalog), (lambda: self.updates.active)
@@ -162,8 +159,8 @@ class Archive(Upkeep):
 
     @property
     def queries(self) -> QueryEngine:
-        """Questions in the query language."""
-        from holdfast.query import QueryEngine  # what it stands on takes a tenth of a second
+        """Answers queries in the query language."""
+        from holdfast.query import QueryEngine  # its imports take a tenth of a second
 
         index = self.index
         with self._opening:
@@ -173,7 +170,7 @@ class Archive(Upkeep):
 
     @property
     def adder(self) -> Adder:
-        """The way in for records, for parts of the archive that need more of it than `add`. Raises Denied."""
+        """Adds records; for parts of the archive that need more than `add`. Raises Denied."""
         self._require_writable()
         return self._adder
 
@@ -209,7 +206,7 @@ class Archive(Upkeep):
     def add(self, exchanges: Sequence[Exchange], *, batch: str | None = None, collection: str = "") -> list[Added]:
         """Adds captures, each a response and the request where it is given. Durable on return.
 
-        The answer has one element for each record.
+        Returns one element for each record.
         """
         self._require_writable()
         settings = self.settings.records
@@ -251,7 +248,7 @@ class Archive(Upkeep):
     ) -> Iterator[ImportReport]:
         """As `import_files`, but yields the report of each file as it is done.
 
-        Nothing is read before the first report is asked for; whoever stops early leaves the other files out.
+        Nothing is read before the first report is asked for. A caller that stops early leaves the other files out.
         """
         self._require_writable()
         for name in (options.batch, options.collection):
@@ -276,9 +273,10 @@ class Archive(Upkeep):
     def get(
         self, url: str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
     ) -> StoredRecord:
-        """The capture of the URL that stands for a time, which may be partial ('2026', '202611'); else the newest.
+        """The capture of the URL that stands for a time, which may be partial ('2026', '202611').
 
-        `pick` is 'nearest' or 'not-newer'; without it the setting `records.pick` decides. Raises CaptureNotFound.
+        Without a time it is the newest. `pick` is 'nearest' or 'not-newer'; without it the setting `records.pick`
+        decides. Raises CaptureNotFound.
         """
         return self.records.get(url, at, collection, Pick.parse(pick or self.settings.records.pick))
 
@@ -294,7 +292,7 @@ class Archive(Upkeep):
 
     @checked
     def search(self, query: CaptureQuery) -> SearchResult:
-        """The captures that the query asks for, streaming."""
+        """The captures that match the query, as a stream."""
         return self.catalog.search(query)
 
     def collections(self) -> tuple[str, ...]:
@@ -348,9 +346,9 @@ class Archive(Upkeep):
 
     @checked
     def share(self, options: StreamOptions, path: str | Path) -> SharedStream:
-        """A part of a stream that processes of this machine share: who has none takes the next piece (N5).
+        """A stream that processes of this machine share: each takes the next piece when it has none (N5).
 
-        `path` is the file by which they know of each other; the first to name it begins the stream.
+        `path` is the file through which they cooperate; the first to name it begins the stream.
         """
         return SharedStream(self, options, Path(path))
 
@@ -367,18 +365,18 @@ class Archive(Upkeep):
 
     @checked
     def remove(self, selection: Selection, options: RemovalOptions, progress: Progress | None = None) -> Removal:
-        """Takes captures, their records, and contents that nobody else holds away, for good (N2). Durable on return."""
+        """Removes captures, their records, and contents that nobody else holds, for good (N2). Durable on return."""
         self._require_writable()
         with self._adder.lock:
             removal = self._remover.remove(selection, options)
         if options.compact and not options.dry_run and removal.records:
             self._compact_all(removal.volumes, progress)
         if removal.records and not options.dry_run:
-            self.index.settle()
+            self.index.purge_removed()
         return removal
 
     def _compact_all(self, names: Sequence[str], progress: Progress | None) -> None:
-        """What a removal left dead leaves the disk."""
+        """Frees the disk space of what a removal left dead."""
         for name in names:
             self.compact(name, progress=progress)
         if names:
@@ -414,25 +412,24 @@ class Archive(Upkeep):
 
         Raises UsageError, and changes nothing, if another batch of that name is here.
         """
-        return restore(self, self.adder, Path(backup), progress)
+        return restore(self, Path(backup), progress)
 
     @checked
     def reindex(self, progress: Progress | None = None) -> int:
-        """Makes the catalog anew from the batches while readers go on; returns the number of captures."""
+        """Rebuilds the catalog from the batches while readers go on; returns the number of captures."""
         self._require_writable()
-        parts = self._adder.parts
         with self._adder.lock:
-            parts.catalog = self._catalog = reindex(self.path, self.catalog, parts, progress)
+            self._state.catalog = self._catalog = reindex(self.path, self._state, progress)
         return sum(total.captures for total in self.catalog.totals()[0].values())
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Everything acknowledged is safe with or without this; it makes the next opening fast. Twice does no harm."""
+        """Idempotent. Ends its streams. Acknowledged data is safe without it; closing makes the next opening fast."""
         self._closed = True
         for stream in self._streams:
             stream.close()
-        self._closing.close()
+        super().close()
 
     def _close_catalog(self) -> None:
         if self._catalog is not None:
@@ -443,14 +440,6 @@ class Archive(Upkeep):
             self._lock.release()
             self._lock = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 @checked
 def open(path: str | Path, *, read_only: bool = False) -> Archive:
@@ -459,5 +448,5 @@ def open(path: str | Path, *, read_only: bool = False) -> Archive:
 
 
 def purpose() -> str:
-    """What this process is, for those who wait for its lock."""
+    """The command line of this process, shown to those who wait for its lock."""
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:150] if sys.argv and sys.argv[0] else "a Python program"

@@ -1,7 +1,7 @@
-"""Checking a whole archive: its store, its batches, its catalog, and that every record has its contents.
+"""Check of a whole archive: its store, batches, catalog and index, and that every record has its contents.
 
-Damaged frames of a batch have no copy to be restored from: they are named, and the records in them are lost. The
-catalog is derived: a repair makes it anew.
+Damaged frames of a batch have no second copy: they are named, and the records in them are lost. Catalog and index are
+derived: a repair rebuilds them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check(
     *,
     env: Environment = REAL,
 ) -> CheckReport:
-    """Checks everything, also while another process writes; `repair` needs the writer's lock, and mends what can be.
+    """Checks everything, also while another process writes; `repair` takes the writer's lock, and repairs what it can.
 
     With `volumes`, only those are checked.
     """
@@ -63,7 +63,7 @@ def check(
                 raise
             report.notes.append(f"records were not checked: {error}")
             return report
-        report.faults += _all_mended(faults, root, env) if options.repair else faults
+        report.faults += _all_repaired(faults, root, env) if options.repair else faults
     return report
 
 
@@ -90,11 +90,10 @@ def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
         kept = [
             (RecordId(batch, entry.serial), ContentKey.parse(text))
             for entry in walked.entries
-            if entry.contents != "-"
-            for text in entry.contents.split(" ")
+            for text in entry.contentkeys
         ]
-        holdings = archive.instance.find_batch([key for _, key in kept])
-        for (record, key), held in zip(kept, holdings, strict=True):
+        locations = archive.instance.find_batch([key for _, key in kept])
+        for (record, key), held in zip(kept, locations, strict=True):
             if not held.blocks and not held.away and _is_still_there(archive, record):
                 file = str(archive.journal.directory(batch) / paths.records_name(*walked.place[:2]))
                 wanted = f"that of record {record}"
@@ -130,26 +129,26 @@ def _index_faults(root: Path, env: Environment, progress: Progress | None) -> It
 
 
 def _leftover_faults(root: Path, env: Environment) -> Iterator[Fault]:
-    """A removal that was interrupted, and cannot be told any more."""
+    """A removal that was interrupted, and whose plan cannot be read."""
     try:
         read_plan(root, env)
     except Damaged as error:
         yield Fault("archive", str(root / paths.REMOVAL), 0, "damaged removal", "the plan of a removal", str(error))
 
 
-def _all_mended(faults: list[Fault], root: Path, env: Environment) -> list[Fault]:
-    mended = [_mended(fault, root, env) for fault in faults]
+def _all_repaired(faults: list[Fault], root: Path, env: Environment) -> list[Fault]:
+    repaired = [_repaired_fault(fault, root, env) for fault in faults]
     if any(fault.kind == _INDEX for fault in faults):
         with Archive(root, read_only=True, env=env) as archive:
             archive.index.build()
             archive.index.rank(force=True)
-        mended = [replace(fault, repaired=True) if fault.kind == _INDEX else fault for fault in mended]
-    return mended
+        repaired = [replace(fault, repaired=True) if fault.kind == _INDEX else fault for fault in repaired]
+    return repaired
 
 
-def _mended(fault: Fault, root: Path, env: Environment) -> Fault:
+def _repaired_fault(fault: Fault, root: Path, env: Environment) -> Fault:
     if fault.kind != _CATALOG:
         return fault
     forget_catalog(root)
-    with Archive(root, env=env):  # makes it anew
+    with Archive(root, env=env):  # rebuilds it
         return replace(fault, repaired=True)

@@ -1,4 +1,4 @@
-"""Founding an archive: an empty directory becomes one."""
+"""Creation of an archive: settings, volumes and an empty catalog in a directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UID_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a new archive shall be like."""
+    """What a new archive is to be like."""
 
     volumes: int = 1
     organization: str = "log"

@@ -1,8 +1,8 @@
-"""The index brought up to date as captures come: after imports, beside crawls, and behind what is put over HTTP.
+"""Automatic index updates: after imports, during crawls, and after uploads over HTTP.
 
-The index is derived, so nothing fails because it cannot be brought up to date now: that is worth a warning. Beside
-crawls and servers it is done by a process of low priority that only reads the archive (`IndexKeeper`, `catch_up`).
-Ended at any moment, that leaves the state of its last commit, from which the next update goes on.
+The index is derived, so a failed update is only a warning. For crawls and servers a process of low priority that only
+reads the archive does it (`IndexKeeper`, `catch_up`). Killed at any moment, it leaves the state of its last commit,
+from which the next update goes on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def is_automatic(settings: IndexSettings, chosen: bool | None = None) -> bool:
-    """Whether additions are indexed: as was chosen, else as the environment says, else as the settings do.
+    """Whether additions are indexed: as chosen, else as the environment says, else as the settings say.
 
     Raises InvalidSetting if the environment says neither yes nor no.
     """
@@ -50,7 +50,7 @@ def is_automatic(settings: IndexSettings, chosen: bool | None = None) -> bool:
 
 
 def bring_up(index: Index, progress: Progress | None = None) -> BuildReport:
-    """Indexes what has come, and ranks pages anew where that takes seconds. Raises Busy if another process does."""
+    """Indexes what is new, and ranks pages again where that takes seconds. Raises Busy if another process does."""
     report = index.update(progress)
     if index.links <= RANKED_LINKS_MAX:
         index.rank()
@@ -58,7 +58,7 @@ def bring_up(index: Index, progress: Progress | None = None) -> BuildReport:
 
 
 def bring_up_at(root: Path) -> None:
-    """The same for an archive that this process may have open for writing. What keeps it from it is only logged."""
+    """The same for an archive that this process may have open for writing. Errors are only logged."""
     from holdfast.archive.archive import Archive
 
     try:
@@ -71,7 +71,7 @@ def bring_up_at(root: Path) -> None:
 
 
 class IndexKeeper:
-    """Every so often, inside the `with`."""
+    """Updates the index at intervals, inside the `with`, in a process of its own."""
 
     def __init__(self, root: Path, every_s: float) -> None:
         self._process = start_process("main", root, str(every_s))
@@ -103,10 +103,10 @@ def start_process(entry: str, root: Path, *arguments: str) -> subprocess.Popen[b
 
 
 def main() -> None:
-    """Updates every so often, until standard input ends."""
+    """Updates at intervals, until standard input ends."""
     from holdfast.archive.archive import Archive
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     os.nice(_NICENESS)
     root, every_s = Path(sys.argv[1]), float(sys.argv[2])
     while not select.select([sys.stdin], [], [], every_s)[0]:
@@ -118,7 +118,7 @@ def main() -> None:
 
 
 def catch_up() -> None:
-    """Updates once, when no other process does; until standard input ends."""
+    """Updates once, as soon as no other process does, unless standard input ends before."""
     from holdfast.archive.archive import Archive
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,6 +1,6 @@
 """One batch: a directory of journal files, written at the end of the last one.
 
-A file that has reached its limit is finished with a seek table and the next one begun. A removal writes a file anew, as
+A file that has reached its limit is finished with a seek table and the next one begun. A removal rewrites a file, as
 the next generation of the same number; the newest generation counts, and older ones are deleted.
 """
 
@@ -281,7 +281,7 @@ class Batch:
     # -- sealing ------------------------------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """Closes the batch for good; its files are listed with sizes and digests. Twice does no harm."""
+        """Closes the batch for good; its files are listed with sizes and digests. Idempotent."""
         if is_sealed(self._env, self.directory):
             return
         self.finish_file()
@@ -299,7 +299,7 @@ class Batch:
     # -- restoring ----------------------------------------------------------------------------------------------
 
     def begin_restore(self, backup: str) -> None:
-        """Until `end_restore`, the batch takes only what the backup has. Durable on return; twice does no harm."""
+        """Until `end_restore`, the batch takes only what the backup has. Durable on return. Idempotent."""
         self._env.files.make_directory(self.directory)
         facts = json.dumps({"batch": self.name, "backup": backup}).encode() + b"\n"
         replace_file(self._env.files, self.directory / paths.RESTORING, facts)
@@ -312,7 +312,7 @@ class Batch:
     # -- removing -----------------------------------------------------------------------------------------------
 
     def rewrite(self, number: int, generation: int, serials: set[int]) -> Frames:
-        """Writes a file anew without the entries of these serials, leaving only their numbers. Durable on return.
+        """Rewrites a file without the entries of these serials, leaving only their numbers. Durable on return.
 
         The old form stays until `drop` is called, so that those who know only it can go on reading.
         """

@@ -76,6 +76,11 @@ class JournalEntry(NamedTuple):
     refers_to: str = "-"
     extra: str = "-"
 
+    @property
+    def contentkeys(self) -> list[str]:
+        """The keys of the contents that its payload consists of, in their order; none if it has no content."""
+        return [] if self.contents == "-" else self.contents.split(" ")
+
 
 def encode(entry: JournalEntry) -> bytes:
     """The entry as it stands in a frame."""

@@ -115,7 +115,7 @@ class Journal:
 
     @contextmanager
     def _named(self, batch: str, place: FramePlace) -> Iterator[None]:
-        """Damage is told with the name of the file and the place in it."""
+        """Adds the name of the file and the offset in it to an error."""
         try:
             yield
         except DamagedBatch as error:
@@ -175,6 +175,8 @@ class Journal:
         with self._lock:
             for key in [key for key in self._frames if key[:2] == (batch, number)]:
                 del self._frames[key]
+            for key in [key for key in self._opened if key[:2] == (batch, number)]:
+                self._opened_bytes -= len(self._opened.pop(key).content)
             for file_key in [key for key in self._files if key[:2] == (batch, number)]:
                 del self._files[file_key]  # the last one who reads it closes it
 

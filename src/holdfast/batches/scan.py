@@ -1,7 +1,7 @@
-"""Walking a journal file frame by frame, over damage to what is sound beyond it (I3).
+"""A walk through a journal file, frame by frame, over damage to what is sound beyond it (I3).
 
 A frame is sound if its checksum holds and it consists of whole entries. Where one is not, the walk looks for the next
-magic at which a sound frame begins, and tells which bytes it passed over. Memory is bounded by the largest frame.
+magic at which a sound frame begins, and reports which bytes it passed over. Memory is bounded by the largest frame.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The catalog: opened, written by one process, followed by others, and asked."""
+"""The catalog: written by one process, followed and searched by any number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from holdfast.catalog.change import CaptureDraft, CatalogChange
-from holdfast.catalog.cursor import Steps
+from holdfast.catalog.cursor import CatalogCursor
 from holdfast.catalog.keys import (
     BATCH,
     CAPTURE,
@@ -169,10 +169,10 @@ class Catalog:
         self._refresh_if_due()
         return [key[1:].decode() for key, _ in self._table.scan(BATCH, after(BATCH))]
 
-    def steps(self) -> Steps:
+    def cursor(self) -> CatalogCursor:
         """The catalog in short ranges, for those who go through all of it."""
         self._refresh_if_due()
-        return Steps(self._table, self._rows)
+        return CatalogCursor(self._table, self._rows)
 
     def collections(self) -> tuple[str, ...]:
         self._refresh_if_due()
@@ -188,7 +188,7 @@ class Catalog:
             {key[2:].decode(): total for key, total in found.items() if key.startswith(batches)},
         )
 
-    # Questions
+    # Queries
 
     def search(self, query: CaptureQuery, permits: Permits | None = None) -> SearchResult:
         """The rows that the query asks for, as of the first step; what is not permitted might as well not be there."""
@@ -222,8 +222,8 @@ class Catalog:
     def of_page_id(self, number: int, collection: str | None = None) -> list[Capture]:
         """The captures whose URL has this page id of WebBase's (B3), by time."""
         self._refresh_if_due()
-        steps = self.steps()
-        found = [each for each in steps.captures(steps.of_page_id(number)) if each is not None]
+        cursor = self.cursor()
+        found = [each for each in cursor.captures(cursor.of_page_id(number)) if each is not None]
         wanted = (each for each in found if collection in (None, each.collection))
         return sorted(wanted, key=lambda each: (each.timestamp, each.record))
 
@@ -276,7 +276,7 @@ class Catalog:
             self._refresh_every_s = min(max(wanted, REFRESH_EVERY_S), REFRESH_EVERY_S_MAX)
 
     def verify(self) -> None:
-        """Reads everything and holds it against each other. Raises DamagedCatalog."""
+        """Reads everything and checks that it is consistent. Raises DamagedCatalog."""
         verify_table(self.path, KIND, cache_bytes=self._cache_bytes)
         self.refresh()
         verify_rows(self._table, self._rows)

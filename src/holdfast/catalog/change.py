@@ -25,10 +25,9 @@ from holdfast.catalog.keys import (
     page_id_key,
     page_key,
     place_of,
-    record_key,
+    secondary_keys,
     source_key,
     total_key,
-    when_key,
 )
 from holdfast.model import Capture, RecordId
 
@@ -62,19 +61,12 @@ class CaptureDraft:
 
     def remove(self, captures: Iterable[Capture]) -> None:
         for capture in captures:
-            place = place_of(capture)
-            self.deletes += (area(CAPTURE, capture.collection) + place, record_key(capture.record))
-            self.deletes.append(when_key(capture.timestamp, capture.record))
-            record = str(capture.record).encode()
-            self.deletes.append(page_key(encoded(capture.urlkey), record))
-            self.deletes += (page_id_key(capture, record), modified_key(capture, record))
-            if key := digest_key(capture, place):
-                self.deletes.append(key)
-            if begins_split(place):
-                self.deletes.append(area(SPLIT, capture.collection) + place)
+            self.deletes.append(area(CAPTURE, capture.collection) + place_of(capture))
+            self.deletes += [key for key, _ in secondary_keys(capture)]
             self._count(capture, -1)
 
     def add(self, captures: Iterable[Capture]) -> None:
+        """Puts the rows and the keys of `secondary_keys`, here written out for speed."""
         areas: dict[str, bytes] = {}
         put = self.puts.append
         for capture in captures:

@@ -1,7 +1,7 @@
 """The catalog in short ranges: for walks that take long, go on after a pause, and must not hold anything open.
 
 Each call reads a bounded range as of one moment, in key order, and nothing stays behind: the table may be changed,
-compacted, or made anew between two calls. Who keeps the last key goes on behind it.
+compacted, or rebuilt between two calls. Whoever keeps the last key goes on behind it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.env.table import Table
 from holdfast.model import Capture, RecordId
 
 
-class Steps:
+class CatalogCursor:
     """Any thread may call any method."""
 
     def __init__(self, table: Table, rows: CaptureRows) -> None:

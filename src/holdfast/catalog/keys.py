@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -100,6 +101,20 @@ def page_key(urlkey: bytes, record: bytes) -> bytes:
 def page_number(urlkey: bytes) -> int:
     """64 bits that name a URL key, as in index, links and ranks."""
     return int.from_bytes(blake2b(urlkey, digest_size=8).digest(), "big")
+
+
+def secondary_keys(capture: Capture) -> Iterator[tuple[bytes, bytes]]:
+    """Every key under which a capture is found besides that of its row, with its value."""
+    place, record = place_of(capture), str(capture.record).encode()
+    yield RECORD + record, pack_home(capture.collection, place)
+    yield when_key(capture.timestamp, capture.record), b""
+    yield page_key(encoded(capture.urlkey), record), b""
+    yield page_id_key(capture, record), b""
+    yield modified_key(capture, record), b""
+    if key := digest_key(capture, place):
+        yield key, encoded(capture.collection)
+    if begins_split(place):
+        yield area(SPLIT, capture.collection) + place, b""
 
 
 def record_of(text: bytes) -> RecordId:

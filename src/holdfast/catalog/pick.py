@@ -9,7 +9,7 @@ is up to the last second of 2020.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from holdfast.catalog.keys import encoded
@@ -28,6 +28,17 @@ def ordered(query: CaptureQuery, at: str, pick: Pick) -> CaptureQuery:
     return replace(query, sort="closest", closest=at)
 
 
+def nearest(captures: Iterable[Capture], timestamp: str) -> Capture | None:
+    """The capture nearest to 14 digits; of equally near ones the first given."""
+    return min(captures, key=distance_from(timestamp), default=None)
+
+
+def distance_from(timestamp: str) -> Callable[[Capture], int]:
+    """How many seconds a capture lies from a time of 14 digits, before or after it."""
+    moment = seconds(timestamp)
+    return lambda capture: abs(seconds(capture.timestamp) - moment)
+
+
 def picked_of(captures: Iterable[Capture], at: str, pick: Pick) -> Capture | None:
     """Of a few captures, which need not be of one URL."""
     found = sorted(captures, key=lambda each: each.timestamp)
@@ -36,8 +47,7 @@ def picked_of(captures: Iterable[Capture], at: str, pick: Pick) -> Capture | Non
     if pick is Pick.NOT_NEWER:
         last = latest(digits(at, "at"))
         return next((each for each in reversed(found) if each.timestamp <= last), None)
-    moment = seconds(earliest(digits(at, "at")))
-    return min(found, key=lambda each: abs(seconds(each.timestamp) - moment), default=None)
+    return nearest(found, earliest(digits(at, "at")))
 
 
 def picked(rows: CaptureRows, key: str, at: str, collection: str | None, pick: Pick) -> Capture | None:
@@ -57,5 +67,4 @@ def picked(rows: CaptureRows, key: str, at: str, collection: str | None, pick: P
         past, future = rows.last_of(collection, (start, middle)), rows.first_of(collection, (middle, end))
     if past is None or future is None or future.timestamp == timestamp:
         return future or past
-    moment = seconds(timestamp)
-    return past if moment - seconds(past.timestamp) <= seconds(future.timestamp) - moment else future
+    return nearest((past, future), timestamp)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from itertools import islice
 
 from holdfast.catalog.keys import DIGEST, after, area, encoded
+from holdfast.catalog.pick import nearest
 from holdfast.catalog.query.query import exact_range
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.timestamps import seconds
 from holdfast.env.table import Table
 from holdfast.model import Capture
 from holdfast.urls import url_key
@@ -94,9 +94,7 @@ class RevisitResolver:
         later = next(self._table.scan(middle, after(start)), None)
         near = [pair for pair in (self._table.last(start, middle), later) if pair]
         captures = [self._rows.at(value.decode(), key[len(prefix) :]) for key, value in near]
-        moment = seconds(revisit.timestamp)
-        there = [each for each in captures if each is not None]
-        return min(there, key=lambda each: abs(seconds(each.timestamp) - moment), default=None)
+        return nearest((each for each in captures if each is not None), revisit.timestamp)
 
     def _same_digest(self, revisit: Capture) -> Capture | None:
         if revisit.digest == "-":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.archive import Archive
     from holdfast.index.build import BuildReport
     from holdfast.index.index import IndexStatus
-    from holdfast.index.page_rank import RankingReport
+    from holdfast.index.ranks.generations import RankingReport
 
 
 @click.group()
@@ -95,7 +95,7 @@ def _write(archive: Path, *, anew: bool, ranks: bool, as_json: bool) -> None:
     import holdfast
 
     with Interruption() as interruption, holdfast.open(archive, read_only=True) as opened:
-        total, done = opened.index.pending(anew=anew), 0
+        total, done = opened.index.pending(rebuild=anew), 0
         try:
             with interruption.progress_bar("indexing", total, counts=True) as advance:
 

@@ -1,4 +1,4 @@
-"""Building the index: `update` goes on where it stands, `build` makes it anew.
+"""Building the index: `update` indexes what is new, `build` rebuilds it.
 
     catalog ──tasks──► crew of workers ──harvests, in order──► words (tantivy) ─┐
                                                             └─► tables (Arrow) ─┴─ commit ──► STATE
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from holdfast.env import WriterLock
 from holdfast.errors import DamagedIndex, HoldfastError
 from holdfast.index import paths
-from holdfast.index.backlog import targets, tasks
 from holdfast.index.removal import forget_build, found_originals, take_out
 from holdfast.index.state import IndexState, read_state
+from holdfast.index.workers.backlog import targets, tasks
 from holdfast.index.writer import IndexWriter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.index")
 
-Progress = Callable[[int], None]  # told how many records are done; what it raises ends the work, and loses none of it
+Progress = Callable[[int], None]  # called with the number of records done; if it raises, what was added is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ def build(index: Index, progress: Progress | None) -> BuildReport:
             return replace(report, removed=take_out(index, writer))
 
 
-def settle(index: Index) -> bool:
+def purge_removed(index: Index) -> bool:
     """Takes what left the archive out of the files; False if that cannot be now, as another process writes.
 
-    Nobody finds it in either case, so that this is no reason for a removal to fail.
+    Nobody finds it in either case, so a removal need not fail because of this.
     """
     if not index.exists or not index.removed.mark():
         return True

@@ -1,9 +1,4 @@
-"""The index of an archive: looked at by any number of processes, written by one.
-
-A view: the index as it was at one moment, for reading.
-
-What is in the index, in numbers.
-"""
+"""The index of an archive: read by any number of processes, each through a view of one moment, written by one."""
 
 from __future__ import annotations
 
@@ -31,6 +26,13 @@ from holdfast.records.active_state import ActiveState
 
 if TYPE_CHECKING:
     import tantivy
+
+    from holdfast.index.build import BuildReport, Progress
+    from holdfast.index.ranks.generations import RankingReport
+    from holdfast.index.ranks.ranks import Ranks
+
+_TRIES = 5
+_Mark = tuple[int, int, int] | None
 
 
 class IndexView:
@@ -94,16 +96,20 @@ def _up_to(state: IndexState, shown: ActiveState) -> IndexState:
     return replace(state, batches=tuple((name, min(end, shown.batches.get(name, 1))) for name, end in state.batches))
 
 
-if TYPE_CHECKING:
-    import tantivy
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """What `holdfast index status` shows."""
 
-    from holdfast.index.build import BuildReport, Progress
-    from holdfast.index.page_rank import RankingReport
-    from holdfast.index.ranks import Ranks
-
-
-_TRIES = 5
-_Mark = tuple[int, int, int] | None
+    generation: int
+    captures: int
+    documents: int
+    links: int
+    pending: int  # records that are not indexed yet
+    removed_pending: int  # records that are not found any more, but are still in the files
+    unpurged: int  # documents that are marked as deleted, and whose words tantivy has not dropped yet
+    failed: dict[str, int]  # documents without their text, by reason
+    batches: dict[str, int]  # the last serial of each that is indexed
+    bytes: int
 
 
 class Index:
@@ -143,7 +149,7 @@ class Index:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to ask."""
+        """Whether there is an index."""
         return self.env.files.exists(self.directory / paths.STATE)
 
     def state(self) -> IndexState:
@@ -191,13 +197,13 @@ class Index:
 
     def ranks(self) -> Ranks | None:
         """Page ranks and in-links as they were computed last; None if they never were. Raises DamagedIndex."""
-        from holdfast.index.page_rank import newest_ranks
+        from holdfast.index.ranks.generations import newest_ranks
 
         return newest_ranks(self.env.files, self.directory)
 
     def ranks_of(self, generation: int) -> Ranks:
         """Those of an earlier computation, of which the last few are kept. Raises NotFound."""
-        from holdfast.index.page_rank import ranks_of
+        from holdfast.index.ranks.generations import ranks_of
 
         return ranks_of(self.directory, generation)
 
@@ -210,28 +216,28 @@ class Index:
         return update(self, progress)
 
     def build(self, progress: Progress | None = None) -> BuildReport:
-        """Makes the index anew, while readers go on with the old one; goes on with one that was interrupted."""
+        """Rebuilds the index while readers go on with the old one; resumes a build that was interrupted."""
         from holdfast.index.build import build
 
         return build(self, progress)
 
-    def settle(self) -> bool:
+    def purge_removed(self) -> bool:
         """Takes what left the archive out of the files now, unless another process writes, which then will."""
-        from holdfast.index.build import settle
+        from holdfast.index.build import purge_removed
 
-        return settle(self)
+        return purge_removed(self)
 
     def rank(self, *, force: bool = False) -> RankingReport:
-        """Computes ranks anew if captures or links have changed, or with `force` in any case. Durable on return."""
-        from holdfast.index.page_rank import rank
+        """Computes ranks if captures or links have changed, or with `force` in any case. Durable on return."""
+        from holdfast.index.ranks.generations import rank
 
         return rank(self, force=force)
 
-    def pending(self, *, anew: bool = False) -> int:
-        """How many records have come that are not indexed; `anew`, how many there are in all."""
-        from holdfast.index.backlog import pending
+    def pending(self, *, rebuild: bool = False) -> int:
+        """How many records are not indexed yet; with `rebuild`, how many a build has to index."""
+        from holdfast.index.workers.backlog import pending
 
-        return pending(IndexState() if anew else self.state(), self.catalog)
+        return pending(IndexState() if rebuild else self.state(), self.catalog)
 
     def verify(self, progress: Progress | None = None) -> list[str]:
         """What is wrong with the files of the index; reads every byte of them."""
@@ -243,9 +249,29 @@ class Index:
             return [str(error)]
 
     def status(self) -> IndexStatus:
-        """What is in the index, and what is not."""
+        """What is in the index, and what is not; of no index, that it has nothing. Raises DamagedIndex."""
+        try:
+            view = self.view()
+        except IndexNotFound:
+            return IndexStatus(0, 0, 0, 0, self.pending(), 0, 0, {}, {}, 0)
+        from tantivy import Query
 
-        return status_of(self)
+        failed: Counter[str] = Counter()
+        for path in view.table_files("captures"):
+            failed.update(read_rows(path, ["failure"])["failure"].drop_null().to_pylist())
+        rows = {table: sum(each.rows for each in files) for table, files in view.state.tables.items()}
+        return IndexStatus(
+            view.state.generation,
+            rows["captures"],
+            view.searcher.search(view.restricted(Query.all_query()), limit=1).count,  # type: ignore[attr-defined]
+            rows["links"],
+            self.pending(),
+            len(view.removed),
+            deleted_documents(self.directory / paths.words_name(view.state.generation)),
+            dict(failed),
+            {name: end - 1 for name, end in view.state.batches},
+            _bytes_below(self.directory),
+        )
 
 
 def _stat(path: Path) -> _Mark:
@@ -254,52 +280,6 @@ def _stat(path: Path) -> _Mark:
     except FileNotFoundError:
         return None
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
-
-
-if TYPE_CHECKING:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class IndexStatus:
-    """What `holdfast index status` tells."""
-
-    generation: int
-    captures: int
-    documents: int
-    links: int
-    pending: int  # records that are not indexed yet
-    removed_pending: int  # records that are not found any more, but are still in the files
-    unpurged: int  # documents that are marked as deleted, and whose words tantivy has not dropped yet
-    failed: dict[str, int]  # documents without their text, by reason
-    batches: dict[str, int]  # the last serial of each that is indexed
-    bytes: int
-
-
-def status_of(index: Index) -> IndexStatus:
-    """Of no index, that it has nothing. Raises DamagedIndex."""
-    try:
-        view = index.view()
-    except IndexNotFound:
-        return IndexStatus(0, 0, 0, 0, index.pending(), 0, 0, {}, {}, 0)
-    from tantivy import Query
-
-    failed: Counter[str] = Counter()
-    for path in view.table_files("captures"):
-        failed.update(read_rows(path, ["failure"])["failure"].drop_null().to_pylist())
-    rows = {table: sum(each.rows for each in files) for table, files in view.state.tables.items()}
-    return IndexStatus(
-        view.state.generation,
-        rows["captures"],
-        view.searcher.search(view.restricted(Query.all_query()), limit=1).count,  # type: ignore[attr-defined]
-        rows["links"],
-        index.pending(),
-        len(view.removed),
-        deleted_documents(index.directory / paths.words_name(view.state.generation)),
-        dict(failed),
-        {name: end - 1 for name, end in view.state.batches},
-        _bytes_below(index.directory),
-    )
 
 
 def _bytes_below(directory: Path) -> int:

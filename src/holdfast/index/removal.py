@@ -1,4 +1,4 @@
-"""Taking out of the index what left the archive (N2).
+"""Removal from the index of what left the archive (N2).
 
     1. archive.remove    writes the records to `removed`, and the revisits that have a removed one's text: from now on
                          nobody finds them
@@ -49,7 +49,7 @@ _AGAIN = "again"
 _LINE = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,63}}-\d{{10}}( {_AGAIN})?", re.ASCII)
 
 
-class Waiting(NamedTuple):
+class PendingRemovals(NamedTuple):
     """Records that are to be taken out of the index."""
 
     gone: frozenset[RecordId] = frozenset()  # for good
@@ -70,7 +70,7 @@ class RemovedRecords:
 
     def add(self, gone: Iterable[RecordId], again: Iterable[RecordId] = ()) -> None:
         """Appends records that left the archive, and those to be indexed again. Durable on return."""
-        text = _text(Waiting(frozenset(gone), frozenset(again)))
+        text = _text(PendingRemovals(frozenset(gone), frozenset(again)))
         files = self._env.files
         with self._locked():
             fresh = not files.exists(self._path)
@@ -85,24 +85,24 @@ class RemovedRecords:
             if fresh:
                 files.sync_directory(self._directory)
 
-    def read(self) -> Waiting:
+    def read(self) -> PendingRemovals:
         """All of them. Raises DamagedIndex."""
         try:
             lines = read_file(self._env.files, self._path).decode("ascii", "replace").split("\n")
         except FileNotFoundError:
-            return Waiting()
+            return PendingRemovals()
         try:  # a last line that was being written belongs to a removal that is not acknowledged yet
             words = [line.split(" ") for line in lines[:-1] if line]
             gone = frozenset(RecordId.parse(name) for name, *rest in words if not rest)
-            return Waiting(gone, frozenset(RecordId.parse(name) for name, *rest in words if rest) - gone)
+            return PendingRemovals(gone, frozenset(RecordId.parse(name) for name, *rest in words if rest) - gone)
         except MalformedKey as error:
             raise DamagedIndex(f"cannot read '{self._path}': {error}; {REPAIR}") from None
 
-    def clear(self, done: Waiting) -> None:
-        """Takes those out that are settled. Durable on return."""
+    def clear(self, done: PendingRemovals) -> None:
+        """Clears those that are done. Durable on return."""
         with self._locked():
             waiting = self.read()
-            left = Waiting(waiting.gone - done.gone, waiting.again - done.again - done.gone)
+            left = PendingRemovals(waiting.gone - done.gone, waiting.again - done.again - done.gone)
             if left.all:
                 replace_file(self._env.files, self._path, _text(left))
             else:
@@ -137,7 +137,7 @@ class RemovedRecords:
         return brief_lock(self._directory / paths.REMOVED_LOCK)
 
 
-def _text(waiting: Waiting) -> bytes:
+def _text(waiting: PendingRemovals) -> bytes:
     lines = [f"{record}\n" for record in sorted(waiting.gone)]
     lines += [f"{record} {_AGAIN}\n" for record in sorted(waiting.again - waiting.gone)]
     return "".join(lines).encode()
@@ -184,7 +184,7 @@ def repeating(files: Sequence[Path], records: Collection[RecordId]) -> list[Reco
 
 
 def take_out(index: Index, writer: IndexWriter) -> int:
-    """Settles what waits in `removed`; returns how many records left the archive.
+    """Takes out what waits in `removed`; returns how many records left the archive.
 
     Nothing must be under way: what a worker read before a removal would come in after it.
     """
@@ -196,13 +196,13 @@ def take_out(index: Index, writer: IndexWriter) -> int:
     gone = sum(writer.state.number_of(record) is not None for record in waiting.gone)
     writer.replace(waiting.gone, again)
     _purge(writer, waiting.gone)
-    index.removed.clear(Waiting(waiting.gone, again))
+    index.removed.clear(PendingRemovals(waiting.gone, again))
     forget_build(index)
     return gone
 
 
 def forget_build(index: Index) -> None:
-    """A build that was interrupted may have what is cleared now: the next one begins anew."""
+    """A build that was interrupted may have what is cleared now: the next one starts over."""
     path = index.directory / paths.BUILD
     if index.env.files.exists(path):
         index.env.files.remove(path)

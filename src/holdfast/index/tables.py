@@ -1,4 +1,4 @@
-"""The tables of the index, as Parquet files.
+"""The tables of the index: Parquet files, written whole, merged, read.
 
     captures    one row for each capture, in the order of their records
     links       one row for each link, in the order of the records that it is on
@@ -7,10 +7,7 @@
 That order holds within a file. A file is written whole, made durable, and then listed in the state; it is never
 changed. Many small files are merged into one.
 
-A file of a table that is being made: rows are encoded as they come, and only that form of them is kept.
-
-Rows of captures and links that waited for a commit as they are would take ten times the memory, and memory that is
-touched for the first time is dear.
+Until a commit, rows are kept only in their encoded form (`TableDraft`): plain, they would take ten times the memory.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from holdfast.index.state import REPAIR, TableFile
 if TYPE_CHECKING:
     import pyarrow
 
-    from holdfast.index.links import Numbers
+    from holdfast.index.writer import Numbers
 
 
 ROW_GROUP = 65_536  # rows at least, if there are as many; twice as many at most
@@ -231,7 +228,7 @@ class TableWriter:
         return [*(each for each in files if each not in few), new]
 
     def without(self, file: TableFile, numbers: Collection[int], number: int) -> TableFile | None:
-        """The file written anew without the rows of these records; itself if it has none, None if nothing is left."""
+        """The file rewritten without the rows of these records; itself if it has none, None if nothing is left."""
         import pyarrow
         from pyarrow import compute
 

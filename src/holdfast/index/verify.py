@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import DamagedIndex, NotFound
 from holdfast.index import paths
-from holdfast.index.page_rank import generations
+from holdfast.index.ranks.generations import generations
 from holdfast.index.tables import read_rows
 from holdfast.index.words import committed_opstamp, open_words
 

@@ -11,14 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.errors import DamagedIndex
 from holdfast.index import paths
-from holdfast.index.backlog import TASK_RECORDS, tasks_for
 from holdfast.index.extract import ExtractionLimits
-from holdfast.index.links import Backlinks
 from holdfast.index.state import TABLES, TableFile, read_state, write_state
 from holdfast.index.tables import TableDraft, TableWriter
 from holdfast.index.words import WordsWriter, committed_opstamp
+from holdfast.index.workers.backlog import TASK_RECORDS, tasks_for
 from holdfast.index.workers.pool import WorkerPool
 from holdfast.index.workers.rows import rows_of
 from holdfast.index.workers.task import IndexTask, TaskResult, WorkerOptions
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.index.index import Index
     from holdfast.index.state import IndexState
 
+Numbers = NDArray[np.uint64]
 _HEAP_BYTES_MIN = 15 << 20  # tantivy wants that much for each of its threads
 
 
@@ -229,3 +232,38 @@ class IndexWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Backlinks:
+    """The rows of the table `backlinks` until the next commit, 16 bytes each. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._targets: list[Numbers] = []
+        self._records: list[Numbers] = []
+
+    def add(self, links: pyarrow.Table) -> None:
+        """Copies what it needs of these rows."""
+        self._targets += _copies(links["target_page"])
+        self._records += _copies(links["number"])
+
+    def rows(self) -> pyarrow.Table:
+        """All of them, in the order of targets."""
+        import pyarrow
+
+        targets, records = (np.concatenate([np.empty(0, np.uint64), *each]) for each in (self._targets, self._records))
+        order = np.argsort(targets)
+        return pyarrow.table([_array(targets[order]), _array(records[order])], ["target_page", "number"])
+
+
+# Arrow's own ways to numpy and back load pandas where it is installed, which takes longer than all else here.
+
+
+def _copies(column: pyarrow.ChunkedArray) -> list[Numbers]:
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    return [np.frombuffer(each.buffers()[1], np.uint64, len(each), each.offset * 8).copy() for each in chunks]
+
+
+def _array(numbers: Numbers) -> pyarrow.Array:
+    import pyarrow
+
+    return pyarrow.Array.from_buffers(pyarrow.uint64(), len(numbers), [None, pyarrow.py_buffer(numbers.data)])

@@ -1,12 +1,12 @@
-"""Questions to the archive (B12): by words, by what is known of a capture, by links; and in SQL.
+"""Queries (B12): by words, by what is known of a capture, by links; and in SQL.
 
-    text ──scanning, parser──► expression ──printing──► the same text in canonical form
-                                   │
-                    compiling ◄────┴──── moment: a view of the index, ranks, what a screen hides
-                        │
-                        ├─► ordering ──► hits, with cards and snippets
-                        ├─► facets, timeline, total
-                        └─► numbers of all records that match, for streams
+    text ──lexer, parser──► expression ──syntax──► the same text in canonical form
+                                │
+                   compile ◄────┴──── snapshot: a view of the index, ranks, what an access filter hides
+                      │
+                      ├─► order ──► hits, with cards and snippets
+                      ├─► facets, timeline, total
+                      └─► numbers of all records that match, for streams
 
     SQL ──statement: one SELECT, of our tables──► database: DuckDB over tables, ranks and keydirs ──► Arrow
 
@@ -14,9 +14,9 @@ The language is one for the command line, Python, HTTP and the search page, and 
 everywhere: `canonical(parse(text))` means the same as `text`, and is its own canonical form. What is wrong with a query
 raises MalformedQuery before anything is read, with its place and its repair.
 
-Guarantees. An answer is exact and of one moment: hits, total, facets and timeline count the same captures. A record
-that was removed is in no answer once the removal is acknowledged. What a screen hides is in none of them either.
-Nothing here writes. Any thread may ask.
+Guarantees. A result is exact and of one moment: hits, total, facets and timeline count the same captures. A record that
+was removed is in no result once the removal is acknowledged, and neither is what an access filter hides. Nothing here
+writes. Any thread may query.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Screens: what is hidden from who asks, as a query that takes it out of hits, counts and facets alike.
+"""Access filters: what is hidden from a caller, as a query that takes it out of hits, counts and facets alike.
 
-A server's access rules are such a screen. A rule that blocks hides as one that excludes does: a page whose words
-could be asked for one by one would not be withheld. The first rule that fits a capture decides, as everywhere; so from
-the last rule to the first, those that hide add captures to what is hidden, and those that allow take some out of it
-again.
+A server's access rules are such a filter. A rule that blocks hides as one that excludes does: a page whose words could
+be searched for one by one would not be withheld. The first rule that fits a capture decides, as everywhere; so from the
+last rule to the first, those that hide add captures to what is hidden, and those that allow take some out of it again.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _POSTED = "__wb_method="  # in the key of a request with a body; rules ask for i
 
 
 class AccessFilter(Protocol):
-    """What may hide captures. Any thread may ask."""
+    """Hides captures. Any thread may call it."""
 
     def hidden(self, view: IndexView) -> tantivy.Query | None:
         """The documents that are not to be seen; None if all may be. FileNotFoundError asks for a new view."""
@@ -52,7 +51,7 @@ class _Place(NamedTuple):
 
 
 class RuleFilter:
-    """Access rules as a screen. What they mean for an index is kept for as long as that stays as it is."""
+    """Access rules as a filter. What they mean for an index is kept for as long as that stays as it is."""
 
     def __init__(self, rules: Sequence[AccessRule], clock: Callable[[], float] = time.time) -> None:
         self._rules = [(rule, dated(rule), _place(rule)) for rule in rules]

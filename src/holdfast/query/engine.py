@@ -1,11 +1,11 @@
-"""Queries answered: from a text to hits, counts, facets and snippets; or to the numbers of all records that match.
+"""The query engine: from a text to hits, counts, facets and snippets; or to the numbers of all records that match.
 
     text ──parse──► expression ──compile──► a query of tantivy ──► total, hits in order ──► cards, ranks, snippets
                                     ▲                         └──► facets, timeline
-                          a moment: view, ranks, what is hidden
+                          a snapshot: view, ranks, what is hidden
 
-An answer is of one moment: what is committed to the index meanwhile is in the next one. Records that were removed, and
-captures that a *screen* hides, are in no hit, count or facet. Relevance is BM25 over title and text.
+A result is of one moment: what is committed to the index meanwhile is in the next one. Records that were removed, and
+captures that an access filter hides, are in no hit, count or facet. Relevance is BM25 over title and text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from holdfast.arguments import checked
 from holdfast.errors import DamagedIndex
 from holdfast.index.index import Index
-from holdfast.index.ranks import Ranks
+from holdfast.index.ranks.ranks import Ranks
 from holdfast.index.schema import Card
 from holdfast.index.words import records_query
 from holdfast.query.access_filter import AccessFilter
@@ -40,8 +40,8 @@ _RANKED = ("rank", "inlinks")
 T = TypeVar("T")
 
 
-class _Facts(NamedTuple):
-    """What the index knows of the documents that are shown, in numbers."""
+class _HitNumbers(NamedTuple):
+    """The numeric fields of the documents that are shown."""
 
     dates: Numbers
     statuses: Numbers
@@ -59,7 +59,7 @@ class QueryEngine:
 
     @checked
     def ask(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
-        """The answer to a query. `screen` hides captures from who asks.
+        """The result of a query. `screen` hides captures from the caller.
 
         Raises MalformedQuery, or IndexNotFound if there is no index, or no ranks where they are asked for.
         """
@@ -71,8 +71,8 @@ class QueryEngine:
         """The numbers of all records that match, ascending.
 
         With `ends`, which has for each batch the first serial that does not count, and `ranks`, a generation of them,
-        the answer is the same whenever it is asked for, but for records that were removed since. Raises NotFound if
-        the ranks of that generation are gone.
+        the result is always the same, but for records that were removed since. Raises NotFound if the ranks of that
+        generation are gone.
         """
         expression = parse(text)
 
@@ -117,7 +117,7 @@ class QueryEngine:
         self._ranks = found
         return found
 
-    # -- an answer ----------------------------------------------------------------------------------------------
+    # -- a result ----------------------------------------------------------------------------------------------
 
     def _answer(self, expression: Expression, options: QueryOptions, screen: AccessFilter | None) -> QueryResult:
         moment = self._moment(expression, screen, None, None)
@@ -170,9 +170,9 @@ def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Quer
 
 def _hits(moment: QuerySnapshot, shown: list[Shown], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
     addresses = [each.address for each in shown]
-    facts = _Facts(*(moment.numbers(field, addresses) for field in ("date", "status", "size", "page")))
+    numbers = _HitNumbers(*(moment.numbers(field, addresses) for field in ("date", "status", "size", "page")))
     ranks = moment.known_ranks
-    ranked = ranks.of(facts.pages) if ranks is not None else None
+    ranked = ranks.of(numbers.pages) if ranks is not None else None
     hits = []
     for at, (each, snippet) in enumerate(zip(shown, snippets, strict=True)):
         card = _card(moment.searcher, each.address)
@@ -180,12 +180,12 @@ def _hits(moment: QuerySnapshot, shown: list[Shown], snippets: list[Snippet | No
             Hit(
                 record=moment.view.record_of(each.record),
                 url=card.url,
-                timestamp=f"{int(facts.dates[at]):014d}",
+                timestamp=f"{int(numbers.dates[at]):014d}",
                 title=card.title,
                 mime=card.mime,
-                status=int(facts.statuses[at]),
+                status=int(numbers.statuses[at]),
                 lang=card.lang,
-                size=int(facts.sizes[at]),
+                size=int(numbers.sizes[at]),
                 collection=card.collection,
                 rank=float(ranked.rank[at]) if ranked is not None else 0.0,
                 inlinks=int(ranked.inlinks[at]) if ranked is not None else 0,

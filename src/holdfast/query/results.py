@@ -1,4 +1,4 @@
-"""What may be asked besides the query itself, and what comes back."""
+"""Options of a query, and its result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The index as one question sees it: a view, the ranks of one generation, and what is hidden from who asks."""
+"""The index as one query sees it: a view, the ranks of one generation, and what is hidden from the caller."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import IndexNotFound
 from holdfast.index.index import IndexView
-from holdfast.index.ranks import Ranks
+from holdfast.index.ranks.ranks import Ranks
 from holdfast.index.schema import schema
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class MatchSet(NamedTuple):
 
 
 class QuerySnapshot:
-    """What is asked goes through `seen`, so that nothing removed and nothing hidden is found. Any thread may use it."""
+    """All queries go through `seen`, so that nothing removed and nothing hidden is found. Any thread may use it."""
 
     def __init__(
         self,
@@ -100,11 +100,6 @@ class QuerySnapshot:
         if not addresses:
             return np.empty(0, np.uint64)
         return np.array(self.searcher.fast_field_values(field, list(addresses)), np.uint64)
-
-
-Hiding = Callable[
-    [IndexView], "tantivy.Query | None"
-]  # what a screen makes of a view: the documents that are not to be seen
 
 
 def _records(first: int, last: int) -> tantivy.Query:

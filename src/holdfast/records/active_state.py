@@ -60,8 +60,8 @@ def read_active(root: Path, env: Environment) -> ActiveState | None:
         return None
     except (ValueError, KeyError) as error:
         raise Damaged(
-            f"cannot read '{path}': {error}; it tells what streams and queries see: delete it, and the next process "
-            "that writes makes it anew, of everything there is"
+            f"cannot read '{path}': {error}; it says what streams and queries see: delete it, and the next process "
+            "that writes creates it again, of everything there is"
         ) from None
 
 

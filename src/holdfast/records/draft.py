@@ -88,9 +88,7 @@ def refusal_mark(entry: JournalEntry, signatures: Sequence[bytes]) -> bytes:
 
 def signatures_of(entry: JournalEntry) -> list[bytes]:
     """The signatures in the contentkeys of an entry."""
-    if entry.contents == "-":
-        return []
-    return [bytes.fromhex(key.partition(":")[2].partition("~")[0]) for key in entry.contents.split(" ")]
+    return [bytes.fromhex(key.partition(":")[2].partition("~")[0]) for key in entry.contentkeys]
 
 
 def urlkey_of(entry: JournalEntry) -> str:

@@ -84,9 +84,9 @@ def captures_beyond(catalog: Catalog, state: ActiveState) -> Iterator[Capture]:
     """The captures that are not in the state, in the order in which they came, batch by batch."""
     for batch in catalog.batches():
         serial = max(1, state.batches.get(batch, 0))
-        while found := catalog.steps().of_batch(batch, serial, SERIAL_MAX, _AT_ONCE):
+        while found := catalog.cursor().of_batch(batch, serial, SERIAL_MAX, _AT_ONCE):
             records = [RecordId(batch, each) for each, _ in found]
-            yield from (capture for capture in catalog.steps().captures(records) if capture is not None)
+            yield from (capture for capture in catalog.cursor().captures(records) if capture is not None)
             serial = records[-1].serial + 1
 
 

@@ -1,4 +1,4 @@
-"""Reading records: by URL and time, by id, and in the order of the batches."""
+"""Records by URL and time, by id, and in the order of the batches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.catalog.pick import ordered, picked_of
 from holdfast.errors import CaptureNotFound, DamagedBatch, MalformedKey
 from holdfast.model import SERIAL_MAX, Capture, Pick, RecordId
+from holdfast.records.page_classes import ABOUT
 from holdfast.records.references import ReferencedFiles
 from holdfast.records.stored_record import StoredRecord
 from holdfast.storage.store.contents import Contents
@@ -19,12 +20,11 @@ from holdfast.urls import PAGE_ID_MAX, page_id_text, parse_page_id
 
 _PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
 _PATIENCE_S = (0.32, 0.64, 1.28)  # and if the file itself has gone, which removals rewrite and nothing else takes away
-_ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
 
 
 def picked_page(captures: Sequence[Capture], at: str, pick: Pick) -> Capture | None:
-    """Of a few captures, that which stands for a time. What only tells of a page counts if there is nothing else."""
-    return picked_of([each for each in captures if each.type not in _ABOUT] or captures, at, pick)
+    """Of a few captures, the one that stands for a time. What is only about a page counts if there is nothing else."""
+    return picked_of([each for each in captures if each.type not in ABOUT] or captures, at, pick)
 
 
 class Records:
@@ -46,7 +46,7 @@ class Records:
         Raises CaptureNotFound.
         """
         capture = self._catalog.closest(url, at, collection, pick)
-        if capture is None or capture.type in _ABOUT:
+        if capture is None or capture.type in ABOUT:
             capture = self._better(url, at, collection, pick) or capture
         if capture is None:
             upto = f" up to {at}" if at and pick is Pick.NOT_NEWER else ""
@@ -73,7 +73,7 @@ class Records:
 
     def _better(self, url: str, at: str, collection: str | None, pick: Pick) -> Capture | None:
         """A capture of the page itself rather than of what was said about it, else one by another method than GET."""
-        kinds = tuple(f"!=type:{kind}" for kind in _ABOUT)
+        kinds = tuple(f"!=type:{kind}" for kind in ABOUT)
         query = CaptureQuery(url=url, match="exact", filters=kinds, collection=collection, limit=1)
         row = next(self._catalog.search(ordered(query, at, pick)), None)
         if row is not None:

@@ -38,7 +38,7 @@ _LAYOUTS = {9: CdxLayout(CDX9), 10: CdxLayout(" CDX N b a m s k r M V g"), 11: C
 _SHA1 = re.compile(r"[A-Z2-7]{32}")
 _DIGEST = re.compile(r"[A-Za-z0-9-]+:[A-Za-z0-9+/=_-]+")
 _LINE_BYTES_MAX = 1 << 20
-_IN_MEMORY_MAX = 4 << 20  # larger records are read from their file anew for each use
+_IN_MEMORY_MAX = 4 << 20  # larger records are read from their file for each use
 _PLACE_MAX = 1 << 60
 
 Opened = Callable[[], AbstractContextManager[Record]]

@@ -62,9 +62,7 @@ class StoredRecord:
                 wanted -= taken
 
     def _pieces(self) -> Iterator[bytes]:
-        if self.entry.contents != "-":
-            for key in self.entry.contents.split(" "):
-                yield self.contents.get(ContentKey.parse(key))
+        return (self.contents.get(ContentKey.parse(key)) for key in self.entry.contentkeys)
 
     @property
     def block_length(self) -> int:

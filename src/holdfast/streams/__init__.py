@@ -2,10 +2,11 @@
 
 What flows in: options, which say which captures and in which order, or the token of an earlier stream. A snapshot is
 taken: of each batch the first serial number that is not in it. The order goes through batches or catalog from a
-position on, in short steps that hold nothing open (`log_order`, `url_order`); the choice drops what is not wanted
-before it is read (`choice`); entries and contents are read many at a time (`reading`), ahead of the consumer, in a
-thread (`ahead`), and decoded in others (`stream`). What flows out: batches of pages, each with a token (`feed`,
-`stream`). Consumers of the same snapshot may share one reading of it (`multicast`).
+position on, in short steps that hold nothing open (`order`); a filter drops what is not wanted before it is read
+(`filter`); entries and contents are read many at a time (`page_reader`), ahead of the consumer, in a thread
+(`prefetch`), and decoded in others (`stream`). What flows out: batches of pages, each with a token (`batch`, `token`),
+in the forms that other programs read (`outputs`). Consumers of one snapshot may share one reading of it (`multicast`),
+and processes may share the work (`work_queue`).
 
 Guarantees. A stream delivers each capture of its snapshot exactly once, whatever is written, removed, compacted,
 sealed or reindexed meanwhile, by this process or another. What is removed for good before it is handed out is not

@@ -1,7 +1,4 @@
-"""A batch of a stream: pages that were read together, and the token to go on behind them.
-
-A piece of a scan: pages that were read together, and from where to where they reach.
-"""
+"""Pages that were read together: a piece of a scan, and the batch that a consumer gets, with its token."""
 
 from __future__ import annotations
 
@@ -13,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName
 from holdfast.streams.options import FIELDS, KNOWN_FIELDS
+from holdfast.streams.order.ranges import Bound, Position
 from holdfast.streams.page import Page
 from holdfast.streams.page_reader import StreamFault
-from holdfast.streams.ranges import Bound, Position
 
 if TYPE_CHECKING:
     import pyarrow
+
+_PAGE_BYTES = 2048  # that a page takes besides its payload
+_PIECE_BYTES = 1024
 
 
 @dataclass(slots=True)
@@ -105,10 +105,6 @@ def plain(page: Page, field: str) -> Any:
 def _unicode(text: str) -> str:
     """Bytes that are no characters, which old URLs and headers hold, become question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-_PAGE_BYTES = 2048  # that a page takes besides its payload
-_PIECE_BYTES = 1024
 
 
 class ScanPiece(NamedTuple):

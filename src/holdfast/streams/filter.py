@@ -1,9 +1,7 @@
 """Which captures a stream delivers: of its snapshot, by place, time, filters and query; of each URL the newest.
 
-What is cheap to know comes first: a key of the catalog tells URL, time and record, its row the rest. Contents are read
-of none but those that are delivered.
-
-Matches: the records that a query finds, one bit for each record of the snapshot.
+What is cheap to know comes first: a key of the catalog has URL, time and record, its row the rest. Only the contents of
+delivered captures are read. What a query finds is known as one bit for each record of the snapshot (`Matches`).
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from holdfast.catalog.rows import Found
 from holdfast.errors import IndexNotFound
 from holdfast.index.state import IndexState
 from holdfast.model import Capture, RecordId
+from holdfast.records.page_classes import ABOUT
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.snapshot import Snapshot
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 
 SHARD_SERIALS = 64  # neighbours in a batch that go to the same shard: about a frame, so that it is read by one
-ABOUT = ("metadata", "conversion")  # types that tell of a page and are not it
 _NEWEST_KEPT = 65_536
 _EVERYWHERE = [(b"", b"\xff" * 16)]
 _ANY_TIME = (b"", b"9" * 15)
@@ -120,7 +118,7 @@ class CaptureFilter:
     def newest(self, catalog: Catalog, urlkey: str) -> Capture | None:
         """The newest selected capture of a URL: looked for from the end, so that it is found at once."""
         about: Capture | None = None
-        for found in catalog.steps().newest_first(self.collection, exact_range(urlkey)):
+        for found in catalog.cursor().newest_first(self.collection, exact_range(urlkey)):
             for capture in self.captures([found]):
                 if capture.type not in ABOUT:
                     return capture
@@ -167,10 +165,10 @@ class Matches:
 
 
 def find_matches(source: StreamSource, query: str, snapshot: Snapshot, ranks: int) -> Matches:
-    """What the query finds in the snapshot: the same whenever it is asked, but for what was removed since.
+    """What the query finds in the snapshot: always the same, but for what was removed since.
 
-    Raises MalformedQuery, or IndexNotFound: also if the index reaches less far than the snapshot, which it may when it
-    was deleted, or is being made anew, since the stream began.
+    Raises MalformedQuery, or IndexNotFound: also if the index reaches less far than the snapshot, because it was
+    deleted since the stream began, or is being rebuilt.
     """
     import numpy
 

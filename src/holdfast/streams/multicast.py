@@ -14,15 +14,14 @@ Each consumer gets each capture of the snapshot once, whoever else comes, goes, 
   gets what it has missed when that has ended; so does one that joins late. One in order reads on from where it was, by
   a scan that it shares with those who are at the same place.
 
-A shared scan: one reading of a stream, and what of it is kept for those who are a little behind.
+A shared scan is one reading of a stream, and what of it is kept for those who are a little behind.
 
                   kept for those who are behind
     ─────────────┼────────┬────────┬────────┬────────┼─────────────────►
        gone      │ oldest │        │        │ newest │ to be read next
 
-Pieces are numbered from 0 on, in the order in which they are read. Nothing here locks: the multicast does.
-
-A consumer: one of those who share the scans of a multicast. To whoever uses it, it is as a stream.
+Pieces are numbered from 0 on, in the order in which they are read. Only the multicast locks. A consumer is used like a
+stream.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ import threading
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from weakref import WeakSet
 
 from holdfast.arguments import check_fields
@@ -39,13 +38,10 @@ from holdfast.errors import MalformedToken
 from holdfast.streams.batch import ScanPiece
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.order.order import StreamOrder
-from holdfast.streams.ranges import Bound, Position, Ranges, rank
+from holdfast.streams.order.ranges import Bound, Position, Ranges, rank
 from holdfast.streams.source import StreamSource
 from holdfast.streams.stream import Feed, Stream
 from holdfast.streams.token import StreamToken, decode
-
-if TYPE_CHECKING:
-    from holdfast.streams.stream import Stream
 
 
 class SharedScan:
@@ -112,10 +108,6 @@ class SharedScan:
         """When nobody leads."""
         self._kept.clear()
         self._pieces.close()
-
-
-if TYPE_CHECKING:
-    pass
 
 
 class Consumer(Feed):
@@ -342,7 +334,7 @@ class Multicast:
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends all scans; consumers get nothing more. Twice does no harm."""
+        """Ends all scans; consumers get nothing more. Idempotent."""
         with self._changed:
             consumers = [each for scan in self._scans for each in scan.consumers]
         for each in consumers:

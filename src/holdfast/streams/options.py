@@ -1,4 +1,4 @@
-"""What a stream is asked for."""
+"""Options of a stream: which captures, in which order, from where on."""
 
 from __future__ import annotations
 

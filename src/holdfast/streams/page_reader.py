@@ -89,8 +89,8 @@ class PageReader:
         self, batch: str, serials: Sequence[int], found: dict[int, Head | JournalEntry | None]
     ) -> dict[int, HoldfastError]:
         """Adds what it finds, None for what was removed; returns why the rest was not found."""
-        steps = self._source.catalog.steps
-        frames = self.patiently(lambda: steps().frames(batch, serials[0], serials[-1]))
+        cursor = self._source.catalog.cursor
+        frames = self.patiently(lambda: cursor().frames(batch, serials[0], serials[-1]))
         bounds = [0, *(bisect_left(serials, first) for first, _ in frames), len(serials)]
         failures: dict[int, HoldfastError] = {}
         for place, (begin, end) in zip([b"", *(place for _, place in frames)], pairwise(bounds), strict=True):
@@ -254,7 +254,7 @@ class PageReader:
 
         def look() -> set[RecordId]:
             self._source.catalog.refresh()
-            homes = self._source.catalog.steps().homes(records)
+            homes = self._source.catalog.cursor().homes(records)
             return {record for record, home in zip(records, homes, strict=True) if home is not None}
 
         return self.patiently(look)

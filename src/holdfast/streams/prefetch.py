@@ -35,7 +35,7 @@ class Prefetch(Generic[T]):
                 for item in self._items:
                     if not self._keep(item):
                         break
-        except BaseException as error:  # told to whoever takes: this thread has nobody else to tell
+        except BaseException as error:  # raised where the items are taken
             failure = error
         with self._changed:
             self._failure, self._ended = failure, True

@@ -45,14 +45,14 @@ class Snapshot:
 def take_snapshot(catalog: Catalog, batch: str | None = None) -> Snapshot:
     """What the catalog lists now, as of one moment; of one batch, or of all."""
     catalog.refresh()
-    ends = {name: BatchState.unpack(state).next_serial for name, state in catalog.steps().batch_states().items()}
+    ends = {name: BatchState.unpack(state).next_serial for name, state in catalog.cursor().batch_states().items()}
     return Snapshot({name: end for name, end in sorted(ends.items()) if end > 1 and batch in (None, name)})
 
 
 def require_listed(snapshot: Snapshot, catalog: Catalog) -> None:
     """Raises DamagedCatalog if the catalog lacks records of the snapshot, as it may after a power cut."""
     catalog.refresh()
-    states = catalog.steps().batch_states()
+    states = catalog.cursor().batch_states()
     for batch, end in snapshot.ends.items():
         listed = BatchState.unpack(states.get(batch)).next_serial
         if listed < end:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StreamSource(Protocol):
-    """An open archive. Its catalog may be another after each call, when it was made anew."""
+    """An open archive. Its catalog may be another one after each call, when it was rebuilt."""
 
     path: Path
     env: Environment

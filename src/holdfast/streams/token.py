@@ -19,7 +19,7 @@ from typing import Any
 
 from holdfast.errors import FormatTooNew, MalformedToken
 from holdfast.streams.options import StreamOptions
-from holdfast.streams.ranges import Position, Range, Ranges, rank
+from holdfast.streams.order.ranges import Position, Range, Ranges, rank
 from holdfast.streams.snapshot import Snapshot
 
 VERSION = 1
@@ -38,7 +38,7 @@ class StreamToken:
     left: Ranges = Ranges()  # noqa: RUF009 - a value
     delivered: int = 0  # captures handed out so far
     ranks: int = 0  # the generation of ranks that the stream goes by; 0: none
-    ranks_crc32: str = ""  # of their columns: generations are counted anew when an index is made anew
+    ranks_crc32: str = ""  # of their columns: generations are counted from 1 again when an index is rebuilt
 
     def encode(self) -> str:
         facts: dict[str, Any] = {

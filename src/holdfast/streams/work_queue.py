@@ -33,8 +33,8 @@ from holdfast.env.files import read_file, replace_file, translated_errors
 from holdfast.errors import MalformedToken, UsageError
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.options import StreamOptions
+from holdfast.streams.order.ranges import Bound, Position, Ranges
 from holdfast.streams.page_reader import StreamFault
-from holdfast.streams.ranges import Bound, Position, Ranges
 from holdfast.streams.source import StreamSource
 from holdfast.streams.stream import Stream
 from holdfast.streams.token import StreamToken, decode, require_own

@@ -12,7 +12,7 @@ from remote_servers import Forks, Server
 
 import holdfast
 from holdfast import ContentKey, StoreOptions
-from holdfast.archive.connect import Connection
+from holdfast.archive.connection import Connection
 from holdfast.config import load_connector
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown

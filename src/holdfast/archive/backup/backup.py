@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive.backup.batch_copy import BatchCopy, CopyTally
 from holdfast.archive.create import Plan, init
 from holdfast.archive.export.manifest import listed
-from holdfast.archive.ingest.add import Adder
 from holdfast.batches.batch import BatchState, file_digest
 from holdfast.batches.entry import SOURCE
 from holdfast.batches.scan import Passed
@@ -131,7 +130,7 @@ def _filled(archive: Archive, batch: str, draft: Path, target: Path, progress: P
     sealed = archive.journal.is_sealed(batch)
     needed = _needed(archive, batch, until)
     with Archive(draft, env=archive.env) as backup:
-        copy = BatchCopy(archive, backup, backup.adder, tally)
+        copy = BatchCopy(archive, backup, tally)
         copy.run(batch, until)
         copy.take_numbers(batch, until)
         own = tally.records, tally.known
@@ -194,8 +193,8 @@ def _checksums(archive: Archive, root: Path) -> bytes:
 # -- restoring ---------------------------------------------------------------------------------------------------------
 
 
-def restore(archive: Archive, adder: Adder, path: Path, progress: Progress | None = None) -> BatchCopyReport:
-    """Brings the batch of a backup into the archive, under its ids. Durable on return; twice does no harm.
+def restore(archive: Archive, path: Path, progress: Progress | None = None) -> BatchCopyReport:
+    """Brings the batch of a backup into the archive, under its ids. Durable on return. Idempotent.
 
     Raises NotFound if there is no backup, UsageError if another batch of its name is here.
     """
@@ -209,7 +208,7 @@ def restore(archive: Archive, adder: Adder, path: Path, progress: Progress | Non
             raise Damaged(
                 f"cannot read '{path}': volume {name!r} is down: {reason}; run 'holdfast -a {path} check --repair'"
             )
-        copy = BatchCopy(backup, archive, adder, tally)
+        copy = BatchCopy(backup, archive, tally)
         copy.last_serial(batch, until)  # raises before anything changes
         writer = archive.journal.batch(batch)
         if writer.tail.next_serial < until:

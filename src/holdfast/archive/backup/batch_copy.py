@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.archive.export.manifest import Manifest, listed
-from holdfast.archive.ingest.add import Adder, Copy
+from holdfast.archive.ingest.add import Copy
 from holdfast.batches.batch import bare
 from holdfast.batches.entry import REFERENCE, REMOVED, SOURCE, JournalEntry
 from holdfast.batches.scan import Passed
@@ -60,10 +60,10 @@ class CopyTally:
 class BatchCopy:
     """Copies to an archive that is open for writing. One thread at a time."""
 
-    def __init__(self, source: Archive, target: Archive, adder: Adder, tally: CopyTally) -> None:
+    def __init__(self, source: Archive, target: Archive, tally: CopyTally) -> None:
         self._source = source
         self._target = target
-        self._adder = adder
+        self._adder = target.adder
         self._tally = tally
         self._same_signature = source.settings.store.signature == target.settings.store.signature
         self._lost: dict[ContentKey, str] = {}
@@ -124,11 +124,11 @@ class BatchCopy:
 
     def _signatures(self, entry: JournalEntry) -> list[bytes]:
         """Of the contents, as the target computes them; those of a content that is lost are zeros."""
-        if self._same_signature or entry.contents == "-":
+        if self._same_signature:
             return signatures_of(entry)
         sign = self._target.contents.sign
         nothing = bytes(len(sign([b""])[0]))
-        contents = (self._fetch(ContentKey.parse(key)) for key in entry.contents.split(" "))
+        contents = (self._fetch(ContentKey.parse(key)) for key in entry.contentkeys)
         return [nothing if content is None else sign([content])[0] for content in contents]
 
     # -- the batch itself ---------------------------------------------------------------------------------------
@@ -201,9 +201,8 @@ class BatchCopy:
                 place = str(self._target.journal.directory(batch))
                 wanted = f"record {RecordId(batch, entry.serial)} of '{entry.url}'"
                 self._tally.fault(Fault(batch, place, 0, "missing record", wanted, "damage", remedy=_ELSEWHERE))
-            elif own is not None and REMOVED not in (own.type, entry.type) and own.contents != "-":
-                theirs = map(ContentKey.parse, entry.contents.split(" "))
-                keys |= dict(zip(own.contents.split(" "), theirs, strict=True))
+            elif own is not None and REMOVED not in (own.type, entry.type):
+                keys |= dict(zip(own.contentkeys, map(ContentKey.parse, entry.contentkeys), strict=True))
         found = self._target.instance.find_batch([ContentKey.parse(text) for text in keys])
         return {text: keys[text] for text, held in zip(keys, found, strict=True) if not held.blocks and not held.away}
 
@@ -212,8 +211,7 @@ class BatchCopy:
         held: Counter[str] = Counter()
         for batch in self._target.journal.names():
             for entry in self._here(batch):
-                if entry.contents != "-":
-                    held.update(text for text in entry.contents.split(" ") if text in missing)
+                held.update(text for text in entry.contentkeys if text in missing)
         return held
 
     def _put_back(self, missing: dict[str, ContentKey], holders: Counter[str]) -> None:
@@ -258,9 +256,7 @@ class BatchCopy:
             self._tally.advance(len(entry.data))
 
     def _note_lost(self, batch: str, entry: JournalEntry) -> None:
-        if entry.contents == "-":
-            return
-        for text in entry.contents.split(" "):
+        for text in entry.contentkeys:
             key = ContentKey.parse(text)
             if (reason := self._lost.get(key)) is not None:
                 wanted = f"that of record {RecordId(batch, entry.serial)} of '{entry.url}'"

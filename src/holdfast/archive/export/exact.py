@@ -1,6 +1,6 @@
-"""Writing again what was imported, byte for byte (N3).
+"""Imported files written again, byte for byte (N3).
 
-The uncompressed bytes are exactly those of the imported file; compression is done anew, record by record.
+The uncompressed bytes are exactly those of the imported file; each record is compressed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.records.stored_record import StoredRecord
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
 
-_NAMES_TOLD = 10
+_NAMES_LISTED = 10
 
 
 def export_exact(
@@ -51,11 +51,13 @@ def export_exact(
 
 
 def _unknown(archive: Archive, source: str | None) -> CaptureNotFound:
-    known = list(islice(archive.catalog.sources(), _NAMES_TOLD + 1))
+    known = list(islice(archive.catalog.sources(), _NAMES_LISTED + 1))
     if source is None or not known:
         return CaptureNotFound("no file was imported")
-    names = ", ".join(repr(name) for name, _ in known[:_NAMES_TOLD])
-    return CaptureNotFound(f"no file {source!r} was imported: known are {names}{', ...' * (len(known) > _NAMES_TOLD)}")
+    names = ", ".join(repr(name) for name, _ in known[:_NAMES_LISTED])
+    return CaptureNotFound(
+        f"no file {source!r} was imported: known are {names}{', ...' * (len(known) > _NAMES_LISTED)}"
+    )
 
 
 def _free_name(name: str, taken: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Exporting: captures and records as files of the formats that the rest of the world reads.
+"""Export: captures and records as files of the formats that other tools read.
 
     warc, warc.gz, warc.zst   records in the order of the batches, as they came in if that is valid WARC
     wacz                      the same in one file, with index and pages
@@ -8,7 +8,7 @@
     parquet                   rows of the catalog as a table, columns named as Common Crawl's
 
 With `exact`, the files that were imported are written again, byte for byte but for their compression (N3). A file
-has the suffix `.open` until it is whole.
+has the suffix `.open` until it is complete.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def export(
     if options.exact:
         return export_exact(archive, target, options.source, progress)
     if options.source is not None:
-        raise UsageError("'source' names a file to be written exactly: ask for 'exact', too")
+        raise UsageError("'source' names a file to be written exactly: it needs 'exact'")
     if options.format in ROW_FORMATS:
         return _export_rows(archive, selection, target, options.format, progress)
     if options.format in RECORD_FORMATS:

@@ -1,7 +1,4 @@
-"""Exporting records: assembled in groups, compressed on all cores, appended in order.
-
-Putting records together again in bulk: payloads fetched many at a time, literals laid around them.
-"""
+"""Records as files: put together from literals and payloads in groups, compressed on all cores, appended in order."""
 
 from __future__ import annotations
 
@@ -73,17 +70,12 @@ def assemble(records: Iterable[StoredRecord], contents: Contents) -> Iterator[li
 
 
 def _assembled(group: list[StoredRecord], contents: Contents) -> list[Assembled]:
-    keys = [
-        ContentKey.parse(key)
-        for record in group
-        if record.entry.contents != "-"
-        for key in record.entry.contents.split(" ")
-    ]
+    keys = [ContentKey.parse(key) for record in group for key in record.entry.contentkeys]
     payloads = iter(contents.get_batch(keys))
     assembled = []
     for record in group:
         entry = record.entry
-        count = 0 if entry.contents == "-" else entry.contents.count(" ") + 1
+        count = len(entry.contentkeys)
         payload = next(payloads) if count == 1 else b"".join(next(payloads) for _ in range(count))
         assembled.append(Assembled(record, lay(entry.data, entry.layout, payload)))
     return assembled

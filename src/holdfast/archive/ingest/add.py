@@ -1,7 +1,7 @@
-"""Adding records: the one way in, durable in the order content, record, acknowledgement; the catalog after that.
+"""Addition of records: the only way in, durable in the order content, record, acknowledgement; catalog after that.
 
-A record is known by its fingerprint, a hash over its literals, its layout and the signatures of its contents: equal in
-every byte, it is in already and is not added again. So an import that was cut short can simply be run again.
+A record is known by its fingerprint, a hash over its literals, its layout and the signatures of its contents: one that
+is equal in every byte is not added again. So an import that was interrupted can simply be run again.
 """
 
 from __future__ import annotations
@@ -9,25 +9,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.archive.ingest.intent import IntentLog, Purpose, Unfinished, take_back
-from holdfast.archive.remove.refusals import Refusals
+from holdfast.archive.ingest.intent import Purpose, Unfinished, roll_back
+from holdfast.archive.write_state import WriteState
 from holdfast.batches.batch import Batch, Frames, bare
 from holdfast.batches.entry import REMOVED, SOURCE, JournalEntry
-from holdfast.batches.journal import Journal
-from holdfast.catalog import Catalog, CatalogChange
-from holdfast.config import RecordSettings
-from holdfast.env import Environment
+from holdfast.catalog import CatalogChange
 from holdfast.env.uninterruptible import Uninterruptible
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.model import OVERFLOW_MAX, ContentKey, RecordId, batch_name
 from holdfast.records.draft import RecordDraft, capture_of, fingerprint, is_captured, refusal_mark, signatures_of
-from holdfast.storage.store.contents import Contents
 from holdfast.storage.store.put import Announced, StoreHints, StoreOptions
 
 _OPTIONS = StoreOptions()
@@ -57,39 +53,30 @@ class Copy(NamedTuple):
     signatures: Sequence[bytes]
 
 
-@dataclass(slots=True)
-class Parts:
-    """What adding works on."""
-
-    contents: Contents
-    journal: Journal
-    catalog: Catalog
-    intents: IntentLog
-    refusals: Refusals
-    settings: RecordSettings
-    env: Environment
-
-
 class Adder:
     """Any thread may call; additions happen one after the other."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = self._parts = parts
-        self.lock = threading.Lock()  # whoever holds it may change batches and catalog
+    def __init__(self, state: WriteState) -> None:
+        self._state = state
         self._shield = Uninterruptible("holdfast-adding")
         self._failed = False
 
+    @property
+    def lock(self) -> threading.Lock:
+        """Whoever holds it may change batches and catalog."""
+        return self._state.lock
+
     def current_batch(self) -> str:
         """The batch for records that name none."""
-        name = self._parts.settings.batch
+        name = self._state.settings.batch
         if name == "month":
-            return datetime.fromtimestamp(self._parts.env.clock(), UTC).strftime("%Y%m")
+            return datetime.fromtimestamp(self._state.env.clock(), UTC).strftime("%Y%m")
         return batch_name(name)
 
     def frontier(self) -> dict[str, int]:
         """For each batch the first serial number under which nothing was acknowledged yet."""
         with self.lock:
-            journal = self._parts.journal
+            journal = self._state.journal
             return {name: journal.batch(name).tail.next_serial for name in journal.names()}
 
     def add(self, drafts: Sequence[RecordDraft], batch: str | None = None) -> list[Added]:
@@ -122,7 +109,7 @@ class Adder:
     def _add(self, drafts: Sequence[RecordDraft], name: str) -> list[Added]:
         with self.lock:
             self._require_sound()
-            batch = self._parts.journal.batch(name)
+            batch = self._state.journal.batch(name)
             marks = self._fingerprints(drafts)
             outcomes, new = self._sort_out(drafts, marks)
             self._heal(drafts, outcomes)
@@ -135,7 +122,7 @@ class Adder:
     def _fingerprints(self, drafts: Sequence[RecordDraft]) -> list[tuple[bytes, bytes]]:
         """The fingerprint of each draft, and the signature of its payload."""
         unsigned = [draft for draft in drafts if draft.payload and not draft.signature]
-        signatures = self._parts.contents.sign([draft.payload for draft in unsigned])
+        signatures = self._state.contents.sign([draft.payload for draft in unsigned])
         for draft, signature in zip(unsigned, signatures, strict=True):
             draft.signature = signature
         for draft in drafts:
@@ -150,8 +137,8 @@ class Adder:
         outcomes: list[Added | None] = [None] * len(drafts)
         new: list[int] = []
         here: set[bytes] = set()
-        refusals = bool(self._parts.refusals)
-        for index, found in enumerate(self._parts.catalog.known([mark for mark, _ in marks])):
+        refusals = bool(self._state.refusals)
+        for index, found in enumerate(self._state.catalog.known([mark for mark, _ in marks])):
             if found is not None:
                 outcomes[index] = Added(AddOutcome.KNOWN, found)
             elif refusals and self._is_refused(drafts[index].entry, [marks[index][1]] if marks[index][1] else []):
@@ -162,17 +149,17 @@ class Adder:
         return outcomes, new
 
     def _heal(self, drafts: Sequence[RecordDraft], outcomes: Sequence[Added | None]) -> None:
-        """Records that are in already bring their payloads once more: damaged blocks are healed with them."""
+        """Heals damaged blocks with the payloads of records that are in already."""
         known = [
             draft
             for draft, each in zip(drafts, outcomes, strict=True)
             if each is not None and each.outcome is AddOutcome.KNOWN and draft.payload
         ]
         if known:
-            self._parts.contents.heal([draft.payload for draft in known], [draft.signature for draft in known])
+            self._state.contents.heal([draft.payload for draft in known], [draft.signature for draft in known])
 
     def _is_refused(self, entry: JournalEntry, signatures: Sequence[bytes]) -> bool:
-        return refusal_mark(entry, signatures) in self._parts.refusals
+        return refusal_mark(entry, signatures) in self._state.refusals
 
     def _resolved(self, outcomes: list[Added | None], marks: Sequence[tuple[bytes, bytes]]) -> list[Added]:
         """Fills in records that occur twice in one addition."""
@@ -192,16 +179,16 @@ class Adder:
         try:
             entries = [draft.entry for draft in drafts]
             if stored:
-                results = self._parts.contents.put_batch([drafts[index].payload for index in stored], _OPTIONS, hints)
+                results = self._state.contents.put_batch([drafts[index].payload for index in stored], _OPTIONS, hints)
                 for index, result in zip(stored, results, strict=True):
                     entries[index] = entries[index]._replace(contents=str(result.key))
                     if not result.duplicate:
                         new_contents.add(index)
             else:
-                self._parts.intents.announce(purpose, ())
+                self._state.intents.announce(purpose, ())
             frames = batch.append(entries)
         except BaseException:
-            with suppress(HoldfastError):  # the first failure is the one to be told
+            with suppress(HoldfastError):  # the first failure is the one to be raised
                 self._undo(batch, purpose, announced)
             raise
         self._catalogue(batch, frames, drafts)
@@ -211,23 +198,23 @@ class Adder:
         ]
 
     def _announce(self, purpose: Purpose, each: list[Announced], announced: list[Announced]) -> None:
-        self._parts.intents.announce(purpose, each)
+        self._state.intents.announce(purpose, each)
         announced += each
 
     def _undo(self, batch: Batch, purpose: Purpose, announced: list[Announced]) -> None:
-        """Nothing of a failed addition stays; if not even that works, the next writer sees to it."""
+        """Nothing of a failed addition stays; if it cannot be undone here, the next writer rolls it back."""
         self._failed = True
         if batch.failed:  # then records may be in it that hold the contents
             return
-        take_back(Unfinished(purpose, tuple(announced)), (), self._parts.contents)
-        self._parts.intents.void()
+        roll_back(Unfinished(purpose, tuple(announced)), (), self._state.contents)
+        self._state.intents.void()
         self._failed = False
 
     def _catalogue(self, batch: Batch, frames: Frames, drafts: Sequence[RecordDraft]) -> None:
         serials = [entry.serial for _, each in frames for entry in each]
         fingerprints = {draft.mark: RecordId(batch.name, serial) for draft, serial in zip(drafts, serials, strict=True)}
         urlkeys = [draft.urlkey for draft in drafts]
-        self._parts.catalog.add(replace(change_of(batch, frames, fingerprints, urlkeys), fresh=True))
+        self._state.catalog.add(replace(change_of(batch, frames, fingerprints, urlkeys), fresh=True))
 
     def _require_sound(self) -> None:
         if self._failed:
@@ -241,16 +228,16 @@ class Adder:
         try:
             with self.lock:
                 self._require_sound()
-                signatures = [self._parts.contents.sign([piece])[0] for piece in self._pieces(spooled)]
+                signatures = [self._state.contents.sign([piece])[0] for piece in self._pieces(spooled)]
                 mark = fingerprint(draft.entry, signatures)
-                (known,) = self._parts.catalog.known([mark])
+                (known,) = self._state.catalog.known([mark])
                 if known:
                     for piece, signature in zip(self._pieces(spooled), signatures, strict=True):
-                        self._parts.contents.heal([piece], [signature])
+                        self._state.contents.heal([piece], [signature])
                     return Added(AddOutcome.KNOWN, known)
                 if self._is_refused(draft.entry, signatures):  # before anything is stored: it must not leave bytes
                     return Added(AddOutcome.REFUSED, None)
-                return self._append_large(self._parts.journal.batch(name), draft, signatures, mark)
+                return self._append_large(self._state.journal.batch(name), draft, signatures, mark)
         finally:
             spooled.unlink(missing_ok=True)
 
@@ -264,7 +251,7 @@ class Adder:
                 hints = StoreHints(
                     signatures=[signature], announce=lambda each: self._announce(purpose, each, announced)
                 )
-                (stored,) = self._parts.contents.put_batch([piece], _OPTIONS, hints)
+                (stored,) = self._state.contents.put_batch([piece], _OPTIONS, hints)
                 keys.append(str(stored.key))
                 new_content = new_content or not stored.duplicate
             frames = batch.append([draft.entry._replace(contents=" ".join(keys))])
@@ -278,7 +265,7 @@ class Adder:
 
     def _pieces(self, spooled: Path) -> Iterator[bytes]:
         with spooled.open("rb") as file:
-            while piece := file.read(self._parts.settings.piece_bytes_max):
+            while piece := file.read(self._state.settings.piece_bytes_max):
                 yield piece
 
     # -- records of another archive -----------------------------------------------------------------------------
@@ -287,20 +274,20 @@ class Adder:
         with self.lock:
             self._require_sound()
             kept = [Copy(bare(each.entry), ()) if self._is_refused(*each) else each for each in copies]
-            return self._append_copies(self._parts.journal.batch(name), kept, fetch)
+            return self._append_copies(self._state.journal.batch(name), kept, fetch)
 
     def _add_copies(self, name: str, copies: Sequence[Copy], fetch: Fetch) -> list[Added]:
         with self.lock:
             self._require_sound()
             marks = [fingerprint(*each) for each in copies]
-            added = [Added(AddOutcome.KNOWN, known) if known else None for known in self._parts.catalog.known(marks)]
+            added = [Added(AddOutcome.KNOWN, known) if known else None for known in self._state.catalog.known(marks)]
             fresh: dict[bytes, Copy] = {}
             for index, each in enumerate(copies):
                 if added[index] is None and self._is_refused(*each):
                     added[index] = Added(AddOutcome.REFUSED, None)
                 elif added[index] is None:
                     fresh.setdefault(marks[index], each)
-            batch = self._parts.journal.batch(name)
+            batch = self._state.journal.batch(name)
             first = batch.tail.next_serial
             if fresh:
                 numbered = enumerate(fresh.values(), first)
@@ -315,7 +302,7 @@ class Adder:
         purpose = Purpose(batch.name, first, copies[-1].entry.serial + 1 - first)
         announced: list[Announced] = []
         try:
-            self._parts.intents.announce(purpose, ())
+            self._state.intents.announce(purpose, ())
             keys = self._store_copies(copies, fetch, lambda each: self._announce(purpose, each, announced))
             entries = [
                 each.entry._replace(contents=" ".join(own) or "-") for each, own in zip(copies, keys, strict=True)
@@ -330,9 +317,9 @@ class Adder:
             for entry in entries
             if entry.type != REMOVED
         }
-        elsewhere = self._parts.catalog.known(list(marks))
+        elsewhere = self._state.catalog.known(list(marks))
         new = {mark: marks[mark] for mark, known in zip(marks, elsewhere, strict=True) if known is None}
-        self._parts.catalog.add(replace(change_of(batch, frames, new), fresh=True))
+        self._state.catalog.add(replace(change_of(batch, frames, new), fresh=True))
         return entries
 
     def _store_copies(
@@ -342,8 +329,7 @@ class Adder:
         wanted = [
             (index, ContentKey.parse(key), signature)
             for index, each in enumerate(copies)
-            if each.entry.contents != "-"
-            for key, signature in zip(each.entry.contents.split(" "), each.signatures, strict=True)
+            for key, signature in zip(each.entry.contentkeys, each.signatures, strict=True)
         ]
         keys: list[list[str]] = [[] for _ in copies]
         step = 1 if len(copies) == 1 else len(wanted)
@@ -355,14 +341,14 @@ class Adder:
             ]
             types = [copies[index].entry.mime for index, _ in there]
             hints = StoreHints(content_types=types, announce=announce)
-            stored = iter(self._parts.contents.put_batch([content for _, content in there], _OPTIONS, hints))
+            stored = iter(self._state.contents.put_batch([content for _, content in there], _OPTIONS, hints))
             for (index, _, signature), content in zip(some, contents, strict=True):
                 keys[index].append(self._lost_key(signature) if content is None else str(next(stored).key))
         return keys
 
     def _lost_key(self, signature: bytes) -> str:
         """Of a content that nobody has. No block gets this number, so no other record's content is ever meant by it."""
-        return str(ContentKey(self._parts.contents.home(signature), signature, OVERFLOW_MAX))
+        return str(ContentKey(self._state.contents.home(signature), signature, OVERFLOW_MAX))
 
 
 def change_of(

@@ -19,7 +19,7 @@ from holdfast.urls import parse
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What was asked of a server and what it answered, as bytes on the wire."""
+    """A request to a server and its response, as bytes on the wire."""
 
     url: str
     head: bytes  # of the response: status line and fields, as sent

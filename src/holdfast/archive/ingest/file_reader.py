@@ -1,11 +1,11 @@
-"""Reading a file to be imported: records become drafts, in groups; findings are told as they are made.
+"""A reader of a file to be imported: records become drafts, in groups; findings are reported as they are made.
 
 A reader only reads: it may run in a thread or in a process of its own (`import_worker`). What it emits:
 
-    Drafts      up to 512 records, in their order
-    Large       a record whose payload was put into a file of its own
+    DraftGroup  up to 512 records, in their order
+    LargeDraft  a record whose payload was put into a file of its own
     Finding     something wrong with the file
-    End         the file is read, or given up because of an error
+    EndOfFile   the file is read, or given up because of an error
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Event = DraftGroup | LargeDraft | Finding | EndOfFile
 
 
 class ReaderStopped(Exception):
-    """Nobody wants to know any more."""
+    """The import has ended: no more events are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ReadOptions:
 
 
 class FileReader:
-    """Reads one file. `emit` takes the events in their order; it may block, and raise Stopped."""
+    """Reads one file. `emit` takes the events in their order; it may block, and raise ReaderStopped."""
 
     def __init__(
         self, source: ImportInput, drafting: Drafting, options: ReadOptions, emit: Callable[[Event], None]

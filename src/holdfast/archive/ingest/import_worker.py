@@ -41,7 +41,7 @@ class ImportTask:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     task: ImportTask = pickle.load(sys.stdin.buffer)
     sink = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever prints does not disturb the events
@@ -107,7 +107,7 @@ class Worker:
             pickle.dump(task, stdin, protocol=pickle.HIGHEST_PROTOCOL)
 
     def events(self) -> Iterator[Event]:
-        """All events, the last of them an End."""
+        """All events, the last of them an EndOfFile."""
         while True:
             length = self._events.read(8)
             packed = self._events.read(int.from_bytes(length, "little")) if len(length) == 8 else b""
@@ -126,7 +126,7 @@ class Worker:
 
 
 def _widen(pipe: IO[bytes]) -> None:
-    """Larger pipes need fewer turns; where that is not allowed it does no harm."""
+    """Larger pipes need fewer context switches. Not an error where it is not allowed."""
     from contextlib import suppress
     from fcntl import F_SETPIPE_SZ, fcntl
 

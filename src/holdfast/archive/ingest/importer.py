@@ -1,4 +1,4 @@
-"""Importing files: readers make drafts, the caller's thread adds them.
+"""Import of files: readers make drafts, the caller's thread adds them.
 
     file ── reader (a process) ── drafts, 512 at a time ──┐
     file ── reader (a process) ── drafts ─────────────────┤─ queue ── caller's thread ── archive.add
@@ -177,7 +177,7 @@ class Importer:
     def run(
         self, inputs: Sequence[ImportInput], progress: Callable[[int], None] | None = None
     ) -> Iterator[ImportReport]:
-        """Yields a report for each file as it is done; `progress` is told the bytes read since its last call.
+        """Yields a report for each file as it is done; `progress` is called with the bytes read since its last call.
 
         In strict mode the first fault raises MalformedInput. However this ends, what was added stays.
         """

@@ -1,12 +1,12 @@
 """The intent: what an addition is about to do, so that a crash in its middle can be undone.
 
 An addition stores contents and then appends records. Between the two, contents are counted that no record holds yet.
-Before the first of them is stored, a line with their keys and counters is made durable here; when the archive opens for
-writing and the last line's records are not all in the journal, the surplus is taken back. So reference counts are
-exact after any crash, and removing the last capture of a content removes its bytes (N1, N2).
+Before the first of them is stored, a line with their keys and counters is made durable here. When the archive opens for
+writing and the last line's records are not all in the journal, the surplus references are released. So reference counts
+are exact after any crash, and removing the last capture of a content removes its bytes (N1, N2).
 
-A line is a JSON object and its CRC-32 in hexadecimal, parted by a space. A torn last line is of an addition that had
-not begun to store.
+A line is a JSON object and its CRC-32 in hexadecimal, separated by a space. A torn last line belongs to an addition
+that had not stored anything yet.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class IntentLog:
         self._current: object = None  # the addition whose lines belong together
 
     def announce(self, purpose: Purpose, announced: Sequence[Announced]) -> None:
-        """Durable on return. Also without contents: then it tells which records may be torn."""
+        """Durable on return. Also without contents: then it says which records may be torn."""
         facts = {
             "batch": purpose.batch,
             "first": purpose.first,
@@ -68,7 +68,7 @@ class IntentLog:
         self._append(facts)
 
     def void(self) -> None:
-        """What was announced last has been undone by the one who announced it."""
+        """What was announced last has been rolled back."""
         self._append({"batch": "", "first": 0, "count": 0, "contents": []})
 
     def _append(self, facts: dict[str, object]) -> None:
@@ -110,7 +110,7 @@ class IntentLog:
         return Unfinished(purpose, tuple(announced))
 
     def clear(self) -> None:
-        """Nothing is under way."""
+        """No addition is unfinished."""
         self.close()
         if self._env.files.exists(self._path):
             self._env.files.remove(self._path)
@@ -130,12 +130,12 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return facts if facts.keys() >= {"batch", "first", "count", "contents"} else None
 
 
-def take_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -> int:
+def roll_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -> int:
     """Releases the references of an unfinished addition that no record holds; returns how many.
 
-    In a volume that others write to as well, a counter does not tell whose references they are: there one too many is
-    left rather than one too few. `held` names the contents of those of its records that are in the journal, once for
-    each time.
+    In a volume that others write to as well, a counter does not say whose references they are: there one too many is
+    left rather than one too few. `held` has the contents of those of its records that are in the journal, once for each
+    reference.
     """
     kept = Counter(held)
     before: dict[tuple[ContentKey, int], int] = {}

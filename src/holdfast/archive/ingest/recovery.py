@@ -1,4 +1,4 @@
-"""Getting ready to write: the catalog catches up with the batches, and what a crash left half done is settled."""
+"""Recovery before writing: the catalog catches up with the batches, and an unfinished addition is rolled back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.archive.ingest.add import Parts, change_of
-from holdfast.archive.ingest.intent import take_back
+from holdfast.archive.ingest.add import change_of
+from holdfast.archive.ingest.intent import roll_back
+from holdfast.archive.write_state import WriteState
 from holdfast.batches.batch import Batch, BatchState
 from holdfast.batches.entry import REMOVED
 from holdfast.batches.frame import FramePlace
@@ -23,20 +24,20 @@ from holdfast.records.records import Records
 log = logging.getLogger("holdfast.archive")
 
 
-def catch_up(parts: Parts) -> None:
-    """Brings the catalog to the state of the batches, which have the truth."""
-    require_files(parts.journal, parts.catalog)
-    unfinished = parts.intents.last()
-    for name in parts.journal.names():
+def catch_up(state: WriteState) -> None:
+    """Brings the catalog to the state of the batches, which are authoritative."""
+    require_files(state.journal, state.catalog)
+    unfinished = state.intents.last()
+    for name in state.journal.names():
         unsure = unfinished.purpose.first if unfinished and unfinished.purpose.batch == name else SERIAL_MAX
-        known = BatchState.unpack(parts.catalog.batch_state(name))
-        _forget_rewritten(parts, name, known)
+        known = BatchState.unpack(state.catalog.batch_state(name))
+        _forget_rewritten(state, name, known)
         found = False
-        for walked in parts.journal.recover(name, known, unsure):
-            enter(parts.catalog, parts.journal.batch(name), walked)
+        for walked in state.journal.recover(name, known, unsure):
+            enter(state.catalog, state.journal.batch(name), walked)
             found = True
         if found:  # only now is it known that all of it has been seen
-            parts.catalog.add(CatalogChange(batches={name: parts.journal.batch(name).state().pack()}))
+            state.catalog.add(CatalogChange(batches={name: state.journal.batch(name).state().pack()}))
 
 
 def require_files(journal: Journal, catalog: Catalog) -> None:
@@ -56,19 +57,19 @@ def missing_files(journal: Journal, catalog: Catalog) -> Iterator[Path]:
                 yield journal.directory(name) / paths.records_name(number, generation)
 
 
-def _forget_rewritten(parts: Parts, name: str, known: BatchState) -> None:
-    """A file that was rewritten or lost since: what the catalog knows of its frames is void."""
-    files = parts.journal.files(name)
+def _forget_rewritten(state: WriteState, name: str, known: BatchState) -> None:
+    """Removes frames from the catalog whose files were rewritten or lost since."""
+    files = state.journal.files(name)
     void = {number for number, (generation, _) in known.files.items() if files.get(number) != generation}
     if void:
         frames = [
-            (name, serial) for serial, place in parts.catalog.frames(name) if FramePlace.unpack(place).number in void
+            (name, serial) for serial, place in state.catalog.frames(name) if FramePlace.unpack(place).number in void
         ]
-        parts.catalog.add(CatalogChange(frames_removed=frames))
+        state.catalog.add(CatalogChange(frames_removed=frames))
 
 
 def enter(catalog: Catalog, batch: Batch, walked: Walked) -> None:
-    """A frame that the catalog does not know yet."""
+    """Enters a frame that the catalog does not know yet."""
     entries = [entry for entry in walked.entries if entry.serial]
     marks = {
         fingerprint(entry, signatures_of(entry)): RecordId(batch.name, entry.serial)
@@ -78,22 +79,19 @@ def enter(catalog: Catalog, batch: Batch, walked: Walked) -> None:
     catalog.add(change_of(batch, [(walked.place, entries)], marks))
 
 
-def settle(parts: Parts, records: Records) -> None:
-    """Takes back what an unfinished addition stored."""
-    unfinished = parts.intents.last()
+def roll_back_unfinished(state: WriteState, records: Records) -> None:
+    """Releases what an unfinished addition stored."""
+    unfinished = state.intents.last()
     if unfinished is None:
-        parts.intents.clear()  # a torn line would spoil the next one
+        state.intents.clear()  # a torn line would spoil the next one
         return
     purpose = unfinished.purpose
     last = purpose.first + purpose.count
-    if parts.journal.batch(purpose.batch).tail.next_serial < last:
+    if state.journal.batch(purpose.batch).tail.next_serial < last:
         held = [
-            key
-            for entry in records.entries_from(RecordId(purpose.batch, purpose.first))
-            if entry.contents != "-"
-            for key in entry.contents.split(" ")
+            key for entry in records.entries_from(RecordId(purpose.batch, purpose.first)) for key in entry.contentkeys
         ]
-        count = take_back(unfinished, held, parts.contents)
+        count = roll_back(unfinished, held, state.contents)
         if count:
-            log.info("took back %d references of an addition that was not finished", count)
-    parts.intents.clear()
+            log.info("rolled back %d references of an unfinished addition", count)
+    state.intents.clear()

@@ -1,24 +1,25 @@
 """True removal (N2): captures, their records, and contents that nobody else holds.
 
-A removal is written down whole before it begins (`removal`, made durable), and each of its steps can be done again
-without harm, so that the next writer ends what a crash interrupted:
+The plan of a removal is made durable before it begins (file `removal`), and each of its steps is idempotent, so the
+next writer finishes what a crash interrupted:
 
     1. the catalog forgets the captures
-    2. every journal file that holds one of the records is written anew without them, and the old form deleted
-    3. the index is told: its readers find the records no more
+    2. every journal file that holds one of the records is rewritten without them, and the old form deleted
+    3. the index withdraws the records: its readers find them no more
     4. each content loses as many references as there were records that held it; what has none left is dead
     5. fingerprints of what is not to come back are written to `refused`, and a line to `audit.log`
     6. the catalog's table is compacted, then the volumes that have dead contents now, while others may add
 
-At the end they leave the files of the index, unless another process is writing it, which does so then.
+At the end the records leave the files of the index; if another process is writing the index, it sees to that.
 
-Dead contents leave the disk with compaction, which `Archive.remove` does at once unless told otherwise. What goes with
-a capture: the request and the metadata that were recorded with it.
+Dead contents leave the disk with compaction, which `Archive.remove` does at once by default. The request and the
+metadata that were recorded with a capture go with it.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from holdfast.archive.ingest.add import Parts
+from holdfast.archive.write_state import WriteState
 from holdfast.arguments import check_fields
 from holdfast.batches.entry import REMOVED, JournalEntry
 from holdfast.batches.frame import FramePlace
@@ -101,9 +102,9 @@ class _Plan:
 class Remover:
     """One thread at a time, while nobody adds."""
 
-    def __init__(self, root: Path, parts: Parts) -> None:
+    def __init__(self, root: Path, state: WriteState) -> None:
         self._root = root
-        self._parts = parts
+        self._state = state
 
     def remove(self, selection: Selection, options: RemovalOptions) -> Removal:
         """Raises UsageError without a reason, or for a filter without a field. Nothing selected is no error."""
@@ -117,13 +118,13 @@ class Remover:
         found = self._find(selection)
         plan, removal = self._plan(found, options)
         if found and not options.dry_run:
-            replace_file(self._parts.env.files, self._root / paths.REMOVAL, json.dumps(plan.facts).encode())
+            replace_file(self._state.env.files, self._root / paths.REMOVAL, json.dumps(plan.facts).encode())
             self._carry_out(plan)
         return removal
 
     def resume(self) -> list[str]:
-        """Ends a removal that was interrupted, but for the volumes that are to be compacted."""
-        plan = read_plan(self._root, self._parts.env)
+        """Finishes a removal that was interrupted; returns the volumes that are still to be compacted."""
+        plan = read_plan(self._root, self._state.env)
         if plan is None:
             return []
         if "records" in plan.facts:
@@ -132,19 +133,19 @@ class Remover:
 
     def finish(self) -> None:
         """The volumes are compacted."""
-        self._parts.intents.clear()  # it may name contents that are gone
-        self._parts.env.files.remove(self._root / paths.REMOVAL)
-        self._parts.env.files.sync_directory(self._root)
+        self._state.intents.clear()  # it may name contents that are gone
+        self._state.env.files.remove(self._root / paths.REMOVAL)
+        self._state.env.files.sync_directory(self._root)
 
     # -- planning -----------------------------------------------------------------------------------------------
 
     def _find(self, selection: Selection) -> dict[RecordId, JournalEntry]:
         """The records that go, those of the captures first in each batch."""
-        records = Records(self._parts.journal, self._parts.catalog, self._parts.contents)
+        records = Records(self._state.journal, self._state.catalog, self._state.contents)
         read = lru_cache(_ENTRIES_KEPT)(records.entry)
         found: dict[RecordId, JournalEntry] = {}
         whole = replace(selection, any_method=True)
-        for record in whole.record_ids(self._parts.catalog, self._parts.journal):
+        for record in whole.record_ids(self._state.catalog, self._state.journal):
             entry = read(record)
             if entry is None or entry.type == REMOVED:
                 continue
@@ -157,16 +158,15 @@ class Remover:
         held: Counter[str] = Counter()
         for record, entry in found.items():
             serials.setdefault(record.batch, []).append(record.serial)
-            if entry.contents != "-":
-                held.update(entry.contents.split(" "))
+            held.update(entry.contentkeys)
         contents = list(self._counted(held))
         captures = [
             (str(record), entry.timestamp, entry.url)
             for record, entry in found.items()
-            if self._parts.catalog.capture_of(record) is not None
+            if self._state.catalog.capture_of(record) is not None
         ]
         facts = {
-            "time": datetime.fromtimestamp(self._parts.env.clock(), UTC).isoformat(timespec="seconds"),
+            "time": datetime.fromtimestamp(self._state.env.clock(), UTC).isoformat(timespec="seconds"),
             "reason": options.reason,
             "records": serials,
             "contents": contents,
@@ -177,10 +177,10 @@ class Remover:
             "volumes": [],
             "captures": captures[:_CAPTURES_LISTED],
             "capture_count": len(captures),
-            "files": {batch: self._parts.journal.files(batch) for batch in serials},
+            "files": {batch: self._state.journal.files(batch) for batch in serials},
         }
         last = [each for each in contents if each[2] <= each[3]]
-        volumes = sorted({name for key, *_ in last for name in self._parts.contents.holders(ContentKey.parse(key))})
+        volumes = sorted({name for key, *_ in last for name in self._state.contents.holders(ContentKey.parse(key))})
         if options.compact:
             facts["volumes"] = volumes
         return _Plan(facts), Removal(
@@ -200,16 +200,16 @@ class Remover:
         left = [
             capture
             for url in urls
-            for capture in self._parts.catalog.lookup(url)
+            for capture in self._state.catalog.lookup(url)
             if capture.type == "revisit" and capture.contents == "-" and capture.record not in found
         ]
-        originals = [self._parts.catalog.resolve(capture) for capture in left]
+        originals = [self._state.catalog.resolve(capture) for capture in left]
         return sum(original is not None and original.record in found for original in originals)
 
     def _counted(self, held: Counter[str]) -> Iterable[tuple[str, int, int, int]]:
         for text, count in held.items():
             try:
-                stat = self._parts.contents.stat(ContentKey.parse(text))
+                stat = self._state.contents.stat(ContentKey.parse(text))
             except ContentNotFound:  # lost before: there is nothing to release
                 continue
             yield text, stat.size, stat.references, count
@@ -219,55 +219,55 @@ class Remover:
     def _carry_out(self, plan: _Plan, *, is_resumed: bool = False) -> None:
         ids = [RecordId(batch, serial) for batch, serials in plan.records.items() for serial in serials]
         marks = [bytes.fromhex(mark) for mark in plan.facts["fingerprints"]]
-        gone = self._parts.catalog.add(CatalogChange(removed=ids, fingerprints_removed=marks))
+        gone = self._state.catalog.add(CatalogChange(removed=ids, fingerprints_removed=marks))
         for batch, serials in plan.records.items():
             self._rewrite(batch, set(serials), {int(n): g for n, g in plan.facts["files"][batch].items()})
-        withdraw(self._root, self._parts.env, ids)
+        withdraw(self._root, self._state.env, ids)
         self._release(plan.contents)
         if plan.facts["refuse"]:
-            self._parts.refusals.add([bytes.fromhex(mark) for mark in plan.facts["refusals"]])
+            self._state.refusals.add([bytes.fromhex(mark) for mark in plan.facts["refusals"]])
         self._audit(plan)
         if plan.facts["compact"]:
-            self._parts.catalog.compact(None if is_resumed else gone)
-        self._parts.catalog.sync()  # an older state of it would bring back what is gone
+            self._state.catalog.compact(None if is_resumed else gone)
+        self._state.catalog.sync()  # an older state of it would bring back what is gone
         if plan.volumes:  # others may add from now on, so none of the steps above may be done again
             left = json.dumps({"volumes": plan.volumes}).encode()
-            replace_file(self._parts.env.files, self._root / paths.REMOVAL, left)
+            replace_file(self._state.env.files, self._root / paths.REMOVAL, left)
         else:
             self.finish()
 
     def _rewrite(self, name: str, serials: set[int], generations: dict[int, int]) -> None:
-        """Writes those files of a batch anew that hold the serials, unless that has been done before."""
-        batch = self._parts.journal.batch(name)
-        places = [(serial, FramePlace.unpack(packed)) for serial, packed in self._parts.catalog.frames(name)]
+        """Rewrites those files of a batch that hold the serials, unless that has been done before."""
+        batch = self._state.journal.batch(name)
+        places = [(serial, FramePlace.unpack(packed)) for serial, packed in self._state.catalog.frames(name)]
         for number in _holding(places, serials):
             generation = generations[number]
-            if self._parts.journal.files(name)[number] != generation:
+            if self._state.journal.files(name)[number] != generation:
                 continue
             frames = batch.rewrite(number, generation, serials)
-            self._parts.catalog.add(
+            self._state.catalog.add(
                 CatalogChange(
                     frames_removed=[(name, serial) for serial, place in places if place.number == number],
                     frames=[(name, place.first_serial, place.pack()) for place, _ in frames if place.first_serial],
                     batches={name: batch.state().pack()},
                 )
             )
-            self._parts.journal.forget(name, number)
+            self._state.journal.forget(name, number)
             batch.drop(number, generation)
-        if self._parts.journal.is_sealed(name):
+        if self._state.journal.is_sealed(name):
             batch.write_seal()
 
     def _release(self, contents: Sequence[tuple[str, int, int, int]]) -> None:
-        """Takes the references away that are still there."""
+        """Releases the references that are still there."""
         keys: list[ContentKey] = []
         for text, size, before, count in contents:
-            found = self._parts.contents.references(ContentKey.parse(text), size)
+            found = self._state.contents.references(ContentKey.parse(text), size)
             if found is None:
-                self._parts.contents.require_up(text.partition(":")[0])
+                self._state.contents.require_up(text.partition(":")[0])
             else:
                 keys += [found[0]] * min(max(found[1] - before + count, 0), count)
         if keys:
-            self._parts.contents.delete_batch(keys)
+            self._state.contents.delete_batch(keys)
 
     def _audit(self, plan: _Plan) -> None:
         """One line, also if this is done twice."""
@@ -282,7 +282,7 @@ class Remover:
             "listed": facts["captures"],
         }
         text = json.dumps(line).encode() + b"\n"
-        append_audit(self._root, self._parts.env, text)
+        append_audit(self._root, self._state.env, text)
 
 
 def read_plan(root: Path, env: Environment) -> _Plan | None:
@@ -297,8 +297,8 @@ def read_plan(root: Path, env: Environment) -> _Plan | None:
         return None
     except (ValueError, KeyError) as error:
         raise Damaged(
-            f"cannot read '{path}': {error}; it told what a removal that was interrupted has to take away: "
-            "delete it to go on, and remove again"
+            f"cannot read '{path}': {error}; it is the plan of a removal that was interrupted: delete it to go on, and "
+            "remove again"
         ) from None
 
 
@@ -306,8 +306,6 @@ def _holding(places: Sequence[tuple[int, FramePlace]], serials: set[int]) -> lis
     """The files that hold one of the serials."""
     firsts = [serial for serial, _ in places]
     numbers = set()
-    from bisect import bisect_right
-
     for serial in serials:
         index = bisect_right(firsts, serial) - 1
         if index >= 0:

@@ -1,4 +1,4 @@
-"""Updates (B8, B15): what a crawl has gathered is taken into what readers see, and what is superseded goes.
+"""Batch updates (B8, B15): what a crawl has gathered becomes visible to readers, and what is superseded is removed.
 
 Under the batch scheme an update goes through these steps, in WebBase's order, but without ever stopping service:
 
@@ -12,8 +12,8 @@ Under the batch scheme an update goes through these steps, in WebBase's order, b
 Until the switch readers see the old state, whole, and from then on the new one. WebBase deletes class A pages before
 the system is restarted; here readers go on all the time, so they are deleted when nobody is shown them any more.
 
-How far an update has come is in the file `update`, made durable before each step. Each step can be done again without
-harm, so one that was interrupted is carried to its end by the next run, with the same result.
+How far an update has come is in the file `update`, made durable before each step. Each step is idempotent, so the next
+run finishes an update that was interrupted, with the same result.
 
 Under the incremental scheme there is nothing to isolate, transfer or switch; the other steps are the same.
 """
@@ -28,12 +28,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.ingest.add import Adder
 from holdfast.archive.remove.removal import Removal, RemovalOptions
 from holdfast.archive.update.latest import superseded
 from holdfast.env import Environment, paths
 from holdfast.env.files import read_file, replace_file
-from holdfast.errors import Damaged, Denied
+from holdfast.errors import Damaged
 from holdfast.model import Capture
 from holdfast.records.active_state import ActiveState, active_state, read_active, write_active
 from holdfast.records.leases import allow_leases, end_leases
@@ -67,7 +66,7 @@ class UpdateOptions:
 
     wait_s: float = 60.0  # for streams that read an older state, before what only that one shows is removed
     dead_share_min: float = 0.0  # compaction leaves files alone of which less is dead
-    dry_run: bool = False  # only tell what would go
+    dry_run: bool = False  # only report what would go
 
 
 @dataclass(slots=True)
@@ -113,12 +112,12 @@ class _Plan:
     target: ActiveState
 
 
-def settle_active(archive: Archive, adder: Adder) -> None:
+def prepare_active_state(archive: Archive) -> None:
     """Under the batch scheme there is an active state from the first opening on, of all that is there; else none."""
     root, env = archive.path, archive.env
     if archive.settings.store.update == placement.BATCH:
         if read_active(root, env) is None:
-            first = ActiveState(1, _now(env), adder.frontier())
+            first = ActiveState(1, _now(env), archive.adder.frontier())
             allow_leases(root, first.generation)
             write_active(root, first, env)
     elif env.files.exists(root / paths.ACTIVE):
@@ -133,10 +132,8 @@ def _now(env: Environment) -> str:
 class Updates:
     """The updates of an archive. `run` is for one thread at a time; others may add and read meanwhile."""
 
-    def __init__(self, archive: Archive, adder: Adder | None) -> None:
-        """Without an adder it is open for reading."""
+    def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._adder = adder
         self._root = archive.path
         self._env = archive.env
 
@@ -151,7 +148,7 @@ class Updates:
 
     @property
     def shown(self) -> ActiveState | None:
-        """What classes are told by: the active state; under the incremental scheme, what is in the index."""
+        """By what classes are decided: the active state; under the incremental scheme, what is in the index."""
         index = self._archive.index
         if self.is_batch or not index.exists:
             return self.active
@@ -184,7 +181,7 @@ class Updates:
         options: UpdateOptions = UpdateOptions(),
         progress: Progress | None = None,
     ) -> UpdateReport:
-        """Carries an update to its end, an interrupted one first of all. Durable on return."""
+        """Runs an update, or finishes one that was interrupted. Durable on return."""
         report = UpdateReport(self._archive.settings.store.update)
         plan = self._read_plan()
         report.resumed = plan is not None
@@ -197,7 +194,7 @@ class Updates:
             UpdateStep.TRANSFER: lambda: self._transfer(report, progress),
             UpdateStep.INDEX: lambda: self._index(report, progress),
             UpdateStep.SWITCH: lambda: self._switch(plan.target),
-            UpdateStep.REMOVE: lambda: self._let_go(plan.target, options, report),
+            UpdateStep.REMOVE: lambda: self._remove_superseded(plan.target, options, report),
             UpdateStep.COMPACT: lambda: self._compact(options, report, progress),
         }
         if not self.is_batch:
@@ -212,12 +209,6 @@ class Updates:
         report.generation = plan.target.generation if self.is_batch else 0
         return report
 
-    def frontier(self) -> dict[str, int]:
-        """For each batch the first serial number under which nothing was acknowledged yet. Raises Denied."""
-        if self._adder is None:
-            raise Denied("the archive is open for reading only")
-        return self._adder.frontier()
-
     # -- steps --------------------------------------------------------------------------------------------------
 
     def _isolate(self) -> _Plan:
@@ -228,7 +219,7 @@ class Updates:
     def _target(self) -> ActiveState:
         """Everything that is acknowledged now, as the state that comes next."""
         before = read_active(self._root, self._env)
-        return ActiveState(before.generation + 1 if before else 1, _now(self._env), self.frontier())
+        return ActiveState(before.generation + 1 if before else 1, _now(self._env), self._archive.adder.frontier())
 
     def _transfer(self, report: UpdateReport, progress: Progress | None) -> None:
         report.moved = Transfer(self._archive.instance).run(progress, resumed=report.resumed)
@@ -241,7 +232,7 @@ class Updates:
         allow_leases(self._root, target.generation)
         write_active(self._root, target, self._env)
 
-    def _let_go(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
+    def _remove_superseded(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
         if self._archive.settings.records.keep != LATEST:
             return
         if self.is_batch:
@@ -249,7 +240,7 @@ class Updates:
         self._remove(target, options, report)
 
     def _remove(self, target: ActiveState, options: UpdateOptions, report: UpdateReport) -> None:
-        chosen = replace(target, batches=self.frontier())
+        chosen = replace(target, batches=self._archive.adder.frontier())
         how = RemovalOptions(REASON, compact=False, dry_run=options.dry_run)
         for group in superseded(self._archive.catalog, target, chosen):
             report.add(self._archive.remove(group, how))
@@ -282,6 +273,6 @@ class Updates:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise Damaged(
-                f"cannot read '{path}': {error}; it told how far an update had come that was interrupted: "
-                "delete it, and run 'holdfast update run' again"
+                f"cannot read '{path}': {error}; it is the state of an update that was interrupted: delete it, and run "
+                "'holdfast update run' again"
             ) from None

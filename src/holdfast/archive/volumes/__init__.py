@@ -1,1 +1,1 @@
-"""The volumes of an archive: listed, added, maintained, taken over, reported on."""
+"""The volumes of an archive: the list of them, their maintenance, reports on their state, and takeover."""

@@ -1,8 +1,8 @@
-"""How the volumes are: what `holdfast volume list`, the page `/volumes` and `/metrics` show (B5).
+"""Reports on volumes: what `holdfast volume list`, the page `/volumes` and `/metrics` show (B5).
 
-Volumes on this machine are asked at once. Those elsewhere are asked in threads, all at the same time, and not for
-longer than the caller likes to wait: one that is slow is reported as down, with that as the reason, and is not asked
-again before it has answered. So many looks at many volumes never wait for more than one limit, and never pile up.
+Volumes on this machine are read directly. Remote ones are asked in threads, all at the same time, within the caller's
+time limit: one that is slow is reported as down, with that as the reason, and is not asked again before it has
+responded. So a report never waits for more than one limit, and requests never pile up.
 """
 
 from __future__ import annotations
@@ -52,60 +52,58 @@ class VolumeReport:
 
 
 @dataclass(slots=True)
-class _Question:
-    """What one volume is being asked, until it answers or fails."""
+class _StatusRequest:
+    """A request to one volume, until it responds or fails."""
 
     settings: VolumeSettings
-    asked_s: float
+    started_s: float
     done: threading.Event = field(default_factory=threading.Event)
     report: VolumeReport | None = None
 
 
-class Reports:
-    """Asks the volumes of an instance how they are. Any thread may call."""
+class VolumeReports:
+    """Asks the volumes of a store for their state. Any thread may call."""
 
     def __init__(self, instance: BlockStore, lock_of: Callable[[VolumeSettings], Path], env: Environment) -> None:
-        """`lock_of` says by which lock is seen that a volume of this machine is being written to."""
+        """`lock_of` gives the lock that is held while a volume of this machine is written."""
         self._instance = instance
         self._lock_of = lock_of
         self._env = env
-        self._asking: dict[str, _Question] = {}
+        self._pending: dict[str, _StatusRequest] = {}
         self._lock = threading.Lock()
 
     def take(self, answer_s: float = ANSWER_S) -> list[VolumeReport]:
         """One for each volume, in the order of the settings; returns after `answer_s` at the latest."""
         settings = self._instance.settings.volume
         deadline = self._env.monotonic() + answer_s
-        questions = {each.name: self._ask(each) for each in settings if each.address or each.url}
+        requests = {each.name: self._request(each) for each in settings if each.address or each.url}
         return [
-            self._answer(questions[each.name], deadline) if each.name in questions else self._report(each)
+            self._result(requests[each.name], deadline) if each.name in requests else self._report(each)
             for each in settings
         ]
 
-    def _ask(self, settings: VolumeSettings) -> _Question:
+    def _request(self, settings: VolumeSettings) -> _StatusRequest:
         with self._lock:
-            asking = self._asking.get(settings.name)
-            if asking is not None and not asking.done.is_set():
-                return asking
-            question = self._asking[settings.name] = _Question(settings, self._env.monotonic())
-        # A daemon: a volume that never answers must not keep the process from ending.
-        threading.Thread(
-            target=self._settle, args=[question], name=f"how is volume {settings.name}", daemon=True
-        ).start()
-        return question
+            pending = self._pending.get(settings.name)
+            if pending is not None and not pending.done.is_set():
+                return pending
+            request = self._pending[settings.name] = _StatusRequest(settings, self._env.monotonic())
+        # A daemon: a volume that never responds must not keep the process alive.
+        threading.Thread(target=self._run, args=[request], name=f"holdfast-report-{settings.name}", daemon=True).start()
+        return request
 
-    def _settle(self, question: _Question) -> None:
+    def _run(self, request: _StatusRequest) -> None:
         try:
-            question.report = self._report(question.settings)
+            request.report = self._report(request.settings)
         finally:
-            question.done.set()
+            request.done.set()
 
-    def _answer(self, question: _Question, deadline_s: float) -> VolumeReport:
-        question.done.wait(max(0.0, deadline_s - self._env.monotonic()))
-        if question.report is not None:
-            return question.report
-        waited_s = self._env.monotonic() - question.asked_s
-        return VolumeReport(question.settings, None, f"no answer within {waited_s:.1f} s")
+    def _result(self, request: _StatusRequest, deadline_s: float) -> VolumeReport:
+        request.done.wait(max(0.0, deadline_s - self._env.monotonic()))
+        if request.report is not None:
+            return request.report
+        waited_s = self._env.monotonic() - request.started_s
+        return VolumeReport(request.settings, None, f"no answer within {waited_s:.1f} s")
 
     def _report(self, settings: VolumeSettings) -> VolumeReport:
         volume = self._instance.volumes.get(settings.name)

@@ -1,4 +1,4 @@
-"""Taking over a volume in an object store: after its directory was lost, or from another machine that is gone."""
+"""Takeover of a volume in an object store: after its directory was lost, or from another machine that is gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def take_over(path: str | Path, name: str, *, env: Environment = REAL) -> None:
     lock = WriterLock(root / paths.LOCK, purpose())
     try:
         directory = root / volume.path if volume.path else paths.volume_directory(root, name)
-        env.files.remove(root / paths.FILTERS)  # it may not tell what the volume holds from now on
+        env.files.remove(root / paths.FILTERS)  # they may not match the volume from now on
         take_over_volume(directory, volume, settings.store, env)
     finally:
         lock.release()

@@ -8,7 +8,7 @@ Without a field (`html`, `~.*foo`) the whole line of CDXJ is meant. `=digest:` m
 algorithm.
 
 Expressions are those of RE2, which takes time in proportion to the text whatever it is asked: no client of a server can
-stall it. Look-around and back references, which cannot be had at that price, are refused.
+stall it. Look-around and back references, which cannot be had at that price, are rejected.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _bytes(text: str) -> bytes:
 
 def _reason(error: re2.error) -> str:
     """In the words of RE2, and what it means where people used to other engines would wonder."""
-    told = error.args[0] if error.args else b""
-    reason = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    message = error.args[0] if error.args else b""
+    reason = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     if reason.startswith(("invalid perl operator: (?=", "invalid perl operator: (?!", "invalid perl operator: (?<")):
         return f"{reason}; look-around is not known here: use a second filter"
     if re.match(r"invalid escape sequence: \\[1-9]", reason):

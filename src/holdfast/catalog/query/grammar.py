@@ -43,18 +43,18 @@ _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off", "")
 
 def parse_query(params: Iterable[tuple[str, str]], collection: str | None = None) -> CaptureQuery:
     """The query that the parameters mean. Raises MalformedQuery; an unknown parameter is named with the nearest one."""
-    told: dict[str, object] = {"collection": collection}
+    options: dict[str, object] = {"collection": collection}
     lists: dict[str, list[str]] = {}
     is_reverse = False
     for name, text in params:
         if name in _TEXTS:
             if text:
-                told[_TEXTS[name]] = text
+                options[_TEXTS[name]] = text
         elif name in _NUMBERS:
             if text:
-                told[_NUMBERS[name]] = _number(name, text)
+                options[_NUMBERS[name]] = _number(name, text)
         elif name in _FLAGS:
-            told[_FLAGS[name]] = flag(name, text)
+            options[_FLAGS[name]] = flag(name, text)
         elif name in _LISTS:
             values = text.split(",") if _LISTS[name] == "fields" else [text]
             lists.setdefault(_LISTS[name], []).extend(value for value in values if value)
@@ -66,11 +66,11 @@ def parse_query(params: Iterable[tuple[str, str]], collection: str | None = None
         elif name not in PRINTING:
             known = [*_TEXTS, *_NUMBERS, *_FLAGS, *_LISTS, *_PYWB, *PRINTING]
             raise MalformedQuery(f"unknown parameter {name!r}{nearest(name, known)}")
-    if told.get("closest"):
-        told.setdefault("sort", "closest")
+    if options.get("closest"):
+        options.setdefault("sort", "closest")
     elif is_reverse:
-        told["sort"] = "reverse"
-    return CaptureQuery(**told, **{name: tuple(values) for name, values in lists.items()})  # type: ignore[arg-type]
+        options["sort"] = "reverse"
+    return CaptureQuery(**options, **{name: tuple(values) for name, values in lists.items()})  # type: ignore[arg-type]
 
 
 def _number(name: str, text: str) -> int:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from itertools import chain, groupby, islice
 
 from holdfast.catalog.keys import encoded, place_of
+from holdfast.catalog.pick import distance_from
 from holdfast.catalog.query.collapse import collapsed, collapsed_and_counted, collapsed_back, parse_collapse
 from holdfast.catalog.query.fields import Row
 from holdfast.catalog.query.filters import parse_filter
 from holdfast.catalog.query.query import CaptureQuery
 from holdfast.catalog.revisits import resolved
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.timestamps import digits, earliest, seconds
+from holdfast.catalog.timestamps import digits, earliest
 from holdfast.model import Capture
 
 Resolve = Callable[[Capture], Capture | None]
@@ -160,17 +161,17 @@ class Search:
 
     def _closest(self) -> Iterator[Row]:
         """The plain answer sorted by distance; of equally near ones the earlier comes first."""
-        moment_text = earliest(digits(self._query.closest, "closest"))
-        moment = seconds(moment_text)
+        timestamp = earliest(digits(self._query.closest, "closest"))
+        from_time = distance_from(timestamp)
 
         def distance(row: Row) -> int:
-            return abs(seconds(row.capture.timestamp) - moment)
+            return from_time(row.capture)
 
         if self._query.plain().match != "exact":
             assert self._query.limit is not None
             return iter(heapq.nsmallest(self._query.offset + self._query.limit, self.ascending(None), key=distance))
         start, _ = self._ranges[0]
-        middle = max(start, start.rpartition(b" ")[0] + b" " + encoded(moment_text))
+        middle = max(start, start.rpartition(b" ")[0] + b" " + encoded(timestamp))
         past = chain.from_iterable(reversed(list(group)) for _, group in groupby(self.descending(middle), key=distance))
         return heapq.merge(past, self.ascending(middle), key=distance)
 

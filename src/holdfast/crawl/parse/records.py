@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any, NamedTuple
 
 from holdfast.batches.entry import JournalEntry, one_line
 from holdfast.crawl.processes.messages import Fetched, FetchJob
+from holdfast.env.files import Buffer
 from holdfast.formats.http import HttpHead
 from holdfast.formats.warc.compose import ID_BYTES, RECORD_END, WarcHead, digest_text, record_id
 from holdfast.records.draft import REVISIT_MIME, RecordDraft, fingerprint, pair_requests, urlkey_of
@@ -44,14 +46,22 @@ class Recorder:
     """Makes drafts for one collection. Any thread may call it."""
 
     collection: str
-    sign: Callable[[bytes], bytes]
+    sign: Callable[[Buffer], bytes]
 
     def payload(self, fetched: Fetched) -> RecordPayload:
-        if fetched.spool:
-            return _spooled(Path(fetched.spool))
-        body = fetched.body
+        """Signed with the archive's algorithm, also where the body is in a file."""
+        if not fetched.spool or not fetched.size:
+            return self._signed(fetched.body)
+        with (
+            Path(fetched.spool).open("rb") as file,
+            mmap(file.fileno(), 0, access=ACCESS_READ) as mapped,
+            memoryview(mapped) as body,
+        ):
+            return self._signed(body)
+
+    def _signed(self, body: Buffer) -> RecordPayload:
         digest = digest_text("sha1", hashlib.sha1(body, usedforsecurity=False).digest())
-        return RecordPayload(self.sign(body) if body else b"", digest)
+        return RecordPayload(self.sign(body) if len(body) else b"", digest)
 
     def response(self, fetched: Fetched, head: HttpHead, payload: RecordPayload) -> list[RecordDraft]:
         """The response, and the request that it answers."""
@@ -237,12 +247,3 @@ def _block_digest(fetched: Fetched, before: bytes, after: bytes) -> str:
         hashed.update(fetched.body)
     hashed.update(after)
     return digest_text("sha1", hashed.digest())
-
-
-def _spooled(path: Path) -> RecordPayload:
-    sha1, sha256 = hashlib.sha1(usedforsecurity=False), hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(_READ_BYTES):
-            sha1.update(piece)
-            sha256.update(piece)
-    return RecordPayload(sha256.digest(), digest_text("sha1", sha1.digest()))

@@ -61,7 +61,7 @@ class Extracted(NamedTuple):
 
     title: str = ""
     text: str = ""
-    language: str = "-"  # ISO 639-1; - where it cannot be told
+    language: str = "-"  # ISO 639-1; - where it is unknown
     date: str = ""  # of the document, as it says itself; 14 digits
     links: tuple[OutLink, ...] = ()
     failure: str = ""

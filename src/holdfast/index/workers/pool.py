@@ -147,7 +147,7 @@ class _Worker:
         return TaskResult(*found)
 
     def kill(self) -> None:
-        """Ends it; twice does no harm."""
+        """Ends it. Idempotent."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._sink, self._source):

@@ -24,7 +24,7 @@ _LOST = (CaptureNotFound, ContentNotFound, DamagedBlock, DamagedBatch, Malformed
 
 
 class TaskReader:
-    """Reads tasks one after the other. `begin` is told the serial of each document before it is looked at."""
+    """Reads tasks one after the other. `begin` is called with the serial of each document before it is looked at."""
 
     def __init__(self, records: Records, limits: ExtractionLimits, begin: Callable[[int], None]) -> None:
         self._records = records

@@ -2,8 +2,8 @@
 
     archive.sql("SELECT host, count(*) FROM captures GROUP BY host").table()
 
-`statement` refuses what does more than read; `child` runs the rest in a process of its own, over the tables that
-`database` makes; `answer` gives the rows as Arrow.
+`statement` rejects what does more than read; `child` runs the rest in a process of its own, over the tables that
+`database` makes; `result` gives the rows as Arrow.
 """
 
 from __future__ import annotations

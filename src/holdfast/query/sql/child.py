@@ -24,7 +24,7 @@ from pyarrow import ipc
 from holdfast.config import QuerySettings
 from holdfast.errors import HoldfastError
 from holdfast.query.sql.database import SqlSources, connected, make_tables
-from holdfast.query.sql.errors import told
+from holdfast.query.sql.errors import translated_errors
 from holdfast.query.sql.frames import FrameKind, as_stream, read_frame, write_frame
 from holdfast.query.sql.statement import Statement
 
@@ -71,7 +71,7 @@ def _limit(settings: QuerySettings) -> None:
 
 def _run(request: SqlRequest, source: IO[bytes], sink: IO[bytes]) -> None:
     settings = request.settings
-    with told(settings):
+    with translated_errors(settings):
         connection = connected(settings, request.scratch)
         make_tables(connection, request.sources, request.statement.tables, _contents(source))
         threading.Thread(target=_end_with_caller, args=(source,), daemon=True).start()
@@ -86,7 +86,7 @@ def _run(request: SqlRequest, source: IO[bytes], sink: IO[bytes]) -> None:
 
 
 def _next(reader: pyarrow.RecordBatchReader, settings: QuerySettings) -> pyarrow.RecordBatch | None:
-    with told(settings):
+    with translated_errors(settings):
         try:
             return reader.read_next_batch()
         except StopIteration:

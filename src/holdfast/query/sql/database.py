@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.config import QuerySettings
 from holdfast.errors import DamagedIndex
-from holdfast.index.ranks import Ranks
+from holdfast.index.ranks.ranks import Ranks
 from holdfast.index.state import REPAIR
 from holdfast.index.tables import table_schema
 from holdfast.query.sql.statement import INTERNAL

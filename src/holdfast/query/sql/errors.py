@@ -1,4 +1,4 @@
-"""What DuckDB reports, as errors of the one tree."""
+"""Errors of DuckDB and Arrow, as errors of our tree."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from holdfast.index.state import REPAIR
 
 
 @contextmanager
-def told(settings: QuerySettings) -> Iterator[None]:
-    """Inside, errors of DuckDB become ours."""
+def translated_errors(settings: QuerySettings) -> Iterator[None]:
+    """Inside, errors of DuckDB and Arrow become ours."""
     import duckdb
     import pyarrow
 

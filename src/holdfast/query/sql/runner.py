@@ -1,4 +1,4 @@
-"""Runs a statement: checks it here, then has it run by a process of its own over the tables as they are now."""
+"""A statement run: checked here, then executed by a process of its own over the tables as they are now."""
 
 from __future__ import annotations
 

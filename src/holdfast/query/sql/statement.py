@@ -1,6 +1,6 @@
 """One SQL statement that only reads, of the tables that are there: whatever else is refused before it is run.
 
-DuckDB is told to touch no file but ours, to load nothing and to keep its settings. That would be enough against most
+DuckDB may touch no file but ours, loads nothing and keeps its settings. That would be enough against most
 of what a statement can try; but functions that read (`read_blob` on our own files, which would show what was removed),
 that run other texts (`query`) or take addresses in memory (`arrow_scan`) only read, too. So DuckDB's own parser takes
 the statement apart, and every table and every function that gives rows must be one of a short list.

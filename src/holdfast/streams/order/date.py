@@ -19,10 +19,10 @@ from typing import NamedTuple
 from holdfast.catalog.keys import NOT_MODIFIED, encoded
 from holdfast.model import Capture, RecordId
 from holdfast.streams.filter import CaptureFilter
-from holdfast.streams.order.order import LOOKED, OrderStep
+from holdfast.streams.order.order import OrderStep, StreamOrder
+from holdfast.streams.order.ranges import Position
 from holdfast.streams.page import Page
 from holdfast.streams.page_reader import PageReader
-from holdfast.streams.ranges import Position
 from holdfast.streams.source import StreamSource
 from holdfast.streams.token import expect
 
@@ -42,7 +42,7 @@ class _Looked(NamedTuple):
     position: Position
 
 
-class DateOrder:
+class DateOrder(StreamOrder):
     """One thread at a time."""
 
     def __init__(
@@ -54,12 +54,9 @@ class DateOrder:
         is_modified: bool = False,
         reverse: bool = False,
     ) -> None:
-        self._source = source
-        self._choice = choice
-        self._reader = reader
+        super().__init__(source, choice, reader)
         self._is_modified = is_modified
         self._reverse = reverse
-        self._looked = 0 if choice.is_plain else LOOKED
 
     def behind(self, page: Page) -> Position:
         return self._behind(self._time_of(page.capture) if self._is_modified else page.timestamp, page.record)
@@ -70,7 +67,7 @@ class DateOrder:
         if some is None:
             return None
         wanted = [record for _, record in some.found if self._choice.in_shard(record) and self._choice.holds(record)]
-        captures = self._reader.patiently(lambda: self._source.catalog.steps().captures(wanted))
+        captures = self._reader.patiently(lambda: self._source.catalog.cursor().captures(wanted))
         chosen = [capture for capture in captures if capture is not None and self._takes(capture)]
         pages = [Page.of_capture(capture, self._reader) for capture in chosen[:most]]
         if len(chosen) > most:
@@ -84,16 +81,16 @@ class DateOrder:
         return (b"", b"\x7f") if self._is_modified else (self._choice.first, self._choice.last + _ALL)
 
     def _ascending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
-        steps = self._source.catalog.steps
+        cursor = self._source.catalog.cursor
         if self._is_modified:
-            return self._reader.patiently(lambda: steps().by_modified(start, end, most))
-        return self._reader.patiently(lambda: steps().by_time(start, end, most))
+            return self._reader.patiently(lambda: cursor().by_modified(start, end, most))
+        return self._reader.patiently(lambda: cursor().by_time(start, end, most))
 
     def _descending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
-        steps = self._source.catalog.steps
+        cursor = self._source.catalog.cursor
         if self._is_modified:
-            return self._reader.patiently(lambda: steps().latest_by_modified(start, end, most))
-        return self._reader.patiently(lambda: steps().latest_by_time(start, end, most))
+            return self._reader.patiently(lambda: cursor().latest_by_modified(start, end, most))
+        return self._reader.patiently(lambda: cursor().latest_by_time(start, end, most))
 
     def _behind(self, time: str, record: RecordId) -> Position:
         if self._reverse:
@@ -140,9 +137,6 @@ class DateOrder:
         if not self._choice.takes(capture):
             return False
         return not self._choice.is_latest or self._is_newest(capture.record, capture.urlkey)
-
-    def _is_newest(self, record: RecordId, urlkey: str) -> bool:
-        return self._reader.patiently(lambda: self._choice.is_newest(self._source.catalog, record, urlkey))
 
 
 def _distance(time: str) -> int:

@@ -9,23 +9,15 @@ from __future__ import annotations
 from holdfast.batches.entry import JournalEntry
 from holdfast.model import RecordId
 from holdfast.records.draft import capture_of
-from holdfast.streams.filter import CaptureFilter
-from holdfast.streams.order.order import LOOKED, OrderStep
+from holdfast.streams.order.order import OrderStep, StreamOrder
+from holdfast.streams.order.ranges import Position
 from holdfast.streams.page import Page
-from holdfast.streams.page_reader import PageReader, StreamFault, entry_of
-from holdfast.streams.ranges import Position
-from holdfast.streams.source import StreamSource
+from holdfast.streams.page_reader import StreamFault, entry_of
 from holdfast.streams.token import expect
 
 
-class LogOrder:
+class LogOrder(StreamOrder):
     """One thread at a time."""
-
-    def __init__(self, source: StreamSource, choice: CaptureFilter, reader: PageReader) -> None:
-        self._source = source
-        self._choice = choice
-        self._reader = reader
-        self._looked = 0 if choice.is_plain else LOOKED
 
     def behind(self, page: Page) -> Position:
         return page.record.batch, page.record.serial + 1
@@ -36,7 +28,7 @@ class LogOrder:
             return None
         batch, serial = place
         end, looked = self._choice.snapshot.ends[batch], max(most, self._looked)
-        rows = self._reader.patiently(lambda: self._source.catalog.steps().of_batch(batch, serial, end, looked))
+        rows = self._reader.patiently(lambda: self._source.catalog.cursor().of_batch(batch, serial, end, looked))
         chosen = self._chosen(batch, rows)
         behind = rows[-1][0] + 1 if len(rows) == looked else end
         is_final = not self._choice.filters or self._choice.is_latest  # else it is not known yet how many stay
@@ -70,13 +62,10 @@ class LogOrder:
             record = RecordId(batch, serial)
             if not choice.in_shard(record) or not choice.holds(record) or not choice.has_home(home):
                 continue
-            if choice.is_latest and not self._is_newest(record, home):
+            if choice.is_latest and not self._is_newest(record, _urlkey(home)):
                 continue
             chosen.append((serial, home))
         return chosen
-
-    def _is_newest(self, record: RecordId, home: bytes) -> bool:
-        return self._reader.patiently(lambda: self._choice.is_newest(self._source.catalog, record, _urlkey(home)))
 
     def _pages(self, batch: str, chosen: list[tuple[int, bytes]]) -> tuple[list[Page], list[StreamFault]]:
         if not chosen:

@@ -1,12 +1,16 @@
-"""What every order of a stream can do: go on from a position, step by step."""
+"""An order of a stream: goes on from a position, step by step."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
+from holdfast.model import RecordId
+from holdfast.streams.filter import CaptureFilter
+from holdfast.streams.order.ranges import Position
 from holdfast.streams.page import Page
-from holdfast.streams.page_reader import StreamFault
-from holdfast.streams.ranges import Position
+from holdfast.streams.page_reader import PageReader, StreamFault
+from holdfast.streams.source import StreamSource
 
 LOOKED = 2048  # captures that one step looks at where not all are taken
 
@@ -19,11 +23,22 @@ class OrderStep(NamedTuple):
     faults: list[StreamFault]
 
 
-class StreamOrder(Protocol):
+class StreamOrder(ABC):
     """One thread at a time. Nothing is held open between two steps."""
 
+    def __init__(self, source: StreamSource, choice: CaptureFilter, reader: PageReader) -> None:
+        self._source = source
+        self._choice = choice
+        self._reader = reader
+        self._looked = 0 if choice.is_plain else LOOKED
+
+    @abstractmethod
     def step(self, position: Position, most: int) -> OrderStep | None:
         """The next captures from a position on, at most so many; None at the end. Raises MalformedToken."""
 
+    @abstractmethod
     def behind(self, page: Page) -> Position:
         """Where to go on behind a page that a step gave."""
+
+    def _is_newest(self, record: RecordId, urlkey: str) -> bool:
+        return self._reader.patiently(lambda: self._choice.is_newest(self._source.catalog, record, urlkey))

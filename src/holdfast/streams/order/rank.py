@@ -17,29 +17,27 @@ from typing import TYPE_CHECKING
 from holdfast.catalog.keys import encoded, page_number, place_of
 from holdfast.model import Capture
 from holdfast.streams.filter import CaptureFilter
-from holdfast.streams.order.order import LOOKED, OrderStep
+from holdfast.streams.order.order import LOOKED, OrderStep, StreamOrder
+from holdfast.streams.order.ranges import Position
 from holdfast.streams.order.url import UrlOrder
 from holdfast.streams.page import Page
 from holdfast.streams.page_reader import PageReader
-from holdfast.streams.ranges import Position
 from holdfast.streams.source import StreamSource
 from holdfast.streams.token import expect
 
 if TYPE_CHECKING:
-    from holdfast.index.ranks import Ranks
+    from holdfast.index.ranks.ranks import Ranks
 
 _NEXT = "\0"  # added to a place: the least one after it
 
 
-class RankOrder:
+class RankOrder(StreamOrder):
     """One thread at a time."""
 
     def __init__(
         self, source: StreamSource, choice: CaptureFilter, reader: PageReader, ranks: Ranks, *, reverse: bool = False
     ) -> None:
-        self._source = source
-        self._choice = choice
-        self._reader = reader
+        super().__init__(source, choice, reader)
         self._ranks = ranks
         self._reverse = reverse
         self._ranked_part, self._other_part = (1, 0) if reverse else (0, 1)
@@ -80,12 +78,12 @@ class RankOrder:
 
     def _captures(self, number: int, least: bytes) -> list[Capture]:
         """The selected captures of a page, by URL and time, from a place on."""
-        steps = self._source.catalog.steps
-        records = self._reader.patiently(lambda: steps().of_page(number))
+        cursor = self._source.catalog.cursor
+        records = self._reader.patiently(lambda: cursor().of_page(number))
         records = [record for record in records if self._choice.holds(record)]
         if not records:
             return []
-        found = [each for each in self._reader.patiently(lambda: steps().captures(records)) if each is not None]
+        found = [each for each in self._reader.patiently(lambda: cursor().captures(records)) if each is not None]
         chosen = sorted(filter(self._choice.takes, found), key=place_of)
         if self._choice.is_latest:
             by_url = groupby(chosen, key=lambda each: each.urlkey)  # one, unless two have the same number

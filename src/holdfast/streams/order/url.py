@@ -9,26 +9,17 @@ from itertools import groupby
 
 from holdfast.catalog.keys import encoded, place_of
 from holdfast.model import Capture
-from holdfast.streams.filter import CaptureFilter
-from holdfast.streams.order.order import LOOKED, OrderStep
+from holdfast.streams.order.order import OrderStep, StreamOrder
+from holdfast.streams.order.ranges import Position
 from holdfast.streams.page import Page
-from holdfast.streams.page_reader import PageReader
-from holdfast.streams.ranges import Position
-from holdfast.streams.source import StreamSource
 from holdfast.streams.token import expect
 
 _NEXT = "\0"  # added to a place: the least one after it
 _NEXT_URL = "!"  # added to a URL key: beyond all its places, which go on with a space
 
 
-class UrlOrder:
+class UrlOrder(StreamOrder):
     """One thread at a time."""
-
-    def __init__(self, source: StreamSource, choice: CaptureFilter, reader: PageReader) -> None:
-        self._source = source
-        self._choice = choice
-        self._reader = reader
-        self._looked = 0 if choice.is_plain else LOOKED
 
     def behind(self, page: Page) -> Position:
         capture = page.capture
@@ -43,7 +34,7 @@ class UrlOrder:
             return None
         looked = max(most, self._looked)
         collection = self._choice.collection
-        found = self._reader.patiently(lambda: self._source.catalog.steps().by_place(collection, bounds, looked))
+        found = self._reader.patiently(lambda: self._source.catalog.cursor().by_place(collection, bounds, looked))
         if len(found) < looked:
             behind = _text(bounds[1])
         else:

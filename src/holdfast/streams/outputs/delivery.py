@@ -70,7 +70,7 @@ def begun(options: StreamOptions, delivery: DeliveryOptions, env: Environment) -
     if note is None:
         return options, 0
     if not delivery.resume:
-        raise UsageError(f"'{delivery.token_file}' exists: resume from it, or delete it to begin anew")
+        raise UsageError(f"'{delivery.token_file}' exists: resume from it, or delete it to start over")
     if options.token:
         raise UsageError("two tokens: one given, one in the token file")
     if isinstance(delivery.target, Path) and not delivery.target.is_dir():
@@ -78,7 +78,7 @@ def begun(options: StreamOptions, delivery: DeliveryOptions, env: Environment) -
         if size < note.length:
             raise UsageError(
                 f"'{delivery.target}' has {size} bytes, '{delivery.token_file}' was written at {note.length}: "
-                "give the output that belongs to it, or delete the token file to begin anew"
+                "give the output that belongs to it, or delete the token file to start over"
             )
     return replace(options, token=note.token), note.length
 

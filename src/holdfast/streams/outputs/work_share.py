@@ -14,7 +14,7 @@ from holdfast.streams.work_queue import SharedStream
 
 
 class SharedDelivery(Delivery):
-    """Appends to its file, which is never begun anew. One thread at a time.
+    """Appends to its file, which is never truncated. One thread at a time.
 
     A batch is durable in the file before it is acknowledged. What a worker wrote that was not is cut off: by itself
     when it is stopped, else by who gets the unit that it died over, or by who goes on with the file.

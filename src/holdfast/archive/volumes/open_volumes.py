@@ -1,24 +1,34 @@
-"""Upkeep of volumes: the same for an archive and for a client without one."""
+"""Open volumes and their contents: what an archive and a client without one have in common."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Self
 
 from holdfast.arguments import checked
+from holdfast.config import Settings
 from holdfast.model import VolumeState
 from holdfast.storage.codec import Dictionary
 from holdfast.storage.maintenance.migrate import Migration, Migrator
 from holdfast.storage.maintenance.train import train
+from holdfast.storage.store.contents import Contents
 from holdfast.storage.store.store import BlockStore
 from holdfast.storage.volumes.compaction import Compaction, Progress
 from holdfast.storage.volumes.organizations import compact_volume
 
 
-class Upkeep(ABC):
-    """What can be done to the volumes of an instance. One thread at a time."""
+class OpenVolumes(ABC):
+    """A context: leaving it closes the volumes. Maintenance is for one thread at a time."""
 
     instance: BlockStore
+    contents: Contents
+    _closing: ExitStack
+
+    @property
+    def settings(self) -> Settings:
+        return self.instance.settings
 
     @abstractmethod
     def _require_writable(self) -> None:
@@ -47,3 +57,13 @@ class Upkeep(ABC):
         """Trains a compression dictionary from a volume's contents, for those to come."""
         self._require_writable()
         return train(self.instance, name)
+
+    def close(self) -> None:
+        """Idempotent. Acknowledged data is safe without it; closing makes the next opening fast."""
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

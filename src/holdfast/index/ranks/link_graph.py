@@ -11,8 +11,6 @@ same links.
 
 The tables are sorted by DuckDB, within a limit of memory and in a scratch directory beyond it. In memory are only
 vectors with one number for each page; the edges stay in a file of 4 bytes each, read from one end to the other.
-
-The rows of the table `backlinks` that wait for a commit: sixteen bytes for each link, sorted when it comes.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    import pyarrow
     from duckdb import DuckDBPyConnection
 
 
@@ -117,41 +114,3 @@ def _columns(connection: DuckDBPyConnection, query: str) -> Iterator[list[NDArra
 def _count(counts: Counts, nodes: NDArray[Any]) -> None:
     found, times = np.unique(nodes, return_counts=True)
     counts[found] += times.astype(np.uint32)
-
-
-Numbers = NDArray[np.uint64]
-
-
-class Backlinks:
-    """Targets and records of links. For one thread at a time."""
-
-    def __init__(self) -> None:
-        self._targets: list[Numbers] = []
-        self._records: list[Numbers] = []
-
-    def add(self, links: pyarrow.Table) -> None:
-        """Copies what it needs of these rows."""
-        self._targets += _copies(links["target_page"])
-        self._records += _copies(links["number"])
-
-    def rows(self) -> pyarrow.Table:
-        """All of them, in the order of targets."""
-        import pyarrow
-
-        targets, records = (np.concatenate([np.empty(0, np.uint64), *each]) for each in (self._targets, self._records))
-        order = np.argsort(targets)
-        return pyarrow.table([_array(targets[order]), _array(records[order])], ["target_page", "number"])
-
-
-# Arrow's own ways to numpy and back load pandas where it is installed, which takes longer than all else here.
-
-
-def _copies(column: pyarrow.ChunkedArray) -> list[Numbers]:
-    chunks = [chunk for chunk in column.chunks if len(chunk)]
-    return [np.frombuffer(each.buffers()[1], np.uint64, len(each), each.offset * 8).copy() for each in chunks]
-
-
-def _array(numbers: Numbers) -> pyarrow.Array:
-    import pyarrow
-
-    return pyarrow.Array.from_buffers(pyarrow.uint64(), len(numbers), [None, pyarrow.py_buffer(numbers.data)])

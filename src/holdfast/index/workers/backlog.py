@@ -1,4 +1,4 @@
-"""Planning: which records are to be indexed, in tasks of about the same size."""
+"""The backlog: which records are to be indexed, in tasks of about the same size."""
 
 from __future__ import annotations
 

@@ -1,16 +1,7 @@
-"""Page rank: how often a reader who follows links at random, and now and then begins anew, comes to a page.
+"""Generations of ranks: computed from the tables, one file after the other.
 
-Power iteration over a link graph, equal to `networkx.pagerank`: with probability `ALPHA` the reader follows one of the
-page's links, each as likely as the other; otherwise, and on a page without links, any page may be next. Ranks are
-scaled so that their mean is 1.0: a rank says the same in archives of any size.
-
-An iteration reads all edges once, from one end to the other, and keeps three vectors of one number per page.
-
-Ranks computed from the tables, one generation after the other.
-
-Each computation makes a new file and leaves the ones before: a stream in the order of ranks goes on with the
-generation it began with, for as long as that is among the last few. Pages that have neither captures nor links to them
-any more are not in the next generation.
+A stream in the order of ranks goes on with the generation it began with, for as long as that is among the last few.
+Pages that have neither captures nor links to them any more are not in the next generation.
 
 Memory: what DuckDB may take, and about 80 bytes for each page. Links take disk only.
 """
@@ -26,15 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from holdfast.env.files import Files, translated_errors
 from holdfast.errors import DamagedIndex, NotFound, VolumeFull
 from holdfast.index import paths as layout
 from holdfast.index.build import locked
-from holdfast.index.links import Chunk, LinkGraph, build_graph
-from holdfast.index.ranks import RankColumns, Ranks, RanksHead, write_ranks
+from holdfast.index.ranks.link_graph import build_graph
+from holdfast.index.ranks.page_rank import page_rank
+from holdfast.index.ranks.ranks import RankColumns, Ranks, RanksHead, write_ranks
 from holdfast.index.removal import take_out
 from holdfast.index.writer import IndexWriter
 
@@ -42,54 +31,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from holdfast.index.index import Index
-
-
-Vector = NDArray[np.float64]
-
-ALPHA = 0.85
-# The largest change of any page, relative to its rank, at which ranks are final. What later iterations would still
-# change is at most ALPHA / (1 - ALPHA) of it, less than six times as much.
-TOLERANCE = 1e-8
-
-
-def page_rank(graph: LinkGraph, tolerance: float = TOLERANCE) -> Vector:
-    """The rank of each node. It always ends: each iteration leaves at most `ALPHA` of the distance to the result."""
-    nodes = len(graph.pages)
-    rank = np.ones(nodes)
-    if not nodes:
-        return rank
-    dangling = np.flatnonzero(graph.outlinks == 0)
-    links_of = np.maximum(graph.outlinks, 1)
-    while True:
-        after = _received(graph, rank / links_of)
-        after += rank[dangling].sum() / nodes
-        after *= ALPHA
-        after += 1 - ALPHA
-        np.subtract(after, rank, out=rank)
-        np.divide(rank, after, out=rank)
-        change = max(-rank.min(), rank.max())
-        rank = after
-        if change <= tolerance:
-            rank *= nodes / rank.sum()
-            return rank
-
-
-def _received(graph: LinkGraph, share: Vector) -> Vector:
-    """What comes to each node, if every node gives `share` along each of its edges."""
-    received = np.zeros(len(share))
-    for chunk in graph.chunks():
-        received[chunk.first : chunk.end] = _sums(graph, chunk, share)
-    return received
-
-
-def _sums(graph: LinkGraph, chunk: Chunk, share: Vector) -> Vector:
-    counts = graph.inlinks[chunk.first : chunk.end]
-    sums = np.zeros(len(counts))
-    linked = np.flatnonzero(counts)
-    starts = np.cumsum(counts[linked], dtype=np.int64) - counts[linked]
-    sums[linked] = np.add.reduceat(share[chunk.sources], starts)
-    return sums
-
 
 GENERATIONS_KEPT = 4
 SORTING_MEMORY = "768MB"  # what DuckDB may take before it goes to disk
@@ -151,14 +92,14 @@ def ranks_of(directory: Path, generation: int) -> Ranks:
     except FileNotFoundError:
         raise NotFound(
             f"no ranks of generation {generation} in '{directory}': only the last {GENERATIONS_KEPT} are kept; "
-            "begin the stream anew"
+            "begin a new stream"
         ) from None
 
 
 def rank(index: Index, *, force: bool) -> RankingReport:
     """Brings the ranks of an index up to date, without what was removed. Raises IndexNotFound, Busy, DamagedIndex.
 
-    With `force` they are computed anew, and earlier ones that are damaged are deleted.
+    With `force` they are computed in any case, and earlier ones that are damaged are deleted.
     """
     index.view()  # before anything is locked: of no index, there are no ranks
     with locked(index):
@@ -244,5 +185,5 @@ def _opened(tables: Tables, scratch: Path) -> Iterator[DuckDBPyConnection]:
         if "No space left" in str(error):
             raise VolumeFull(f"no room to sort links in '{scratch}': {error}; free some space") from error
         raise DamagedIndex(
-            f"cannot read the tables of the index: {error}; run 'holdfast index build' to make them anew"
+            f"cannot read the tables of the index: {error}; run 'holdfast index build' to rebuild them"
         ) from error

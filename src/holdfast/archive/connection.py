@@ -4,20 +4,18 @@
         key = connection.contents.put(b"...")
 
 Any number of clients may be connected to volume servers at the same time. A volume that is a directory of this machine
-has one writer, as ever. What changes in the connector is taken over within `remote.follow_s`.
+has one writer. A change of the connector takes effect within `remote.follow_s`.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from holdfast.archive.volumes.reports import ANSWER_S, Reports, VolumeReport
-from holdfast.archive.volumes.upkeep import Upkeep
+from holdfast.archive.volumes.open_volumes import OpenVolumes
+from holdfast.archive.volumes.reports import ANSWER_S, VolumeReport, VolumeReports
 from holdfast.arguments import checked
-from holdfast.config import Settings, watch_connector
+from holdfast.config import watch_connector
 from holdfast.env import REAL, Environment, paths
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import Denied
@@ -27,7 +25,7 @@ from holdfast.storage.store.contents import Contents
 from holdfast.storage.store.store import BlockStore
 
 
-class Connection(Upkeep):
+class Connection(OpenVolumes):
     """Open volumes and their contents. `contents` and `volumes` are thread-safe."""
 
     @checked
@@ -42,20 +40,16 @@ class Connection(Upkeep):
 
     def _open(self, env: Environment, *, writable: bool) -> None:
         watch = watch_connector(self.path, env.clock)
-        # What an instance keeps beside its volumes is derived, and of no use to others.
+        # The files that a store keeps beside its volumes are derived, and of no use to other clients.
         scratch = self._closing.enter_context(ScratchDirectory("connection"))
         self.instance = BlockStore(scratch.path, watch.settings, env, writable=writable)
         self._closing.callback(self.instance.close)
         self.contents = Contents(self.instance)
         self._closing.callback(self.contents.close)
-        self._reports = Reports(self.instance, lambda volume: lock_of(self.instance.directory(volume)), env)
+        self._reports = VolumeReports(self.instance, lambda volume: lock_of(self.instance.directory(volume)), env)
         self._watcher = ConnectorWatcher(self.instance, watch)
         self._closing.callback(self._watcher.close)
         self._watcher.start()
-
-    @property
-    def settings(self) -> Settings:
-        return self.instance.settings
 
     @checked
     def volumes(self, answer_s: float = ANSWER_S) -> list[VolumeReport]:
@@ -63,10 +57,8 @@ class Connection(Upkeep):
         return self._reports.take(answer_s)
 
     def refresh(self) -> bool:
-        """Takes over what has changed in the connector now, and not within a second; whether something has."""
+        """Reads the connector now instead of within a second; returns whether it has changed."""
         return self._watcher.poll()
-
-    # -- upkeep, as of an archive ---------------------------------------------------------------------------------
 
     @checked
     def set_state(self, name: str, state: VolumeState) -> None:
@@ -77,18 +69,6 @@ class Connection(Upkeep):
     def _require_writable(self) -> None:
         if not self.instance.writable:
             raise Denied("the volumes are open for reading only")
-
-    def close(self) -> None:
-        """Everything acknowledged is safe with or without this. Twice does no harm."""
-        self._closing.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @checked
