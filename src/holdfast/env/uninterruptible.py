@@ -18,7 +18,7 @@ T = TypeVar("T")
 class _Call:
     """A call on its way to the thread, and its result on the way back."""
 
-    __slots__ = ("error", "function", "done", "result")
+    __slots__ = ("done", "error", "function", "result")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
