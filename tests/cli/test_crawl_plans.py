@@ -12,11 +12,12 @@ import pytest
 from program import SOURCE, Shell
 
 from holdfast.cli.crawl_options import SCOPES, changed_options, with_options
-from holdfast.cli.crawl_plan import in_time, scope_words
+from holdfast.cli.crawl_plan import scope_words
 from holdfast.cli.crawl_run import Pace, progress_lines, tally_fields
 from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.job import CrawlJob, ScopeKind
+from holdfast.env.units import rounded_duration
 
 JOB = CrawlJob(seeds=("https://example.com/",), name="example.com")
 
@@ -298,7 +299,7 @@ def test_changed_options() -> None:
     ],
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
-    assert in_time(seconds) == text
+    assert rounded_duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from holdfast.crawl.job.job import (
     TrapSettings,
 )
 from holdfast.crawl.job.validation import checked, header_of, name_for, resolution_of, seed_of
-from holdfast.env.units import read_duration, read_size, write_duration, write_size
+from holdfast.env.units import duration_text, parse_duration, parse_size, size_text
 from holdfast.errors import FormatTooNew, InvalidSetting, NotFound, UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,7 +45,7 @@ SEED = 'seeds = ["https://example.com/"]\n'
     ],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert read_size(text) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(
@@ -56,29 +56,29 @@ def test_sizes(text: str, size: int) -> None:
     ],
 )  # fmt: skip
 def test_durations(text: str, seconds: float) -> None:
-    assert read_duration(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "fast", "-1", "1 potato", "1e9", "1.2.3", "٣", "1 PiB"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(UsageError, match="is not a size"):
-        read_size(text)
+        parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "5 years", "1h and 30m", "inf", "1:30"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError, match="is not a duration"):
-        read_duration(text)
+        parse_duration(text)
 
 
 @given(st.integers(0, 1 << 50))
 def test_sizes_are_read_as_they_were_written(count: int) -> None:
-    assert read_size(write_size(count)) == count
+    assert parse_size(size_text(count)) == count
 
 
 @given(st.floats(0, 1e9) | st.integers(0, 10**9).map(float))
 def test_durations_are_read_as_they_were_written(seconds: float) -> None:
-    assert read_duration(write_duration(seconds)) == seconds
+    assert parse_duration(duration_text(seconds)) == seconds
 
 
 # -- a job and its file ------------------------------------------------------------------------------------------------
@@ -354,5 +354,5 @@ def shown(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if name.endswith("_s") or name in ("delay", "delay_max"):
-        return write_duration(value)
-    return write_size(value) if "bytes" in name else str(value)
+        return duration_text(value)
+    return size_text(value) if "bytes" in name else str(value)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.crawl.job.job import RevisitSettings
-from holdfast.crawl.schedule.revisit import History, spoken
+from holdfast.crawl.schedule.revisit import History
+from holdfast.env.units import interval_words
 
 SETTINGS = RevisitSettings()
 HOUR, DAY = 3600.0, 86400.0
@@ -106,7 +107,7 @@ def test_explanations() -> None:
     ("seconds", "text"), [(0, "no time"), (1, "1 second"), (90, "1.5 minutes"), (HOUR, "1 hour"), (5 * DAY, "5 days")]
 )
 def test_durations_are_spoken(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
+    assert interval_words(seconds) == text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1e9)), max_size=60))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from holdfast.config import INDEX_VARIABLE, IndexSettings
+from holdfast.env.child_process import start_child
 from holdfast.errors import Busy, HoldfastError, InvalidSetting
 from holdfast.index import Index
 
@@ -88,17 +89,12 @@ class IndexKeeper:
 
 def start_process(entry: str, root: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """`main` or `catch_up` of this module, in a process of its own. It ends when its standard input does."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"from holdfast.archive.index_update import {entry}; {entry}()",
-            str(root.absolute()),
-            *arguments,
-        ],
+    return start_child(
+        "holdfast.archive.index_update",
+        entry,
+        [str(root.absolute()), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from holdfast.batches.frame import FramePlace, decompress
 from holdfast.batches.scan import Passed, Walked, walk
 from holdfast.config import RecordSettings
 from holdfast.env import Environment, File, paths
+from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBatch, Denied, UnknownName
 from holdfast.model import SERIAL_MAX
 
@@ -32,10 +32,11 @@ class Journal:
         self._writable = writable
         self._batches: dict[str, Batch] = {}
         self._lock = threading.Lock()  # guards the caches
-        self._frames: OrderedDict[tuple[str, int, int, int], list[JournalEntry]] = OrderedDict()
-        self._opened: OrderedDict[tuple[str, int, int, int], OpenFrame] = OrderedDict()
-        self._opened_bytes = 0
-        self._files: OrderedDict[tuple[str, int, int], File] = OrderedDict()
+        self._frames: LruCache[tuple[str, int, int, int], list[JournalEntry]] = LruCache(_FRAMES_KEPT)
+        self._opened: LruCache[tuple[str, int, int, int], OpenFrame] = LruCache(
+            _OPENED_BYTES_MAX, lambda frame: len(frame.content)
+        )
+        self._files: LruCache[tuple[str, int, int], File] = LruCache(_FILES_KEPT)  # the last reader closes one
 
     # -- what there is ------------------------------------------------------------------------------------------
 
@@ -70,14 +71,11 @@ class Journal:
         with self._lock:
             entries = self._frames.get(key)
             if entries is not None:
-                self._frames.move_to_end(key)
                 return entries
         with self._named(batch, place):
             entries = parse_entries(self._content(batch, place))
         with self._lock:
-            self._frames[key] = entries
-            while len(self._frames) > _FRAMES_KEPT:
-                self._frames.popitem(last=False)
+            self._frames.put(key, entries)
         return entries
 
     def read_one(self, batch: str, place: FramePlace, serial: int) -> JournalEntry | None:
@@ -88,7 +86,8 @@ class Journal:
                 frame = self._opened.get(key)
             if frame is None:
                 frame = OpenFrame(self._content(batch, place))
-                self._keep(key, frame)
+                with self._lock:  # pages and what they consist of lie side by side
+                    self._opened.put(key, frame)
             entry = frame.entry(serial - place.first_serial)
         if entry is not None and entry.serial == serial:
             return entry
@@ -98,17 +97,6 @@ class Journal:
         """A frame's content, for those who pass once: it is not kept. Raises as `read`."""
         with self._named(batch, place):
             return self._content(batch, place)
-
-    def _keep(self, key: tuple[str, int, int, int], frame: OpenFrame) -> None:
-        """Pages and what they consist of lie side by side: who asks for one of them will ask for others."""
-        with self._lock:
-            if key in self._opened:
-                return
-            self._opened[key] = frame
-            self._opened_bytes += len(frame.content)
-            while self._opened_bytes > _OPENED_BYTES_MAX and len(self._opened) > 1:
-                _, old = self._opened.popitem(last=False)
-                self._opened_bytes -= len(old.content)
 
     def _content(self, batch: str, place: FramePlace) -> bytes:
         return decompress(self._file(batch, place.number, place.generation).read(place.offset, place.length))
@@ -128,11 +116,7 @@ class Journal:
             file = self._files.get(key)
             if file is None:
                 file = self._env.files.open(self.directory(batch) / paths.records_name(number, generation))
-                self._files[key] = file
-                while len(self._files) > _FILES_KEPT:
-                    self._files.popitem(last=False)  # the last one who reads it closes it
-            else:
-                self._files.move_to_end(key)
+                self._files.put(key, file)
             return file
 
     def walk(self, batch: str) -> Iterator[Walked | Passed]:
@@ -174,11 +158,11 @@ class Journal:
         """Closes what is open of a file that was rewritten."""
         with self._lock:
             for key in [key for key in self._frames if key[:2] == (batch, number)]:
-                del self._frames[key]
+                self._frames.pop(key)
             for key in [key for key in self._opened if key[:2] == (batch, number)]:
-                self._opened_bytes -= len(self._opened.pop(key).content)
+                self._opened.pop(key)
             for file_key in [key for key in self._files if key[:2] == (batch, number)]:
-                del self._files[file_key]  # the last one who reads it closes it
+                self._files.pop(file_key)
 
     def close(self) -> None:
         for batch in self._batches.values():
@@ -188,3 +172,4 @@ class Journal:
                 file.close()
             self._files.clear()
             self._frames.clear()
+            self._opened.clear()

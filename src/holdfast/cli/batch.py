@@ -11,7 +11,8 @@ import click
 from holdfast.cli.index import bring_up, index_option, is_automatic
 from holdfast.cli.interrupt import Interruption, writing
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import counted, in_bytes, note, progress_bar, show, show_fields, show_table
+from holdfast.cli.output import counted, note, progress_bar, show, show_fields, show_table
+from holdfast.env.units import rounded_size
 from holdfast.errors import Damaged
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ def show_(*, archive: Path, name: str, as_json: bool) -> None:
         {
             "batch": name,
             "state": _state(values),
-            "captures": f"{values['captures']:,} ({in_bytes(values['payload_bytes'])} of payload)",
+            "captures": f"{values['captures']:,} ({rounded_size(values['payload_bytes'])} of payload)",
             "last serial": f"{values['last_serial']:,}",
-            "files": f"{values['files']} ({in_bytes(values['disk_bytes'])})",
+            "files": f"{values['files']} ({rounded_size(values['disk_bytes'])})",
             "directory": values["directory"],
             "imported": f"{counted(len(sources), 'file')}{': ' if shown else ''}{', '.join(shown)}",
         }
@@ -101,9 +102,9 @@ def _row(values: dict[str, Any]) -> list[str]:
         values["name"],
         _state(values),
         f"{values['captures']:,}",
-        in_bytes(values["payload_bytes"]),
+        rounded_size(values["payload_bytes"]),
         f"{values['files']:,}",
-        in_bytes(values["disk_bytes"]),
+        rounded_size(values["disk_bytes"]),
     ]
 
 
@@ -161,7 +162,7 @@ def _tell(report: BatchReport, *, as_json: bool) -> None:
     removed = f", {report.removed:,} removed" if report.removed else ""
     found = counted(len(report.faults), "fault") if report.faults else "no faults"
     sealed = "sealed" if report.sealed else "open"
-    what = f"{counted(report.records, 'record')}{removed} ({in_bytes(report.bytes)})"
+    what = f"{counted(report.records, 'record')}{removed} ({rounded_size(report.bytes)})"
     note(f"verified batch '{report.name}', {sealed}, {what}: {found}")
 
 
@@ -233,7 +234,7 @@ def _tell_copied(report: BatchCopyReport, verb: str, where: str, *, as_json: boo
         show({"event": "summary", "clean": not report.faults} | values, "", as_json=True)
     else:
         state = "sealed" if report.sealed else "open"
-        what = f"{counted(report.records, 'record')} ({in_bytes(report.bytes)})"
+        what = f"{counted(report.records, 'record')} ({rounded_size(report.bytes)})"
         click.echo(f"{verb} batch '{report.batch}', {state}, {where}: {what}{_more(report)}")
     if report.faults:
         raise click.exceptions.Exit(Damaged.exit_code)

@@ -10,7 +10,8 @@ import click
 
 from holdfast.cli.interrupt import Interruption
 from holdfast.cli.options import archive_option, connector_option, json_option, read_bytes
-from holdfast.cli.output import counted, in_bytes, note, progress_bar, show
+from holdfast.cli.output import counted, note, progress_bar, show
+from holdfast.env.units import rounded_size
 from holdfast.errors import Damaged
 
 if TYPE_CHECKING:
@@ -108,4 +109,4 @@ def _summarize(report: CheckReport, *, as_json: bool) -> None:
     for remark in report.notes:
         note(f"note: {remark}")
     found = f"{counted(len(report.faults), 'fault')}, {repaired} repaired" if report.faults else "no faults"
-    note(f"checked {counted(report.blocks, 'block')} ({in_bytes(report.bytes)}): {found}")
+    note(f"checked {counted(report.blocks, 'block')} ({rounded_size(report.bytes)}): {found}")

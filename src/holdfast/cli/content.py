@@ -12,7 +12,8 @@ import click
 from holdfast.cli.inputs import STANDARD_INPUT, ContentInput, batches, find_inputs
 from holdfast.cli.interrupt import writing_contents
 from holdfast.cli.options import archive_option, connector_option, json_option
-from holdfast.cli.output import in_bytes, progress_bar, show, show_fields, show_lines, write_file
+from holdfast.cli.output import progress_bar, show, show_fields, show_lines, write_file
+from holdfast.env.units import rounded_size
 from holdfast.model import ContentKey, ContentStat, Stored, StoreMode
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ def stat(*, archive: Path, connector: Path | None, key: str, as_json: bool) -> N
     show_fields(
         {
             "contentkey": str(known.key),
-            "size": f"{known.size} ({in_bytes(known.size)})",
-            "stored size": f"{known.stored_size} ({in_bytes(known.stored_size)})",
+            "size": f"{known.size} ({rounded_size(known.size)})",
+            "stored size": f"{known.stored_size} ({rounded_size(known.stored_size)})",
             "references": str(known.references),
             "codec": known.codec,
             "place": known.place,

@@ -21,7 +21,8 @@ from holdfast.cli.crawl_options import read_seconds
 from holdfast.cli.crawl_run import rate_of, saved_bytes, tally_fields
 from holdfast.cli.interrupt import writing
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import counted, in_bytes, note, show, show_fields, show_stream, show_table, visible
+from holdfast.cli.output import counted, note, show, show_fields, show_stream, show_table, visible
+from holdfast.env.units import rounded_size
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _row(status: CrawlStatus) -> list[str]:
         time_text(status.updated),
         str(status.visit),
         f"{tally.get('fetched', 0):,}",
-        in_bytes(tally.get("transferred_bytes", 0)),
+        rounded_size(tally.get("transferred_bytes", 0)),
         f"{tally.get('queued', 0):,}",
         f"{tally.get('errors', 0):,}",
     ]
@@ -216,7 +217,7 @@ def row_text(row: dict[str, Any]) -> str:
         return visible(f"{when}  {event:<9}  {'  '.join(f'{name}={value}' for name, value in told.items())}".rstrip())
     answer = row.get("status") or row.get("outcome") or "-"
     parts = [
-        f"{when}  {row.get('result') or '-'!s:<9}  {answer!s:>5}  {in_bytes(int(_number(row.get('size')))):>10}",
+        f"{when}  {row.get('result') or '-'!s:<9}  {answer!s:>5}  {rounded_size(int(_number(row.get('size')))):>10}",
         f"{_number(row.get('elapsed')):6.2f}s  {row.get('hop', '-')}  {row.get('url', '-')}",
         *(f"({row[name]})" for name in ("truncated", "note") if row.get(name)),
     ]

@@ -50,12 +50,12 @@ _NAMES = {"only": "revisit", "lifetimes": "lifetime"}  # of options, where field
 
 
 def read_seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    from holdfast.env.units import read_duration
+    from holdfast.env.units import parse_duration
 
     if value is None:
         return None
     try:
-        return read_duration(value)
+        return parse_duration(value)
     except UsageError as error:
         raise click.BadParameter(str(error), context, parameter) from None
 
@@ -188,10 +188,10 @@ def _values(chosen: dict[str, Any]) -> dict[str, Any]:
 def _lifetimes(given: tuple[str, ...]) -> dict[str, Any]:
     """That of all pages, and those of some."""
     from holdfast.crawl.job.validation import lifetime_of
-    from holdfast.env.units import read_duration
+    from holdfast.env.units import parse_duration
 
     rules = tuple(lifetime_of(each) for each in given if "=" in each)
-    of_all = [read_duration(each) for each in given if "=" not in each]
+    of_all = [parse_duration(each) for each in given if "=" not in each]
     return ({"lifetimes": rules} if rules else {}) | ({"lifetime": of_all[-1]} if of_all else {})
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.crawl_options import changed_options, with_options
-from holdfast.cli.output import counted, in_bytes
+from holdfast.cli.output import counted
+from holdfast.env.units import duration_text, rounded_duration, rounded_size
 from holdfast.errors import Busy, UsageError
 
 if TYPE_CHECKING:
@@ -29,20 +30,6 @@ if TYPE_CHECKING:
     from holdfast.urls import Url
 
 _SHOWN = 3  # of a list
-
-
-def in_time(seconds: float) -> str:
-    """A duration for people: '50ms', '0.4s', '12s', '2m 3s', '1h 20m', '3d 4h'."""
-    if 0 < seconds < 0.1:
-        return f"{seconds * 1000:.3g}ms"
-    if seconds < 10 and seconds != int(seconds):
-        return f"{seconds:.1f}s"
-    whole = round(seconds)
-    for size, unit, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= size:
-            part = whole % size // smaller
-            return f"{whole // size:,}{unit} {part}{rest}" if part else f"{whole // size:,}{unit}"
-    return f"{whole}s"
 
 
 def plan_words(plan: CrawlPlan) -> dict[str, str]:
@@ -97,9 +84,7 @@ def scope_words(job: CrawlJob) -> str:
 
 
 def _delay_words(job: CrawlJob) -> str:
-    from holdfast.env.units import write_duration
-
-    between = f"{write_duration(job.fetch.delay)} between fetches from a host" if job.fetch.delay else "none"
+    between = f"{duration_text(job.fetch.delay)} between fetches from a host" if job.fetch.delay else "none"
     return f"{between}; {job.fetch.per_host} at a time from a host, {job.workers} in all"
 
 
@@ -108,18 +93,20 @@ def _limit_words(job: CrawlJob) -> str:
     if job.limit is not None:
         limits.append(counted(job.limit, "URL"))
     if job.time_s is not None:
-        limits.append(in_time(job.time_s))
+        limits.append(rounded_duration(job.time_s))
     if job.bytes_max is not None:
-        limits.append(f"about {in_bytes(job.bytes_max)} transferred")
+        limits.append(f"about {rounded_size(job.bytes_max)} transferred")
     return ", ".join(limits) or "none"
 
 
 def _lifetime_words(job: CrawlJob) -> str:
     """When pages that are gone are removed; empty if they are not."""
     revisit = job.revisit
-    rules = [f"{in_time(seconds) if seconds else 'for ever'} for '{rule}'" for rule, seconds in revisit.lifetimes]
+    rules = [
+        f"{rounded_duration(seconds) if seconds else 'for ever'} for '{rule}'" for rule, seconds in revisit.lifetimes
+    ]
     if revisit.lifetime_s:
-        rules.append(in_time(revisit.lifetime_s) + (" for others" if rules else ""))
+        rules.append(rounded_duration(revisit.lifetime_s) + (" for others" if rules else ""))
     return f"{_several(rules)}; then pages that are gone are removed, for good" if rules else ""
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.crawl_plan import in_time
 from holdfast.cli.index import bring_up, is_automatic, kept_up
 from holdfast.cli.interrupt import writing
-from holdfast.cli.output import counted, in_bytes, note, show, show_fields, visible
+from holdfast.cli.output import counted, note, show, show_fields, visible
+from holdfast.env.units import rounded_duration, rounded_size
 from holdfast.errors import CrawlFailed
 
 if TYPE_CHECKING:
@@ -96,14 +96,14 @@ class Pace:
 def progress_lines(name: str, tally: CrawlTally, pace: Pace) -> list[str]:
     """How it goes, in three short lines."""
     remaining = pace.remaining_s(tally)
-    left = f", {in_time(remaining)} left" if remaining is not None else ""
+    left = f", {rounded_duration(remaining)} left" if remaining is not None else ""
     return [
-        f"{name}  {in_time(tally.seconds)}{left}",
+        f"{name}  {rounded_duration(tally.seconds)}{left}",
         f"fetched {tally.fetched:,} ({pace.urls:,.1f}/s), {counted(tally.pages, 'page')}, "
-        f"{in_bytes(tally.transferred_bytes)} ({in_bytes(int(pace.bytes))}/s)",
+        f"{rounded_size(tally.transferred_bytes)} ({rounded_size(int(pace.bytes))}/s)",
         f"waiting {tally.queued:,} on {counted(tally.hosts, 'host')}, {tally.in_flight} in flight; "
         f"{counted(tally.errors, 'error')}, {tally.unchanged:,} unchanged, "
-        f"{counted(tally.duplicates, 'duplicate')} ({in_bytes(tally.saved_bytes)} saved)",
+        f"{counted(tally.duplicates, 'duplicate')} ({rounded_size(tally.saved_bytes)} saved)",
     ]
 
 
@@ -170,11 +170,11 @@ def tally_fields(tally: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[s
     """A line for each count; most of those that are 0 are left out."""
     get = {name: tally.get(name, 0) for name in _NAMES}.__getitem__
     lines = {
-        "fetched": f"{get('fetched'):,} in {in_time(get('seconds'))} ({rate_of(tally):,.1f} a second), "
-        f"{in_bytes(get('transferred_bytes'))} received",
+        "fetched": f"{get('fetched'):,} in {rounded_duration(get('seconds'))} ({rate_of(tally):,.1f} a second), "
+        f"{rounded_size(get('transferred_bytes'))} received",
         "pages": f"{get('pages'):,}",
-        "new": f"{get('new'):,} ({in_bytes(get('new_bytes'))})",
-        "duplicates": f"{get('duplicates'):,} ({in_bytes(saved_bytes(tally))} saved)",
+        "new": f"{get('new'):,} ({rounded_size(get('new_bytes'))})",
+        "duplicates": f"{get('duplicates'):,} ({rounded_size(saved_bytes(tally))} saved)",
         "unchanged": f"{get('unchanged'):,}",
         "changed": f"{get('changed'):,}",
         "redirects": f"{get('redirects'):,}",

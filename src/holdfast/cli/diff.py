@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.options import archive_option, collection_option, json_option, pick_option
-from holdfast.cli.output import counted, in_bytes, note, show, show_lines, visible
+from holdfast.cli.output import counted, note, show, show_lines, visible
+from holdfast.env.units import rounded_size
 
 if TYPE_CHECKING:
     from holdfast.web.ui.comparison import Comparison, Side
@@ -74,7 +75,7 @@ def _names(found: Comparison) -> Iterator[str]:
 
 def _facts(side: Side) -> str:
     size = f", {side.width} x {side.height}" if side.width else ""
-    return f"({side.status or '-'}, {side.kind or '-'}, {in_bytes(side.size)}{size})"
+    return f"({side.status or '-'}, {side.kind or '-'}, {rounded_size(side.size)}{size})"
 
 
 def _text(found: Comparison) -> Iterator[str]:

@@ -20,7 +20,8 @@ from holdfast.cli.options import (
     json_option,
     read_bytes,
 )
-from holdfast.cli.output import counted, in_bytes, note, progress_bar, show
+from holdfast.cli.output import counted, note, progress_bar, show
+from holdfast.env.units import rounded_size
 
 if TYPE_CHECKING:
     from holdfast.archive.export.export import ExportOptions
@@ -139,7 +140,7 @@ def _tell(report: ExportReport, wanted: ExportOptions, output: str, *, as_json: 
         note(f"note: {remark}")
     if report.missing:
         note(f"note: {counted(report.missing, 'record')} left out: removed, or a repeat of what is not here")
-    what = f"{counted(report.records, 'record')} ({in_bytes(report.bytes)})"
+    what = f"{counted(report.records, 'record')} ({rounded_size(report.bytes)})"
     if output == STANDARD_OUTPUT:
         return
     where = f"{len(report.files):,} files in '{output}'" if len(report.files) > 1 else f"'{output}'"

@@ -25,8 +25,9 @@ import click
 from holdfast.cli.index import bring_up, index_option, is_automatic
 from holdfast.cli.interrupt import Interruption, writing
 from holdfast.cli.options import archive_option, is_verbose, json_option
-from holdfast.cli.output import counted, in_bytes, note, show, show_lines
+from holdfast.cli.output import counted, note, show, show_lines
 from holdfast.env.scratch import ScratchDirectory
+from holdfast.env.units import rounded_size
 from holdfast.errors import MalformedInput, NotFound, UsageError
 from holdfast.model import batch_name
 
@@ -230,8 +231,8 @@ class ImportTally:
                 f"imported {counted(sums['records'], 'record')} of {counted(self.files, 'file')}: "
                 f"{sums['added']:,} added, {sums['known']:,} known already, {sums['refused']:,} refused",
                 *self._faults(),
-                f"payloads: {counted(stored.contents, 'new content')} ({in_bytes(stored.stored_bytes)} stored), "
-                f"{stored.references - stored.contents:,} held already ({in_bytes(stored.saved_bytes)} saved)",
+                f"payloads: {counted(stored.contents, 'new content')} ({rounded_size(stored.stored_bytes)} stored), "
+                f"{stored.references - stored.contents:,} held already ({rounded_size(stored.saved_bytes)} saved)",
             ]
         )
 
@@ -239,7 +240,7 @@ class ImportTally:
         sums = self._sums
         if not (self.failed or sums["invalid"]):
             return []
-        lost = f"{counted(sums['lost'], 'range')} lost ({in_bytes(sums['lost_bytes'])})"
+        lost = f"{counted(sums['lost'], 'range')} lost ({rounded_size(sums['lost_bytes'])})"
         parts = [
             lost,
             f"{counted(sums['invalid'], 'broken rule')}",

@@ -16,7 +16,8 @@ import click
 
 from holdfast.cli.interrupt import Interruption
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import Advance, counted, in_bytes, note, show, show_fields
+from holdfast.cli.output import Advance, counted, note, show, show_fields
+from holdfast.env.units import rounded_size
 from holdfast.errors import Busy, HoldfastError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _report_text(report: BuildReport) -> str:
         return f"nothing to index{taken}"
     return (
         f"indexed {counted(report.captures, 'capture')} with {counted(report.links, 'link')} "
-        f"({in_bytes(report.bytes)} read){taken}"
+        f"({rounded_size(report.bytes)} read){taken}"
     )
 
 
@@ -143,7 +144,7 @@ def _for_people(found: IndexStatus) -> dict[str, str]:
         "not indexed yet": counted(found.pending, "record"),
         "without text": reasons or "0",
         "to be taken out": waiting,
-        "on disk": in_bytes(found.bytes),
+        "on disk": rounded_size(found.bytes),
     }
 
 

@@ -5,7 +5,6 @@ The filters that `cdx`, `export` and `rm` share: which captures, said once for a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from holdfast.env.units import parse_size
+from holdfast.errors import UsageError
 from holdfast.model import Pick
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ARCHIVE_TYPE = click.Path(path_type=Path)
 ARCHIVE_HELP = "The archive's directory; without it, the current one."
-
-_BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)(?:i?B)?(?:/s)?", re.IGNORECASE)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def _chosen_archive(context: click.Context, _: click.Parameter, value: Path | None) -> Path:
@@ -54,8 +52,10 @@ def read_bytes(context: click.Context, parameter: click.Parameter, value: str | 
     """A callback for options that take a number of bytes: 4096, 50M, 1.5GiB; units are powers of 1024."""
     if value is None:
         return None
-    match = _BYTES.fullmatch(value)
-    count = int(float(match["number"]) * 1024 ** _POWERS[match["unit"].upper()]) if match else 0
+    try:
+        count = parse_size(value.removesuffix("/s"))
+    except UsageError:
+        count = 0
     if count < 1:
         message = f"{value!r} is not a number of bytes such as 4096, 50M or 1.5G"
         raise click.BadParameter(message, context, parameter)

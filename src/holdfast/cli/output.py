@@ -72,16 +72,6 @@ def note(message: str) -> None:
     click.echo(visible(message), err=True)
 
 
-def in_bytes(count: int) -> str:
-    """A size for people: '812 B', '1.5 KiB', '20.3 GiB'."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            return f"{value:.1f} {unit}" if unit != "B" else f"{count} B"
-        value /= 1024
-    return f"{value:,.1f} TiB"
-
-
 def counted(count: int, noun: str) -> str:
     """'1 block', '2,000 blocks'."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

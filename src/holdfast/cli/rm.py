@@ -19,7 +19,8 @@ from holdfast.cli.options import (
     is_verbose,
     json_option,
 )
-from holdfast.cli.output import counted, in_bytes, note, show, show_stream
+from holdfast.cli.output import counted, note, show, show_stream
+from holdfast.env.units import rounded_size
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
@@ -102,5 +103,5 @@ def _text(removal: Removal) -> str:
     shared = f", but not {counted(removal.shared, 'content')} that others hold too" if removal.shared else ""
     return (
         f"{counted(removal.captures, 'capture')}, {counted(removal.records, 'record')} and "
-        f"{counted(removal.contents, 'content')} ({in_bytes(removal.bytes)}){shared}"
+        f"{counted(removal.contents, 'content')} ({rounded_size(removal.bytes)}){shared}"
     )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import counted, in_bytes, show, show_fields, show_table
+from holdfast.cli.output import counted, show, show_fields, show_table
+from holdfast.env.units import rounded_size
 from holdfast.errors import DamagedIndex
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _batch(batches: dict[str, Total], name: str) -> dict[str, int]:
 def _show_groups(heading: str, groups: dict[str, dict[str, int]]) -> None:
     if groups:
         click.echo()
-        rows = [[name, f"{each['captures']:,}", in_bytes(each["payload_bytes"])] for name, each in groups.items()]
+        rows = [[name, f"{each['captures']:,}", rounded_size(each["payload_bytes"])] for name, each in groups.items()]
         show_table((heading, "CAPTURES", "PAYLOADS"), rows, left=1)
 
 
@@ -98,13 +99,13 @@ def _index_for_people(index: dict[str, Any]) -> str:
 
 def _for_people(totals: dict[str, int], index: dict[str, Any]) -> dict[str, str]:
     return {
-        "contents": f"{totals['contents']:,} ({in_bytes(totals['content_bytes'])})",
-        "references": f"{totals['references']:,} ({in_bytes(totals['referenced_bytes'])})",
+        "contents": f"{totals['contents']:,} ({rounded_size(totals['content_bytes'])})",
+        "references": f"{totals['references']:,} ({rounded_size(totals['referenced_bytes'])})",
         "replicas": f"{totals['replicas']:,}",
-        "on disk": in_bytes(totals["disk_bytes"]),
-        "reclaimable": in_bytes(totals["dead_bytes"]),
-        "saved by duplicates": in_bytes(totals["saved_by_duplicates_bytes"]),
-        "saved by compression": in_bytes(totals["saved_by_compression_bytes"]),
+        "on disk": rounded_size(totals["disk_bytes"]),
+        "reclaimable": rounded_size(totals["dead_bytes"]),
+        "saved by duplicates": rounded_size(totals["saved_by_duplicates_bytes"]),
+        "saved by compression": rounded_size(totals["saved_by_compression_bytes"]),
         "index": _index_for_people(index),
         "volumes": f"{totals['volumes_up']} up, {totals['volumes_down']} down",
     }

@@ -10,7 +10,8 @@ import click
 
 from holdfast.cli.interrupt import writing
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.output import counted, in_bytes, note, show
+from holdfast.cli.output import counted, note, show
+from holdfast.env.units import rounded_size
 
 if TYPE_CHECKING:
     from holdfast.archive.update.update import UpdateReport, UpdateStatus
@@ -84,7 +85,7 @@ def _lines(found: UpdateStatus) -> list[str]:
     if found.active is not None:
         lines.append(f"active state {found.active.generation}, since {found.active.time}")
         lines.append(
-            f"waiting in update volumes: {counted(found.waiting_blocks, 'block')} ({in_bytes(found.waiting_bytes)})"
+            f"waiting in update volumes: {counted(found.waiting_blocks, 'block')} ({rounded_size(found.waiting_bytes)})"
         )
     old, unchanged, new = found.classes
     lines += [
@@ -103,6 +104,6 @@ def _told(done: UpdateReport, *, dry_run: bool) -> list[str]:
         return [f"would remove {gone}"]
     lines = ["carried on an update that had been interrupted"] if done.resumed else []
     if done.generation:
-        lines.append(f"moved {counted(done.moved.blocks, 'block')} ({in_bytes(done.moved.bytes)}) to read volumes")
+        lines.append(f"moved {counted(done.moved.blocks, 'block')} ({rounded_size(done.moved.bytes)}) to read volumes")
         lines.append(f"switched to active state {done.generation}")
-    return [*lines, f"removed {gone}", f"reclaimed {in_bytes(done.reclaimed_bytes)}"]
+    return [*lines, f"removed {gone}", f"reclaimed {rounded_size(done.reclaimed_bytes)}"]

@@ -20,9 +20,10 @@ import click
 
 from holdfast.cli.interrupt import Interruption, writing, writing_contents
 from holdfast.cli.options import Shape, archive_option, connector_option, json_option, read_bytes, shape_options
-from holdfast.cli.output import counted, in_bytes, note, show, show_lines, table_lines
+from holdfast.cli.output import counted, note, show, show_lines, table_lines
 from holdfast.cli.volume_serve import init, secret, serve
 from holdfast.config import VolumeSettings
+from holdfast.env.units import rounded_size
 from holdfast.errors import Damaged, VolumeDown
 from holdfast.model import VolumeState
 
@@ -146,9 +147,9 @@ def _row(report: VolumeReport) -> list[str]:
         settings.state.value,
         report.activity.state,
         f"{stat.blocks:,}",
-        in_bytes(stat.disk_bytes),
-        in_bytes(report.capacity_bytes),
-        in_bytes(stat.free_bytes),
+        rounded_size(stat.disk_bytes),
+        rounded_size(report.capacity_bytes),
+        rounded_size(stat.free_bytes),
         f"{report.fragmentation:.0%}",
         f"{report.activity.outstanding:,}",
     ]
@@ -164,9 +165,9 @@ def _more(report: VolumeReport) -> list[str]:
         f"{report.activity.clients:,}",
         f"{stat.references:,}",
         f"{stat.replicas:,}",
-        in_bytes(stat.content_bytes),
-        in_bytes(stat.dead_bytes),
-        in_bytes(stat.referenced_bytes - stat.content_bytes),
+        rounded_size(stat.content_bytes),
+        rounded_size(stat.dead_bytes),
+        rounded_size(stat.referenced_bytes - stat.content_bytes),
     ]
 
 
@@ -218,7 +219,7 @@ def rebalance(*, archive: Path, connector: Path | None, rate_limit: int | None, 
         interruption.progress_bar("rebalancing") as progress,
     ):
         done = Rebalancer(opened.instance, rate_limit).run(progress)
-    text = f"moved {done.moved} of {counted(done.blocks, 'block')} ({in_bytes(done.bytes)})"
+    text = f"moved {done.moved} of {counted(done.blocks, 'block')} ({rounded_size(done.bytes)})"
     show(asdict(done), text, as_json=as_json)
     _require_all_up(done.down)
 
@@ -358,7 +359,7 @@ def migrate(*, archive: Path, connector: Path | None, name: str, targets: tuple[
         interruption.progress_bar(f"migrating {name}") as progress,
     ):
         moved = opened.migrate(name, targets, progress)
-    text = f"moved {counted(moved.blocks, 'block')} ({in_bytes(moved.bytes)}) out of volume '{name}'"
+    text = f"moved {counted(moved.blocks, 'block')} ({rounded_size(moved.bytes)}) out of volume '{name}'"
     show({"name": name} | asdict(moved), text, as_json=as_json)
 
 
@@ -382,7 +383,7 @@ def compact(*, archive: Path, connector: Path | None, names: tuple[str, ...], mi
             with interruption.progress_bar(f"compacting {name}") as progress:
                 done = opened.compact(name, min_dead, progress)
             reclaimed = done.bytes_before - done.bytes_after
-            text = f"{name}: {counted(done.files, 'file')} rewritten, {in_bytes(reclaimed)} reclaimed"
+            text = f"{name}: {counted(done.files, 'file')} rewritten, {rounded_size(reclaimed)} reclaimed"
             show({"name": name} | asdict(done), text, as_json=as_json)
 
 
@@ -397,7 +398,7 @@ def train(*, archive: Path, connector: Path | None, names: tuple[str, ...], as_j
         for name in _existing(opened, names):
             dictionary = opened.train(name)
             values = {"name": name, "dictionary": f"{dictionary.id:08x}", "bytes": len(dictionary.data)}
-            text = f"{name}: dictionary {dictionary.id:08x} of {in_bytes(len(dictionary.data))}"
+            text = f"{name}: dictionary {dictionary.id:08x} of {rounded_size(len(dictionary.data))}"
             show(values, text, as_json=as_json)
             interruption.checkpoint()
 

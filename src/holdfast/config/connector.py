@@ -1,4 +1,4 @@
-"""Connectors: files that list the volumes of an instance, read by all of its clients (W9).
+"""Connectors: files that list the volumes of a store, read by all of its clients (W9).
 
     format = 1                                 or Webstore's XML (`connector_xml`)
     [store]      [remote]      [[volume]]
@@ -136,7 +136,7 @@ def _placed(volume: VolumeSettings, directory: Path, path: Path) -> VolumeSettin
 
 
 class _Stamp(NamedTuple):
-    """By what is seen that a file is another one."""
+    """Identifies a version of a file."""
 
     inode: int
     size: int
@@ -144,9 +144,9 @@ class _Stamp(NamedTuple):
 
 
 class ConnectorWatch:
-    """Tells when settings have changed, by looking at the files that they come from. Any thread may call.
+    """Notices changed settings, by looking at the files that they come from. Thread-safe.
 
-    A file that is gone, or wrong, is told once to the log; what it said before stays in force until it is right again.
+    A file that is gone, or wrong, is logged once; what it said before stays in force until it is right again.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class ConnectorWatch:
         self._paths = paths
         self._clock = clock
         self._lock = threading.Lock()
-        self._told = ""
+        self._logged = ""
         self.settings = load()
         self._files = tuple(paths(self.settings))
         self._seen: tuple[_Stamp | None, ...] | None = None  # None: to be looked at again, whatever the stamps say
@@ -175,9 +175,9 @@ class ConnectorWatch:
             try:
                 settings = self._load()
             except HoldfastError as error:
-                self._tell(str(error))
+                self._warn(str(error))
                 return None
-            self._told = ""
+            self._logged = ""
             if (files := tuple(self._paths(settings))) != self._files:
                 self._files, self._seen = files, None
             changed = settings != self.settings
@@ -189,9 +189,9 @@ class ConnectorWatch:
         newest_s = max((stamp.changed_ns for stamp in stamps if stamp is not None), default=0) / 1e9
         return abs(self._clock() - newest_s) > _TICK_S
 
-    def _tell(self, fault: str) -> None:
-        if fault != self._told:
-            self._told = fault
+    def _warn(self, fault: str) -> None:
+        if fault != self._logged:
+            self._logged = fault
             log.warning("the volumes stay as they were: %s", fault)
 
 

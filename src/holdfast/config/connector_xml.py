@@ -8,8 +8,8 @@
 The paper's servers let everybody in; ours want a secret or a certificate, so `instance` may say what `[remote]` and
 `[store]` of a connector in TOML say: `secret-file`, `replicas` and a few more.
 
-It may come from anybody, so nothing of XML is understood that is not needed: a document type, and with it every entity,
-is refused before it is looked at, and so is every element and attribute that is not known.
+It may come from an untrusted source, so only what is needed of XML is accepted: a document type, and with it every
+entity, is rejected before it is parsed, and so is every unknown element and attribute.
 """
 
 from __future__ import annotations

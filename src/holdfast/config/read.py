@@ -64,9 +64,6 @@ _SERVE_LEAST = {
     "port": 0,
     "replay_port": 0,
     "workers": 0,
-    "header_bytes_max": 4096,
-    "header_count_max": 8,
-    "target_bytes_max": 1024,
     "body_bytes_max": 0,
     "rewrite_bytes_max": 0,
     "request_timeout_s": 0.1,
@@ -90,7 +87,6 @@ _SERVE_LEAST = {
 _INDEX_LEAST = {
     "crawl_every_s": 1,
     "document_bytes_max": 4096,
-    "text_characters_max": 1024,
     "document_seconds_max": 0.1,
     "worker_bytes_max": 256 << 20,
     "workers": 0,

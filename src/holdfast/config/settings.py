@@ -56,9 +56,7 @@ class RecordSettings:
     batch: str = "month"  # month: one batch for each month of the record's arrival; any other word names the batch
     keep: str = "all"  # latest: 'holdfast update run' removes captures that a later one of their URL has superseded
     pick: str = "nearest"  # which capture stands for a time; not-newer: the last up to it, or none
-    warc_paths: tuple[
-        str, ...
-    ] = ()  # where the files lie that records by reference point into; relative to the archive
+    warc_paths: tuple[str, ...] = ()  # directories, relative to the archive, of the files that records refer to
     # limits
     piece_bytes_max: int = 32 << 20  # larger payloads are kept in pieces of this size; memory is a few times that
     inline_bytes_max: int = 8 << 10  # smaller requests and metadata are kept with their record, not as contents
@@ -89,9 +87,6 @@ class ServeSettings:
     coherence_warning_s: int = 30 * 86400  # spread of a page's resources beyond which the banner warns
     busters: tuple[str, ...] = DEFAULT_BUSTERS  # parameters that only defeat caches; * and ? stand for characters
     # limits
-    header_bytes_max: int = 64 << 10  # of a request's head
-    header_count_max: int = 100
-    target_bytes_max: int = 32 << 10  # of a request's address
     body_bytes_max: int = 64 << 20  # of a request's body
     rewrite_bytes_max: int = 32 << 20  # larger scripts and styles are served as they are
     request_timeout_s: float = 10.0  # until a request's head is complete
@@ -122,7 +117,6 @@ class IndexSettings:
     crawl_every_s: float = 300.0  # beside a crawl, so often
     # limits
     document_bytes_max: int = 32 << 20  # of a document that are looked at; larger PDF and office files are left out
-    text_characters_max: int = 4 << 20  # of a document's text
     document_seconds_max: float = 20.0  # of processor time for one document
     worker_bytes_max: int = 2 << 30  # of memory for one process that extracts
     # performance
@@ -208,9 +202,7 @@ class Settings:
     records: RecordSettings = field(default_factory=RecordSettings)
     serve: ServeSettings = field(default_factory=ServeSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
-    connector: str = (
-        ""  # file that lists volumes beside those here, relative to the archive; read again when it changes
-    )
+    connector: str = ""  # file that lists further volumes, relative to the archive; read again when it changes
     access: tuple[AccessRule, ...] = ()
     index: IndexSettings = field(default_factory=IndexSettings)
     query: QuerySettings = field(default_factory=QuerySettings)

@@ -1,8 +1,14 @@
-"""The only door to the world outside the process: files, syncs, locks, clock and randomness.
+"""The world outside the process, and plumbing that knows nothing of archives.
 
-Everything that must survive a crash goes through `Files`, so that a test can put a forgetful file system
-(`holdfast.testing.forgetful`) in its place and cut the power at any write or sync. The derived RocksDB directories
-do not: they may vanish at any time without loss.
+`Environment` is the only way to files, syncs, clock and randomness. Everything that must survive a crash goes through
+`Files`, so that a test can put a forgetful file system (`holdfast.testing.forgetful`) in its place and cut the power at
+any write or sync. The derived RocksDB directories do not: they may vanish at any time without loss.
+
+    files, lock, paths, scratch    the file system: operations, locks, names, temporary directories
+    table                          a sorted table on RocksDB
+    child_process, thread_map      work in other processes and threads
+    uninterruptible                sections that Ctrl-C must not cut
+    lru, units, rabin              a cache, sizes and durations, a fingerprint
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from holdfast.env.lock import WriterLock, brief_lock
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a component may ask of the outside world."""
+    """Access to the outside world, all of it replaceable in tests."""
 
     files: Files
     clock: Callable[[], float] = time.time  # seconds since the epoch

@@ -1,6 +1,6 @@
 """The writer's lock: one process writes to an archive or to a volume, any number read.
 
-The lock is the kernel's (`flock`), so a killed writer never leaves it behind. The file's text tells who holds it.
+The lock is the kernel's (`flock`), so a killed writer never leaves it behind. The file's text names the holder.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class WriterLock:
 
     @staticmethod
     def holder(path: Path) -> int | None:
-        """The process that holds the lock, as far as can be told without trying to take it, which would be in the way.
+        """The process that holds the lock, read from the file: trying to take it would get in the way.
 
-        A killed process leaves its number behind; it counts for as long as some process has that number.
+        A killed process leaves its number behind, which counts for as long as some process has it.
         """
         try:
             match = re.match(rb"pid (\d{1,10}),", path.read_bytes()[:200])
@@ -64,7 +64,7 @@ class WriterLock:
 
 @contextmanager
 def brief_lock(path: Path) -> Iterator[None]:
-    """Keeps other processes out of a few lines of code; waits for its turn. The file is made where it is missing."""
+    """A lock for a few lines of code; waits for its turn. The file is created if it is missing."""
     with translated_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

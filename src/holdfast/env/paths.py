@@ -1,4 +1,4 @@
-"""Where everything is: the names of all files of an archive and of its volumes, in one place.
+"""The names of all files of an archive and of its volumes.
 
 my-archive/
   holdfast.toml              settings and connector

@@ -1,4 +1,4 @@
-"""A directory for temporary files that goes with its process, however that ends.
+"""A directory for temporary files that is removed with its process, however that ends.
 
 While it is used, a file in it is locked. A killed process leaves the directory, but no lock; the first directory that a
 later process of the same user makes in the same place removes what others have left.
@@ -36,7 +36,7 @@ class ScratchDirectory:
         self._discard = weakref.finalize(self, _discard, self.path, descriptor, os.getpid())  # also at exit
 
     def remove(self) -> None:
-        """Twice does no harm."""
+        """Idempotent."""
         self._discard()
 
     def __enter__(self) -> Self:

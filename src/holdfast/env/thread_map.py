@@ -1,4 +1,4 @@
-"""Spreading work over the cores: hashing and compressing leave the interpreter alone, so threads do it side by side."""
+"""A parallel map over threads, for work that releases the interpreter lock, such as hashing and compressing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 A = TypeVar("A")
 B = TypeVar("B")
 
-SPREAD_MIN = 32  # items below which handing over costs more than it gains
+ITEMS_MIN = 32  # items below which handing over costs more than it gains
 CHUNK_MIN = 16
 _CORES = os.cpu_count() or 1
 
@@ -26,11 +26,11 @@ class ThreadMap:
 
     def map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """`function` of each item, in order. An exception in any of them is raised."""
-        if len(items) < SPREAD_MIN:
+        if len(items) < ITEMS_MIN:
             return [function(item) for item in items]
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(_CORES, thread_name_prefix="holdfast-spread")
+                self._pool = ThreadPoolExecutor(_CORES, thread_name_prefix="holdfast-map")
             pool = self._pool
         size = max(CHUNK_MIN, len(items) // (2 * _CORES))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]

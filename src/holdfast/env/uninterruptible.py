@@ -1,4 +1,4 @@
-"""Keeping Ctrl-C out of critical sections.
+"""Sections that Ctrl-C cannot interrupt.
 
 Python raises KeyboardInterrupt in the main thread between any two instructions, also while an entry has been accounted
 for but not yet handed to its group. What must not be cut in two therefore never runs on the main thread: a thread of
@@ -18,21 +18,21 @@ T = TypeVar("T")
 class _Call:
     """A call on its way to the thread, and its result on the way back."""
 
-    __slots__ = ("error", "function", "gate", "result")
+    __slots__ = ("done", "error", "function", "result")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.result: Any = None
         self.error: BaseException | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.done = threading.Lock()
+        self.done.acquire()
 
     def make(self) -> None:
         try:
             self.result = self.function()
         except BaseException as error:
             self.error = error
-        self.gate.release()
+        self.done.release()
 
 
 class Uninterruptible:
@@ -52,7 +52,7 @@ class Uninterruptible:
             self._thread.start()
         call = _Call(function)
         self._calls.put(call)
-        call.gate.acquire()
+        call.done.acquire()
         if call.error is not None:
             raise call.error
         result: T = call.result

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.index.state import IndexState
 
 Numbers = NDArray[np.uint64]
+_TEXT_CHARACTERS_MAX = 4 << 20  # of a document's text; what lies beyond is not found
 _HEAP_BYTES_MIN = 15 << 20  # tantivy wants that much for each of its threads
 
 
@@ -72,7 +73,7 @@ class IndexWriter:
     def crew(self, records: int) -> WorkerPool:
         """Workers for so many records: one for each core, but a process takes longer to start than a handful does."""
         settings = self._index.settings
-        limits = ExtractionLimits(settings.document_bytes_max, settings.text_characters_max)
+        limits = ExtractionLimits(settings.document_bytes_max, _TEXT_CHARACTERS_MAX)
         root = str(self._index.root.absolute())
         options = WorkerOptions(root, limits, settings.document_seconds_max, settings.worker_bytes_max)
         most = settings.workers or os.cpu_count() or 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 
 from holdfast.catalog.timestamps import digits
+from holdfast.env.units import brief_size_text, parse_size
 from holdfast.errors import MalformedKey, MalformedQuery, UsageError
 from holdfast.model import batch_name
 from holdfast.urls import completed, page_id_text, parse_page_id, url_key
@@ -19,8 +19,6 @@ Reader = Callable[[str], str]
 TITLE = "title"
 SIGNS = (">=", "<=", ">", "<", "=")
 UNKNOWN_LANGUAGE = "-"
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_BYTES = re.compile(r"(\d{1,19}(?:\.\d{1,6})?)([kmgt]?)(?:i?b)?", re.ASCII)
 _BYTES_MAX = 2**63 - 1
 _LANGUAGE = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*", re.ASCII)
 _TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*(?:/(?:[a-z0-9][a-z0-9!#$&^_.+-]*)?)?", re.ASCII)
@@ -127,10 +125,10 @@ def number_of(field: str, text: str) -> float:
 
 
 def _bytes(text: str) -> int:
-    match = _BYTES.fullmatch(text.lower())
-    if match is None:
-        raise MalformedQuery(f"bad size {text!r}: give bytes such as 4096, 50K or 1.5M")
-    count = int(Decimal(match[1]) * 1024 ** _POWERS[match[2]])
+    try:
+        count = parse_size(text)
+    except UsageError:
+        raise MalformedQuery(f"bad size {text!r}: give bytes such as 4096, 50K or 1.5M") from None
     if count > _BYTES_MAX:
         raise MalformedQuery(f"bad size {text!r}: give less than 8388608T")
     return count
@@ -151,10 +149,4 @@ def number_text(field: str, number: float) -> str:
     """A number as `number_of` reads it, as short as may be."""
     if field == "rank":
         return f"{number:.{_DECIMALS}f}".rstrip("0").rstrip(".")
-    value = int(number)
-    if field == "size":
-        for unit in ("T", "G", "M", "K"):
-            power = 1024 ** _POWERS[unit.lower()]
-            if value and value % power == 0:
-                return f"{value // power}{unit}"
-    return str(value)
+    return brief_size_text(int(number)) if field == "size" else str(int(number))

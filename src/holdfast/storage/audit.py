@@ -11,7 +11,7 @@ from holdfast.env import Environment, paths
 
 
 def audit(root: Path, env: Environment, events: Sequence[Mapping[str, object]]) -> None:
-    """Appends a line for each event, with the time. Durable on return. The caller sees to it that nobody else does."""
+    """Appends a line for each event, with the time. Durable on return. The caller is the only writer."""
     now = datetime.fromtimestamp(env.clock(), UTC).isoformat(timespec="seconds")
     text = "".join(json.dumps({"time": now, **event}) + "\n" for event in events)
     append_audit(root, env, text.encode())

@@ -30,8 +30,6 @@ AUTO = "auto"
 ZSTD_DICT = "zstd-dict"
 ALIAS = "alias"  # no data: the content is that of another block, see `merging`
 
-_perthread = threading.local()
-
 
 class Codec(Protocol):
     """Turns contents into stored bytes and back. Both methods may be called from any thread."""
@@ -84,10 +82,15 @@ class ZstdCodec:
 
     name = "zstd"
 
+    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
+        self._dictionary = dictionary
+        self._perthread = threading.local()
+
     def encode(self, content: Buffer) -> bytes:
-        compressor: zstandard.ZstdCompressor | None = getattr(_perthread, "zstd_compressor", None)
+        compressor: zstandard.ZstdCompressor | None = getattr(self._perthread, "compressor", None)
         if compressor is None:
-            compressor = _perthread.zstd_compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+            compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=self._dictionary)
+            self._perthread.compressor = compressor
         return compressor.compress(content)
 
     def decode(self, stored: Buffer, size: int) -> bytes:
@@ -97,9 +100,10 @@ class ZstdCodec:
         return _decode_many(self._decompressor(), stored, sizes, threads, self.name)
 
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        decompressor: zstandard.ZstdDecompressor | None = getattr(_perthread, "zstd_decompressor", None)
+        decompressor: zstandard.ZstdDecompressor | None = getattr(self._perthread, "decompressor", None)
         if decompressor is None:
-            decompressor = _perthread.zstd_decompressor = zstandard.ZstdDecompressor()
+            decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
+            self._perthread.decompressor = decompressor
         return decompressor
 
 
@@ -124,37 +128,17 @@ class BrotliCodec:
         return _sized(content, size, self.name)
 
 
-class Dictionary:
+class Dictionary(ZstdCodec):
     """A trained zstd dictionary, and the codec `zstd-dict` that uses it. Immutable; any thread may use it."""
 
     name = ZSTD_DICT
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._dictionary = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
-        self._dictionary.precompute_compress(level=ZSTD_LEVEL)
-        self.id: int = self._dictionary.dict_id()
-        self._perthread = threading.local()
-
-    def encode(self, content: Buffer) -> bytes:
-        compressor: zstandard.ZstdCompressor | None = getattr(self._perthread, "compressor", None)
-        if compressor is None:
-            compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=self._dictionary)
-            self._perthread.compressor = compressor
-        return compressor.compress(content)
-
-    def decode(self, stored: Buffer, size: int) -> bytes:
-        return _decode_zstd(self._decompressor(), stored, size, self.name)
-
-    def decode_many(self, stored: list[memoryview], sizes: list[int], threads: int) -> list[memoryview]:
-        return _decode_many(self._decompressor(), stored, sizes, threads, self.name)
-
-    def _decompressor(self) -> zstandard.ZstdDecompressor:
-        decompressor: zstandard.ZstdDecompressor | None = getattr(self._perthread, "decompressor", None)
-        if decompressor is None:
-            decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
-            self._perthread.decompressor = decompressor
-        return decompressor
+        dictionary = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
+        dictionary.precompute_compress(level=ZSTD_LEVEL)
+        self.id: int = dictionary.dict_id()
+        super().__init__(dictionary)
 
 
 def train_dictionary(samples: list[bytes], size_bytes: int) -> Dictionary:

@@ -15,13 +15,14 @@ up unnoticed. The crc32 is of the lines before it.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.config import VolumeSettings
 from holdfast.env import Environment, paths
 from holdfast.env.files import read_file, replace_file
-from holdfast.errors import DamagedBlock
+from holdfast.errors import DamagedBlock, VolumeDown
 from holdfast.storage import block
 from holdfast.storage.volumes.log.ranges import SegmentRanges
 from holdfast.storage.volumes.log.segment import check_version
@@ -79,3 +80,31 @@ def read_identity(env: Environment, directory: Path) -> Identity:
     if identity is None or identity.pack() != raw:
         raise DamagedBlock(f"cannot read '{path}': its checksum does not match its text; run 'holdfast check --repair'")
     return identity
+
+
+class VolumeNames:
+    """The name under which each volume of a store is used. Thread-safe.
+
+    A volume that a connector lists twice, at two addresses of one machine, would be counted twice: a replica would
+    stand beside its own block, and merging the two would remove the only one. So a volume has one name, the first that
+    it was opened under; under any other it counts as down.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._uids: dict[str, str] = {}  # by name
+
+    def claim(self, name: str, uid: str) -> None:
+        """The volume is used under the name. Raises VolumeDown if it has another one already."""
+        with self._lock:
+            for other, known in self._uids.items():
+                if known == uid and other != name:
+                    raise VolumeDown(
+                        f"it is the same volume as {other!r}, uid {uid}; take one of them out of the connector"
+                    )
+            self._uids[name] = uid
+
+    def release(self, name: str) -> None:
+        """The name is free again."""
+        with self._lock:
+            self._uids.pop(name, None)

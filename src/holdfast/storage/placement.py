@@ -4,11 +4,10 @@
 volumes that follow. `weighted` is rendezvous hashing: each volume draws a number from the signature and its own name,
 and the highest wins, in proportion to the weights; adding a volume moves only what the new one wins.
 
-Roles of volumes: which of them take new contents, and which are read from (B8).
-
-Under the incremental scheme every volume does both, and roles mean nothing. Under the batch scheme the *update* volumes
-take what is new; an update moves it to the others, the *read* volumes. A volume that says nothing of its role is a read
-volume: so an archive becomes one of the batch scheme by adding update volumes to it.
+Volumes may have roles (B8). Under the incremental scheme every volume takes new contents and is read, and roles mean
+nothing. Under the batch scheme the *update* volumes take what is new; an update moves it to the others, the *read*
+volumes. A volume that says nothing of its role is a read volume: so an archive becomes one of the batch scheme by
+adding update volumes to it.
 
 Copies stay with their kind: replicas of a block in an update volume stand in update volumes, and move with it.
 """

@@ -8,8 +8,8 @@ All writing is one call, `commit`, with a batch of operations: when it returns t
 them was acknowledged. Calls from several threads share syncs. Operations see the effects of those before them.
 
 A commit may carry a ticket (`TicketedVolume`): then it happens once, however often it is handed in, also across a crash
-of the volume's process. So a client whose answer was lost asks again with the same ticket and is told what happened the
-first time.
+of the volume's process. So a client that lost the response repeats the request with the same ticket and gets the result
+of the first time.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class VolumeStat:
 
 
 class Ticket(NamedTuple):
-    """Names a commit, so that it happens once: who made it, and the how manieth of theirs it is."""
+    """The idempotency key of a commit: its client, and its number among the commits of that client."""
 
     client: bytes  # 8 bytes, chosen at random
     sequence: int  # from 1 on, without gaps
@@ -273,7 +273,7 @@ class Ticket(NamedTuple):
 
 
 class News(NamedTuple):
-    """What a volume tells of the signatures that have come since a position. None: too many; take `signatures`."""
+    """The signatures that were added to a volume since a position. None: too many; read `signatures`."""
 
     position: int
     signatures: list[bytes] | None
@@ -293,7 +293,7 @@ class Active(Protocol):
     """A volume that can tell what it is doing: one on a server. Any thread may call."""
 
     def status(self) -> tuple[VolumeStat, Activity]:
-        """How full it is, and what it does, with one question. Raises VolumeDown if nobody answers."""
+        """How full it is, and what it does, with one request. Raises VolumeDown if there is no response."""
 
 
 class ReadableVolume(Protocol):

@@ -7,7 +7,6 @@ delivered captures are read. What a query finds is known as one bit for each rec
 from __future__ import annotations
 
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from holdfast.catalog.keys import encoded, record_of, unpack_row
 from holdfast.catalog.query.filters import parse_filter
 from holdfast.catalog.query.query import exact_range
 from holdfast.catalog.rows import Found
+from holdfast.env.lru import LruCache
 from holdfast.errors import IndexNotFound
 from holdfast.index.state import IndexState
 from holdfast.model import Capture, RecordId
@@ -53,7 +53,7 @@ class CaptureFilter:
         self.filters = [parse_filter(text) for text in (asked.filters if asked is not None else ())]
         self._selects = selects
         self._shard = options.shard
-        self._newest: OrderedDict[bytes, RecordId | None] = OrderedDict()
+        self._newest: LruCache[bytes, tuple[RecordId | None]] = LruCache(_NEWEST_KEPT)
 
     @property
     def is_plain(self) -> bool:
@@ -128,15 +128,12 @@ class CaptureFilter:
     def is_newest(self, catalog: Catalog, record: RecordId, urlkey: str) -> bool:
         """Whether a selected capture is the newest of its URL. What was found for a URL is remembered for a while."""
         key = encoded(urlkey)
-        known = self._newest
-        if key in known:
-            known.move_to_end(key)
-        else:
+        known = self._newest.get(key)
+        if known is None:
             newest = self.newest(catalog, urlkey)
-            known[key] = newest.record if newest is not None else None
-            if len(known) > _NEWEST_KEPT:
-                known.popitem(last=False)
-        return known[key] == record
+            known = (newest.record if newest is not None else None,)
+            self._newest.put(key, known)
+        return known[0] == record
 
 
 def shard_of(record: RecordId, count: int) -> int:

@@ -10,7 +10,7 @@ _SCHEMES = ("about", "callto", "data", "fax", "sms", "tel", "urn")  # behind whi
 
 
 def completed(text: str) -> str:
-    """`text` with `http://` before a host with a port; everything else as it is. Twice does no more than once.
+    """`text` with `http://` before a host with a port; everything else as it is. Idempotent.
 
     For what people ask for, never for what was captured, whose keys are those of other tools.
     """

@@ -7,13 +7,13 @@ needed: the same archive, other origins. Where the settings say how the world na
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from starlette.types import Receive, Scope, Send
 
+from holdfast.env.lru import LruCache
 from holdfast.web.app import App
 from holdfast.web.capture.cache import CachedReply, ReplyCache
 from holdfast.web.context import WebContext
@@ -37,18 +37,15 @@ class ByHost:
         self._site = site
         self._make = make
         self._usual = make(site)
-        self._apps: OrderedDict[str, App] = OrderedDict()
+        self._apps: LruCache[str, App] = LruCache(NAMES_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         name = name_in(host).decode("latin-1")
         app = self._apps.get(name) if name else self._usual
         if app is None:
-            app = self._apps[name] = self._make(site_at(self._site, name))
-            if len(self._apps) > NAMES_MAX:
-                self._apps.popitem(last=False)
-        elif name:
-            self._apps.move_to_end(name)
+            app = self._make(site_at(self._site, name))
+            self._apps.put(name, app)
         await app(scope, receive, send)
 
 

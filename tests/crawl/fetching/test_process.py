@@ -22,8 +22,8 @@ import pytest
 
 from holdfast.crawl.fetch.process import FetcherStart
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
-from holdfast.crawl.processes.frames import frames_from
 from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome, pack, unpack_fetched
+from holdfast.env.child_process import frames_from
 
 LONG_S = 120.0  # after which something is wrong, on any machine
 CODE = "from holdfast.crawl.fetch.process import main; main()"

@@ -70,14 +70,14 @@ def test_another_client_heals_what_one_has_met(
             with pytest.raises(DamagedBlock):
                 one.get(keys[0])
         else:
-            volume = one._instance.volumes["v0"]
+            volume = one._store.volumes["v0"]
             assert isinstance(volume, RemoteVolume)
             assert [(fault.kind, fault.key) for fault in volume.check(CheckProgress())] == [("damaged block", keys[0])]
         stored = other.store(PAGE)
         assert (stored.key, stored.references, stored.duplicate) == (keys[0], 4, True)
         assert one.get(keys[0]) == other.get(keys[0]) == PAGE
         assert one.store(PAGE).references == 5
-        remote = other._instance.volumes["v0"]
+        remote = other._store.volumes["v0"]
         assert isinstance(remote, RemoteVolume)
         assert list(remote.check(CheckProgress())) == []
     assert "healed" in (tmp_path / "other" / "audit.log").read_text()
@@ -117,7 +117,7 @@ def test_a_volume_at_its_capacity_counts_and_heals(
     pages = [b"<p>%d</p>" % number * 100 for number in range(40)]
     with client(tmp_path / "one", secret_file, *servers) as contents:
         keys = [stored.key for stored in contents.put_batch(pages)]
-        used = contents._instance.volumes["v0"].stat().disk_bytes
+        used = contents._store.volumes["v0"].stat().disk_bytes
     servers[0].stop()
     full = serve(tmp_path / "volume-0", organization=organization, capacity_bytes=max(1, used // 2))
     with client(tmp_path / "one", secret_file, full, servers[1]) as contents:

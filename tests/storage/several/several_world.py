@@ -19,8 +19,8 @@ from holdfast.env import Environment, LocalFiles, paths
 from holdfast.errors import VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.storage.maintenance.check import Checker, CheckOptions, CheckReport
 from holdfast.storage.store.contents import Contents
-from holdfast.storage.store.open import OpenedVolumes
-from holdfast.storage.store.store import BlockStore, StoreContext
+from holdfast.storage.store.open import OpenedVolume
+from holdfast.storage.store.store import BlockStore
 from holdfast.storage.volume import (
     Adopt,
     Block,
@@ -145,8 +145,13 @@ class Client:
 
     def __init__(self, world: World, view: type[Shared] = Shared) -> None:
         self.volumes = {name: view(world, name) for name in world.volumes}
-        surroundings = StoreContext(opener=lambda settings: OpenedVolumes(self.volumes[settings.name]))
-        self.instance = BlockStore(world.root, world.settings, world.env, surroundings, writable=True)
+        self.instance = BlockStore(
+            world.root,
+            world.settings,
+            world.env,
+            writable=True,
+            opener=lambda settings: OpenedVolume(self.volumes[settings.name]),
+        )
         self.contents = Contents(self.instance)
 
     def once(self, volume: str, call: str, happening: Callable[[], object], of: type | None = None) -> None:

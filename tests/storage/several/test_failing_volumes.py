@@ -261,12 +261,12 @@ def test_a_volume_that_dies_while_a_filter_is_made_anew_may_hold_anything(make_w
     world = make_world(2, replicas=2)
     client = world.client()
     client.contents.put_batch(PAGES)
-    following = client.instance._following
-    assert following._filter is not None
-    following._filter._counts["v0"] = 1 << 30  # so that it is crowded
+    bloom = client.instance._bloom
+    assert bloom._filter is not None
+    bloom._filter._counts["v0"] = 1 << 30  # so that it is crowded
     world.down.add("v1")
     client.instance.note(b"\7" * 32, "v1")
-    assert "v1" in following.may_hold(b"\7" * 32, 60.0)
+    assert "v1" in bloom.may_hold(b"\7" * 32, 60.0)
 
 
 def test_a_migration_goes_on_to_others_when_one_is_full(make_world: MakeWorld) -> None:

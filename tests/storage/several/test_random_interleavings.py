@@ -36,7 +36,7 @@ class Interleaving:
         self.failures = failures
         self.clients = [world.client(Far if seed % 2 else Shared) for _ in range(3)]
         for client in self.clients:
-            client.instance.asking._is_remote = lambda name: False  # one after the other: it is one thread that tells
+            client.instance.fan_out._is_remote = lambda name: False  # one after the other: it is one thread that tells
         self.busy: list[Client] = []
         self.quiet = False
         self.held: Counter[ContentKey] = Counter()  # acknowledged references

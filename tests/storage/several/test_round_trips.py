@@ -16,8 +16,8 @@ from holdfast.env import WriterLock, paths
 from holdfast.errors import Busy, ContentNotFound, UnknownName
 from holdfast.storage.maintenance.move import Mover
 from holdfast.storage.maintenance.rebalance import Rebalancer
-from holdfast.storage.store.open import OpenedVolumes
-from holdfast.storage.store.store import BlockStore, StoreContext
+from holdfast.storage.store.open import OpenedVolume
+from holdfast.storage.store.store import BlockStore
 from holdfast.storage.volume import BlockKey
 
 MakeWorld = Callable[..., World]
@@ -189,20 +189,6 @@ def test_a_volume_that_is_elsewhere_now_is_opened_there(make_world: MakeWorld) -
     assert client.instance.volumes["v1"] is client.volumes["v1"]
 
 
-def test_a_watched_connector_is_looked_at_now_and_then(make_world: MakeWorld, tmp_path: Path) -> None:
-    world = make_world(2)
-    client = world.client()
-    changes = [replace(world.settings, volume=world.settings.volume[:1])]
-    surroundings = StoreContext(
-        lambda settings: OpenedVolumes(client.volumes[settings.name]), lambda: changes.pop() if changes else None
-    )
-    instance = BlockStore(tmp_path, world.settings, world.env, surroundings, writable=True)
-    world.now_s += 1
-    assert instance.places(b"\0" * 32) == ["v0"]
-    assert list(instance.volumes) == ["v0"]
-    instance.close()
-
-
 def test_a_remote_volume_that_was_down_at_first_is_opened_later(make_world: MakeWorld, tmp_path: Path) -> None:
     world = make_world(2)
     client = world.client()
@@ -210,12 +196,12 @@ def test_a_remote_volume_that_was_down_at_first_is_opened_later(make_world: Make
     settings = replace(world.settings, volume=(world.settings.volume[0], away))
     missing = ["v1"]
 
-    def open_volume(settings: VolumeSettings) -> OpenedVolumes:
+    def open_volume(settings: VolumeSettings) -> OpenedVolume:
         if settings.name in missing:
             raise ContentNotFound("not there yet")
-        return OpenedVolumes(client.volumes[settings.name])
+        return OpenedVolume(client.volumes[settings.name])
 
-    instance = BlockStore(tmp_path, settings, world.env, StoreContext(open_volume), writable=True)
+    instance = BlockStore(tmp_path, settings, world.env, writable=True, opener=open_volume)
     assert list(instance.down) == ["v1"]
     missing.clear()
     world.now_s += 1

@@ -8,7 +8,8 @@ from page_reading import faults
 from page_visits import Visit, ask
 from serving import Served
 
-from holdfast.web.ui.display import in_words, iso, path_to, shown, size, span, unit, visible
+from holdfast.env.units import duration_words, rounded_size
+from holdfast.web.ui.display import in_words, iso, path_to, shown, unit, visible
 
 UNSEEN = "\u202e\u202d\u2066\u200b\u0000\u0007\u001b\ufeff"
 
@@ -76,14 +77,14 @@ def test_times_and_sizes_in_words() -> None:
     assert [in_words(part) for part in ("2026", "202611", "20261105")] == ["2026", "November 2026", "5 November 2026"]
     assert [unit(part) for part in ("202611", "20261105", "2026110513")] == ["November", "5 November", "13:00"]
     assert [iso(part) for part in ("2026", "20260230", "20260228")] == ["2026", "", "2026-02-28"]
-    assert [size(number) for number in (0, 999, 1000, 1_450_000, 10**15)] == [
+    assert [rounded_size(number) for number in (0, 999, 1000, 1_450_000, 10**15)] == [
         "0 B",
         "999 B",
-        "1.0 kB",
-        "1.4 MB",
-        "1,000 TB",
+        "1000 B",
+        "1.4 MiB",
+        "909.5 TiB",
     ]
-    assert [span(seconds) for seconds in (0, 1, 7200, 86400 * 400)] == [
+    assert [duration_words(seconds) for seconds in (0, 1, 7200, 86400 * 400)] == [
         "less than a second",
         "1 second",
         "2 hours",

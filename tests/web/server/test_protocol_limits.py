@@ -12,6 +12,7 @@ from waiting import wait_until
 from wire import ask, ask_on, connect, ends, read_answer, request
 
 from holdfast.config import ServeSettings
+from holdfast.web.server.protocol import HEADER_BYTES_MAX
 
 BODY_MAX = 1000
 CALM = ServeSettings(port=0, body_bytes_max=BODY_MAX, stop_s=0.0)
@@ -172,7 +173,7 @@ def test_a_request_that_the_application_has_already_is_not_counted_as_refused_to
 
 def test_a_client_with_too_many_cookies_is_rid_of_them(calm: Limited) -> None:
     """Archived pages set cookies; with more of them than the head may have, nothing would ever be answered again."""
-    answer = ask(calm.port, request("/", f"Cookie: a={'x' * CALM.header_bytes_max}"))
+    answer = ask(calm.port, request("/", f"Cookie: a={'x' * HEADER_BYTES_MAX}"))
     assert answer.status == 431
     assert answer.headers["clear-site-data"] == '"cookies"'
     assert "clear-site-data" not in ask(calm.port, request("/")).headers

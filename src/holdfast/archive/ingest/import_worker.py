@@ -1,8 +1,8 @@
 """A reader in a process of its own, started by an import.
 
-What it is to read comes by standard input, pickled; events go to standard output, each a length of 8 bytes, the lowest
-first, and a letter with what follows it: `D` groups of drafts, marshalled, which is an order of magnitude faster, `E`
-any other event, pickled. It lives as long as its parent wants to read: a closed pipe ends it.
+What it is to read comes by standard input, pickled. Events go to standard output, each in a frame of
+`env.child_process` that begins with a letter: `D` groups of drafts, marshalled, which is an order of magnitude faster,
+`E` any other event, pickled. It lives as long as its parent wants to read: a closed pipe ends it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import IO
 from holdfast.archive.ingest.file_reader import DraftGroup, EndOfFile, Event, FileReader, ReadOptions
 from holdfast.archive.ingest.input import ImportInput
 from holdfast.batches.entry import JournalEntry
+from holdfast.env.child_process import frame_head, read_frame, start_child
 from holdfast.errors import HoldfastError
 from holdfast.records.draft import Drafting, RecordDraft
 from holdfast.storage.signature import find_signature
@@ -59,7 +60,7 @@ def _write(ready: Queue[Event], sink: IO[bytes]) -> None:
         while True:
             event = ready.get()
             packed = _pack(event)
-            _write_all(sink, len(packed).to_bytes(8, "little"))
+            _write_all(sink, frame_head(len(packed)))
             _write_all(sink, packed)
             if isinstance(event, EndOfFile):
                 return
@@ -93,11 +94,8 @@ class Worker:
 
     def __init__(self, task: ImportTask) -> None:
         self._name = task.source.name
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from holdfast.archive.ingest.import_worker import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        self._process = start_child(
+            "holdfast.archive.ingest.import_worker", stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -109,9 +107,9 @@ class Worker:
     def events(self) -> Iterator[Event]:
         """All events, the last of them an EndOfFile."""
         while True:
-            length = self._events.read(8)
-            packed = self._events.read(int.from_bytes(length, "little")) if len(length) == 8 else b""
-            if len(length) < 8 or len(packed) < int.from_bytes(length, "little"):
+            try:
+                packed = read_frame(self._events)
+            except EOFError:
                 yield EndOfFile(HoldfastError(f"the reader of '{self._name}' died (exit {self._process.wait()})"))
                 return
             event = _unpack(packed)

@@ -8,11 +8,11 @@ what scripts ask for, nor what its server forbids to keep, sets a cookie with, o
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from typing import Any
 
 from holdfast.crawl.browser.request import BrowserRequest
 from holdfast.crawl.processes.messages import Fetched, FetchOutcome
+from holdfast.env.lru import LruCache
 from holdfast.formats.http import parse_head
 from holdfast.urls import canonical
 
@@ -30,8 +30,7 @@ class PartCache:
     """Of one run of a crawl, for all its tabs. Belongs to the event loop's thread."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Key, Shown] = OrderedDict()
-        self._bytes = 0
+        self._kept: LruCache[Key, Shown] = LruCache(BYTES_MAX, _size)
         self._under_way: dict[Key, asyncio.Future[Shown]] = {}
 
     async def get(self, asked: BrowserRequest) -> Shown | None:
@@ -41,9 +40,7 @@ class PartCache:
             return None
         if (under_way := self._under_way.get(key)) is not None:
             await asyncio.wait((under_way,))  # which may be cancelled with its page: that is no business of ours
-        if (kept := self._kept.get(key)) is not None:
-            self._kept.move_to_end(key)
-        return kept
+        return self._kept.get(key)
 
     def begin(self, asked: BrowserRequest, shown: asyncio.Future[Shown]) -> None:
         """The part is being fetched; others wait for it."""
@@ -58,17 +55,8 @@ class PartCache:
         if shown.cancelled() or shown.exception() is not None:
             return
         fetched, answer = shown.result()
-        if answer is None or not _may_be_kept(fetched):
-            return
-        self._drop(key)
-        self._kept[key] = fetched._replace(body=b"", spool=""), answer
-        self._bytes += _size(answer)
-        while self._bytes > BYTES_MAX:
-            self._drop(next(iter(self._kept)))
-
-    def _drop(self, key: Key) -> None:
-        if (old := self._kept.pop(key, None)) is not None and old[1] is not None:
-            self._bytes -= _size(old[1])
+        if answer is not None and _may_be_kept(fetched):
+            self._kept.put(key, (fetched._replace(body=b"", spool=""), answer))
 
 
 def _key(asked: BrowserRequest) -> Key | None:
@@ -92,5 +80,6 @@ def _may_be_kept(fetched: Fetched) -> bool:
     )
 
 
-def _size(answer: dict[str, Any]) -> int:
-    return len(answer["body"]) + len(answer["binaryResponseHeaders"])
+def _size(shown: Shown) -> int:
+    answer = shown[1]
+    return len(answer["body"]) + len(answer["binaryResponseHeaders"]) if answer is not None else 0

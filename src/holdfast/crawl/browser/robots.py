@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.policy.robots import ROBOTS_BYTES_MAX, Robots, answer
 from holdfast.crawl.policy.robots_gate import agent_of, origin_of
 from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchKind, FetchOutcome
+from holdfast.env.lru import LruCache
 from holdfast.errors import TooLarge
 from holdfast.formats.html.links.references import Hop
 from holdfast.formats.http import decoded_content, parse_head
@@ -34,7 +34,7 @@ class BrowserRobots:
         self._delay = job.fetch.delay
         self._agent = agent_of(job)
         self._clock = clock
-        self._rules: OrderedDict[str, asyncio.Task[tuple[float, Robots]]] = OrderedDict()
+        self._rules: LruCache[str, asyncio.Task[tuple[float, Robots]]] = LruCache(_ORIGINS_HELD)
 
     async def allow(self, url: str, page: FetchJob, deliver: Deliver) -> bool:
         """Whether the page may ask for the URL. What was fetched to find out is delivered as a part of the page."""
@@ -47,12 +47,9 @@ class BrowserRobots:
     def _known(self, origin: str, page: FetchJob, deliver: Deliver) -> asyncio.Task[tuple[float, Robots]]:
         known = self._rules.get(origin)
         if known is not None and (not known.done() or known.result()[0] > self._clock()):
-            self._rules.move_to_end(origin)
             return known
         asked = asyncio.get_running_loop().create_task(self._ask(origin, page, deliver))
-        self._rules[origin] = asked
-        while len(self._rules) > _ORIGINS_HELD:
-            self._rules.popitem(last=False)
+        self._rules.put(origin, asked)
         return asked
 
     async def _ask(self, origin: str, page: FetchJob, deliver: Deliver) -> tuple[float, Robots]:

@@ -34,9 +34,9 @@ from socket import socket
 from typing import Any
 
 from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.processes.frames import RECEIVE_BYTES, Frames
 from holdfast.crawl.processes.garbage import collect_seldom
 from holdfast.crawl.processes.messages import Fetched, FetchJob, pack, pack_fetched
+from holdfast.env.child_process import RECEIVE_BYTES, Frames
 
 UNREAD_BYTES_MAX = 64 << 20
 _STATS_EVERY_S = 1.0

@@ -27,7 +27,7 @@ from typing import Any
 from holdfast.crawl.job.credentials import credential_of, write_credential
 from holdfast.crawl.job.job import CrawlJob, ScopeKind
 from holdfast.crawl.job.validation import checked, header_of, lifetime_of, resolution_of
-from holdfast.env.units import read_duration, read_size, write_duration, write_size
+from holdfast.env.units import duration_text, parse_duration, parse_size, size_text
 from holdfast.errors import Denied, FormatTooNew, InvalidSetting, NotFound, UsageError
 
 FORMAT = 1
@@ -38,7 +38,7 @@ _TEXTS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {  # valu
     "headers": (header_of, ": ".join),
     "credentials": (credential_of, write_credential),
     "resolve": (resolution_of, "=".join),
-    "lifetimes": (lifetime_of, lambda rule: f"{rule[0]}={write_duration(rule[1])}"),
+    "lifetimes": (lifetime_of, lambda rule: f"{rule[0]}={duration_text(rule[1])}"),
 }
 
 
@@ -113,7 +113,7 @@ def _value(field: str, kind: str, value: Any, key: str, part: Any) -> Any:
 
 def _quantity(field: str, text: str, key: str) -> int | float:
     try:
-        return read_size(text) if field in _SIZES else read_duration(text)
+        return parse_size(text) if field in _SIZES else parse_duration(text)
     except UsageError as error:
         raise UsageError(f"{key}: {error}") from None
 
@@ -187,9 +187,9 @@ def _written(field: str, value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     if field in _SIZES:
-        return write_size(value)
+        return size_text(value)
     if _is_duration(field):
-        return write_duration(value)
+        return duration_text(value)
     return value
 
 

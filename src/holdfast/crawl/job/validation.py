@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from holdfast.crawl.job.job import CrawlJob
-from holdfast.env.units import read_duration
+from holdfast.env.units import parse_duration
 from holdfast.errors import UsageError
 from holdfast.model import batch_name
 from holdfast.urls import parse
@@ -210,7 +210,7 @@ def lifetime_of(text: str) -> tuple[str, float]:
     if not pattern:
         raise UsageError(f"{text!r} is no lifetime of some pages: write 'REGEX=30d'")
     _check_pattern("lifetime of", pattern)
-    return pattern, read_duration(duration)
+    return pattern, parse_duration(duration)
 
 
 def resolution_of(text: str) -> tuple[str, str]:

@@ -25,9 +25,9 @@ from holdfast.crawl.policy.robots import ROBOTS_BYTES_MAX
 from holdfast.crawl.policy.robots_gate import agent_of, origin_of
 from holdfast.crawl.policy.robots_tags import RobotsTags, read_robots_tags
 from holdfast.crawl.policy.traps import Traps
-from holdfast.crawl.processes.frames import frames_from
 from holdfast.crawl.processes.garbage import collect_seldom
 from holdfast.crawl.processes.messages import Fetched, FetchKind, FetchOutcome, ParsedPage, pack, unpack_fetched
+from holdfast.env.child_process import frames_from
 from holdfast.errors import HoldfastError, TooLarge
 from holdfast.formats.html.links import Document, Link, links_of
 from holdfast.formats.html.links.references import Hop

@@ -7,13 +7,13 @@ for again a few times; then all of the origin is forbidden until the rules would
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from holdfast.crawl.frontier import Frontier, host_of
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.policy.robots import Robots, answer
 from holdfast.crawl.processes.messages import FetchJob, FetchKind, FetchOutcome, ParsedPage
+from holdfast.env.lru import LruCache
 from holdfast.formats.html.links.references import Hop
 
 AGENT = "Holdfast"  # the name by which rules call us
@@ -60,7 +60,7 @@ class RobotsGate:
         self._agent = agent_of(job)
         self._delay = job.fetch.delay
         self._delay_max = job.fetch.crawl_delay_max_s
-        self._rules: OrderedDict[str, tuple[float, Robots]] = OrderedDict()
+        self._rules: LruCache[str, tuple[float, Robots]] = LruCache(_RULES_HELD)
         self._asked: dict[str, _Asked] = {}
 
     def allows(self, url: str) -> bool | None:
@@ -164,15 +164,12 @@ class RobotsGate:
         """The rules that were read last, and until when they hold."""
         held = self._rules.get(origin)
         if held is not None:
-            self._rules.move_to_end(origin)
             return held
         stored = self._frontier.robots(origin)
         return self._hold(origin, stored[0], Robots.unpack(stored[1])) if stored is not None else None
 
     def _hold(self, origin: str, until: float, rules: Robots) -> tuple[float, Robots]:
-        self._rules[origin] = until, rules
-        while len(self._rules) > _RULES_HELD:
-            self._rules.popitem(last=False)
+        self._rules.put(origin, (until, rules))
         return until, rules
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import marshal
 from typing import Any, Final, NamedTuple
 
+from holdfast.env.child_process import packed_frame
 from holdfast.formats.html.links.references import Hop
 
 
@@ -124,8 +125,7 @@ class ParsedPage(NamedTuple):
 
 def pack(message: tuple[Any, ...]) -> bytes:
     """A frame of plain values."""
-    body = marshal.dumps(message)
-    return len(body).to_bytes(8, "little") + body
+    return packed_frame(marshal.dumps(message))
 
 
 def pack_fetched(fetched: Fetched) -> bytes:

@@ -18,9 +18,7 @@ from __future__ import annotations
 import logging
 import marshal
 import os
-import pickle
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -33,13 +31,13 @@ from typing import Any
 from holdfast.crawl.fetch.process import FetcherStart
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.parse.worker import ParseWorkerStart
-from holdfast.crawl.processes.frames import RECEIVE_BYTES, Frames
 from holdfast.crawl.processes.messages import FetchJob, ParsedPage, pack, unpack_reading
+from holdfast.env.child_process import RECEIVE_BYTES, Frames, send_pickled, start_child
 
 log = logging.getLogger("holdfast.crawl")
 
-_FETCHER = "from holdfast.crawl.fetch.process import main; main()"
-_READER = "from holdfast.crawl.parse.worker import main; main()"
+_FETCHER = "holdfast.crawl.fetch.process"
+_READER = "holdfast.crawl.parse.worker"
 _END_TIMEOUT_S = 5.0
 _WAITING_BYTES_MAX = 64 << 20  # of readings that were received and not taken yet
 
@@ -112,7 +110,7 @@ class Pipeline:
             allow_private=start.job.fetch.private,
             private_networks=start.private_networks,
         )
-        _send_pickled(ours, told)
+        send_pickled(ours, told)
         self._watch(ours)
         return ours
 
@@ -120,21 +118,21 @@ class Pipeline:
         ours, theirs = socketpair()
         self._spawn(_READER, [from_fetcher, theirs])
         theirs.close()
-        _send_pickled(ours, ParseWorkerStart(start.job, start.collection, start.signature, start.thorough))
+        send_pickled(ours, ParseWorkerStart(start.job, start.collection, start.signature, start.thorough))
         self._reader_numbers[ours] = number
         self._at_reader[number] = deque()
         self._watch(ours)
 
-    def _spawn(self, code: str, sockets: list[socket]) -> None:
+    def _spawn(self, module: str, sockets: list[socket]) -> None:
         descriptors = [each.fileno() for each in sockets]
         self._processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", code, *map(str, descriptors)],
+            start_child(
+                module,
+                arguments=[str(each) for each in descriptors],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 start_new_session=True,  # Ctrl-C is for the conductor
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
         )
 
@@ -304,8 +302,3 @@ class Pipeline:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _send_pickled(target: socket, message: object) -> None:
-    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    target.sendall(len(body).to_bytes(8, "little") + body)

@@ -29,7 +29,7 @@ from holdfast.crawl.policy.admission import Admission
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.messages import FetchOutcome
 from holdfast.crawl.schedule.lifetimes import Lifetimes
-from holdfast.crawl.schedule.revisit import spoken
+from holdfast.env.units import interval_words
 from holdfast.errors import UnknownName, UsageError
 from holdfast.model import Capture
 from holdfast.records.selection import Selection
@@ -105,8 +105,8 @@ class Retention:
         allowed_s = self.lifetimes.of(row.url)
         if row.visited <= seen + allowed_s:
             return None
-        since = spoken(max(0.0, time.time() - seen))
-        reason = f"not seen for {since} (lifetime {spoken(allowed_s)}), then status {row.status}"
+        since = interval_words(max(0.0, time.time() - seen))
+        reason = f"not seen for {since} (lifetime {interval_words(allowed_s)}), then status {row.status}"
         return Expired(key, row, seen, allowed_s, reason)
 
     def _seen(self, row: UrlRow) -> float:

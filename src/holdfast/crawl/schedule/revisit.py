@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 from holdfast.crawl.frontier import UrlRow
 from holdfast.crawl.job.job import RevisitSettings
+from holdfast.env.units import interval_words
 
 _MEMORY: Final = 32.0  # comparisons
 _MEMORY_IN_A_ROW: Final = 4.0  # while every visit finds a change
 _ENCODED = "%d,%d" + ",%.14g" * 6
-_UNITS = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
 class History(NamedTuple):
@@ -75,7 +75,7 @@ class History(NamedTuple):
 
     def explain(self, settings: RevisitSettings) -> str:
         """The interval and its reasons, for people."""
-        again = f"looked at again {spoken(self.interval_s(settings))} after the last visit"
+        again = f"looked at again {interval_words(self.interval_s(settings))} after the last visit"
         if not self.visits:
             return "not visited yet"
         if not self.compared:
@@ -84,11 +84,11 @@ class History(NamedTuple):
         return f"{seen}: {self._estimate()}, {again}{self._bound(settings)}"
 
     def _watched(self) -> str:
-        return spoken(self.last - self.first)
+        return interval_words(self.last - self.first)
 
     def _estimate(self) -> str:
         every = self.changes_every_s()
-        return "no change is expected" if math.isinf(every) else f"it seems to change every {spoken(every)}"
+        return "no change is expected" if math.isinf(every) else f"it seems to change every {interval_words(every)}"
 
     def _bound(self, settings: RevisitSettings) -> str:
         """Which bound made the interval other than the estimate."""
@@ -127,12 +127,3 @@ def due_after(row: UrlRow, settings: RevisitSettings) -> int:
     """When a page is due after its last visit: by its history, or soon if that visit could not tell if it is there."""
     interval_s = History.decode(row.history).interval_s(settings)
     return int(row.visited + (min(interval_s, settings.grace_s) if row.is_unverified else interval_s))
-
-
-def spoken(seconds: float) -> str:
-    """A duration in its largest unit: '3 days', '1 hour', '1.5 hours'."""
-    for size, name in _UNITS:
-        if seconds >= size:
-            count = f"{seconds / size:.1f}".removesuffix(".0")
-            return f"{count} {name}{'' if count == '1' else 's'}"
-    return "no time"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,9 +14,10 @@ from mmap import mmap
 from typing import Self
 
 from holdfast import errors
+from holdfast.env.child_process import LITTLE_MEMORY, start_child
 from holdfast.errors import HoldfastError
 from holdfast.index.extract.result import Failure
-from holdfast.index.workers.task import IndexTask, TaskResult, WorkerOptions, pack, read_frame
+from holdfast.index.workers.task import IndexTask, TaskResult, WorkerOptions, pack, unpack
 from holdfast.index.workers.worker import SLOT_BYTES
 
 _AHEAD = 3  # tasks for each worker that are under way or done and not yet taken
@@ -115,12 +115,13 @@ class _Worker:
         try:
             os.ftruncate(descriptor, SLOT_BYTES)
             self._slot = mmap(descriptor, SLOT_BYTES)
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", "from holdfast.index.workers.worker import main; main()", str(descriptor)],
+            self._process = start_child(
+                "holdfast.index.workers.worker",
+                arguments=[str(descriptor)],
+                env=LITTLE_MEMORY,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=[descriptor],
-                env=_environment(),
             )
         finally:
             os.close(descriptor)
@@ -137,7 +138,7 @@ class _Worker:
             self._sink.write(self._hello + pack((tuple(task), known)))
             self._hello = b""
             self._sink.flush()
-            is_done, found = read_frame(self._source)
+            is_done, found = unpack(self._source)
         except (EOFError, BrokenPipeError):
             raise WorkerDied(int.from_bytes(self._slot[:], "little"), self._process.wait()) from None
         if not is_done:
@@ -153,9 +154,3 @@ class _Worker:
         for pipe in (self._sink, self._source):
             with suppress(OSError):
                 pipe.close()
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(each for each in sys.path if each)
-    # Arrow's own allocators reserve more than a limit of memory leaves room for.
-    return os.environ | {"PYTHONPATH": path, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""What the builder and its workers tell each other, marshalled; a frame is a length of 8 bytes and so many bytes."""
+"""Messages between the index builder and its workers: marshalled values, each in a frame (`env.child_process`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import marshal
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
+from holdfast.env.child_process import packed_frame, read_frame
 from holdfast.index.extract import ExtractionLimits
-
-_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +43,9 @@ class TaskResult(NamedTuple):
 
 def pack(value: Any) -> bytes:
     """A frame of plain values."""
-    body = marshal.dumps(value)
-    return len(body).to_bytes(_LENGTH, "little") + body
+    return packed_frame(marshal.dumps(value))
 
 
-def read_frame(stream: IO[bytes]) -> Any:
-    """The next frame's value. Raises EOFError where the stream ends."""
-    length = stream.read(_LENGTH)
-    wanted = int.from_bytes(length, "little")
-    body = stream.read(wanted) if len(length) == _LENGTH else b""
-    if len(length) < _LENGTH or len(body) < wanted:
-        raise EOFError
-    return marshal.loads(body)
+def unpack(stream: IO[bytes]) -> Any:
+    """The value of the next frame. Raises EOFError where the stream ends."""
+    return marshal.loads(read_frame(stream))

@@ -20,7 +20,7 @@ from types import ModuleType
 from holdfast.errors import HoldfastError
 from holdfast.index.extract import ExtractionLimits
 from holdfast.index.workers.record_reader import TaskReader
-from holdfast.index.workers.task import IndexTask, WorkerOptions, pack, read_frame
+from holdfast.index.workers.task import IndexTask, WorkerOptions, pack, unpack
 from holdfast.records.open import opened_records
 
 SLOT_BYTES = 8
@@ -43,7 +43,7 @@ def main() -> None:
     source = sys.stdin.buffer
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the frames
-    root, document_bytes, text_characters, seconds_max, memory_bytes_max = read_frame(source)
+    root, document_bytes, text_characters, seconds_max, memory_bytes_max = unpack(source)
     options = WorkerOptions(root, ExtractionLimits(document_bytes, text_characters), seconds_max, memory_bytes_max)
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes_max, memory_bytes_max))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -59,7 +59,7 @@ def main() -> None:
         with opened_records(Path(options.root)) as records:
             reader = TaskReader(records, options.limits, begin)
             while True:
-                task, known = read_frame(source)
+                task, known = unpack(source)
                 sink.write(pack((True, tuple(reader.read(IndexTask(*task), known)))))
                 sink.flush()
     except (EOFError, BrokenPipeError):

@@ -25,7 +25,7 @@ from holdfast.config import QuerySettings
 from holdfast.errors import HoldfastError
 from holdfast.query.sql.database import SqlSources, connected, make_tables
 from holdfast.query.sql.errors import translated_errors
-from holdfast.query.sql.frames import FrameKind, as_stream, read_frame, write_frame
+from holdfast.query.sql.messages import MessageKind, as_stream, read_message, write_message
 from holdfast.query.sql.statement import Statement
 
 ROWS_PER_BATCH = 16_384
@@ -50,13 +50,13 @@ def main() -> None:
     source = sys.stdin.buffer
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the frames
-    request: SqlRequest = pickle.loads(read_frame(source)[1])
+    request: SqlRequest = pickle.loads(read_message(source)[1])
     _limit(request.settings)
     try:
         _run(request, source, sink)
-        write_frame(sink, FrameKind.END)
+        write_message(sink, MessageKind.END)
     except HoldfastError as error:
-        write_frame(sink, FrameKind.FAILURE, json.dumps([type(error).__name__, str(error)]).encode())
+        write_message(sink, MessageKind.FAILURE, json.dumps([type(error).__name__, str(error)]).encode())
     except (BrokenPipeError, EOFError):
         pass
     os._exit(0)  # nothing is left to do, and what a statement left need not be taken apart
@@ -80,9 +80,9 @@ def _run(request: SqlRequest, source: IO[bytes], sink: IO[bytes]) -> None:
         connection.execute("SET lock_configuration = true")
         relation = connection.sql(request.statement.text, params=list(request.parameters) or None)
         reader = relation.to_arrow_reader(ROWS_PER_BATCH)
-    write_frame(sink, FrameKind.SCHEMA, as_stream(reader.schema))
+    write_message(sink, MessageKind.SCHEMA, as_stream(reader.schema))
     while (batch := _next(reader, settings)) is not None:
-        write_frame(sink, FrameKind.BATCH, as_stream(reader.schema, batch))
+        write_message(sink, MessageKind.BATCH, as_stream(reader.schema, batch))
 
 
 def _next(reader: pyarrow.RecordBatchReader, settings: QuerySettings) -> pyarrow.RecordBatch | None:
@@ -96,8 +96,8 @@ def _next(reader: pyarrow.RecordBatchReader, settings: QuerySettings) -> pyarrow
 def _contents(source: IO[bytes]) -> Iterator[pyarrow.Table]:
     """The rows of the table `contents` that the caller sends."""
     while True:
-        kind, body = read_frame(source)
-        if kind == FrameKind.CONTENTS_END:
+        kind, body = read_message(source)
+        if kind == MessageKind.CONTENTS_END:
             return
         yield ipc.open_stream(body).read_all()
 

@@ -7,7 +7,6 @@ import os
 import pickle
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast import errors
 from holdfast.config import QuerySettings
+from holdfast.env.child_process import LITTLE_MEMORY, start_child
 from holdfast.errors import HoldfastError, MalformedQuery, TooLarge
 from holdfast.query.sql.child import SqlRequest
 from holdfast.query.sql.database import SqlSources
 from holdfast.query.sql.errors import too_long, too_much_memory
-from holdfast.query.sql.frames import FrameKind, as_stream, read_frame, write_frame
+from holdfast.query.sql.messages import MessageKind, as_stream, read_message, write_message
 from holdfast.query.sql.statement import Statement
 
 if TYPE_CHECKING:
@@ -49,11 +49,8 @@ class SqlResult:
         request = SqlRequest(statement, parameters, sources, settings, str(self._scratch))
         packed = _packed(request)
         self._is_closed = self._is_over = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from holdfast.query.sql.child import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=_environment(),
+        self._process = start_child(
+            "holdfast.query.sql.child", env=LITTLE_MEMORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._timer = threading.Timer(settings.sql_seconds_max, self._end_in_time)
         self._timer.daemon = True
@@ -74,28 +71,28 @@ class SqlResult:
         sink = self._process.stdin
         assert sink is not None
         with suppress(BrokenPipeError):  # what it reports is read next
-            write_frame(sink, FrameKind.REQUEST, packed)
+            write_message(sink, MessageKind.REQUEST, packed)
             for batch in contents:
-                write_frame(sink, FrameKind.CONTENTS, as_stream(batch.schema, batch))
-            write_frame(sink, FrameKind.CONTENTS_END)
+                write_message(sink, MessageKind.CONTENTS, as_stream(batch.schema, batch))
+            write_message(sink, MessageKind.CONTENTS_END)
 
     def _take_schema(self) -> pyarrow.Schema:
         from pyarrow import ipc
 
         kind, body = self._receive()
-        assert kind == FrameKind.SCHEMA, kind
+        assert kind == MessageKind.SCHEMA, kind
         return ipc.open_stream(body).schema
 
-    def _receive(self) -> tuple[bytes, bytes]:
+    def _receive(self) -> tuple[bytes, memoryview]:
         """The next frame of the process. Raises what it reports, or why it died."""
         source = self._process.stdout
         assert source is not None
         try:
-            kind, body = read_frame(source)
+            kind, body = read_message(source)
         except EOFError:
             raise self._died() from None
-        if kind == FrameKind.FAILURE:
-            name, message = json.loads(body)
+        if kind == MessageKind.FAILURE:
+            name, message = json.loads(bytes(body))
             raise getattr(errors, name)(message)
         return kind, body
 
@@ -115,7 +112,7 @@ class SqlResult:
         try:
             while not self._is_closed:
                 kind, body = self._receive()
-                if kind == FrameKind.END:
+                if kind == MessageKind.END:
                     break
                 for batch in ipc.open_stream(body):
                     rows += batch.num_rows
@@ -176,9 +173,3 @@ def _packed(request: SqlRequest) -> bytes:
         return pickle.dumps(request)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise MalformedQuery(f"a parameter that SQL does not know: {error}") from None
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(each for each in sys.path if each)
-    # Arrow's own allocators reserve more than a limit of memory leaves room for.
-    return os.environ | {"PYTHONPATH": path, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}

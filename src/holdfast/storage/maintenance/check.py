@@ -1,4 +1,4 @@
-"""Checking an archive's store, and repairing it (N10).
+"""Check of an archive's store (N10); `repair` builds on it.
 
 `check` reads every volume from end to end: each volume by its organization's own checker, then what only shows between
 volumes: replicas whose block is gone are faults; what a crash left unfinished (a replica's older counter, too few
@@ -22,8 +22,9 @@ from holdfast.env import Environment, paths
 from holdfast.errors import Damaged, HoldfastError, VolumeDown
 from holdfast.model import ContentKey, Fault
 from holdfast.storage.codec import ALIAS
+from holdfast.storage.identity import VolumeNames
 from holdfast.storage.maintenance.merge import find_doubled
-from holdfast.storage.store.locate import BlockLocation, BlockLocations, Roster
+from holdfast.storage.store.locate import BlockLocation, BlockLocations
 from holdfast.storage.store.open import VolumeOpener
 from holdfast.storage.store.store import BlockStore
 from holdfast.storage.volume import MOVING, Block, ReadableVolume
@@ -42,7 +43,7 @@ class CheckOptions:
     deep: bool = False  # decode every content and compare it with its signature
     rate_bytes_s: int | None = None  # read no faster than this
     volumes: tuple[str, ...] = ()  # only these
-    recreate: bool = False  # while repairing, make volumes that are gone anew from the replicas in others
+    recreate: bool = False  # while repairing, recreate volumes that are gone from the replicas in others
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -71,7 +72,7 @@ class Checker:
         self.settings = settings
         self.env = env
         self.options = options
-        self._roster = Roster()
+        self._names = VolumeNames()
 
     def check(self, progress: Callable[[int], None] | None = None) -> CheckReport:
         """Changes nothing."""
@@ -96,7 +97,7 @@ class Checker:
             spec = volume_spec(volume.name, directory, self.settings.store, self.env)
         except HoldfastError as error:
             path = str(directory / paths.VOLUME)
-            remedy = "mount it or restore it from a backup; 'check --repair --recreate' makes it anew from replicas"
+            remedy = "mount it or restore it from a backup; 'check --repair --recreate' recreates it from replicas"
             yield Fault(volume.name, path, 0, "unreadable volume", "a VOLUME file", str(error), remedy=remedy)
             return
         faults = list(find_organization(spec.identity.organization).check(spec, watch))
@@ -104,8 +105,8 @@ class Checker:
         yield from faults
 
     def _check_remote(self, volume: VolumeSettings, watch: CheckProgress) -> Iterator[Fault]:
-        """A volume on another machine checks its own files; what can be seen from here, `_check_together` sees."""
-        opening = VolumeOpener(self.root, self.settings.store, self.settings.remote, self.env, False, self._roster)
+        """A volume on another machine checks its own files; `_check_together` checks what is visible from here."""
+        opening = VolumeOpener(self.root, self.settings.store, self.settings.remote, self.env, False, self._names)
         try:
             opened = opening(volume)
             try:
@@ -122,67 +123,67 @@ class Checker:
         if not self.options.deep and len(self.settings.volume) < 2:
             return
         try:
-            instance = BlockStore(self.root, self.settings, self.env, writable=False)
+            store = BlockStore(self.root, self.settings, self.env, writable=False)
         except HoldfastError as error:  # a fault by now
             watch.notes.append(f"contents could not be compared: {error}")
             return
         remarks: Counter[str] = Counter()
         try:
-            for volume in instance.volumes.values():
+            for volume in store.volumes.values():
                 if self.options.volumes and volume.name not in self.options.volumes:
                     continue
                 try:
                     for batch in volume.scan():
-                        yield from self._check_batch(instance, volume, batch, watch, remarks)
+                        yield from self._check_batch(store, volume, batch, watch, remarks)
                 except VolumeDown as error:  # a fault by now
                     watch.notes.append(f"contents could not be compared: {error}")
         finally:
-            instance.close()
+            store.close()
         for remark, count in (+remarks).items():
             watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that")
 
     def _check_batch(
         self,
-        instance: BlockStore,
+        store: BlockStore,
         volume: ReadableVolume,
         batch: list[Block],
         watch: CheckProgress,
         remarks: Counter[str],
     ) -> Iterator[Fault]:
-        keys = [instance.content_key(volume, block.key) for block in batch]
-        alone = len(instance.volumes) < 2
+        keys = [store.content_key(volume, block.key) for block in batch]
+        alone = len(store.volumes) < 2
         if not alone:
             own = list(dict.fromkeys(block.key.signature for block in batch if not block.replica))
-            remarks[DOUBLED] += len(find_doubled(instance, volume.name, own))
-        holdings = [None] * len(keys) if alone else instance.find_batch(keys)
-        for block, key, held in zip(batch, keys, holdings, strict=True):
+            remarks[DOUBLED] += len(find_doubled(store, volume.name, own))
+        locations = [None] * len(keys) if alone else store.find_batch(keys)
+        for block, key, held in zip(batch, keys, locations, strict=True):
             watch.read(len(block.encoded.data))
             where = (volume.name, str(block.path), block.offset)
             if self.options.deep:
-                yield from _check_content(instance, volume, block, key, where)
+                yield from _check_content(store, volume, block, key, where)
             if held is None:
                 continue
             if block.replica and held.lost:
                 yield Fault(*where, "replica without its block", f"a block in volume {key.volume!r}", "none", key)
-            elif remark := unfinished(instance, volume, block, held):
+            elif remark := unfinished(store, volume, block, held):
                 remarks[remark] += 1
 
 
 def _check_content(
-    instance: BlockStore, volume: ReadableVolume, block: Block, key: ContentKey, where: tuple[str, str, int]
+    store: BlockStore, volume: ReadableVolume, block: Block, key: ContentKey, where: tuple[str, str, int]
 ) -> Iterator[Fault]:
     try:
-        found = instance.signature.digest(instance.decoded(block, volume))
+        found = store.signature.digest(store.decoded(block, volume))
     except HoldfastError as error:
         yield Fault(*where, UNDECODABLE, block.encoded.codec, str(error), key)
         return
     if found != key.signature:
         if block.encoded.codec != ALIAS:
-            instance.note_damaged(volume, block.key)
+            store.note_damaged(volume, block.key)
         yield Fault(*where, UNLIKE, key.signature.hex(), found.hex(), key)
 
 
-def unfinished(instance: BlockStore, volume: ReadableVolume, block: Block, held: BlockLocations) -> str:
+def unfinished(store: BlockStore, volume: ReadableVolume, block: Block, held: BlockLocations) -> str:
     """What a crash or a new setting left for a repair to do about a block and its copies; empty if nothing."""
     original = held.original
     if original is None:
@@ -193,7 +194,7 @@ def unfinished(instance: BlockStore, volume: ReadableVolume, block: Block, held:
         return "copies of an unfinished migration"
     if original.volume is not volume:
         return "blocks under a key that has another block"
-    wanted = min(instance.settings.store.replicas, max(instance.writable_count, 1))  # nothing is copied to the others
+    wanted = min(store.settings.store.replicas, max(store.writable_count, 1))  # nothing is copied to the others
     return f"contents with fewer than {wanted} copies" if len(held.blocks) - len(held.moving) < wanted else ""
 
 

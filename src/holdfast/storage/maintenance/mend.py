@@ -1,4 +1,4 @@
-"""Mending a volume by itself, where its files are: what to do before its server is started again."""
+"""Mends one volume by itself, where its files are, before its server is started again."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ key, with its counter and size, codec `alias` and no data, whose field `dictiona
 block that has the content. The alias is one more reference to that block. The other block is removed then.
 
 The order is: one more reference to the block that stays; the alias, on its way (`MOVING`); the removal of the other
-block, if its counter still is what was copied; the alias in force. It is a move, and as safe as one (see `moving`): a
+block, if its counter still is what was copied; the alias in force. It is a move, and as safe as one (see `move`): a
 crash leaves at worst one reference too many, to each of the blocks that were being merged together.
 
 An alias leads to a block of the volume's own, so one that has moved is never the one that stays; two of them are left
@@ -42,24 +42,24 @@ class Doubled:
     other: BlockLocation
 
 
-def find_doubled(instance: BlockStore, name: str, signatures: Sequence[bytes]) -> list[Doubled]:
+def find_doubled(store: BlockStore, name: str, signatures: Sequence[bytes]) -> list[Doubled]:
     """Contents of a volume that are in another one too; each pair is found from one of its sides only."""
-    writable = [each.name for each in instance.settings.volume if each.state is VolumeState.WRITABLE]
+    writable = [each.name for each in store.settings.volume if each.state is VolumeState.WRITABLE]
     if name not in writable or not signatures:
         return []
-    names = [other for other in writable if other in instance.volumes and instance.is_up(other)]
-    answers = instance.asking.each(names, lambda other: instance.volume(other).probe(signatures)).given
+    names = [other for other in writable if other in store.volumes and store.is_up(other)]
+    responses = store.fan_out.each(names, lambda other: store.volume(other).probe(signatures)).results
     doubled = []
     for index in range(len(signatures)):
         found = [
-            BlockLocation(instance.volume(other), facts)
+            BlockLocation(store.volume(other), facts)
             for other in names
-            if other in answers
-            for facts in answers[other][index]
+            if other in responses
+            for facts in responses[other][index]
             if _counts(facts)
         ]
         for mine in (each for each in found if each.volume.name == name):
-            rivals = [each for each in found if _are_doubled(instance, mine, each)]
+            rivals = [each for each in found if _are_doubled(store, mine, each)]
             if rivals:
                 kept = max(rivals, key=_weight)
                 if _weight(mine) < _weight(kept) and not kept.facts.key.home:
@@ -76,34 +76,34 @@ def _weight(found: BlockLocation) -> tuple[bool, int, str, BlockKey]:
     return not found.facts.key.home, found.facts.references, found.volume.name, found.facts.key
 
 
-def _are_doubled(instance: BlockStore, one: BlockLocation, other: BlockLocation) -> bool:
-    homes = {instance.content_key(each.volume, each.facts.key).volume for each in (one, other)}
+def _are_doubled(store: BlockStore, one: BlockLocation, other: BlockLocation) -> bool:
+    homes = {store.content_key(each.volume, each.facts.key).volume for each in (one, other)}
     return one.volume is not other.volume and one.facts.size == other.facts.size and len(homes) == 2
 
 
 class Merger:
     """Makes doubled contents one. For one thread; clients may go on meanwhile."""
 
-    def __init__(self, instance: BlockStore) -> None:
-        self._instance = instance
-        self._replicator = Replicator(instance)
+    def __init__(self, store: BlockStore) -> None:
+        self._store = store
+        self._replicator = Replicator(store)
         self.merged = 0
 
     def run(self) -> int:
         """All contents of the writable volumes that are up; returns how many were merged."""
-        for name, volume in self._instance.volumes.items():
+        for name, volume in self._store.volumes.items():
             doubled: dict[BlockKey, Doubled] = {}  # gathered from the whole volume: they lie far apart
             try:
                 for batch in volume.scan(counted=False):
                     signatures = list(dict.fromkeys(block.key.signature for block in batch if not block.replica))
-                    doubled |= {each.other.facts.key: each for each in find_doubled(self._instance, name, signatures)}
+                    doubled |= {each.other.facts.key: each for each in find_doubled(self._store, name, signatures)}
                     if len(doubled) >= TOGETHER:
                         self._merge(name, list(doubled.values()))
                         doubled = {}
                 if doubled:
                     self._merge(name, list(doubled.values()))
             except VolumeDown as error:
-                log.warning("what volume %r holds is not merged: %s", name, error)
+                log.warning("volume %r is not merged: %s", name, error)
         return self.merged
 
     def _merge(self, name: str, doubled: Sequence[Doubled]) -> None:
@@ -117,28 +117,26 @@ class Merger:
             return
         aliases = {each.other.facts.key: _alias(each.kept) for each in counted}
         targets = {each.other.facts.key: each.kept.volume.name for each in counted}
-        mover = Mover(self._instance, name, aliases)
+        mover = Mover(self._store, name, aliases)
         mover.move(list(aliases), lambda block, held: None if block.replica else targets[block.key])
         # If that fails, references stay: an alias may be on its way, and whoever finishes the move counts on them.
         for target, theirs in _by_keeper(counted).items():
-            self._settle(target, theirs, mover.replaced)
+            self._release_unmerged(target, theirs, mover.replaced)
         keys = [
-            self._instance.content_key(each.volume, each.facts.key)
-            for pair in counted
-            for each in (pair.other, pair.kept)
+            self._store.content_key(each.volume, each.facts.key) for pair in counted for each in (pair.other, pair.kept)
         ]
-        self._replicator.follow_undeleted(keys, self._instance.settings.store.replicas)
+        self._replicator.follow_undeleted(keys, self._store.settings.store.replicas)
 
     def _counted(self, doubled: Sequence[Doubled]) -> list[Doubled]:
         """One more reference to each block that stays in one volume; those where that could be done."""
-        keeper = self._instance.writer(doubled[0].kept.volume.name)
+        keeper = self._store.writer(doubled[0].kept.volume.name)
         outcomes = keeper.commit([Refer(each.kept.facts.key) for each in doubled])
-        return [each for each, told in zip(doubled, outcomes, strict=True) if told.effect is Effect.COUNTED]
+        return [each for each, outcome in zip(doubled, outcomes, strict=True) if outcome.effect is Effect.COUNTED]
 
-    def _settle(self, target: str, doubled: Sequence[Doubled], replaced: Container[BlockKey]) -> None:
-        """The references of those that have not become aliases are taken back."""
-        keeper = self._instance.writer(target)
-        keys = [self._instance.content_key(each.other.volume, each.other.facts.key) for each in doubled]
+    def _release_unmerged(self, target: str, doubled: Sequence[Doubled], replaced: Container[BlockKey]) -> None:
+        """Releases the references of those that have not become aliases."""
+        keeper = self._store.writer(target)
+        keys = [self._store.content_key(each.other.volume, each.other.facts.key) for each in doubled]
         left = []
         for each, there in zip(doubled, keeper.fetch([block_key(key, target) for key in keys]), strict=True):
             is_whole = there is not None and there.encoded.codec != ALIAS  # as an earlier migration has copied it
@@ -156,7 +154,7 @@ class Merger:
                 (block,) = found.volume.fetch([found.facts.key])
                 if block is None or block.encoded.codec == ALIAS:
                     return False
-                contents.add(self._instance.encodings.decode(block, found.volume))
+                contents.add(self._store.encodings.decode(block, found.volume))
             except (Damaged, VolumeDown):
                 return False
         return len(contents) == 1

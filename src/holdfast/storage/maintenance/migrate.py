@@ -1,4 +1,4 @@
-"""Migration: a volume's blocks move to other volumes while reads, stores and deletes go on (W8). How: see `moving`."""
+"""Migration: a volume's blocks move to other volumes while reads, stores and deletes go on (W8); see `move`."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Migration:
 class Migrator:
     """Moves everything out of one volume, which takes no new contents meanwhile."""
 
-    def __init__(self, instance: BlockStore, source: str, targets: Sequence[str]) -> None:
-        self._instance = instance
-        self._source = instance.writer(source)
+    def __init__(self, store: BlockStore, source: str, targets: Sequence[str]) -> None:
+        self._store = store
+        self._source = store.writer(source)
         self._allowed = list(targets)
         for name in self._allowed:
-            instance.chosen(name)
+            store.chosen(name)
         if source in self._allowed:
             raise UsageError(f"volume {source!r} cannot be migrated to itself")
-        if not self._allowed and not [name for name in instance.places(b"\0", source) if name != source]:
+        if not self._allowed and not [name for name in store.places(b"\0", source) if name != source]:
             raise UsageError(f"volume {source!r} cannot be migrated: no other volume is writable")
 
     def run(self, progress: Progress | None = None) -> Migration:
-        """Moves until nothing is left. Run again, it goes on. Durable on return."""
+        """Moves until nothing is left. Can be run again after an interruption. Durable on return."""
         blocks = total = 0
-        mover = Mover(self._instance, self._source.name)
+        mover = Mover(self._store, self._source.name)
         for batch in grouped(self._source.scan(counted=False)):
             moved, size = mover.move([block.key for block in batch], self._target)
             blocks += moved
@@ -53,7 +53,7 @@ class Migrator:
         return target_of(
             block,
             held,
-            self._allowed or [name for name in self._instance.places(held.key.signature, own) if name != own],
+            self._allowed or [name for name in self._store.places(held.key.signature, own) if name != own],
         )
 
 

@@ -1,13 +1,13 @@
-"""Moving blocks from one volume to others while everybody reads, stores and deletes (W8).
+"""Moves blocks from one volume to others while clients read, store and delete (W8).
 
 Contentkeys do not change: a block of v0 that moved to v1 stands there under its home, v0, and is found by it.
 
-For each batch the order is: copy, durable, with a counter that says that the copy is on its way (`MOVING`); remove the
-original, if its counter still is what was copied; give the copy its counter. At any moment exactly one of the two
-counts. Clients that counted the original in between are noticed (CONFLICT), and the copy is brought in line first; if
-the original was deleted (MISSING), the copy goes too. A copy that a crash left beside its original stands for nothing,
-and is taken over when the migration is run again. A copy that a crash left alone is the block: whoever needs to count
-it gives it its counter (`Instance.settle`).
+For each batch the order is: copy, durable, with a counter that marks the copy as moving (`MOVING`); remove the
+original if its counter still is what was copied; give the copy its own counter. At any moment exactly one of the two
+counts. If a client counted the original in between (CONFLICT), the copy is brought in line first; if the original was
+deleted (MISSING), the copy goes too. A copy that a crash left beside its original has no effect, and is reused when
+the migration is run again. A copy that a crash left without its original is the block: whoever needs to count it
+gives it its counter (`BlockStore.finish_move`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.storage.volume import MOVING, Adopt, Block, BlockKey, Effect, Enco
 
 GROUP_BLOCKS = 4096
 GROUP_BYTES = 32 << 20
-NOWHERE = ""  # where a replica goes that is not needed
+NOWHERE = ""  # target of a replica that is not needed
 
 _NOTHING: Mapping[BlockKey, Encoded] = {}
 Choose = Callable[[Block, BlockLocations], str | None]
@@ -35,7 +35,7 @@ Choose = Callable[[Block, BlockLocations], str | None]
 
 @dataclass(slots=True)
 class _Move:
-    """A block on its way. The copy's counter is `counter`, of which the original's account for `copied`."""
+    """A block that is being moved. `counter` is that of the copy; `copied` of it come from the original."""
 
     key: ContentKey
     block: Block
@@ -58,14 +58,14 @@ class _Move:
 
 
 class Mover:
-    """Moves blocks out of one volume. For one thread; other threads and processes may do anything meanwhile."""
+    """Moves blocks out of one volume. For one thread; clients may do anything meanwhile."""
 
-    def __init__(self, instance: BlockStore, source: str, instead: Mapping[BlockKey, Encoded] = _NOTHING) -> None:
+    def __init__(self, store: BlockStore, source: str, instead: Mapping[BlockKey, Encoded] = _NOTHING) -> None:
         """`instead` gives the form that some blocks are to have at their target."""
-        self._instance = instance
-        self._replicator = Replicator(instance)
-        self._deleter = Deleter(instance, self._replicator)
-        self._source = instance.writer(source)
+        self._store = store
+        self._replicator = Replicator(store)
+        self._deleter = Deleter(store, self._replicator)
+        self._source = store.writer(source)
         self._instead = instead
         self.replaced: set[BlockKey] = set()  # blocks of which only the copy is left
         self._failed: dict[str, HoldfastError] = {}  # targets, during one move
@@ -73,8 +73,8 @@ class Mover:
     def move(self, keys: Sequence[BlockKey], choose: Choose) -> tuple[int, int]:
         """Moves the blocks to where `choose` says; returns how many have left, and their bytes. Durable on return.
 
-        If `choose` says None, a block stays. A target that fails is left alone for a while, and `choose` is asked
-        again; if it insists, the error is raised.
+        If `choose` returns None, a block stays. A target that fails gets nothing for a while, and `choose` is called
+        again; if it returns the same target, the error is raised.
         """
         left = left_bytes = 0
         waiting = list(keys)
@@ -82,15 +82,15 @@ class Mover:
         while waiting:
             blocks = [block for block in self._source.fetch(waiting) if block is not None]
             moves, done = self._plan(blocks, choose)
-            with self._instance.gate.copying([move.key for move in moves]):
+            with self._store.move_lock.copying([move.key for move in moves]):
                 copied = self._copy(self._still_there(moves))
-            self._let_others_know(copied)
-            with self._instance.gate.moving():
+            self._await_propagation(copied)
+            with self._store.move_lock.moving():
                 gone = self._switch(copied)
             self._release_aliased(gone)
             self._replicator.follow_undeleted(
                 [move.key for move in copied if move.block.replica or move.replaces],
-                self._instance.settings.store.replicas,
+                self._store.settings.store.replicas,
             )
             left += len(gone)
             left_bytes += sum(len(move.block.encoded.data) for move in gone)
@@ -98,13 +98,13 @@ class Mover:
             waiting = [block.key for block in blocks if block.key not in done]
         return left, left_bytes
 
-    def _let_others_know(self, copied: Sequence[_Move]) -> None:
+    def _await_propagation(self, copied: Sequence[_Move]) -> None:
         """Other processes learn from the target that it may hold these contents, before the originals go.
 
         Else, if this process ended before it has put the copies in force, they might give the keys to new blocks.
         """
-        if any(move.made and self._instance.is_shared(move.target) for move in copied):
-            self._instance.env.sleep(2 * self._instance.settings.remote.follow_s)
+        if any(move.made and self._store.is_shared(move.target) for move in copied):
+            self._store.env.sleep(2 * self._store.settings.remote.follow_s)
 
     def _release_aliased(self, gone: Sequence[_Move]) -> None:
         """An alias has taken its content along: the block that it stood for has one reference less."""
@@ -114,12 +114,12 @@ class Mover:
 
     def _plan(self, blocks: Sequence[Block], choose: Choose) -> tuple[list[_Move], set[BlockKey]]:
         """What goes where, and what stays."""
-        keys = [self._instance.content_key(self._source, block.key) for block in blocks]
+        keys = [self._store.content_key(self._source, block.key) for block in blocks]
         moves, stay = [], set()
-        for key, block, held in zip(keys, blocks, self._instance.find_batch(keys), strict=True):
-            if block.references >= MOVING and self._instance.settle(held):
+        for key, block, held in zip(keys, blocks, self._store.find_batch(keys), strict=True):
+            if block.references >= MOVING and self._store.finish_move(held):
                 continue  # it is the block now; the next round sees it
-            target = choose(block, held) if block.references < MOVING else None  # whoever brought it here finishes it
+            target = choose(block, held) if block.references < MOVING else None  # its own mover finishes it
             if target in (None, self._source.name) or self._is_wrong_way(held, target):
                 stay.add(block.key)
             elif target in self._failed:
@@ -135,7 +135,7 @@ class Mover:
         """
         if block.replica or all(found.volume.name != target for found in held.counted):
             return True
-        (again,) = self._instance.find_batch([held.key])
+        (again,) = self._store.find_batch([held.key])
         here = again.at(self._source.name)
         return here is not None and here in again.counted and here.facts.references == block.references
 
@@ -169,11 +169,11 @@ class Mover:
                 ready.append(move)
             else:
                 by_target.setdefault(move.target, []).append(move)
-        answers = self._instance.asking.each(list(by_target), lambda name: self._copy_to(name, by_target[name]))
-        for copied in answers.given.values():
+        responses = self._store.fan_out.each(list(by_target), lambda name: self._copy_to(name, by_target[name]))
+        for copied in responses.results.values():
             ready += copied
-        for name, error in answers.failed.items():
-            self._instance.rest(name, error)
+        for name, error in responses.failed.items():
+            self._store.back_off(name, error)
             self._failed[name] = error
         return ready
 
@@ -185,19 +185,19 @@ class Mover:
                 if found.volume.name != move.target:
                     gone = Recount(found.facts.key, 0, found.facts.references, replica=False)
                     removals.setdefault(found.volume.name, []).append(gone)
-        answers = self._instance.asking.each(
-            list(removals), lambda name: self._instance.writer(name).commit(removals[name])
+        responses = self._store.fan_out.each(
+            list(removals), lambda name: self._store.writer(name).commit(removals[name])
         )
-        for error in answers.failed.values():
+        for error in responses.failed.values():
             raise error
 
     def _copy_to(self, name: str, moves: Sequence[_Move]) -> list[_Move]:
-        target = self._instance.writer(name)
+        target = self._store.writer(name)
         outcomes = target.commit([self._copying(move, target) for move in moves])
         ready = []
         for move, outcome in zip(moves, outcomes, strict=True):
             move.made = outcome.effect is Effect.NEW
-            self._instance.note(move.key.signature, name)  # also if others were faster: then it is there
+            self._store.note(move.key.signature, name)  # also if others were faster: then it is there
             if outcome.effect in (Effect.NEW, Effect.COUNTED) or move.block.replica:
                 move.counter = outcome.references
                 ready.append(move)
@@ -235,7 +235,7 @@ class Mover:
                 real = move.target != NOWHERE and not move.block.replica
                 if outcome.effect is Effect.CONFLICT:  # counted meanwhile
                     if real:
-                        self._keep_up(move, outcome.references)
+                        self._adjust_copy(move, outcome.references)
                     move.copied = outcome.references
                     again.append(move)
                     continue
@@ -247,17 +247,17 @@ class Mover:
                 elif real and (move.made or move.counter < MOVING):  # deleted meanwhile
                     self._adjust(move, -move.copied)
             waiting = again
-        self._put_in_force(ready)
+        self._activate(ready)
         return gone
 
-    def _keep_up(self, move: _Move, references: int) -> None:
+    def _adjust_copy(self, move: _Move, references: int) -> None:
         """The original was counted: the copy accounts for that before the original goes."""
         if not self._adjust(move, references - move.copied) and move.counter >= MOVING:  # a deleter took it away
-            target = self._instance.writer(move.target)
+            target = self._store.writer(move.target)
             move.counter = MOVING + references
             target.commit([Adopt(move.place, self._portable(move, target), move.counter, replica=False, expected=0)])
 
-    def _put_in_force(self, moves: Sequence[_Move]) -> None:
+    def _activate(self, moves: Sequence[_Move]) -> None:
         by_target: dict[str, list[_Move]] = {}
         for move in moves:
             if move.counter >= MOVING:
@@ -266,32 +266,32 @@ class Mover:
         def put(name: str) -> None:
             moves = by_target[name]
             counts = [Recount(move.place, move.counter - MOVING, move.counter, replica=False) for move in moves]
-            outcomes = self._instance.writer(name).commit(counts)
+            outcomes = self._store.writer(name).commit(counts)
             for move, outcome in zip(moves, outcomes, strict=True):
                 if outcome.effect is Effect.MISSING:
-                    self._put_back(move)
+                    self._adopt_again(move)
                 elif outcome.effect is Effect.CONFLICT and outcome.references >= MOVING:
                     move.counter = outcome.references
                     self._adjust(move, -MOVING)
 
-        for name, error in self._instance.asking.each(list(by_target), put).failed.items():
-            self._instance.rest(name, error)  # the copies are alone now: that will put them in force
+        for name, error in self._store.fan_out.each(list(by_target), put).failed.items():
+            self._store.back_off(name, error)  # the copies have no original now, which will put them in force
             self._failed[name] = error
 
-    def _put_back(self, move: _Move) -> None:
-        """The copy has vanished: somebody has moved it on already, or took it away for a leftover."""
-        (held,) = self._instance.find_batch([move.key], everywhere=True)
+    def _adopt_again(self, move: _Move) -> None:
+        """The copy has vanished: another process has moved it on already, or removed it as a leftover."""
+        (held,) = self._store.find_batch([move.key], everywhere=True)
         if not held.counted:
-            target = self._instance.writer(move.target)
+            target = self._store.writer(move.target)
             encoded = self._portable(move, target)
             target.commit([Adopt(move.place, encoded, move.copied, replica=False, expected=0)])
 
     def _adjust(self, move: _Move, change: int) -> bool:
-        """Changes the copy's counter by so much, whoever else is counting on it; False if it is gone.
+        """Changes the counter of the copy by so much, also if others count it meanwhile; False if it is gone.
 
         A copy without references goes.
         """
-        target = self._instance.writer(move.target)
+        target = self._store.writer(move.target)
         while True:
             wanted = move.counter + change
             counter = 0 if wanted in (0, MOVING) else wanted

@@ -1,4 +1,4 @@
-"""Repairing an archive's store: see `check`, whose second half this is."""
+"""Repair of an archive's store: check, mend each volume, restore from copies in others, check again (N10)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from holdfast.storage.volumes.organizations import find_organization, volume_spe
 
 
 def repair_store(checker: Checker, progress: Callable[[int], None] | None = None) -> CheckReport:
-    """Checks, mends what can be mended, and reports every fault with whether it is repaired now.
+    """Checks, repairs what can be repaired, and reports every fault with whether it is repaired now.
 
-    A volume of which nothing is left is made anew only if asked: its disk may just not be mounted.
+    A volume of which nothing is left is recreated only on request: its disk may just not be mounted.
     """
     report = checker.check(progress)
     if not report.faults and not report.notes:
@@ -36,10 +36,10 @@ def repair_store(checker: Checker, progress: Callable[[int], None] | None = None
     faulty = [volume for volume in checker.chosen() if _is_faulty(volume, report)]
     gone = [volume.name for volume in faulty if _is_empty(checker, volume)]
     mendable = [volume for volume in faulty if volume.name not in gone or checker.options.recreate]
-    checker.env.files.remove(checker.root / paths.FILTERS)  # it may not tell what the volumes hold from now on
+    checker.env.files.remove(checker.root / paths.FILTERS)  # it does not match the volumes from now on
     repairs = {volume.name: _repair_volume(checker, volume) for volume in mendable}
-    losses = _mend_together(checker, repairs, report.faults)
-    losses += [_made_anew(volume, checker) for volume in mendable if volume.name in gone]
+    losses = _repair_together(checker, repairs, report.faults)
+    losses += [_recreated(volume, checker) for volume in mendable if volume.name in gone]
     after = Checker(checker.root, checker.settings, checker.env, replace(checker.options, deep=False)).check()
     left = {_identity(fault) for fault in (*after.faults, *losses)}
     lost_keys = {fault.key for fault in losses}
@@ -66,10 +66,10 @@ def _is_empty(checker: Checker, volume: VolumeSettings) -> bool:
     return not set(checker.env.files.names(checker.directory(volume))) - {paths.LOCK}
 
 
-def _made_anew(volume: VolumeSettings, checker: Checker) -> Fault:
-    """Nobody can tell what a volume held that is gone: that it was made anew is no repair to pass over in silence."""
+def _recreated(volume: VolumeSettings, checker: Checker) -> Fault:
+    """What a lost volume held is unknown: that it was recreated must not pass for a repair without loss."""
     place = str(checker.directory(volume))
-    return Fault(volume.name, place, 0, "volume made anew", "its blocks", "those of which others had replicas")
+    return Fault(volume.name, place, 0, "volume recreated", "its blocks", "those of which others had replicas")
 
 
 def _identity(fault: Fault) -> tuple[str, str, int, str, ContentKey | None]:
@@ -117,60 +117,57 @@ def _uid_in(env: Environment, directory: Path) -> bytes | None:
 # -- all volumes together ---------------------------------------------------------------------------------------------
 
 
-def _mend_together(checker: Checker, repairs: dict[str, Repair], faults: list[Fault]) -> list[Fault]:
+def _repair_together(checker: Checker, repairs: dict[str, Repair], faults: list[Fault]) -> list[Fault]:
     """Restores from copies; returns a fault for each content that is lost for good, or doubtful."""
-    instance = BlockStore(checker.root, checker.settings, checker.env, writable=True)
+    store = BlockStore(checker.root, checker.settings, checker.env, writable=True)
     try:
         losses = [
-            fault
-            for repair in repairs.values()
-            for lost in repair.lost
-            if (fault := _restore(instance, lost)) is not None
+            fault for repair in repairs.values() for lost in repair.lost if (fault := _restore(store, lost)) is not None
         ]
         uncertain = [
             fault
             for repair in repairs.values()
             for block in repair.recount
-            if (fault := _recount(instance, block)) is not None
+            if (fault := _recount(store, block)) is not None
         ]
-        unsound = [fault for fault in faults if fault.kind in (UNDECODABLE, UNLIKE) and not _exchange(instance, fault)]
+        unsound = [fault for fault in faults if fault.kind in (UNDECODABLE, UNLIKE) and not _exchange(store, fault)]
         for name, repair in repairs.items():
             missing = [fault for fault in faults if fault.kind == MISSING_DICTIONARY and fault.volume == name]
             numbers = [*repair.dictionaries, *(int(Path(fault.file).name, 16) for fault in missing)]
-            losses += _restore_dictionaries(instance, name, numbers)
-        _align_copies(instance)
+            losses += _restore_dictionaries(store, name, numbers)
+        _align_copies(store)
         losses += [
-            fault for name, repair in repairs.items() if (fault := _missing(instance, name, repair, losses)) is not None
+            fault for name, repair in repairs.items() if (fault := _missing(store, name, repair, losses)) is not None
         ]
         return losses + uncertain + unsound
     finally:
-        instance.close()
+        store.close()
 
 
-def _restore(instance: BlockStore, lost: Lost) -> Fault | None:
+def _restore(store: BlockStore, lost: Lost) -> Fault | None:
     """Puts a sound copy back where the block was, with its counter."""
     key = lost.content_key
-    copy = sound_copy(instance.find(key).blocks)
+    copy = sound_copy(store.find(key).blocks)
     if copy is None:
         kind = "content lost" if not lost.replica else "replica lost"
         return Fault(lost.volume, "", 0, kind, "a sound copy", "none", key, remedy="its bytes, if any, are in 'lost/'")
-    if lost.volume == copy.volume.name or lost.volume not in instance.volumes:
+    if lost.volume == copy.volume.name or lost.volume not in store.volumes:
         return None
     (block,) = copy.volume.fetch([copy.facts.key])
     assert block is not None
-    target = instance.writer(lost.volume)
-    encoded = Replicator(instance).portable(block, copy.volume, target)
+    target = store.writer(lost.volume)
+    encoded = Replicator(store).portable(block, copy.volume, target)
     replica = lost.replica or not copy.facts.replica  # the block itself is elsewhere: a damaged file could not tell
     target.commit([Adopt(lost.key, encoded, lost.references or copy.references, replica)])
-    instance.note(key.signature, lost.volume)
+    store.note(key.signature, lost.volume)
     return None
 
 
-def _missing(instance: BlockStore, name: str, repair: Repair, losses: list[Fault]) -> Fault | None:
+def _missing(store: BlockStore, name: str, repair: Repair, losses: list[Fault]) -> Fault | None:
     """Blocks that are gone, and with them their names: no other volume had them."""
     if not repair.blocks:
         return None
-    stat = instance.volumes[name].stat()
+    stat = store.volumes[name].stat()
     found = stat.blocks + stat.replicas + sum(fault.volume == name and fault.key is not None for fault in losses)
     if found >= repair.blocks:
         return None
@@ -178,53 +175,53 @@ def _missing(instance: BlockStore, name: str, repair: Repair, losses: list[Fault
     return Fault(name, "", 0, "content lost", f"{repair.blocks} blocks", f"{found}", remedy=remedy)
 
 
-def _restore_dictionaries(instance: BlockStore, name: str, numbers: list[int]) -> list[Fault]:
+def _restore_dictionaries(store: BlockStore, name: str, numbers: list[int]) -> list[Fault]:
     """Gets back what other volumes have of lost dictionaries; a fault for each that none has."""
     faults = []
     for number in numbers:
-        others = [volume for volume in instance.volumes.values() if volume.name != name]
+        others = [volume for volume in store.volumes.values() if volume.name != name]
         found = next((found for other in others if (found := other.dictionary(number)) is not None), None)
         if found is not None:
-            instance.writer(name).add_dictionary(*found)
+            store.writer(name).add_dictionary(*found)
         else:
             remedy = "contents encoded with it are lost; 'holdfast check --deep' names them"
             faults.append(Fault(name, "", 0, "dictionary lost", f"dictionary {number:08x}", "none", remedy=remedy))
     return faults
 
 
-def _exchange(instance: BlockStore, fault: Fault) -> bool:
+def _exchange(store: BlockStore, fault: Fault) -> bool:
     """Puts a copy with the right signature in the place of a block whose bytes are intact, but not its content."""
     assert fault.key is not None
-    found = instance.find(fault.key).blocks
+    found = store.find(fault.key).blocks
     bad = next((each for each in found if each.volume.name == fault.volume), None)
     for each in found:
         (block,) = each.volume.fetch([each.facts.key])
         if bad is None or each is bad or block is None:
             continue
-        content = instance.encodings.decode(block, each.volume)
-        if instance.signature.digest(content) == fault.key.signature:
-            target = instance.writer(fault.volume)
-            encoded = Replicator(instance).portable(block, each.volume, target)
+        content = store.encodings.decode(block, each.volume)
+        if store.signature.digest(content) == fault.key.signature:
+            target = store.writer(fault.volume)
+            encoded = Replicator(store).portable(block, each.volume, target)
             target.commit([Adopt(bad.facts.key, encoded, bad.facts.references, bad.facts.replica)])
             return True
     return False
 
 
-def _recount(instance: BlockStore, block: Lost) -> Fault | None:
+def _recount(store: BlockStore, block: Lost) -> Fault | None:
     """A counter that could not be read: a copy knows it, or nobody does."""
     key = block.content_key
-    copies = [found for found in instance.find(key).blocks if found.volume.name != block.volume]
+    copies = [found for found in store.find(key).blocks if found.volume.name != block.volume]
     if not copies:
         return Fault(block.volume, "", 0, "counter uncertain", "a counter", f"{block.references} or more", key)
-    instance.writer(block.volume).commit([Recount(block.key, copies[0].references)])
+    store.writer(block.volume).commit([Recount(block.key, copies[0].references)])
     return None
 
 
-def _align_copies(instance: BlockStore) -> None:
+def _align_copies(store: BlockStore) -> None:
     """Originals from replicas left alone, equal counters, enough copies, nothing half moved, nothing twice."""
-    if len(instance.volumes) > 1:
-        Restorer(instance).run()
-        Merger(instance).run()
+    if len(store.volumes) > 1:
+        Restorer(store).run()
+        Merger(store).run()
 
 
 def _event(fault: Fault) -> dict[str, object]:

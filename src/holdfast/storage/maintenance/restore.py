@@ -1,9 +1,9 @@
-"""Restoring: the volumes of an instance are brought in line with each other, after one was away or was lost.
+"""Brings the volumes of a store in line with each other, after one was down or lost.
 
-Blocks that are gone from their volume come back from replicas, with their counters; replicas that are missing are made,
-older counters follow; dictionaries that a volume lost come back from others. All of it in batches, beside clients that
-store and delete: each change is made only if things still are as they were seen. Interrupted, it can be run again, and
-finds little to do where it has been already.
+Blocks that are gone from their volume come back from replicas, with their counters; missing replicas are made, older
+counters follow; dictionaries that a volume lost come back from others. All of it in batches, beside clients that
+store and delete: each change is made only if things still are as they were seen. It can be interrupted and run again,
+and then finds little to do where it has been already.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from holdfast.storage.volume import MOVING, Adopt, Block, BlockKey, Effect, Read
 
 log = logging.getLogger("holdfast.storage")
 
-GRACE_S = 5.0  # what others have begun is finished after so long, or was left behind
+GRACE_S = 5.0  # what others have begun is finished by then, or was abandoned
 BATCH = 256
-LOST_TOGETHER = 50_000  # blocks that are restored before others are looked at
+LOST_TOGETHER = 50_000  # lost blocks that are restored at a time
 
 Progress = Callable[[int], None]
 
@@ -47,11 +47,11 @@ class Restoration:
 class Restorer:
     """For one thread; clients may go on meanwhile. With `names`, only contents that concern those volumes."""
 
-    def __init__(self, instance: BlockStore, names: Sequence[str] = ()) -> None:
-        self._instance = instance
-        self._replicator = Replicator(instance)
+    def __init__(self, store: BlockStore, names: Sequence[str] = ()) -> None:
+        self._store = store
+        self._replicator = Replicator(store)
         self._names = frozenset(names)
-        self._copies = min(instance.settings.store.replicas, max(instance.writable_count, 1))
+        self._copies = min(store.settings.store.replicas, max(store.writable_count, 1))
         self._dictionaries: set[tuple[str, int]] = set()  # seen to be there
         self._lost: dict[ContentKey, None] = {}
         self._doubles: dict[str, list[BlockKey]] = {}  # by volume: blocks under a key that has another block
@@ -60,8 +60,8 @@ class Restorer:
 
     def run(self, progress: Progress | None = None) -> Restoration:
         """Looks at every block of every volume that is up."""
-        self.done.down = list(self._instance.down)
-        for name, volume in self._instance.volumes.items():
+        self.done.down = list(self._store.down)
+        for name, volume in self._store.volumes.items():
             try:
                 for batch in volume.scan():
                     self._look(volume, batch)
@@ -78,25 +78,25 @@ class Restorer:
 
     def _look(self, volume: ReadableVolume, batch: Sequence[Block]) -> None:
         """Sees to some blocks of a volume, and to their copies."""
-        known = {each.name for each in self._instance.settings.volume}
-        keyed = [(self._instance.content_key(volume, block.key), block) for block in batch]
+        known = {each.name for each in self._store.settings.volume}
+        keyed = [(self._store.content_key(volume, block.key), block) for block in batch]
         keyed = [(key, block) for key, block in keyed if key.volume in known]
         wrong: list[ContentKey] = []
         self.done.blocks += len(batch)
         for block in batch:
-            self._see_to_dictionary(volume, block)
-        holdings = self._instance.find_batch([key for key, _ in keyed])
-        for (key, block), held in zip(keyed, holdings, strict=True):
+            self._restore_dictionary(volume, block)
+        locations = self._store.find_batch([key for key, _ in keyed])
+        for (key, block), held in zip(keyed, locations, strict=True):
             if not self._concerns(held):
                 continue
             if block.references >= MOVING:
-                if self._instance.settle(held):
+                if self._store.finish_move(held):
                     wrong.append(key)
                 else:
                     self._leftovers.append((key, volume.name, block.references))
             elif held.lost:
                 self._lost[key] = None
-            elif unfinished(self._instance, volume, block, held):
+            elif unfinished(self._store, volume, block, held):
                 wrong.append(key)
                 if not block.replica and held.counted[0].volume is not volume:
                     self._doubles.setdefault(volume.name, []).append(block.key)
@@ -107,7 +107,7 @@ class Restorer:
         if not self._names:
             return True
         name = held.blocks[0].volume.name if held.blocks else held.key.volume
-        belongs = self._instance.placement(held.key.signature, name)[: self._copies]
+        belongs = self._store.placement(held.key.signature, name)[: self._copies]
         return not self._names.isdisjoint({held.key.volume, *held.names, *belongs})
 
     # -- blocks that are gone -----------------------------------------------------------------------------------------
@@ -123,9 +123,9 @@ class Restorer:
         keys = list(self._lost)
         self._lost.clear()
         for start in range(0, len(keys), BATCH):
-            with self._instance.gate.moving():
-                holdings = self._instance.find_batch(keys[start : start + BATCH], everywhere=True)
-                lost = [held for held in holdings if held.lost and self._instance.is_up(held.key.volume)]
+            with self._store.move_lock.moving():
+                locations = self._store.find_batch(keys[start : start + BATCH], everywhere=True)
+                lost = [held for held in locations if held.lost and self._store.is_up(held.key.volume)]
                 back = self._restore(lost)
             self._replicator.follow_undeleted(back, self._copies)  # of others, replicas are all that is left
 
@@ -137,7 +137,7 @@ class Restorer:
         adopted: dict[str, list[tuple[ContentKey, Adopt]]] = {}
         back: list[ContentKey] = []
         for name, theirs in by_source.items():
-            source = self._instance.volume(name)
+            source = self._store.volume(name)
             for held, block in zip(theirs, self._fetched(source, theirs), strict=True):
                 found = (block, source) if block is not None else self._sound(held.replicas[1:])
                 if found is None:
@@ -147,20 +147,20 @@ class Restorer:
                     adopted.setdefault(held.key.volume, []).append((held.key, self._adoption(held, *found)))
         for home, adoptions in adopted.items():
             try:
-                outcomes = self._instance.writer(home).commit([adoption for _, adoption in adoptions])
+                outcomes = self._store.writer(home).commit([adoption for _, adoption in adoptions])
             except FAILURES as error:  # others may take theirs
-                self._instance.rest(home, error)
+                self._store.back_off(home, error)
                 self._leave(home, error)
                 continue
             for (key, _), outcome in zip(adoptions, outcomes, strict=True):
-                self._instance.note(key.signature, home)
+                self._store.note(key.signature, home)
                 self.done.restored += outcome.effect is Effect.NEW
                 back.append(key)
         return back
 
     def _leave(self, name: str, error: HoldfastError) -> None:
         """The volume could not be brought in line, or not to the end."""
-        log.warning("volume %r is not brought in line, or not to the end: %s", name, error)
+        log.warning("volume %r was not, or not completely, brought in line: %s", name, error)
         if name not in self.done.down:
             self.done.down.append(name)
 
@@ -176,7 +176,7 @@ class Restorer:
         there = held.at(home)  # a replica may stand there, if the block had moved
         expected = there.facts.references if there is not None else 0
         references = max(replica.facts.references for replica in held.replicas)
-        encoded = self._replicator.portable(block, source, self._instance.writer(home))
+        encoded = self._replicator.portable(block, source, self._store.writer(home))
         return Adopt(block_key(held.key, home), encoded, references, replica=False, expected=expected)
 
     def _sound(self, replicas: Sequence[BlockLocation]) -> tuple[Block, ReadableVolume] | None:
@@ -191,13 +191,13 @@ class Restorer:
 
     def _wait(self) -> None:
         """Where other processes may be at work, what they have begun is finished after this."""
-        if any(self._instance.is_shared(name) for name in self._instance.volumes):
-            self._instance.env.sleep(GRACE_S)
+        if any(self._store.is_shared(name) for name in self._store.volumes):
+            self._store.env.sleep(GRACE_S)
 
     def _join_doubles(self) -> None:
         """Two blocks under one key, of clients that could not see each other's volume, become one."""
         for name, keys in self._doubles.items():
-            Mover(self._instance, name).move(keys, _to_the_first)
+            Mover(self._store, name).move(keys, _to_the_first)
         self._doubles.clear()
 
     # -- copies that a migration did not live to put in force ---------------------------------------------------------
@@ -207,17 +207,17 @@ class Restorer:
         if not self._leftovers:
             return
         self._wait()
-        holdings = self._instance.find_batch([key for key, _, _ in self._leftovers])
-        for (key, name, references), held in zip(self._leftovers, holdings, strict=True):
+        locations = self._store.find_batch([key for key, _, _ in self._leftovers])
+        for (key, name, references), held in zip(self._leftovers, locations, strict=True):
             if held.counted:
                 gone = Recount(block_key(key, name), 0, references, replica=False)
-                self._instance.writer(name).commit([gone])
+                self._store.writer(name).commit([gone])
         self._replicator.follow_undeleted([key for key, _, _ in self._leftovers], self._copies)
         self._leftovers.clear()
 
     # -- dictionaries -------------------------------------------------------------------------------------------------
 
-    def _see_to_dictionary(self, volume: ReadableVolume, block: Block) -> None:
+    def _restore_dictionary(self, volume: ReadableVolume, block: Block) -> None:
         """A volume can be read by itself: it has every dictionary that its blocks name."""
         number = block.encoded.dictionary
         if block.encoded.codec != ZSTD_DICT or (volume.name, number) in self._dictionaries:
@@ -228,11 +228,11 @@ class Restorer:
                 return
         except Damaged:
             return  # for `check` to mend
-        for other in self._instance.volumes.values():
-            if other is not volume and self._instance.is_up(other.name):
+        for other in self._store.volumes.values():
+            if other is not volume and self._store.is_up(other.name):
                 found = other.dictionary(number)
                 if found is not None:
-                    self._instance.writer(volume.name).add_dictionary(*found)
+                    self._store.writer(volume.name).add_dictionary(*found)
                     self.done.dictionaries += 1
                     return
 

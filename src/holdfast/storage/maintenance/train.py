@@ -24,32 +24,32 @@ SAMPLES_BYTES_MAX = 16 << 20
 SAMPLES_MIN = 20
 
 
-def train(instance: BlockStore, name: str) -> Dictionary:
+def train(store: BlockStore, name: str) -> Dictionary:
     """Trains a dictionary from a sample of the volume's contents and keeps it there. Durable on return."""
-    volume = instance.writer(name)
-    samples = list(_samples(instance, volume))
+    volume = store.writer(name)
+    samples = list(_samples(store, volume))
     if len(samples) < SAMPLES_MIN:
         raise UsageError(
             f"volume {name!r} has too few compressible contents to train from: {len(samples)}, {SAMPLES_MIN} needed"
         )
     try:
-        dictionary = train_dictionary(samples, instance.settings.store.dictionary_bytes)
+        dictionary = train_dictionary(samples, store.settings.store.dictionary_bytes)
     except ValueError as error:
         raise UsageError(f"volume {name!r}: {error}") from error
     if volume.dictionary(dictionary.id) is None:
         volume.add_dictionary(dictionary.id, dictionary.data)
-    instance.encodings.adopt(volume, dictionary)
+    store.encodings.adopt(volume, dictionary)
     return dictionary
 
 
-def _samples(instance: BlockStore, volume: ReadableVolume) -> Iterator[bytes]:
+def _samples(store: BlockStore, volume: ReadableVolume) -> Iterator[bytes]:
     """Contents from all over the volume: every k-th, with k such that about SAMPLES_MAX are taken."""
     every = max(1, volume.stat().blocks // SAMPLES_MAX)
     seen = taken = taken_bytes = 0
     for batch in volume.scan():
         chosen = [block for index, block in enumerate(batch, seen) if index % every == 0 and not block.replica]
         seen += len(batch)
-        for content in instance.encodings.decode_all(chosen, volume):
+        for content in store.encodings.decode_all(chosen, volume):
             if content and compressible(content, None):
                 yield content[:SAMPLE_BYTES_MAX]
                 taken += 1
@@ -61,16 +61,16 @@ def _samples(instance: BlockStore, volume: ReadableVolume) -> Iterator[bytes]:
 class AutomaticTraining:
     """Trains a volume's first dictionary in the background once enough contents have come in."""
 
-    def __init__(self, instance: BlockStore) -> None:
-        self._instance = instance
-        self._after = instance.settings.store.train_after
+    def __init__(self, store: BlockStore) -> None:
+        self._store = store
+        self._after = store.settings.store.train_after
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
         self._threads: list[threading.Thread] = []
 
     def notice(self, stored: Sequence[Stored]) -> None:
         """Contents have been stored."""
-        if not self._after or self._instance.settings.store.codec not in ("auto", "zstd-dict"):
+        if not self._after or self._store.settings.store.codec not in ("auto", "zstd-dict"):
             return
         with self._lock:
             for each in stored:
@@ -80,14 +80,14 @@ class AutomaticTraining:
                         self._start(each.key.volume)
 
     def _start(self, name: str) -> None:
-        if name in self._instance.volumes and self._instance.encodings.newest(self._instance.volume(name)) is None:
+        if name in self._store.volumes and self._store.encodings.newest(self._store.volume(name)) is None:
             thread = threading.Thread(target=self._train, args=(name,), name=f"train-{name}")
             self._threads.append(thread)
             thread.start()
 
     def _train(self, name: str) -> None:
         try:
-            dictionary = train(self._instance, name)
+            dictionary = train(self._store, name)
         except HoldfastError as error:
             log.warning("no dictionary for volume %r: %s", name, error)
         else:

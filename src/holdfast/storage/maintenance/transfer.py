@@ -1,7 +1,7 @@
-"""Transfer: what the update volumes have gathered moves to the read volumes, in the order of signatures (B8).
+"""Transfer: the contents of the update volumes move to the read volumes, in the order of signatures (B8).
 
 The order is what a volume of organization hash wants: all that goes to one bucket comes together. Contentkeys stay
-valid, and readers, storers and deleters go on meanwhile (see `moving`). Interrupted, it is run again, and goes on.
+valid, and clients go on meanwhile (see `move`). It can be interrupted and run again.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ _PREFIX = 2  # bytes of a signature by which they are counted first
 class Transfer:
     """For one thread; others may read, store and delete meanwhile. What they store may stay for the next time."""
 
-    def __init__(self, instance: BlockStore, signatures_max: int = _SORTED_AT_ONCE) -> None:
+    def __init__(self, store: BlockStore, signatures_max: int = _SORTED_AT_ONCE) -> None:
         """Raises UsageError if there is no volume to move to, VolumeDown if one to move from is down."""
-        self._instance = instance
+        self._store = store
         self._signatures_max = signatures_max
-        targets = placement.for_moved(instance.settings)
+        targets = placement.for_moved(store.settings)
         if not targets:
             raise UsageError("an update needs a writable read volume to move contents to: add one, or set one writable")
         self._beside = targets[0].name
-        self._sources = [each.name for each in instance.settings.volume if placement.is_update(instance.settings, each)]
+        self._sources = [each.name for each in store.settings.volume if placement.is_update(store.settings, each)]
         for name in self._sources:
-            instance.writer(name).stat()
+            store.writer(name).stat()
 
     def run(self, progress: Progress | None = None, *, resumed: bool = False) -> Migration:
         """Moves what the update volumes hold now. Durable on return.
 
-        One that is `resumed` also puts those copies in force that an interrupted one had left alone: no counter is
-        left unsettled. For that it looks through the tables of the read volumes, not through their blocks.
+        One that is `resumed` also finishes the moves that an interrupted one left behind: no block stays moving. For
+        that it reads the tables of the read volumes, not their blocks.
         """
         blocks = total = 0
         for name in self._sources:
-            mover = Mover(self._instance, name)
-            for keys in self._groups(self._instance.volume(name)):
+            mover = Mover(self._store, name)
+            for keys in self._groups(self._store.volume(name)):
                 moved, size = mover.move(keys, self._target)
                 blocks, total = blocks + moved, total + size
                 if progress is not None:
                     progress(size)
         if resumed:
-            self._settle()
+            self._finish_moves()
         return Migration(blocks, total)
 
-    def _settle(self) -> None:
-        for name in [each.name for each in placement.for_moved(self._instance.settings)]:
-            volume = self._instance.volume(name)
+    def _finish_moves(self) -> None:
+        for name in [each.name for each in placement.for_moved(self._store.settings)]:
+            volume = self._store.volume(name)
             signatures = volume.signatures()
             while some := list(islice(signatures, GROUP_BLOCKS)):
                 moving = [facts.key for found in volume.probe(some) for facts in found if facts.moving]
-                for held in self._instance.find_batch([self._instance.content_key(volume, key) for key in moving]):
-                    self._instance.settle(held)
+                for held in self._store.find_batch([self._store.content_key(volume, key) for key in moving]):
+                    self._store.finish_move(held)
 
     def _target(self, block: Block, held: BlockLocations) -> str:
-        return target_of(block, held, self._instance.places(block.key.signature, self._beside))
+        return target_of(block, held, self._store.places(block.key.signature, self._beside))
 
     def _groups(self, volume: ReadableVolume) -> Iterator[list[BlockKey]]:
         """All blocks of a volume, sorted, in groups that are moved together."""

@@ -1,11 +1,11 @@
 """Which volumes may hold a signature, at a cost that does not grow with their number (W6).
 
-A bit-sliced Bloom filter: an array of bit masks, one bit per volume. A signature selects five masks; the volumes whose
-bit is set in all five may hold it, all others surely do not. One look-up thus answers for up to 64 volumes at once
-(more share bits). A false positive costs one probe, about once in 700 signatures per volume.
+A bit-sliced bloom filter: an array of bit masks, one bit per volume. A signature selects five masks; the volumes
+whose bit is set in all five may hold it, all others surely do not. One look-up thus covers up to 64 volumes (more
+share bits). A false positive costs one probe, about once in 700 signatures per volume.
 
-The filter is derived. A clean close saves it together with each volume's position; if a position differs at the next
-opening, that volume's part is built anew from its signatures (see `following`). Removed signatures stay in until then.
+The filter is derived. A clean close saves it together with each volume's position. If a position differs at the next
+opening, that volume's part is rebuilt from its signatures (see `bloom_sync`). Removed signatures stay in until then.
 
 Saved form: `HOLDFAST-FILTER/1` and the crc32 of all that follows, on a line; a JSON line with the volumes, their
 positions and counts; the masks, in the byte order of the machine, which the JSON line names.
@@ -33,7 +33,7 @@ _BITS_MAX = 64
 
 
 class BloomFilter:
-    """`names` fixes the bit of each volume. Any thread may ask; the owner lets one at a time add."""
+    """`names` fixes the bit of each volume. Any thread may query; the owner lets one at a time add."""
 
     def __init__(self, names: Sequence[str], keys: int = 0) -> None:
         self.names = list(names)
@@ -53,7 +53,7 @@ class BloomFilter:
         self._counts[name] += 1
 
     def extend(self, name: str) -> None:
-        """One more volume, of which nothing is known yet. Those who ask meanwhile go on with what they have."""
+        """One more volume, of which nothing is known yet. Concurrent queries see the filter as it was."""
         self._bits = self._bits | {name: 1 << (len(self.names) % _BITS_MAX)}
         self.names = [*self.names, name]
         self._counts = self._counts | {name: 0}
@@ -62,7 +62,7 @@ class BloomFilter:
             self._masks = array(self._typecode, self._masks)
 
     def refill(self, name: str, signatures: Iterable[bytes]) -> None:
-        """Replaces all that is known of one volume; those who ask meanwhile see what was known before."""
+        """Replaces all that is known of one volume. Concurrent queries see the filter as it was."""
         filled = BloomFilter([])
         filled.names, filled._bits, filled._typecode = self.names, self._bits, self._typecode
         filled._counts = self._counts | {name: 0}

@@ -1,9 +1,9 @@
-"""What is known of the signatures that each volume holds, kept fresh while other clients store (W6).
+"""Keeps the bloom filter current while other clients store (W6).
 
-One filter serves for all volumes. What this process stores goes in at once. What others store in a volume that they
-share with us (`Newsworthy`) is asked for, at most every `follow_s` seconds, as the signatures since the last position.
-A volume that cannot tell gives all its signatures anew, and only its part of the filter is replaced. One that was down
-when it should have told is not in the filter: it may hold anything, until it is back.
+One filter covers all volumes. What this process stores is added at once. What others store in a shared volume
+(`Newsworthy`) is requested at most every `follow_s` seconds, as the signatures since the last position. A volume that
+cannot list those sends all its signatures, and only its part of the filter is replaced. A volume that was down when its
+news were due is not in the filter: it may hold anything, until it is back.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Volumes = Callable[[], Mapping[str, ReadableVolume]]
 
 
 class BloomSync:
-    """Any thread may call any method. `volumes` gives those that are open now, writable ones."""
+    """Thread-safe. `volumes` returns those that are open now, for writing."""
 
-    def __init__(self, env: Environment, path: Path, volumes: Volumes, asking: FanOut) -> None:
+    def __init__(self, env: Environment, path: Path, volumes: Volumes, fan_out: FanOut) -> None:
         self._env = env
         self._path = path
         self._volumes = volumes
-        self._asking = asking
+        self._fan_out = fan_out
         self._filter: BloomFilter | None = None
         self._positions: dict[str, int] = {}  # up to which the filter knows a volume; of local ones any number
         self._lock = threading.Lock()  # of the filter
-        self._follow_lock = threading.Lock()  # of who asks for news; taken first
+        self._follow_lock = threading.Lock()  # of the thread that asks for news; taken first
         self._asked_s = 0.0
-        self.behind: frozenset[str] = frozenset()  # volumes that others write to, and that could not tell their news
+        self.behind: frozenset[str] = frozenset()  # shared volumes whose news are missing
 
     def may_hold(self, signature: bytes, follow_s: float) -> list[str]:
         """The volumes that may hold a signature, those included of which nothing is known."""
@@ -47,13 +47,13 @@ class BloomSync:
         return names
 
     def note(self, signature: bytes, name: str) -> None:
-        """The volume holds the signature: to be called after the commit and before the caller is told."""
+        """The volume holds the signature: to be called after the commit and before the put returns."""
         with self._lock:  # a filter that is being built misses nothing: this waits for it
-            if self._filter is None or name not in self._positions:  # the volume will tell it by itself
+            if self._filter is None or name not in self._positions:  # it will be among the news of the volume
                 return
             if self._filter.crowded:
                 self._build()
-            if name in self._positions:  # unless it did not answer just now
+            if name in self._positions:  # unless it has failed just now
                 self._filter.add(signature, name)
 
     def forget(self, name: str) -> None:
@@ -72,10 +72,10 @@ class BloomSync:
                     positions[name] = _writer(volume).position()
             self._filter.save(self._env, self._path, positions)
 
-    # -- getting to know ------------------------------------------------------------------------------------------
+    # -- synchronizing --------------------------------------------------------------------------------------------
 
     def _current(self, follow_s: float) -> BloomFilter:
-        """The filter, asked for news if that is due; if another thread is doing that, as it is."""
+        """The filter, synchronized if that is due and no other thread is at it."""
         due = self._env.monotonic() - self._asked_s >= follow_s
         first = self._filter is None
         if (first or due) and self._follow_lock.acquire(blocking=first):
@@ -89,7 +89,7 @@ class BloomSync:
         return self._filter
 
     def _load(self) -> None:
-        """Begins with what was saved, of those volumes that have not changed since."""
+        """Starts from the saved filter, for the volumes that have not changed since."""
         found = BloomFilter.read(self._env, self._path)
         with self._lock:
             if found is None:
@@ -103,7 +103,7 @@ class BloomSync:
                     self._positions[name] = saved[name]
 
     def _build(self) -> None:
-        """Everything anew, with room for twice as much."""
+        """Rebuilds the whole filter, with room for twice as much."""
         positions: dict[str, int] = {}
         sources = {}
         for name, volume in self._volumes().items():
@@ -111,13 +111,13 @@ class BloomSync:
                 try:
                     positions[name] = _writer(volume).position()
                 except FAILURES as error:
-                    log.warning("volume %r cannot tell what it holds: %s", name, error)
+                    log.warning("cannot list the signatures of volume %r: %s", name, error)
                     continue
                 sources[name] = volume.signatures
         try:
             self._filter, self._positions = build_filter(sources), positions
         except FAILURES as error:
-            log.warning("a volume cannot tell what it holds: %s", error)
+            log.warning("cannot list the signatures of a volume: %s", error)
             self._filter, self._positions = BloomFilter(list(sources)), {}
 
     def _catch_up(self) -> None:
@@ -126,15 +126,15 @@ class BloomSync:
         volumes = {name: volume for name, volume in self._volumes().items() if is_available(volume)}
         shared = {name: volume for name, volume in volumes.items() if isinstance(volume, Newsworthy)}
         since = {name: position for name, position in self._positions.items() if name in shared}
-        answers = self._asking.each(list(since), lambda name: shared[name].news(since[name]))
+        responses = self._fan_out.each(list(since), lambda name: shared[name].news(since[name]))
         shares = [name for name, volume in self._volumes().items() if isinstance(volume, Newsworthy)]
-        self.behind = frozenset(name for name in shares if name not in answers.given)
+        self.behind = frozenset(name for name in shares if name not in responses.results)
         with self._lock:
-            for name, news in answers.given.items():
+            for name, news in responses.results.items():
                 self._take(name, news)
         for name, volume in volumes.items():
             if name not in self._positions:
-                self._get_to_know(name, volume)
+                self._read_all_signatures(name, volume)
         with self._lock:
             if self._filter.crowded:
                 self._build()
@@ -149,10 +149,10 @@ class BloomSync:
                 self._filter.add(signature, name)
             self._positions[name] = news.position
 
-    def _get_to_know(self, name: str, volume: ReadableVolume) -> None:
+    def _read_all_signatures(self, name: str, volume: ReadableVolume) -> None:
         assert self._filter is not None
         try:
-            position = _writer(volume).position()  # before the signatures: what comes in between is told twice
+            position = _writer(volume).position()  # before the signatures: what comes in between is added twice
             with self._lock:
                 if name not in self._filter.names:
                     self._filter.extend(name)
@@ -160,11 +160,11 @@ class BloomSync:
                 self._positions[name] = position
             self.behind -= {name}
         except FAILURES as error:
-            log.warning("volume %r cannot tell what it holds: %s", name, error)
+            log.warning("cannot list the signatures of volume %r: %s", name, error)
 
 
 def is_available(volume: ReadableVolume) -> bool:
-    """Whether it makes sense to ask it now."""
+    """Whether it can be reached, as far as is known."""
     return not isinstance(volume, Remote) or volume.available
 
 

@@ -1,8 +1,8 @@
-"""An instance that follows its settings: volumes come, go and change while it is open (W9).
+"""Follows the settings of an open store: volumes are added, removed and changed while it runs (W9).
 
-A thread looks at the files every `remote.follow_s` seconds. A volume that is new is opened, and may get contents at
-once; one that became read-only takes no more of them; one that is no longer listed is closed when nobody can be reading
-from it any more. Volumes that could not be opened are tried again.
+A thread polls the files every `remote.follow_s` seconds. A new volume is opened, and may get contents at once; one that
+became read-only takes no more of them; one that is no longer listed is closed when its readers must be done. Volumes
+that could not be opened are tried again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ log = logging.getLogger("holdfast.storage")
 
 
 class ConnectorWatcher:
-    """Keeps an instance as its settings say, from `start` to `close`.
+    """Applies changed settings to a store, from `start` to `close`.
 
-    Whoever changes the settings of the instance in another way holds `lock` meanwhile.
+    Whoever changes the settings of the store in another way holds `lock` meanwhile.
     """
 
-    def __init__(self, instance: BlockStore, watch: ConnectorWatch) -> None:
+    def __init__(self, store: BlockStore, watch: ConnectorWatch) -> None:
         self.lock = threading.Lock()
-        self._instance = instance
+        self._store = store
         self._watch = watch
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="connector", daemon=True)
@@ -38,25 +38,25 @@ class ConnectorWatcher:
         self._thread.start()
 
     def poll(self) -> bool:
-        """Looks now; whether something changed."""
+        """Looks at the files now. True if something changed."""
         with self.lock:
             settings = self._watch.poll()
             if settings is not None:
-                self._take(settings)
+                self._apply(settings)
             return settings is not None
 
     def _run(self) -> None:
-        while not self._ended.wait(self._instance.settings.remote.follow_s):
+        while not self._ended.wait(self._store.settings.remote.follow_s):
             try:
                 self.poll()
-                self._instance.look_around()
+                self._store.reload_if_due()
             except HoldfastError as error:
-                log.warning("the volumes could not be changed as the connector says: %s", error)
+                log.warning("the connector could not be applied: %s", error)
 
-    def _take(self, settings: Settings) -> None:
-        instance = self._instance
-        before, after = ({each.name for each in each.volume} for each in (instance.settings, settings))
-        instance.apply(replace(instance.settings, volume=settings.volume, remote=settings.remote))
+    def _apply(self, settings: Settings) -> None:
+        store = self._store
+        before, after = ({each.name for each in each.volume} for each in (store.settings, settings))
+        store.apply(replace(store.settings, volume=settings.volume, remote=settings.remote))
         for name in sorted(after - before):
             log.info("volume %r is new", name)
         for name in sorted(before - after):
@@ -67,20 +67,19 @@ class ConnectorWatcher:
 
         Raises UnknownName, and UsageError if the file is XML.
         """
-        instance = self._instance
-        listed = instance.settings.volume
-        if instance.settings.volume_settings(name) is None:
+        store = self._store
+        listed = store.settings.volume
+        if store.settings.volume_settings(name) is None:
             raise UnknownName(f"unknown volume {name!r}: known are {', '.join(each.name for each in listed)}")
         with self.lock:
-            data = read_file(instance.env.files, file)
+            data = read_file(store.env.files, file)
             if is_xml(data):
                 raise UsageError(f"volume {name!r} is listed in '{file}', which is XML: change its state there")
-            replace_file(instance.env.files, file, with_state(data.decode(), name, state).encode())
-            volumes = tuple(replace(each, state=state) if each.name == name else each for each in listed)
-            instance.settings = replace(instance.settings, volume=volumes)
+            replace_file(store.env.files, file, with_state(data.decode(), name, state).encode())
+            store.set_state(name, state)
 
     def close(self) -> None:
-        """Returns when nothing is being changed any more. Twice does no harm."""
+        """Returns when nothing is being changed any more. Idempotent."""
         self._ended.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()

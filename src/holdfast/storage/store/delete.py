@@ -1,9 +1,9 @@
-"""Deleting: one reference less, and with the last one the content goes, from all volumes (W13).
+"""Delete: one reference less; with the last one the content goes, from all volumes (W13).
 
-Replicas go before their block does: a crash in between leaves too few copies, never one too many. Other processes may
-count, move and delete at the same time, so the volume has the last word: if a block that was seen has vanished
-(MISSING), it has moved or was deleted, and is looked for again; if the last reference was not the last after all, the
-copies are made again.
+Replicas go before their block: a crash in between leaves too few copies, never one too many. Other processes may count,
+move and delete at the same time, so the volume has the last word: if a block has vanished since the probe (MISSING), it
+has moved or was deleted, and is located again; if the last reference was not the last after all, the replicas are made
+again.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class _Deletion:
 
 
 class Deleter:
-    """Any thread may call."""
+    """Thread-safe."""
 
-    def __init__(self, instance: BlockStore, replicator: Replicator) -> None:
-        self._instance = instance
+    def __init__(self, store: BlockStore, replicator: Replicator) -> None:
+        self._store = store
         self._replicator = replicator
 
     def delete(self, keys: Sequence[ContentKey]) -> list[int]:
@@ -55,11 +55,11 @@ class Deleter:
         Raises VolumeDown if a volume is down that may hold a block: then nothing has changed, unless it failed in the
         middle.
         """
-        self._instance.gate.await_copies(keys)
-        if len(keys) == 1 and (left := self._quickly(keys[0])) is not None:
+        self._store.move_lock.await_copies(keys)
+        if len(keys) == 1 and (left := self._delete_without_copies(keys[0])) is not None:
             return [left]
         deletions = [_Deletion(key, count) for key, count in Counter(keys).items()]
-        with self._instance.gate.deleting(keys):
+        with self._store.move_lock.deleting(keys):
             aliased = self._delete(deletions)
         if aliased:
             self.delete(aliased)
@@ -68,23 +68,23 @@ class Deleter:
 
     def _delete(self, deletions: list[_Deletion]) -> list[ContentKey]:
         """Returns the contents that aliases stood for which are gone now."""
-        holdings = self._all_found(deletions)
+        locations = self._find_all(deletions)
         waiting = deletions
         aliased: list[ContentKey] = []
         while True:
-            waiting = self._round(waiting, holdings, aliased)
+            waiting = self._round(waiting, locations, aliased)
             if not waiting:
                 break
-            holdings = self._found_again(waiting)
+            locations = self._find_again(waiting)
         self._follow(deletions)
         return aliased
 
-    def _quickly(self, key: ContentKey) -> int | None:
-        """A content of which there is surely no copy costs one call to its volume. None: it must be looked for."""
-        volume = self._instance.volumes.get(key.volume)
+    def _delete_without_copies(self, key: ContentKey) -> int | None:
+        """One call to the volume, for a content that surely has no copy. None: it must be located."""
+        volume = self._store.volumes.get(key.volume)
         if volume is None or self._replicator.may_have(key.signature, key.volume):
             return None
-        writer, wanted = self._instance.writer(key.volume), BlockKey(key.signature, key.overflow)
+        writer, wanted = self._store.writer(key.volume), BlockKey(key.signature, key.overflow)
         (outcome,) = writer.commit([Release(wanted)])
         if outcome.effect is Effect.MISSING:
             return None
@@ -95,7 +95,7 @@ class Deleter:
 
     # -- finding ----------------------------------------------------------------------------------------------------
 
-    def _all_found(self, deletions: Sequence[_Deletion]) -> dict[ContentKey, BlockLocations]:
+    def _find_all(self, deletions: Sequence[_Deletion]) -> dict[ContentKey, BlockLocations]:
         found = self._find([deletion.key for deletion in deletions])
         for deletion in deletions:
             held = found[deletion.key]
@@ -120,20 +120,20 @@ class Deleter:
         that was asked already is seen in neither.
         """
         everywhere = self._replicator.is_usual
-        found = {held.key: held for held in self._instance.find_batch(keys, everywhere=everywhere)}
+        found = {held.key: held for held in self._store.find_batch(keys, everywhere=everywhere)}
         complete: Counter[ContentKey] = Counter()
         for _ in range(_LOOKS_MAX):
             unsettled = [key for key, held in found.items() if not held.counted and complete[key] < 2]
             if not unsettled:
                 break
-            for held in self._instance.find_batch(unsettled, everywhere=True):
+            for held in self._store.find_batch(unsettled, everywhere=True):
                 found[held.key] = held
                 complete[held.key] += not held.away
-                if self._instance.settle(held):
-                    (found[held.key],) = self._instance.find_batch([held.key], everywhere=True)
+                if self._store.finish_move(held):
+                    (found[held.key],) = self._store.find_batch([held.key], everywhere=True)
         return found
 
-    def _found_again(self, deletions: list[_Deletion]) -> dict[ContentKey, BlockLocations]:
+    def _find_again(self, deletions: list[_Deletion]) -> dict[ContentKey, BlockLocations]:
         """Looks again for blocks that have vanished: whoever moves one may not have put its copy in force yet."""
         while True:
             found = self._find([deletion.key for deletion in deletions])
@@ -144,10 +144,10 @@ class Deleter:
                     raise self._not_found(found[deletion.key])
             if not gone:
                 return found
-            self._instance.env.sleep(_PAUSE_S * 2 ** max(deletion.tries for deletion in gone))
+            self._store.env.sleep(_PAUSE_S * 2 ** max(deletion.tries for deletion in gone))
 
     def _not_found(self, held: BlockLocations) -> HoldfastError:
-        if damage := self._instance.damage_of(held.key):
+        if damage := self._store.damage_of(held.key):
             return damage
         if held.away:
             return VolumeDown(f"cannot delete content {held.key}: {' and '.join(held.away)} may hold it and is down")
@@ -156,46 +156,48 @@ class Deleter:
     # -- releasing --------------------------------------------------------------------------------------------------
 
     def _round(
-        self, deletions: list[_Deletion], holdings: dict[ContentKey, BlockLocations], aliased: list[ContentKey]
+        self, deletions: list[_Deletion], locations: dict[ContentKey, BlockLocations], aliased: list[ContentKey]
     ) -> list[_Deletion]:
         """Releases what the first block of each content has; returns those of which more must go."""
-        last = self._last(deletions, holdings)
+        last = self._last(deletions, locations)
         leaving = {deletion.key for deletion in last}
-        changed = self._replicator.withdraw([holdings[deletion.key] for deletion in last])
+        changed = self._replicator.withdraw([locations[deletion.key] for deletion in last])
         by_volume: dict[str, list[tuple[_Deletion, BlockLocation]]] = {}
         for deletion in deletions:
             deletion.withdrawn |= deletion.key in leaving
-            few = len(holdings[deletion.key].replicas) < self._instance.settings.store.replicas - 1
+            few = len(locations[deletion.key].replicas) < self._store.settings.store.replicas - 1
             deletion.changed |= few or deletion.key in changed
-            for original in holdings[deletion.key].counted[:1]:
+            for original in locations[deletion.key].counted[:1]:
                 by_volume.setdefault(original.volume.name, []).append((deletion, original))
-        answers = self._instance.asking.each(list(by_volume), lambda name: self._release(name, by_volume[name]))
-        for error in answers.failed.values():
+        responses = self._store.fan_out.each(list(by_volume), lambda name: self._release(name, by_volume[name]))
+        for error in responses.failed.values():
             raise error
-        for targets in answers.given.values():
+        for targets in responses.results.values():
             aliased += targets
         return [deletion for deletion in deletions if deletion.missing]
 
-    def _last(self, deletions: list[_Deletion], holdings: dict[ContentKey, BlockLocations]) -> list[_Deletion]:
+    def _last(self, deletions: list[_Deletion], locations: dict[ContentKey, BlockLocations]) -> list[_Deletion]:
         """Those whose block is about to go.
 
         A copy that a migration makes is withdrawn only if the block was seen to have no other references after the copy
         was seen: or what was counted in between would go with it.
         """
-        unsure = [each for each in deletions if holdings[each.key].moving]
+        unsure = [each for each in deletions if locations[each.key].moving]
         while unsure:
-            before = {each.key: holdings[each.key] for each in unsure}
-            holdings.update(self._find([each.key for each in unsure]))
-            unsure = [each for each in unsure if holdings[each.key].counted and holdings[each.key] != before[each.key]]
+            before = {each.key: locations[each.key] for each in unsure}
+            locations.update(self._find([each.key for each in unsure]))
+            unsure = [
+                each for each in unsure if locations[each.key].counted and locations[each.key] != before[each.key]
+            ]
         return [
             each
             for each in deletions
-            if holdings[each.key].counted and each.missing >= holdings[each.key].counted[0].facts.references
+            if locations[each.key].counted and each.missing >= locations[each.key].counted[0].facts.references
         ]
 
     def _release(self, name: str, wanted: list[tuple[_Deletion, BlockLocation]]) -> list[ContentKey]:
         """Returns the contents that aliases stood for which are gone now."""
-        volume = self._instance.writer(name)
+        volume = self._store.writer(name)
         aliases = [found.facts.key for _, found in wanted if not found.facts.stored and found.facts.size]
         targets = {
             block.key: alias_target(block, volume)
@@ -224,4 +226,4 @@ class Deleter:
         again = [each.key for each in deletions if each.withdrawn and each.left[-1]]
         others = [each.key for each in deletions if not each.withdrawn or each.changed]
         self._replicator.follow([key for key in others if self._replicator.may_have(key.signature, key.volume)])
-        self._replicator.follow(again, self._instance.settings.store.replicas)
+        self._replicator.follow(again, self._store.settings.store.replicas)

@@ -1,4 +1,4 @@
-"""Between contents and encoded blocks: which codec a content gets, and which dictionary decodes a block.
+"""Contents to encoded blocks and back: which codec a content gets, and which dictionary decodes a block.
 
 Dictionaries belong to volumes: each volume holds all that its blocks need, so that it can be read by itself.
 """
@@ -47,7 +47,7 @@ class Encodings:
         self._own: set[tuple[str, int]] = set()  # those that the volume surely has itself
         self._newest: dict[str, Dictionary | None] = {}
         self._lock = threading.Lock()
-        self._spread = ThreadMap()
+        self._threads = ThreadMap()
 
     def encode(self, content: Buffer, codec: str, content_type: str | None, volume: ReadableVolume) -> Encoded:
         """The content as the volume shall keep it. A codec that does not make it smaller is not used."""
@@ -154,7 +154,7 @@ class Encodings:
 
     def decode_all(self, blocks: Sequence[Block], volume: ReadableVolume) -> list[bytes]:
         """Like `decode` for each, on all cores."""
-        return self._spread.map(lambda block: self.decode(block, volume), blocks)
+        return self._threads.map(lambda block: self.decode(block, volume), blocks)
 
     def decode_group(self, group: EncodedGroup, volume: ReadableVolume, threads: int) -> list[Buffer] | None:
         """The contents of a group, many at a time; None if they are to be decoded alone."""
@@ -169,4 +169,4 @@ class Encodings:
             return None  # whoever decodes them alone finds out which
 
     def close(self) -> None:
-        self._spread.close()
+        self._threads.close()

@@ -1,7 +1,7 @@
-"""Asking several volumes at once.
+"""One request to several volumes at once.
 
-A call to a remote volume is a round trip: if more than one of those to be asked is remote, they are asked side by side,
-each in a thread of a small pool. Local volumes are asked one after the other: that is faster than handing over.
+A call to a remote volume is a round trip. If more than one of the volumes is remote, they are called in parallel, each
+in a thread of a small pool. Local volumes are called one after the other, which is faster than a hand-over to a thread.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ THREADS_MAX = 32
 
 
 class Responses(NamedTuple, Generic[A]):
-    """What each volume answered, and why some did not."""
+    """The result of each volume, and the errors of those that failed."""
 
-    given: dict[str, A]
+    results: dict[str, A]
     failed: dict[str, HoldfastError]
 
 
 class FanOut:
-    """Any thread may call."""
+    """Thread-safe."""
 
     def __init__(self, is_remote: Callable[[str], bool]) -> None:
         self._is_remote = is_remote
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
-    def each(self, names: Sequence[str], question: Callable[[str], A]) -> Responses[A]:
-        """Asks every one. A volume that fails does not stop the others; any other error is raised."""
-        answers: Responses[A] = Responses({}, {})
+    def each(self, names: Sequence[str], request: Callable[[str], A]) -> Responses[A]:
+        """Calls `request` for each name. A volume that fails does not stop the others; any other error is raised."""
+        responses: Responses[A] = Responses({}, {})
         if len(names) > 1 and sum(map(self._is_remote, names)) > 1:
             pool = self._opened()
-            futures = {name: pool.submit(question, name) for name in names}
+            futures = {name: pool.submit(request, name) for name in names}
             for name, future in futures.items():
-                self._take(name, future.result, answers)
+                self._take(name, future.result, responses)
         else:
             for name in names:
-                self._take(name, _bound(question, name), answers)
-        return answers
+                self._take(name, _bound(request, name), responses)
+        return responses
 
-    def _take(self, name: str, answer: Callable[[], A], answers: Responses[A]) -> None:
+    def _take(self, name: str, call: Callable[[], A], responses: Responses[A]) -> None:
         try:
-            answers.given[name] = answer()
+            responses.results[name] = call()
         except FAILURES as error:
-            answers.failed[name] = error
+            responses.failed[name] = error
         except UnknownName as error:  # it has just been taken out of the connector
-            answers.failed[name] = VolumeDown(str(error))
+            responses.failed[name] = VolumeDown(str(error))
 
     def _opened(self) -> ThreadPoolExecutor:
         with self._lock:
@@ -68,5 +68,5 @@ class FanOut:
                 self._pool = None
 
 
-def _bound(question: Callable[[str], A], name: str) -> Callable[[], A]:
-    return lambda: question(name)
+def _bound(request: Callable[[str], A], name: str) -> Callable[[], A]:
+    return lambda: request(name)

@@ -1,8 +1,8 @@
-"""Contents read in bulk: first the blocks, together and in the order of the disk, then their contents, on all cores.
+"""Bulk reads: first the blocks, together and in disk order, then their contents, on all cores.
 
-The two steps are apart so that one batch can be read while another is decoded, which happens outside the interpreter's
-lock. What cannot be read together, for whatever reason, is read alone, by the way that knows of replicas, of volumes
-that are down and of blocks that have moved.
+The two steps are separate so that one batch can be read while another is decoded, which releases the interpreter lock.
+What cannot be read in bulk, for whatever reason, is read alone, by the path that knows of replicas, of volumes that are
+down and of blocks that have moved.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PLAIN = re.compile("(?:[0-9a-f]{2})+")  # the rest of a contentkey, unless othe
 
 
 class BulkRead:
-    """Some contents on their way. One thread at a time."""
+    """The blocks of some contents, read and not decoded yet. One thread at a time."""
 
-    def __init__(self, instance: BlockStore, keys: Sequence[str], get: Callable[[ContentKey], bytes]) -> None:
-        """Reads the blocks. Raises nothing: what is wrong with a content is told in its place."""
-        self._instance = instance
+    def __init__(self, store: BlockStore, keys: Sequence[str], get: Callable[[ContentKey], bytes]) -> None:
+        """Reads the blocks. Raises nothing: the error of a content takes its place in the result."""
+        self._store = store
         self._keys = keys
         self._get = get
         self._gathered: list[tuple[str, list[int], Gathered]] = []
@@ -42,8 +42,8 @@ class BulkRead:
         return wanted
 
     def _gather(self, name: str, indexes: list[int]) -> None:
-        volume: object = self._instance.volumes.get(name)
-        if not isinstance(volume, BulkReadable) or not self._instance.is_up(name):
+        volume: object = self._store.volumes.get(name)
+        if not isinstance(volume, BulkReadable) or not self._store.is_up(name):
             self._alone += indexes
             return
         plain, skip = indexes, len(name) + 1
@@ -62,14 +62,14 @@ class BulkRead:
         self._alone += [plain[place] for place in gathered.alone]
 
     def decode(self, threads: int = 1) -> list[Buffer | HoldfastError]:
-        """The contents in the order of the keys; why one cannot be had in its place."""
+        """The contents in the order of the keys, or the error of one in its place."""
         found: list[Buffer | HoldfastError] = [b""] * len(self._keys)
         for name, indexes, gathered in self._gathered:
-            volume = self._instance.volumes.get(name)
+            volume = self._store.volumes.get(name)
             for group in gathered.groups:
                 try:
                     contents = (
-                        self._instance.encodings.decode_group(group, volume, threads) if volume is not None else None
+                        self._store.encodings.decode_group(group, volume, threads) if volume is not None else None
                     )
                 except DamagedBlock:  # no dictionary is known that decodes them
                     contents = None
@@ -79,10 +79,10 @@ class BulkRead:
                 for place, content in zip(group.indexes, contents, strict=True):
                     found[indexes[place]] = content
         for index in self._alone:
-            found[index] = self._get_or_why(self._keys[index])
+            found[index] = self._get_or_error(self._keys[index])
         return found
 
-    def _get_or_why(self, key: str) -> Buffer | HoldfastError:
+    def _get_or_error(self, key: str) -> Buffer | HoldfastError:
         try:
             return self._get(ContentKey.parse(key))
         except HoldfastError as error:

@@ -1,9 +1,9 @@
-"""The gate between those who count references and the one who moves blocks.
+"""The lock between threads that count references and the one that moves blocks.
 
-Where a block stands and what its counter says must not change between looking and committing. Volumes see to that for
-each commit; a migration spans two volumes, so nobody may count while a batch of blocks is between them. Nor may a
-content be deleted while somebody who holds no reference to it makes a copy, be it who moves it or who deletes another
-reference: if the process were killed then, the copy would be all that is left, and bring the content back.
+Where a block stands and what its counter says must not change between probe and commit. Volumes guarantee that for each
+commit. A migration spans two volumes, so nobody may count while a batch of blocks is between them. Nor may a content be
+deleted while a thread without a reference to it makes a copy, in a move or in the deletion of another reference: if the
+process were killed then, the copy would be all that is left, and bring the content back.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from holdfast.model import ContentKey
 
 
 class MoveLock:
-    """Any number of threads count at a time (`with gate:`), or one moves (`with gate.moving():`), who comes first.
+    """Any number of threads count at a time (`with lock:`), or one moves (`with lock.moving():`).
 
-    Counting is from looking for a block to the last of its replicas. Every store and delete passes here, so that side
-    costs two acquisitions of a plain lock.
+    Counting lasts from the probe for a block to the commit of its last replica. Every put and delete does that, so it
+    costs only two acquisitions of a plain lock.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class MoveLock:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """A batch of blocks goes from one volume to another."""
+        """Exclusive: a batch of blocks goes from one volume to another."""
         with self._lock:
             while self._moving:
                 self._changed.wait()
@@ -63,7 +63,7 @@ class MoveLock:
 
     @contextmanager
     def copying(self, keys: Collection[ContentKey]) -> Iterator[None]:
-        """Copies of these contents are being made; whoever looked before they were begun has counted."""
+        """Copies of these contents are being made; threads that probed before have finished counting."""
         with self.moving(), self._lock:
             self._held.update(keys)
         with self._releasing(keys):
@@ -71,7 +71,7 @@ class MoveLock:
 
     @contextmanager
     def deleting(self, keys: Collection[ContentKey]) -> Iterator[None]:
-        """For who counts: nobody else deletes or copies these contents meanwhile."""
+        """For a thread that counts: no other deletes or copies these contents meanwhile."""
         with self._lock:
             self._await(keys)
             self._held.update(keys)
@@ -88,7 +88,7 @@ class MoveLock:
                 self._changed.notify_all()
 
     def await_copies(self, keys: Collection[ContentKey]) -> None:
-        """For who counts and is about to look: returns when no copy of these contents is being made."""
+        """For a thread that counts, before it probes: returns when no copy of these contents is being made."""
         with self._lock:
             self._await(keys)
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from holdfast.config import RemoteSettings, StoreSettings, VolumeSettings
 from holdfast.env import Environment, WriterLock, paths
-from holdfast.storage.store.locate import Roster
+from holdfast.storage.identity import VolumeNames
 from holdfast.storage.volume import ReadableVolume
 from holdfast.storage.volumes.organizations import open_volume, open_volume_reader
 
 
-class OpenedVolumes(NamedTuple):
+class OpenedVolume(NamedTuple):
     """An open volume, and the lock that keeps other processes from writing to its directory."""
 
     volume: ReadableVolume
@@ -29,7 +29,7 @@ class OpenedVolumes(NamedTuple):
                 self.lock.release()
 
 
-Opener = Callable[[VolumeSettings], OpenedVolumes]
+Opener = Callable[[VolumeSettings], OpenedVolume]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +41,29 @@ class VolumeOpener:
     remote: RemoteSettings
     env: Environment
     writable: bool
-    roster: Roster = field(default_factory=Roster)  # of the volumes elsewhere
+    names: VolumeNames = field(default_factory=VolumeNames)  # of the volumes on other machines
 
-    def __call__(self, settings: VolumeSettings) -> OpenedVolumes:
+    def __call__(self, settings: VolumeSettings) -> OpenedVolume:
         if settings.address:
             from holdfast.storage.volumes.remote.client import RemoteVolume
 
             remote = RemoteVolume(settings.name, settings.address, self.remote, self.env, self.root)
-            remote.expect(self.store.signature, self.roster)
-            return OpenedVolumes(remote)
+            remote.expect(self.store.signature, self.names)
+            return OpenedVolume(remote)
         directory = volume_path(self.root, settings)
         if settings.url:
             from holdfast.storage.volumes.object import require_attached
 
             require_attached(settings, directory, self.env)
         if not self.writable:
-            return OpenedVolumes(open_volume_reader(settings.name, directory, self.store, self.env))
+            return OpenedVolume(open_volume_reader(settings.name, directory, self.store, self.env))
         return self._open_locked(settings, directory)
 
-    def _open_locked(self, settings: VolumeSettings, directory: Path) -> OpenedVolumes:
+    def _open_locked(self, settings: VolumeSettings, directory: Path) -> OpenedVolume:
         """An archive and a volume server may both know the directory: one of them writes to it."""
         lock = WriterLock(directory / paths.LOCK, "an archive", subject="volume") if directory.is_dir() else None
         try:
-            return OpenedVolumes(open_volume(settings.name, directory, self.store, self.env), lock)
+            return OpenedVolume(open_volume(settings.name, directory, self.store, self.env), lock)
         except BaseException:
             if lock is not None:
                 lock.release()

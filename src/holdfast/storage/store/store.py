@@ -1,23 +1,23 @@
-"""An instance: the volumes of an archive, the rule that picks among them, and how a contentkey finds its block.
+"""The block store of an archive: its volumes, the rule that picks among them, and how a contentkey finds its block.
 
-A contentkey names the volume that its content was stored in. The block is looked for there first, then, if the volume
-was migrated or is down, in the others, where it stands under its `home`: as a moved block, or as a replica.
+A contentkey names the volume that its content was stored in. The block is looked for there first. If it was migrated,
+or the volume is down, it is looked for in the others, where it stands under its `home`: moved, or as a replica.
 
 A volume that cannot be opened does not stop the others (W14): it is listed in `down` with the reason, nothing is stored
-in it, and its contents are read from replicas. If no volume can be opened, opening the instance fails. One that fails
-later is left alone for a while; those on other machines are opened again when they are back.
+in it, and its contents are read from replicas. If no volume can be opened, opening the store fails. A volume that fails
+later gets no new contents for a while; those on other machines are opened again when they are back.
 
-The connector may change while the instance is open: `apply` takes the change over, and threads that are storing or
-reading go on with the volumes that they have at hand.
+The connector may change while the store is open: `apply` adopts the change, and threads that are storing or reading
+continue with the volumes that they hold.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,47 +28,48 @@ from holdfast.model import ContentKey, VolumeState
 from holdfast.storage import placement
 from holdfast.storage.audit import audit
 from holdfast.storage.codec import ALIAS
+from holdfast.storage.identity import VolumeNames
 from holdfast.storage.placement import find_placement
 from holdfast.storage.signature import find_signature
 from holdfast.storage.store.bloom_sync import BloomSync
 from holdfast.storage.store.encoder import Encodings
 from holdfast.storage.store.fan_out import FanOut
-from holdfast.storage.store.locate import BlockLocation, BlockLocations, Roster
+from holdfast.storage.store.locate import BlockLocation, BlockLocations
 from holdfast.storage.store.locks import MoveLock
-from holdfast.storage.store.open import OpenedVolumes, Opener, VolumeOpener, volume_path
-from holdfast.storage.volume import Block, BlockFacts, BlockKey, DamageNoting, ReadableVolume, Recount, Remote, Volume
+from holdfast.storage.store.open import OpenedVolume, Opener, VolumeOpener, volume_path
+from holdfast.storage.volume import (
+    Block,
+    BlockFacts,
+    BlockKey,
+    DamageNoting,
+    Effect,
+    OperationResult,
+    ReadableVolume,
+    Recount,
+    Remote,
+    Volume,
+)
 from holdfast.storage.volumes.faults import DAMAGED_BLOCK
 
 log = logging.getLogger("holdfast.storage")
 
 FULL_S = 30.0  # for how long a full volume gets no new contents
-_RETIRED_S = 60.0  # for how long a volume that was taken out stays open for those who are still reading
-_SETTLE_S = (0.02, 0.1, 0.5)  # pauses before a copy that a migration left alone is put in force by somebody else
-_WARN_S = 60.0  # the same warning comes no more often than this
-
-
-@dataclass(frozen=True, slots=True)
-class StoreContext:
-    """What an instance is given beside its settings."""
-
-    opener: Opener | None = None  # how to open a volume; None: as its settings say
-    watch: Callable[[], Settings | None] | None = None  # asked now and then: the settings, if they have changed
+_RETIRED_S = 60.0  # for how long a volume that was taken out stays open for its readers
+_MOVER_GRACE_S = (0.02, 0.1, 0.5)  # pauses in which another process may finish its own move
+_WARN_S = 60.0  # the same warning is logged no more often than this
 
 
 class _Retired(NamedTuple):
-    opened: OpenedVolumes
+    opened: OpenedVolume
     since_s: float
 
 
 class _Writable(NamedTuple):
-    """The volumes that take new contents, and what that was concluded from."""
+    """The volumes that take new contents, and the settings and volumes they were computed from."""
 
     settings: Settings | None
     volumes: dict[str, ReadableVolume]
     candidates: list[VolumeSettings]
-
-
-_ALONE = StoreContext()
 
 
 class BlockStore:
@@ -79,48 +80,45 @@ class BlockStore:
         root: Path,
         settings: Settings,
         env: Environment,
-        surroundings: StoreContext = _ALONE,
         *,
         writable: bool,
+        opener: Opener | None = None,
     ) -> None:
+        """`opener` opens a volume; without one, it is opened as its settings say."""
         self.root = root
         self.settings = settings
         self.env = env
         self.writable = writable
         self.signature = find_signature(settings.store.signature)
         self._place = find_placement(settings.store.placement)
-        self._surroundings = surroundings
-        self._opened: dict[str, OpenedVolumes] = {}
+        self._opener = opener
+        self._opened: dict[str, OpenedVolume] = {}
         self._retired: list[_Retired] = []
         self.remote: dict[str, Remote] = {}  # those of `volumes` that are on other machines
-        self._roster = Roster()
-        self._resting: dict[str, float] = {}  # volumes that get no new contents, and until when
+        self._names = VolumeNames()
+        self._backing_off: dict[str, float] = {}  # volumes that get no new contents, and until when
         self._warned: dict[str, float] = {}
         self._connector_lock = threading.RLock()
         self._audit_lock = threading.Lock()
-        self._looked_s = env.monotonic()
+        self._reloaded_s = env.monotonic()
         self.volumes: dict[str, ReadableVolume] = {}  # never changed in place: threads iterate over it
         self._writable_cache = _Writable(None, self.volumes, [])
         self.down: dict[str, HoldfastError] = {}
-        self.asking = FanOut(self.remote.__contains__)
+        self.fan_out = FanOut(self.remote.__contains__)
         self.encodings = Encodings(lambda: self.volumes, self.content)
-        self.gate = MoveLock()
-        self._following = BloomSync(env, root / paths.FILTERS, lambda: self.volumes, self.asking)
+        self.move_lock = MoveLock()
+        self._bloom = BloomSync(env, root / paths.FILTERS, lambda: self.volumes, self.fan_out)
         for each in settings.volume:
             self._open(each)
         self._require_one()
 
     # -- opening and closing --------------------------------------------------------------------------------------
 
-    def _opener(self) -> Opener:
-        if self._surroundings.opener is not None:
-            return self._surroundings.opener
-        settings = self.settings
-        return VolumeOpener(self.root, settings.store, settings.remote, self.env, self.writable, self._roster)
-
     def _open(self, settings: VolumeSettings) -> None:
         try:
-            opened = self._opener()(settings)
+            store, remote = self.settings.store, self.settings.remote
+            opener = self._opener or VolumeOpener(self.root, store, remote, self.env, self.writable, self._names)
+            opened = opener(settings)
         except HoldfastError as error:
             if settings.name not in self.down:
                 log.warning("volume %r is down: %s", settings.name, error)
@@ -139,8 +137,8 @@ class BlockStore:
         self.volumes = {other: volume for other, volume in self.volumes.items() if other != name}
         self.down = {other: reason for other, reason in self.down.items() if other != name}
         self.remote.pop(name, None)
-        self._roster.leave(name)
-        self._following.forget(name)
+        self._names.release(name)
+        self._bloom.forget(name)
         self.encodings.forget(name)
         if opened := self._opened.pop(name, None):
             self._retired.append(_Retired(opened, self.env.monotonic()))
@@ -150,27 +148,31 @@ class BlockStore:
         self.apply(replace(self.settings, volume=(*self.settings.volume, settings)))
 
     def apply(self, settings: Settings) -> None:
-        """Takes a changed connector over: states and weights, volumes that came, went, or are elsewhere now."""
+        """Adopts a changed connector: states and weights, volumes that were added, removed, or moved elsewhere."""
         with self._connector_lock:
             before = {each.name: each for each in self.settings.volume}
             after = {each.name: each for each in settings.volume}
             for name, old in before.items():
-                if name not in after or _place_of(after[name]) != _place_of(old):
+                if name not in after or _location(after[name]) != _location(old):
                     self._take_out(name)
             self.settings = settings
             for name, new in after.items():
-                if name not in self.volumes and (name not in before or _place_of(new) != _place_of(before[name])):
+                if name not in self.volumes and (name not in before or _location(new) != _location(before[name])):
                     self._open(new)
 
-    def look_around(self) -> None:
-        """Sees to the connector and to volumes that were down, at most every `remote.follow_s` seconds."""
+    def set_state(self, name: str, state: VolumeState) -> None:
+        """The volume takes new contents from now on, or no more."""
+        with self._connector_lock:
+            volumes = tuple(replace(each, state=state) if each.name == name else each for each in self.settings.volume)
+            self.settings = replace(self.settings, volume=volumes)
+
+    def reload_if_due(self) -> None:
+        """Opens volumes that were down, closes those that were taken out; at most every `remote.follow_s` seconds."""
         now_s = self.env.monotonic()
-        if now_s - self._looked_s < self.settings.remote.follow_s or not self._connector_lock.acquire(blocking=False):
+        if now_s - self._reloaded_s < self.settings.remote.follow_s or not self._connector_lock.acquire(blocking=False):
             return
         try:
-            self._looked_s = now_s
-            if self._surroundings.watch is not None and (changed := self._surroundings.watch()) is not None:
-                self.apply(changed)
+            self._reloaded_s = now_s
             for each in self.settings.volume:
                 if each.name in self.down and (each.address or each.url):
                     self._open(each)
@@ -192,15 +194,15 @@ class BlockStore:
         self.encodings.close()
         try:
             if self.writable:
-                self._following.save()
+                self._bloom.save()
         except HoldfastError as error:
-            log.warning("the filter was not saved and will be built anew: %s", error)
+            log.warning("the filter was not saved and will be rebuilt: %s", error)
         for opened in [*(retired.opened for retired in self._retired), *self._opened.values()]:
             try:
                 opened.close()
             except HoldfastError as error:
                 failures.append(error)
-        self.asking.close()
+        self.fan_out.close()
         if failures:
             raise failures[0]
 
@@ -216,12 +218,12 @@ class BlockStore:
         raise UnknownName(f"unknown volume {name!r}: known are {', '.join(each.name for each in self.settings.volume)}")
 
     def writer(self, name: str) -> Volume:
-        """The volume, for any change. The caller has opened the instance for writing."""
-        assert self.writable, "the instance is open for reading only"
+        """The volume, for any change. The caller has opened the store for writing."""
+        assert self.writable, "the store is open for reading only"
         return self.volume(name)  # type: ignore[return-value]
 
     def chosen(self, name: str) -> Volume:
-        """The volume, for new contents, as the caller asked."""
+        """The volume, for new contents, as the caller chose. Raises VolumeReadOnly, UnknownName or VolumeDown."""
         found = self.writer(name)
         settings = self.settings.volume_settings(name)
         if settings is None or settings.state is not VolumeState.WRITABLE:
@@ -231,23 +233,23 @@ class BlockStore:
         return found
 
     def is_up(self, name: str) -> bool:
-        """Whether the volume can be asked, as far as is known."""
+        """Whether the volume can be reached, as far as is known."""
         remote = self.remote.get(name)
         return name in self.volumes if remote is None else remote.available
 
-    def takes(self, name: str) -> bool:
+    def is_accepting(self, name: str) -> bool:
         """Whether the volume is up and has not failed just now."""
-        return self.is_up(name) and self._resting.get(name, 0.0) <= self.env.monotonic()
+        return self.is_up(name) and self._backing_off.get(name, 0.0) <= self.env.monotonic()
 
     def is_shared(self, name: str) -> bool:
         """Whether other processes may write to the volume too."""
         return name in self.remote
 
-    def rest(self, name: str, error: HoldfastError) -> None:
-        """The volume has failed: for a while it gets no new contents."""
-        rest_s = FULL_S if isinstance(error, VolumeFull) else self.settings.remote.down_s
-        self.warn(f"volume {name!r}", f"volume {name!r} gets no new contents for {rest_s:g} s: {error}")
-        self._resting[name] = self.env.monotonic() + rest_s
+    def back_off(self, name: str, error: HoldfastError) -> None:
+        """The volume has failed: it gets no new contents for a while."""
+        pause_s = FULL_S if isinstance(error, VolumeFull) else self.settings.remote.down_s
+        self.warn(f"volume {name!r}", f"volume {name!r} gets no new contents for {pause_s:g} s: {error}")
+        self._backing_off[name] = self.env.monotonic() + pause_s
 
     def warn(self, subject: str, text: str) -> None:
         """Logs a warning, unless there was one on this subject just now."""
@@ -258,10 +260,10 @@ class BlockStore:
 
     def places(self, signature: bytes, beside: str = "") -> list[str]:
         """The volumes for a new content, or for a block of volume `beside`, in order of preference. Never empty."""
-        self.look_around()
+        self.reload_if_due()
         candidates = self._candidates() if not beside else self._up(placement.like(self.settings, beside))
-        if self.remote or self._resting:
-            candidates = self._awake(candidates)
+        if self.remote or self._backing_off:
+            candidates = self._accepting(candidates)
         if not candidates:
             kind = "update volume" if self.settings.store.update == placement.BATCH else "volume"
             raise VolumeReadOnly(f"no writable {kind} is up; add one ('holdfast volume add') or set one writable")
@@ -288,15 +290,15 @@ class BlockStore:
     def _up(self, volumes: list[VolumeSettings]) -> list[VolumeSettings]:
         return [each for each in volumes if each.name in self.volumes]
 
-    def _awake(self, candidates: list[VolumeSettings]) -> list[VolumeSettings]:
-        """Those that are up and do not rest; if all rest, they are asked again, for the reason."""
+    def _accepting(self, candidates: list[VolumeSettings]) -> list[VolumeSettings]:
+        """Those that are up and have not failed just now; if all have, they are tried again, for the error."""
         up = [each for each in candidates if self.is_up(each.name)]
         if candidates and not up:
             raise VolumeDown(f"no writable volume is up: {', '.join(each.name for each in candidates)} are down")
         now_s = self.env.monotonic()
-        for name in [name for name, until_s in self._resting.items() if until_s <= now_s]:
-            self._resting.pop(name, None)
-        return [each for each in up if each.name not in self._resting] or up
+        for name in [name for name, until_s in self._backing_off.items() if until_s <= now_s]:
+            self._backing_off.pop(name, None)
+        return [each for each in up if each.name not in self._backing_off] or up
 
     def others(self, signature: bytes, name: str) -> list[str]:
         """The volumes beside `name` that may hold the signature."""
@@ -305,18 +307,18 @@ class BlockStore:
             return []
         if not self.writable:
             return [other for other in volumes if other != name]
-        named = self._following.may_hold(signature, self.settings.remote.follow_s)
+        named = self._bloom.may_hold(signature, self.settings.remote.follow_s)
         return [other for other in named if other != name and other in volumes]
 
     @property
-    def is_behind(self) -> bool:
-        """Whether a volume that others write to is down, so that nobody knows what they have put there."""
+    def is_incomplete(self) -> bool:
+        """Whether a volume that others write to is down, so that what they have put there is unknown."""
         remote = any(each.address for each in self.settings.volume if each.name in self.down)
-        return remote or bool(self._following.behind)
+        return remote or bool(self._bloom.behind)
 
-    def named(self, signature: bytes) -> list[str]:
-        """All volumes that may hold the signature; of a single one that is not said."""
-        return self._following.may_hold(signature, self.settings.remote.follow_s) if len(self.volumes) > 1 else []
+    def may_hold(self, signature: bytes) -> list[str]:
+        """All volumes that may hold the signature; empty if there is only one volume."""
+        return self._bloom.may_hold(signature, self.settings.remote.follow_s) if len(self.volumes) > 1 else []
 
     # -- finding blocks -----------------------------------------------------------------------------------------
 
@@ -337,15 +339,15 @@ class BlockStore:
             for name in named:
                 wanted.setdefault(name, {})[key.signature] = None
         asked = [name for name in wanted if name in self.volumes and self.is_up(name)]
-        answers = self.asking.each(asked, lambda name: self.volume(name).probe(list(wanted[name])))
-        told = {name: dict(zip(wanted[name], facts, strict=True)) for name, facts in answers.given.items()}
-        away = {name: wanted.get(name, {}) for name in (*wanted, *self.down) if name not in told}
-        return [self._holdings(key, told, away) for key in keys]
+        responses = self.fan_out.each(asked, lambda name: self.volume(name).probe(list(wanted[name])))
+        found_by = {name: dict(zip(wanted[name], facts, strict=True)) for name, facts in responses.results.items()}
+        away = {name: wanted.get(name, {}) for name in (*wanted, *self.down) if name not in found_by}
+        return [self._locations_of(key, found_by, away) for key in keys]
 
-    def _holdings(
+    def _locations_of(
         self,
         key: ContentKey,
-        told: dict[str, dict[bytes, tuple[BlockFacts, ...]]],
+        found_by: dict[str, dict[bytes, tuple[BlockFacts, ...]]],
         away: dict[str, dict[bytes, None]],
     ) -> BlockLocations:
         held = BlockLocations(
@@ -354,7 +356,7 @@ class BlockStore:
         own, hosted = BlockKey(key.signature, key.overflow), BlockKey(key.signature, key.overflow, key.volume.encode())
         for name in (key.volume, *(each.name for each in self.settings.volume if each.name != key.volume)):
             wanted = own if name == key.volume else hosted
-            for facts in told.get(name, {}).get(key.signature, ()):
+            for facts in found_by.get(name, {}).get(key.signature, ()):
                 if facts.key == wanted:
                     held.add(BlockLocation(self.volume(name), facts))
         return held
@@ -372,7 +374,7 @@ class BlockStore:
         raise problem
 
     def damage_of(self, key: ContentKey) -> Damaged | None:
-        """Why no block answers to the key: one is there, in whichever volume, and not even its counter can be read."""
+        """Why no block was found under the key: there is one in some volume, but not even its counter can be read."""
         for name, volume in self.volumes.items():
             if self.is_up(name):
                 try:
@@ -398,8 +400,12 @@ class BlockStore:
             with suppress(VolumeDown):
                 volume.note_damaged([key])
 
-    def healed(self, name: str, keys: Sequence[ContentKey]) -> None:
-        """Damaged blocks of the volume have sound data again: the audit log names them."""
+    def report_healed(self, name: str, outcomes: Sequence[OperationResult]) -> None:
+        """Logs, also in the audit log, which damaged blocks of the volume have sound data again."""
+        volume = self.volume(name)
+        keys = [self.content_key(volume, each.key) for each in outcomes if each.effect is Effect.HEALED]
+        if not keys:
+            return
         for key in keys:
             log.warning("healed %s in volume %r: its block was damaged", key, name)
         events = [{"event": "healed", "volume": name, "fault": DAMAGED_BLOCK, "contentkey": str(key)} for key in keys]
@@ -407,14 +413,14 @@ class BlockStore:
             with self._audit_lock:
                 audit(self.root, self.env, events)
         except (HoldfastError, FileNotFoundError) as error:
-            log.warning("the audit log does not tell of it: %s", error)
+            log.warning("the audit log does not mention it: %s", error)
 
-    def settle(self, held: BlockLocations) -> bool:
-        """A moving block that is left alone becomes the block. True if there was one: then look again."""
+    def finish_move(self, held: BlockLocations) -> bool:
+        """A moving block whose original is gone becomes the block. True if there was one: then look again."""
         if held.counted or not held.moving or held.away:
             return False
         (again,) = self.find_batch([held.key], everywhere=True)
-        for pause_s in _SETTLE_S if self.remote else ():  # who moves it, in another process, is most likely at it
+        for pause_s in _MOVER_GRACE_S if self.remote else ():  # its mover, in another process, is most likely at work
             if not again.counted:
                 self.env.sleep(pause_s)
                 (again,) = self.find_batch([held.key], everywhere=True)
@@ -429,9 +435,9 @@ class BlockStore:
         return ContentKey(key.home.decode() or volume.name, key.signature, key.overflow)
 
     def note(self, signature: bytes, name: str) -> None:
-        """The volume holds the signature: to be called after the commit and before the caller is told."""
+        """The volume holds the signature: to be called after the commit and before the caller returns."""
         if len(self.volumes) > 1:
-            self._following.note(signature, name)
+            self._bloom.note(signature, name)
 
 
 def block_key(key: ContentKey, name: str) -> BlockKey:
@@ -439,5 +445,5 @@ def block_key(key: ContentKey, name: str) -> BlockKey:
     return BlockKey(key.signature, key.overflow, b"" if name == key.volume else key.volume.encode())
 
 
-def _place_of(settings: VolumeSettings) -> tuple[str, str, str]:
+def _location(settings: VolumeSettings) -> tuple[str, str, str]:
     return settings.address, settings.url, settings.path

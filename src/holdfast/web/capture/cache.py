@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import NamedTuple
+
+from holdfast.env.lru import LruCache
 
 _OVERHEAD = 500  # bytes of a reply beside its body
 
@@ -17,30 +18,23 @@ class CachedReply(NamedTuple):
     body: bytes
 
 
+def _size(reply: CachedReply) -> int:
+    return len(reply.body) + _OVERHEAD
+
+
 class ReplyCache:
     """The replies asked for last, up to a number of bytes. For the thread of the event loop."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
         self._reply_bytes_max = bytes_max // 8  # one of more would drive out too many others
-        self._replies: OrderedDict[Hashable, CachedReply] = OrderedDict()
-        self._bytes = 0
+        self._replies: LruCache[Hashable, CachedReply] = LruCache(bytes_max, _size)
 
     def get(self, key: Hashable) -> CachedReply | None:
-        reply = self._replies.get(key)
-        if reply is not None:
-            self._replies.move_to_end(key)
-        return reply
+        return self._replies.get(key)
 
     def put(self, key: Hashable, reply: CachedReply) -> None:
-        size = len(reply.body) + _OVERHEAD
-        if size > self._reply_bytes_max or key in self._replies:
-            return
-        self._replies[key] = reply
-        self._bytes += size
-        while self._bytes > self._bytes_max:
-            _, old = self._replies.popitem(last=False)
-            self._bytes -= len(old.body) + _OVERHEAD
+        if _size(reply) <= self._reply_bytes_max:
+            self._replies.put(key, reply)
 
     def __len__(self) -> int:
         return len(self._replies)

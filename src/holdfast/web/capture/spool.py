@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from concurrent.futures import Future
 from threading import Lock
 
+from holdfast.env.lru import LruCache
 from holdfast.web.capture.response import PART_BYTES, Archived
 
 
@@ -43,38 +43,33 @@ class Spool:
     """The payloads that are put aside. Any thread may call it."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
         self._lock = Lock()
-        self._kept: OrderedDict[Hashable, Future[SpooledPayload]] = OrderedDict()
-        self._bytes = 0
+        self._kept: LruCache[Hashable, SpooledPayload] = LruCache(bytes_max, lambda payload: payload.size)
+        self._reading: dict[Hashable, Future[SpooledPayload]] = {}
 
     def payload(self, key: Hashable, archived: Archived) -> SpooledPayload:
         """The payload of a capture; whoever asks while another reads it waits for that. Raises what reading may."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is None:
-                mine = self._kept[key] = Future()
-            else:
-                self._kept.move_to_end(key)
-        return found.result() if found is not None else self._filled(key, mine, archived)
+            if (kept := self._kept.get(key)) is not None:
+                return kept
+            reading = self._reading.get(key)
+            if reading is None:
+                mine = self._reading[key] = Future()
+        return reading.result() if reading is not None else self._read(key, mine, archived)
 
-    def _filled(self, key: Hashable, mine: Future[SpooledPayload], archived: Archived) -> SpooledPayload:
+    def _read(self, key: Hashable, mine: Future[SpooledPayload], archived: Archived) -> SpooledPayload:
         try:
             payload = SpooledPayload(archived)
         except BaseException as error:
             with self._lock:
-                del self._kept[key]
+                del self._reading[key]
             mine.set_exception(error)
             raise
-        mine.set_result(payload)
         with self._lock:
-            self._bytes += payload.size
-            while self._bytes > self._bytes_max and (oldest := self._oldest_done()) is not None:
-                self._bytes -= self._kept.pop(oldest).result().size
+            del self._reading[key]
+            self._kept.put(key, payload)
+        mine.set_result(payload)
         return payload
-
-    def _oldest_done(self) -> Hashable | None:
-        return next((key for key, each in self._kept.items() if each.done()), None)
 
 
 def _write(descriptor: int, piece: bytes) -> None:

@@ -24,6 +24,9 @@ from holdfast.web.server.connections import WorkerConnections
 from holdfast.web.server.request_cycle import WHOLE, Cycle, log
 from holdfast.web.server.request_head import VERSIONS, Refusal, body_length, escaped_line, target_of, verify_host
 
+HEADER_BYTES_MAX = 64 << 10  # of a request's head; beyond it 431
+HEADER_COUNT_MAX = 100  # fields of a request's head; beyond it 431
+TARGET_BYTES_MAX = 32 << 10  # of a request's address; beyond it 414
 _LINGER_S = 2.0  # for a client that is refused to read why, before it is cut off
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 _EXTENSIONS: dict[str, dict[str, Any]] = {WHOLE: {}}
@@ -93,7 +96,7 @@ class Protocol(HttpToolsProtocol):
 
     def _grow(self, count: int) -> None:
         self._head_bytes += count
-        if self._head_bytes > self.shift.settings.header_bytes_max:
+        if self._head_bytes > HEADER_BYTES_MAX:
             self._refuse(431, "the head of the request is too large")
 
     def _enter(self, phase: int) -> None:
@@ -110,7 +113,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         self.url += url
-        if len(self.url) > self.shift.settings.target_bytes_max:
+        if len(self.url) > TARGET_BYTES_MAX:
             raise Refusal(414, "the address is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -118,9 +121,9 @@ class Protocol(HttpToolsProtocol):
             return  # a trailer: what came before the body has been acted on
         super().on_header(name, value)
         self._head_bytes += len(name) + len(value) + 4
-        if self._head_bytes > self.shift.settings.header_bytes_max:
+        if self._head_bytes > HEADER_BYTES_MAX:
             raise Refusal(431, "the head of the request is too large")
-        if len(self.headers) > self.shift.settings.header_count_max:
+        if len(self.headers) > HEADER_COUNT_MAX:
             raise Refusal(431, "the request has too many header fields")
 
     def on_headers_complete(self) -> None:

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,14 +21,14 @@ from selectors import EVENT_READ, DefaultSelector
 from socket import socket, socketpair
 from types import FrameType
 
+from holdfast.env.child_process import receive_pickled, send_pickled, start_child
 from holdfast.errors import HoldfastError
-from holdfast.web.server.channel import FAILED, READY, REOPEN, STOP, WorkerStart, receive_message, send_message
+from holdfast.web.server.channel import FAILED, READY, REOPEN, STOP, WorkerStart
 from holdfast.web.server.counters import Counters
 from holdfast.web.server.listen import Listening
 
 log = logging.getLogger("holdfast.web")
 
-_WORKER = "from holdfast.web.server.worker import main; main()"
 _FEW_HEAPS = {"MALLOC_ARENA_MAX": "2"}  # one for each thread would grow for ever: pages come and go in all of them
 _DELAY_S, _DELAY_MAX_S = 0.1, 5.0  # before a worker is started again; doubled each time that it lived shortly
 _LONG_LIFE_S = 10.0
@@ -112,26 +111,27 @@ class Supervisor:
         ours, theirs = socketpair()
         controls = tuple(each.fileno() for each in self._listening.controls.sockets[child.row])
         replay = tuple(each.fileno() for each in self._listening.replay.sockets[child.row])
-        child.process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(theirs.fileno())],
+        child.process = start_child(
+            "holdfast.web.server.worker",
+            arguments=[str(theirs.fileno())],
+            env=_FEW_HEAPS if "MALLOC_ARENA_MAX" not in os.environ else None,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno(), self._counters.descriptor, self._start.attempts, *controls, *replay],
             start_new_session=True,  # Ctrl-C is for the parent
-            env=_FEW_HEAPS | os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         theirs.close()
         child.channel, child.is_ready, child.born = ours, False, time.monotonic()
         self._selector.register(ours, EVENT_READ, child)
         with suppress(OSError):  # it is dead already: the selector will tell
-            send_message(ours, replace(self._start, row=child.row, controls=controls, replay=replay))
+            send_pickled(ours, replace(self._start, row=child.row, controls=controls, replay=replay))
 
     def _hear(self, child: WorkerProcess) -> None:
         assert child.channel is not None
         try:
             letter = child.channel.recv(1)
             if letter == FAILED:
-                child.error = receive_message(child.channel)
+                child.error = receive_pickled(child.channel)
         except (OSError, EOFError):
             letter = b""
         if letter == READY:

@@ -16,13 +16,14 @@ from typing import Any
 import uvloop
 
 from holdfast.archive import Archive
+from holdfast.env.child_process import receive_pickled, send_pickled
 from holdfast.errors import HoldfastError
 from holdfast.web.app import controls_app, replay_app
 from holdfast.web.auth.tokens import Tokens
 from holdfast.web.context import WebContext, open_site
 from holdfast.web.host_names import named_app
 from holdfast.web.server.access_log import AccessLog
-from holdfast.web.server.channel import FAILED, READY, REOPEN, STOP, WorkerStart, receive_message, send_message
+from holdfast.web.server.channel import FAILED, READY, REOPEN, STOP, WorkerStart
 from holdfast.web.server.connections import WorkerConnections
 from holdfast.web.server.counters import Counters
 from holdfast.web.server.listen import Hosts
@@ -40,7 +41,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     channel = socket(fileno=int(sys.argv[1]))
     try:
-        start: WorkerStart = receive_message(channel)
+        start: WorkerStart = receive_pickled(channel)
     except EOFError:
         os._exit(1)
     _show_log(start.log_level)
@@ -58,7 +59,7 @@ async def _work(start: WorkerStart, channel: socket) -> None:
         shift = WorkerConnections(start.settings, hosts, counters, access_log)
         servers = await _serve(site, shift, start)
     except (HoldfastError, OSError) as error:
-        send_message(channel, error, letter=FAILED)
+        send_pickled(channel, error, prefix=FAILED)
         return
     gc.collect()
     gc.freeze()

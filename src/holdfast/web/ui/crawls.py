@@ -23,11 +23,11 @@ from starlette.routing import Route
 
 from holdfast.crawl.job.job import ScopeKind
 from holdfast.crawl.log import Row
+from holdfast.env.units import duration_words
 from holdfast.errors import HoldfastError, TooLarge, UsageError
 from holdfast.web.auth.tokens import error_headers, may_write
 from holdfast.web.context import WebContext
 from holdfast.web.operations import crawls
-from holdfast.web.ui.display import span
 from holdfast.web.ui.render import as_json, render, wants_page
 
 FORM_BYTES_MAX = 256 << 10
@@ -103,11 +103,11 @@ def about(crawl: dict[str, Any]) -> str:
     """How long it has run, when it ended and why."""
     if not crawl["updated"]:
         return "Not begun."
-    lasted = span(crawl["tally"].get("seconds", 0))
+    lasted = duration_words(crawl["tally"].get("seconds", 0))
     visit = f"Visit {crawl['visit']}. " if crawl["visit"] > 1 else ""
     if crawl["running"]:
         return f"{visit}Running for {lasted}."
-    ended = span(max(0.0, time.time() - crawl["updated"]))
+    ended = duration_words(max(0.0, time.time() - crawl["updated"]))
     reason = f": {crawl['reason']}" if crawl["reason"] else ""
     return f"{visit}Ran for {lasted}, ended {ended} ago{reason}."
 

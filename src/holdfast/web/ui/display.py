@@ -21,6 +21,8 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 
 from ada_url import idna
 
+from holdfast.env.units import duration_words
+
 _HOST = re.compile(r"([a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?)([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _LETTERS = re.compile(r"(?:%[89a-f][0-9a-f])+", re.IGNORECASE)  # escaped, beyond ASCII
 _TOGETHER = frozenset(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"))  # alphabets of one language
@@ -73,7 +75,6 @@ _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-_UNITS = ((86400 * 365, "year"), (86400 * 30, "month"), (86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 # C0, C1, soft hyphen, zero width, line and paragraph ends, directions, invisible operators, byte order mark, surrogates
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\xa0\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufeff\ufff9-\ufffb"
@@ -173,28 +174,10 @@ def quoted(text: str) -> str:
     return quote(text.encode("utf-8", "surrogateescape"), safe="")
 
 
-def span(seconds: float) -> str:
-    """'3 days', '1 hour': the largest unit that fits, rounded down."""
-    for size, name in _UNITS:
-        if seconds >= size:
-            number = int(seconds // size)
-            return f"{number} {name}" if number == 1 else f"{number} {name}s"
-    return "less than a second"
-
-
 def between(first: str, last: str) -> str:
     """How long from one time to another; empty where one of them never was."""
     start, end = moment(first), moment(last)
-    return span(abs(end - start) / timedelta(seconds=1)) if start and end else ""
-
-
-def size(number: float) -> str:
-    """'0 B', '1.4 MB'."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if number < 999.5 or unit == "TB":
-            break
-        number /= 1000
-    return f"{number:.1f} {unit}" if number < 99.5 and unit != "B" else f"{number:,.0f} {unit}"
+    return duration_words(abs(end - start) / timedelta(seconds=1)) if start and end else ""
 
 
 def count(number: int, noun: str = "", plural: str = "") -> str:

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from holdfast.env.units import rounded_size
 from holdfast.web.context import WebContext
 from holdfast.web.ui import display, results
 from holdfast.web.ui import display as readable
@@ -41,9 +42,10 @@ def environment() -> Environment:
     pages.globals["static"] = static_path
     pages.globals["path_to"] = display.path_to
     pages.globals["compare_path"] = display.compare_path
-    words = (display.in_words, display.unit, display.iso, display.size)
+    words = (display.in_words, display.unit, display.iso)
     for each in (display.visible, display.plain, display.shown, display.bare, display.quoted, *words):
         pages.filters[each.__name__] = each
+    pages.filters["size"] = rounded_size
     pages.filters["pieces"] = results.pieces
     pages.filters["readable"] = readable.readable
     pages.filters["readable_host"] = readable.readable_host

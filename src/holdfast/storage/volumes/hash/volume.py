@@ -16,12 +16,12 @@ thread that leads a flush owns journal and files; `_streams_lock` is held while 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from holdfast.env import paths
 from holdfast.env.files import Buffer
+from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBlock, HoldfastError, VolumeFull
 from holdfast.storage.block import HEADER_BYTES
 from holdfast.storage.volume import BlockKey, Operation, OperationResult, Ticket
@@ -48,8 +48,8 @@ class HashVolume(GroupCommitted, HashStreaming):
     def __init__(self, spec: VolumeSpec) -> None:
         GroupCommitted.__init__(self, spec.name, self)
         HashReading.__init__(self, spec.name, spec.directory, spec.identity, spec.env)
-        self._buffered_max = max(8, spec.settings.bucket_buffer_bytes // spec.identity.shape)
-        self._buffer: OrderedDict[BucketId, Chain] = OrderedDict()
+        buckets_max = max(8, spec.settings.bucket_buffer_bytes // spec.identity.shape)
+        self._buffer: LruCache[BucketId, Chain] = LruCache(buckets_max)
         self._begin_streaming()
         self._applying: Overlay = {}  # durable in the journal, and being written to their places
         self._in_flight: GroupChange | None = None
@@ -121,8 +121,6 @@ class HashVolume(GroupCommitted, HashStreaming):
                 lambda _: self._read_chain(bucket), lambda damage: self._mended_chain(bucket, damage)
             )
             self._keep(chain)
-        else:
-            self._buffer.move_to_end(bucket)
         return chain
 
     def _read_chain(self, bucket: BucketId) -> Chain:
@@ -158,12 +156,9 @@ class HashVolume(GroupCommitted, HashStreaming):
     def _keep(self, chain: Chain) -> None:
         """In the bucket buffer."""
         if chain.pages:
-            self._buffer[chain.bucket] = chain
-            self._buffer.move_to_end(chain.bucket)
+            self._buffer.put(chain.bucket, chain)
         else:
-            self._buffer.pop(chain.bucket, None)
-        while len(self._buffer) > self._buffered_max:
-            self._buffer.popitem(last=False)
+            self._buffer.pop(chain.bucket)
 
     # -- operations, under the lock -----------------------------------------------------------------------------
 
@@ -332,7 +327,7 @@ class HashVolume(GroupCommitted, HashStreaming):
     def rebuild(self, bucket: BucketId, entries: Sequence[HashEntry], pages: Iterable[int]) -> None:
         """A damaged bucket has these entries, which have been counted, and no longer these pages; durable on return."""
         with self.commits.lock:
-            self._buffer[bucket] = empty_chain(bucket)
+            self._buffer.put(bucket, empty_chain(bucket))
 
         def replace(draft: ChangeDraft) -> None:
             draft.replace(bucket, entries)

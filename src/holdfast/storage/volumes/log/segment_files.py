@@ -7,7 +7,6 @@ the others are leftovers for the writer to clear away.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 from holdfast.env import Environment, File
 from holdfast.env import paths as layout
+from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBlock
 from holdfast.storage.volumes.log.keydir import SegmentFacts
 from holdfast.storage.volumes.log.ranges import SegmentRanges
@@ -53,8 +53,7 @@ class SegmentFiles:
         self.uid = uid
         self.lanes = lanes
         self._env = env
-        self._open_max = open_max
-        self._open: OrderedDict[tuple[int, int], File] = OrderedDict()
+        self._open: LruCache[tuple[int, int], File] = LruCache(open_max)
         self._lock = threading.Lock()
 
     def listing(
@@ -114,14 +113,11 @@ class SegmentFiles:
         with self._lock:
             file = self._open.get(name)
             if file is not None:
-                self._open.move_to_end(name)
                 return file
         opened = self._env.files.open(self.path(segment, generation))
         with self._lock:
-            file = self._open.setdefault(name, opened)
-            while len(self._open) > self._open_max:
-                self._open.popitem(last=False)
-        return file
+            self._open.put(name, opened)
+        return opened
 
     def walk(self, segment: int, file: File, end: int, floor: int) -> Iterator[SegmentEntry | Damage]:
         """All of a segment up to `end`, in order. What belongs into another lane counts as damage."""
@@ -171,7 +167,7 @@ class SegmentFiles:
             parsed = layout.parse_segment_name(path.name)
             if parsed is not None:
                 with self._lock:
-                    self._open.pop(parsed, None)
+                    self._open.pop(parsed)
             self._env.files.remove(path)
         self._env.files.sync_directory(self.directory)
 

@@ -8,12 +8,12 @@ size. Memory is the cache, and one window for each request under way.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from holdfast.env.files import Buffer
+from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBlock, Denied
 from holdfast.storage.volumes.object.bucket import Bucket
 from holdfast.storage.volumes.object.upload_list import Uploaded
@@ -32,9 +32,7 @@ class RangeCache:
 
     def __init__(self, bucket: Bucket, bytes_max: int) -> None:
         self.bucket = bucket
-        self.bytes_max = bytes_max
-        self._bytes = 0
-        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._kept: LruCache[tuple[str, int], bytes] = LruCache(bytes_max, len)
         self._coming: dict[tuple[str, int], Future[bytes]] = {}
         self._lock = threading.Lock()
 
@@ -45,7 +43,6 @@ class RangeCache:
             for begin in (offset, start):
                 kept = self._kept.get((key, begin))
                 if kept is not None and offset - begin + length <= len(kept):
-                    self._kept.move_to_end((key, begin))
                     return kept[offset - begin : offset - begin + length]
         data = self.bucket.read(key, offset, length)
         self._keep((key, offset), data)
@@ -57,7 +54,6 @@ class RangeCache:
         with self._lock:
             kept = self._kept.get(name)
             if kept is not None and len(kept) > WALK_BYTES:  # a small range may begin there, too
-                self._kept.move_to_end(name)
                 ready: Future[bytes] = Future()
                 ready.set_result(kept)
                 return ready
@@ -76,21 +72,17 @@ class RangeCache:
 
     def _keep(self, name: tuple[str, int], data: bytes) -> None:
         with self._lock:
-            self._bytes += len(data) - len(self._kept.pop(name, b""))
-            self._kept[name] = data
-            while self._bytes > self.bytes_max:
-                _, dropped = self._kept.popitem(last=False)
-                self._bytes -= len(dropped)
+            self._kept.put(name, data)
 
     def forget(self, key: str) -> None:
         """The object has been replaced or removed."""
         with self._lock:
             for name in [name for name in self._kept if name[0] == key]:
-                self._bytes -= len(self._kept.pop(name))
+                self._kept.pop(name)
 
     @property
     def bytes(self) -> int:
-        return self._bytes
+        return self._kept.size
 
 
 class ObjectFile:

@@ -23,9 +23,9 @@ from holdfast.env import Environment
 from holdfast.env.files import Buffer
 from holdfast.errors import HoldfastError, MalformedInput, TooLarge, UsageError, VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.model import ContentKey, Fault
+from holdfast.storage.identity import VolumeNames
 from holdfast.storage.server import wire
 from holdfast.storage.server.wire import Type, WireReader
-from holdfast.storage.store.locate import Roster
 from holdfast.storage.volume import (
     Activity,
     Block,
@@ -140,7 +140,7 @@ class RemoteVolume:
         self._doubts = PendingCommits(self._tickets)
         self._facts: dict[str, Any] = {}
         self._expected = ""
-        self._roster = Roster()
+        self._names = VolumeNames()
 
     # -- who is there -------------------------------------------------------------------------------------------
 
@@ -158,9 +158,9 @@ class RemoteVolume:
         """The name of the algorithm that the volume's signatures are made with."""
         return str(self._known()["signature"])
 
-    def expect(self, signature: str, roster: Roster) -> None:
+    def expect(self, signature: str, names: VolumeNames) -> None:
         """A volume whose signatures are made in another way counts as down, and one that has another name already."""
-        self._expected, self._roster = signature, roster
+        self._expected, self._names = signature, names
 
     def _known(self) -> dict[str, Any]:
         """What the server said of itself. Raises VolumeDown if it never did."""
@@ -174,7 +174,7 @@ class RemoteVolume:
             raise VolumeDown(
                 f"it was made for signature {link.facts.get('signature')!r}, this client uses {self._expected!r}"
             )
-        self._roster.enter(self.name, str(link.facts.get("uid")))
+        self._names.claim(self.name, str(link.facts.get("uid")))
         before, self._facts = self._facts, link.facts
         if before and before.get("uid") != link.facts.get("uid"):
             log.warning("another volume than before answers for %r at %s", self.name, self.address)

@@ -1,9 +1,6 @@
-"""Frames between the caller of a statement and the process that runs it.
+"""Messages between the caller of a statement and the process that runs it, each in a frame (`env.child_process`).
 
-    ┌──────┬────────┬──────────────┐
-    │ kind │ length │ body         │      the length is 8 bytes, little endian
-    │ 1    │ 8      │ length bytes │
-    └──────┴────────┴──────────────┘
+The first byte of a frame is the kind of its message, the rest is the body.
 
 | kind | direction | body                                                                                  |
 |------|-----------|---------------------------------------------------------------------------------------|
@@ -23,11 +20,11 @@ from typing import IO, Final
 import pyarrow
 from pyarrow import ipc
 
-_LENGTH = 8
+from holdfast.env.child_process import frame_head, read_frame
 
 
-class FrameKind:
-    """What a frame holds."""
+class MessageKind:
+    """What a message is."""
 
     REQUEST: Final = b"Q"
     CONTENTS: Final = b"C"
@@ -38,20 +35,16 @@ class FrameKind:
     FAILURE: Final = b"F"
 
 
-def write_frame(stream: IO[bytes], kind: bytes, body: bytes | pyarrow.Buffer = b"") -> None:
-    stream.write(kind + len(body).to_bytes(_LENGTH, "little"))
+def write_message(stream: IO[bytes], kind: bytes, body: bytes | pyarrow.Buffer = b"") -> None:
+    stream.write(frame_head(1 + len(body)) + kind)
     stream.write(body)
     stream.flush()
 
 
-def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes]:
-    """Kind and body of the next frame. Raises EOFError where the stream ends."""
-    head = stream.read(1 + _LENGTH)
-    wanted = int.from_bytes(head[1:], "little")
-    body = stream.read(wanted) if len(head) == 1 + _LENGTH else b""
-    if len(head) <= _LENGTH or len(body) < wanted:
-        raise EOFError
-    return head[:1], body
+def read_message(stream: IO[bytes]) -> tuple[bytes, memoryview]:
+    """Kind and body of the next message. Raises EOFError where the stream ends."""
+    frame = read_frame(stream)
+    return frame[:1], memoryview(frame)[1:]
 
 
 def as_stream(schema: pyarrow.Schema, batch: pyarrow.RecordBatch | None = None) -> pyarrow.Buffer:

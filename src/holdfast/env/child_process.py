@@ -1,0 +1,102 @@
+"""Child processes of Python, and the frames they exchange with their parent.
+
+    ┌────────────────────────┬──────────────┐
+    │ length, 8 bytes,       │ body         │
+    │ little endian          │ length bytes │
+    └────────────────────────┴──────────────┘
+
+What a body is, marshalled, pickled or plain bytes, is up to the two sides. Pickles are only ever read from a process
+that was started here, or that started us.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from socket import MSG_WAITALL, socket
+from typing import IO, Any
+
+_LENGTH = 8
+RECEIVE_BYTES = 1 << 20
+# Arrow's own allocators reserve more than a limit of memory leaves room for.
+LITTLE_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+
+
+def start_child(
+    module: str, function: str = "main", arguments: Sequence[str] = (), env: Mapping[str, str] | None = None, **how: Any
+) -> subprocess.Popen[bytes]:
+    """A function of a module in a process of its own, which imports from where this one does.
+
+    `env` is added to the environment; `how` is what `Popen` takes besides.
+    """
+    path = os.pathsep.join(path for path in sys.path if path)
+    command = [sys.executable, "-c", f"from {module} import {function}; {function}()", *arguments]
+    child: subprocess.Popen[bytes] = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": path, **(env or {})}, **how
+    )
+    return child
+
+
+def packed_frame(body: bytes) -> bytes:
+    return len(body).to_bytes(_LENGTH, "little") + body
+
+
+def frame_head(length: int) -> bytes:
+    """What comes before a body that is sent by itself, to spare a copy."""
+    return length.to_bytes(_LENGTH, "little")
+
+
+def read_frame(stream: IO[bytes]) -> bytes:
+    """The next body. Raises EOFError where the stream ends, also in the middle of a frame."""
+    head = stream.read(_LENGTH)
+    length = int.from_bytes(head, "little")
+    body = stream.read(length) if len(head) == _LENGTH else b""
+    if len(head) < _LENGTH or len(body) < length:
+        raise EOFError("the other process is gone")
+    return body
+
+
+class Frames:
+    """Takes bytes as they come, gives the bodies that are whole. One thread."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= _LENGTH:
+            end = start + _LENGTH + int.from_bytes(buffer[start : start + _LENGTH], "little")
+            if len(buffer) < end:
+                break
+            yield bytes(memoryview(buffer)[start + _LENGTH : end])
+            start = end
+        del buffer[:start]
+
+
+def frames_from(source: socket) -> Iterator[bytes]:
+    """All bodies until the other side closes."""
+    frames = Frames()
+    while data := source.recv(RECEIVE_BYTES):
+        yield from frames.feed(data)
+
+
+def send_pickled(target: socket, message: object, *, prefix: bytes = b"") -> None:
+    """A pickled message as one frame, after `prefix`."""
+    target.sendall(prefix + packed_frame(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)))
+
+
+def receive_pickled(source: socket) -> Any:
+    """The message of the next frame. Raises EOFError if the other side is gone."""
+    return pickle.loads(_exactly(source, int.from_bytes(_exactly(source, _LENGTH), "little")))
+
+
+def _exactly(source: socket, count: int) -> bytes:
+    data = source.recv(count, MSG_WAITALL)
+    if len(data) != count:
+        raise EOFError("the other process is gone")
+    return data

@@ -1,0 +1,71 @@
+"""A cache of what was used last, bounded by number or by bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+D = TypeVar("D")
+
+
+class LruCache(Generic[K, V]):
+    """Holds at most `size_max` in all: entries, or what `size_of` counts of their values.
+
+    Not thread-safe: an owner with several threads has a lock. Values must not change their size while they are here.
+    """
+
+    def __init__(self, size_max: int, size_of: Callable[[V], int] | None = None) -> None:
+        self.size_max = size_max
+        self.size = 0
+        self._size_of = size_of
+        self._entries: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, default: D | None = None) -> V | D | None:
+        """The value, which becomes the last used, or `default`."""
+        try:
+            value = self._entries[key]
+        except KeyError:
+            return default
+        self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Replaces what the key had. The least recently used go; a value above the limit is not kept at all."""
+        size = 1 if self._size_of is None else self._size_of(value)
+        self.pop(key)
+        if size > self.size_max:
+            return
+        self._entries[key] = value
+        self.size += size
+        while self.size > self.size_max:
+            self.pop(next(iter(self._entries)))
+
+    def pop(self, key: K) -> V | None:
+        """Removes an entry, if it is there."""
+        try:
+            value = self._entries.pop(key)
+        except KeyError:
+            return None
+        self.size -= 1 if self._size_of is None else self._size_of(value)
+        return value
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self.size = 0
+
+    def values(self) -> list[V]:
+        """The least recently used first."""
+        return list(self._entries.values())
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys now, the least recently used first; entries may be removed meanwhile."""
+        return iter(list(self._entries))
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
