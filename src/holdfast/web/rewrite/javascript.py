@@ -29,10 +29,9 @@ first by the page's import map and the second by the module's own address, which
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.web.rewrite.addresses import Scene, rewrite
 
@@ -231,32 +230,6 @@ def rewrite_specifier(name: bytes, scene: Scene) -> bytes:
     if not name.startswith((b"http:", b"https:", b"/")):
         return name
     return rewrite(name.decode("utf-8", "surrogateescape"), scene, MODIFIER).encode("utf-8", "surrogateescape")
-
-
-def rewrite_import_map(text: bytes, scene: Scene) -> bytes:
-    """The content of `<script type="importmap">`. What is no JSON object stays; integrity is dropped."""
-    try:
-        read = json.loads(text)
-    except ValueError:
-        return text
-    if not isinstance(read, dict):
-        return text
-    read.pop("integrity", None)
-    imports = _rewrite_names(read.get("imports"), scene)
-    scopes = read.get("scopes")
-    if isinstance(scopes, dict):
-        read["scopes"] = {_address(where, scene): _rewrite_names(names, scene) for where, names in scopes.items()}
-    return json.dumps({**read, "imports": imports}).replace("<", "\\u003c").encode("ascii")
-
-
-def _rewrite_names(names: Any, scene: Scene) -> Any:
-    if not isinstance(names, dict):
-        return {}
-    return {_address(name, scene): _address(address, scene) for name, address in names.items()}
-
-
-def _address(name: Any, scene: Scene) -> Any:
-    return rewrite_specifier(name.encode(), scene).decode() if isinstance(name, str) else name
 
 
 _WORDS = (b"location", b"top", b"import", b"export")
