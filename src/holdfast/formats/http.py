@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from holdfast.errors import TooLarge
 from holdfast.formats.record import Headers
 
+HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
 HEAD_BYTES_MAX = 1024 * 1024
 CHUNK_LINE_BYTES_MAX = 4096
 TRAILER_BYTES_MAX = 64 * 1024
@@ -99,6 +100,11 @@ def _fields(lines: bytes) -> list[tuple[str, str]]:
         elif colon:
             fields.append((name.strip(), value.strip()))
     return fields
+
+
+def media_type(content_type: str | None) -> str:
+    """A Content-Type without its parameters, in lower case: 'text/html'; '' if there is none."""
+    return content_type.partition(";")[0].strip().lower() if content_type else ""
 
 
 def split(block: bytes, head: HttpHead | None = None) -> tuple[bytes, tuple[int, ...], bytes]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from holdfast.formats.html.charset import charset_of, decoded
-from holdfast.formats.html.tree import HTML_KINDS, kind_of, looks_like_html, parsed_page
+from holdfast.formats.html.tree import parsed_page
 from holdfast.formats.wet import text_of
 
 _BYTES_MAX = 8 << 20  # of a page; what lies beyond is not looked at
@@ -23,12 +23,6 @@ _NESTING = re.compile(
     r"<(/?)(?!(?:area|base|br|col|dd|dt|embed|hr|img|input|li|link|meta|option|p|param|source|td|th|tr|wbr)\b)[a-z]",
     re.IGNORECASE | re.ASCII,
 )
-
-
-def is_page(content: bytes, content_type: str = "") -> bool:
-    """Whether it is HTML: by its type, or where none is known by how it begins."""
-    kind = kind_of(content_type)
-    return kind in HTML_KINDS or (not kind and looks_like_html(content))
 
 
 def main_text_of(content: bytes, content_type: str = "") -> str:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.formats.dates import warc_timestamp
+from holdfast.formats.http import media_type
 from holdfast.formats.record import Record
 from holdfast.formats.warc.digests import ALGORITHMS, decode_digest
 
@@ -116,7 +117,7 @@ def _special_faults(record: Record, names: frozenset[str]) -> list[str]:
         faults.append(f"bad WARC-Date {date[:40]!r} in {record.format}")
     if record.type == "warcinfo":
         media = fields.get("content-type")
-        if media and media.partition(";")[0].strip().lower() != "application/warc-fields":
+        if media and media_type(media) != "application/warc-fields":
             faults.append("a record of type 'warcinfo' should be of Content-Type 'application/warc-fields'")
     if "warc-segment-number" in names:
         number = fields.get("warc-segment-number", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.formats.html.charset import charset_of
 from holdfast.web import runtime
 from holdfast.web.capture.kinds import CaptureKind
 from holdfast.web.capture.response import Archived
@@ -16,7 +17,7 @@ def rewritten(
     plain: bytes, archived: Archived, scene: Scene, kind: CaptureKind, controls_origin: str
 ) -> tuple[bytes, str]:
     """The new content, and what to call it. `plain` is the payload without its encodings."""
-    named = archived.headers.get("content-type") or ""
+    named = archived.content_type
     match kind:
         case CaptureKind.HTML:
             tag = runtime.runtime_tag(scene.prefix, scene.timestamp, scene.url, controls_origin)
@@ -40,7 +41,7 @@ def rewritten(
 
 def _page(plain: bytes, archived: Archived, scene: Scene, tag: bytes) -> tuple[bytes, str]:
     mime = archived.mime or "text/html"
-    page = rewrite_html([plain], scene, archived.charset, tag, is_xml=mime == "application/xhtml+xml")
+    page = rewrite_html([plain], scene, charset_of(archived.content_type), tag, is_xml=mime == "application/xhtml+xml")
     body = b"".join(page.pieces)
     return body, f"{mime}; charset={page.charset}" if page.charset else mime
 

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from holdfast.formats.html.charset import UTF_8
 from holdfast.web.rewrite.addresses import Scene, ground
-from holdfast.web.rewrite.charset import codec_of, encoding_of, in_utf_8, is_decoded
+from holdfast.web.rewrite.charset import encoding_of, in_utf_8, is_decoded, value_codec
 from holdfast.web.rewrite.elements import Setting, rewrite_attributes
 from holdfast.web.rewrite.inline import rewrite_inline
 from holdfast.web.rewrite.markup import (
@@ -271,10 +271,8 @@ class Html(NamedTuple):
     pieces: Iterator[bytes]
 
 
-def rewrite_html(
-    pieces: Iterable[bytes], scene: Scene, charset: str | None, head: bytes, *, is_xml: bool = False
-) -> Html:
-    """`charset` is what the HTTP header names; `head` is markup for the beginning of <head>, before all scripts."""
+def rewrite_html(pieces: Iterable[bytes], scene: Scene, charset: str, head: bytes, *, is_xml: bool = False) -> Html:
+    """`charset` is what the HTTP header names, '' if nothing; `head` is markup that goes first into <head>."""
     gathered = _gathered(pieces)
     first = next(gathered, b"")
     second = next(gathered, None)  # so that a page of one piece is known to be whole
@@ -283,7 +281,7 @@ def rewrite_html(
         encoding = UTF_8  # as XML has it
     if scene.encoding != encoding:
         scene = replace(scene, encoding=encoding)
-    setting = Setting(scene, head, codec_of(encoding), is_xml=is_xml)
+    setting = Setting(scene, head, value_codec(encoding), is_xml=is_xml)
     rest = (first,) if second is None else chain((first, second), gathered)
     read = in_utf_8(iter(rest), encoding)
     return Html(UTF_8 if is_decoded(encoding) else encoding, _rewritten(read, setting))

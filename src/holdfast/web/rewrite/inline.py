@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from holdfast.formats.http import media_type
 from holdfast.web.rewrite.addresses import Scene, rewrite
 from holdfast.web.rewrite.css import rewrite_css
 
@@ -22,7 +23,7 @@ def rewrite_inline(tag: Tag, content: bytes, scene: Scene) -> bytes:
         return rewrite_css(content, scene)
     if not content or content.isspace():
         return content
-    kind = tag.word(b"type").partition(";")[0].strip()
+    kind = media_type(tag.value(b"type"))
     if kind == "importmap":
         return rewrite_import_map(content, scene)
     if kind and kind != "module" and not _is_script(kind):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import CaptureNotFound, Damaged, HoldfastError, TooLarge
-from holdfast.formats.html.tree import HTML_KINDS, kind_of, looks_like_html
-from holdfast.formats.http import decoded_content
+from holdfast.formats.html.tree import is_html
+from holdfast.formats.http import HTML_TYPES, decoded_content, media_type
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
 from holdfast.records.records import Records
@@ -42,7 +42,7 @@ class Side:
     @property
     def kind(self) -> str:
         """The type without its parameters."""
-        return kind_of(self.content_type)
+        return media_type(self.content_type)
 
     @property
     def is_revisit(self) -> bool:
@@ -51,7 +51,7 @@ class Side:
     @property
     def is_page(self) -> bool:
         """Whether a browser would show it as a document of its own."""
-        return self.kind in HTML_KINDS or (not self.kind and looks_like_html(self.content))
+        return is_html(self.content, self.content_type)
 
     def as_dict(self) -> dict[str, Any]:
         capture = self.capture
@@ -73,10 +73,10 @@ class Side:
 
 def is_text(content_type: str) -> bool:
     """Whether such a content can be compared by lines."""
-    kind = kind_of(content_type)
+    kind = media_type(content_type)
     return (
         not kind
-        or kind in HTML_KINDS
+        or kind in HTML_TYPES
         or kind.startswith("text/")
         or kind in _TEXT_KINDS
         or kind.endswith(("+xml", "+json"))

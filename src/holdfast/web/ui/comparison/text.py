@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.formats.html.charset import charset_of, decoded
-from holdfast.formats.html.tree import HTML_KINDS, kind_of
+from holdfast.formats.http import HTML_TYPES
 from holdfast.formats.wet import text_of
 from holdfast.web.ui.comparison.sequences import DiffBudget, Stretch, stretches
 from holdfast.web.ui.comparison.side import Side
@@ -77,8 +77,7 @@ class TextDifference:
 
 def lines_of(side: Side) -> tuple[list[str], bool] | None:
     """The lines of a side's text, and whether there are more; None if it is no text."""
-    kind = kind_of(side.content_type)
-    if kind in HTML_KINDS or not kind:
+    if side.kind in HTML_TYPES or not side.kind:
         text = text_of(side.content, side.content_type)
         raw = decoded(side.content[:_SNIFFED_CHARS], charset_of(side.content_type)).text
     else:
