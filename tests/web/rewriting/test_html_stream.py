@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting_scene import HEAD, SCENE, at, parts, streamed
 
-from holdfast.web.rewrite.elements import Setting
+from holdfast.web.rewrite.elements import PageState
 from holdfast.web.rewrite.html import PIECE_BYTES_MIN, PageRewriter, rewrite_html
 
 LINK = at("mp_") + "https://example.com"
@@ -111,7 +111,7 @@ def test_a_page_without_absolute_references_changes_in_its_head_only(markup: str
 @given(LINKED, st.lists(st.integers(0, 400), max_size=8), st.sampled_from([4, 50, 1000]))
 def test_however_a_page_is_cut_it_is_rewritten_the_same(markup: str, cuts: list[int], rest_min: int) -> None:
     page = markup.encode()
-    rewriter = PageRewriter(Setting(SCENE, HEAD, "utf-8"))
+    rewriter = PageRewriter(PageState(SCENE, HEAD, "utf-8"))
     done, rest, at_byte = [], b"", 0
     for cut in sorted(cuts):
         sent, rest = rewriter.feed(rest + page[at_byte:cut], final=False)
@@ -148,7 +148,7 @@ def test_what_is_longer_than_the_bound_is_passed_on_and_what_follows_is_rewritte
     end = "-->" if name == "!--" else f"</{name}>"
     begin = "<!--" if name == "!--" else f"<{name}>"
     page = f"<head>{begin}{'url(/x) ' * 100}{end}<a href='/y'>".encode()
-    rewriter = PageRewriter(Setting(SCENE, b"|", "utf-8"), token_bytes_max=100)
+    rewriter = PageRewriter(PageState(SCENE, b"|", "utf-8"), token_bytes_max=100)
     done, rest = [], b""
     for start in range(0, len(page), 7):
         sent, rest = rewriter.feed(rest + page[start : start + 7], final=False)
@@ -160,7 +160,7 @@ def test_what_is_longer_than_the_bound_is_passed_on_and_what_follows_is_rewritte
 
 
 def test_a_tag_longer_than_the_bound_is_passed_on() -> None:
-    rewriter = PageRewriter(Setting(SCENE, b"|", "utf-8"), token_bytes_max=100)
+    rewriter = PageRewriter(PageState(SCENE, b"|", "utf-8"), token_bytes_max=100)
     sent, rest = rewriter.feed(b"<p><a title='" + b"x" * 200, final=False)
     more, _ = rewriter.feed(rest + b"'><a href='/y'>", final=True)
     assert sent + more == b"|<p><a title='" + b"x" * 200 + f"'><a href='{LINK}/y'>".encode()

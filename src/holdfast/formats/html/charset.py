@@ -46,7 +46,7 @@ def decoded(content: bytes, *charsets: str) -> Decoded:
 
 
 def encoding_by_mark(begin: bytes) -> str:
-    """The encoding that a byte-order mark tells; '' if there is none."""
+    """The encoding of a byte-order mark; '' if there is none."""
     for mark, encoding in _MARKS:
         if begin.startswith(mark):
             return encoding

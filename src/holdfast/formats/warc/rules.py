@@ -1,7 +1,7 @@
-"""Rules of WARC (ISO 28500) that the head of a record may break: which fields a type must and must not have, which may
-stand twice, and what their values look like. One message per fault; none for the fields of others.
+"""Rules of WARC (ISO 28500) for the head of a record: required, forbidden and unique fields, and the form of values.
 
-Real files break many rules and are read all the same: what is found here is told, not refused.
+One message per fault; none for fields that WARC does not define. Real files break many rules and are read all the same:
+faults are reported, never a reason to refuse.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _is_id(value: str) -> bool:
     """A URI between angle brackets."""
     if value[0] != "<" or value[-1] != ">":
         return False
-    # Some tools number the parts of a record behind its UUID: so no more is asked of it than of any URI.
+    # Some tools append a number to the UUID, so any URI is accepted.
     return _URI.fullmatch(value[1:-1]) is not None
 
 

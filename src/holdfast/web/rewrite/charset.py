@@ -72,7 +72,7 @@ def _declared(low: bytes) -> str:
         if not found[0].startswith(b"<meta"):
             continue
         tag = TAG.match(low, found.start())
-        if tag is None:  # it has no end, so nothing behind it is a tag
+        if tag is None:  # it has no end, so nothing after it is a tag
             break
         at = tag.end()
         if encoding := encoding_named(_label(tag)):

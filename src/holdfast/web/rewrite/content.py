@@ -1,4 +1,4 @@
-"""The content of a capture rewritten, each kind by its own rules."""
+"""The content of a capture, rewritten by the rules of its kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.web.rewrite.manifests import rewrite_dash, rewrite_hls
 def rewritten(
     plain: bytes, archived: Archived, scene: Scene, kind: CaptureKind, controls_origin: str
 ) -> tuple[bytes, str]:
-    """The new content, and what to call it. `plain` is the payload without its encodings."""
+    """The new content and its Content-Type. `plain` is the payload without its encodings."""
     named = archived.content_type
     match kind:
         case CaptureKind.HTML:
@@ -47,7 +47,7 @@ def _page(plain: bytes, archived: Archived, scene: Scene, tag: bytes) -> tuple[b
 
 
 def _script(plain: bytes, scene: Scene) -> bytes:
-    """Data that was asked for as a script is data still."""
+    """JSON that was requested as a script stays as it is."""
     if plain.lstrip()[:1] in (b"{", b"[") and _is_json(plain):
         return plain
     return rewrite_script(plain, scene)

@@ -1,6 +1,6 @@
 """What is rewritten of which element: a table of its attributes, and a function for each that takes more than its URL.
 
-Modifiers tell the server what a browser is going to make of the response: `mp_` a page, `if_` and `fr_` one in a frame,
+Modifiers say what a browser is going to do with the response: `mp_` a page, `if_` and `fr_` one in a frame,
 `js_` a script, `cs_` a style sheet, `im_` a picture, sound, film or font, `oe_` what an object or embed shows.
 
 Which attributes are URLs, and where they stand in `srcset` and in a refresh, is the matter of `formats.html.links`.
@@ -24,8 +24,8 @@ _FRAMES_DEEP_MAX = 4  # pages written within pages (srcdoc); what is deeper stay
 
 
 @dataclass(slots=True)
-class Setting:
-    """What rewriting a page goes by. `scene` changes at the page's first <base>."""
+class PageState:
+    """What the rewriting of one page knows. `scene` changes at the page's first <base>."""
 
     scene: Scene
     head: bytes
@@ -33,35 +33,35 @@ class Setting:
     is_xml: bool = False
     has_base: bool = False
     frames_deep: int = 0
-    rewrite_page: Callable[[bytes, Setting], bytes] | None = None  # for pages within the page
+    rewrite_page: Callable[[bytes, PageState], bytes] | None = None  # for pages within the page
 
 
-Rule = Callable[[Tag, bytes, Setting], None]
+Rule = Callable[[Tag, bytes, PageState], None]
 
 
-def rewrite_attributes(tag: Tag, setting: Setting) -> None:
+def rewrite_attributes(tag: Tag, state: PageState) -> None:
     """Enters the changes into the tag."""
     rules = RULES.get(tag.name, _ANY)
     for name in tag.names():
         rule = rules.get(name)
         if rule is not None:
-            rule(tag, name, setting)
+            rule(tag, name, state)
 
 
-def _url(tag: Tag, name: bytes, setting: Setting, *, modifier: str) -> None:
+def _url(tag: Tag, name: bytes, state: PageState, *, modifier: str) -> None:
     value = tag.value(name)
-    tag.change(name, value, rewrite(value, setting.scene, modifier))
+    tag.change(name, value, rewrite(value, state.scene, modifier))
 
 
-def _srcset(tag: Tag, name: bytes, setting: Setting) -> None:
+def _srcset(tag: Tag, name: bytes, state: PageState) -> None:
     value = tag.value(name)
-    tag.change(name, value, rewrite_srcset(value, setting.scene, "im_"))
+    tag.change(name, value, rewrite_srcset(value, state.scene, "im_"))
 
 
-def _style(tag: Tag, name: bytes, setting: Setting) -> None:
+def _style(tag: Tag, name: bytes, state: PageState) -> None:
     value = tag.value(name)
     if "(" in value:
-        new = rewrite_css(value.encode("utf-8", "surrogatepass"), setting.scene)
+        new = rewrite_css(value.encode("utf-8", "surrogatepass"), state.scene)
         tag.change(name, value, new.decode("utf-8", "surrogatepass"))
 
 
@@ -75,36 +75,36 @@ def rewrite_srcset(text: str, scene: Scene, modifier: str) -> str:
     return "".join(parts) + text[written:] if parts else text
 
 
-def _disarmed(tag: Tag, name: bytes, setting: Setting) -> None:
+def _disarmed(tag: Tag, name: bytes, state: PageState) -> None:
     tag.disarm(name)
 
 
-def _to_self(tag: Tag, name: bytes, setting: Setting) -> None:
+def _to_self(tag: Tag, name: bytes, state: PageState) -> None:
     """The page lives in a frame below the banner, and is not to break out of it."""
     value = tag.value(name)
     if value.strip().lower() in ("_top", "_parent", "_blank"):
         tag.change(name, value, "_self")
 
 
-def _frame_content(tag: Tag, name: bytes, setting: Setting) -> None:
-    if setting.rewrite_page is None or setting.frames_deep >= _FRAMES_DEEP_MAX:
+def _frame_content(tag: Tag, name: bytes, state: PageState) -> None:
+    if state.rewrite_page is None or state.frames_deep >= _FRAMES_DEEP_MAX:
         return
     value = tag.value(name)
-    within = Setting(setting.scene, setting.head, "utf-8", frames_deep=setting.frames_deep + 1, has_base=False)
-    new = setting.rewrite_page(value.encode("utf-8", "replace"), within)
+    within = PageState(state.scene, state.head, "utf-8", frames_deep=state.frames_deep + 1, has_base=False)
+    new = state.rewrite_page(value.encode("utf-8", "replace"), within)
     tag.change(name, value, new.decode("utf-8", "replace"))
 
 
-def _base(tag: Tag, name: bytes, setting: Setting) -> None:
+def _base(tag: Tag, name: bytes, state: PageState) -> None:
     """The first one with an href counts for the whole page; what stood before it was rewritten without."""
     value = tag.value(name)
-    if not setting.has_base:
-        setting.has_base = True
-        tag.change(name, value, resolved(value, setting.scene, "mp_") or value)
-        setting.scene = setting.scene.rebased(value)
+    if not state.has_base:
+        state.has_base = True
+        tag.change(name, value, resolved(value, state.scene, "mp_") or value)
+        state.scene = state.scene.rebased(value)
 
 
-def _script_kind(tag: Tag, name: bytes, setting: Setting) -> None:
+def _script_kind(tag: Tag, name: bytes, state: PageState) -> None:
     if tag.word(name) == SPECULATION:
         tag.change(name, tag.value(name), f"hf-{SPECULATION}")
 
@@ -130,12 +130,12 @@ _BY_DESTINATION: Final = {
 }
 
 
-def _link(tag: Tag, name: bytes, setting: Setting) -> None:
+def _link(tag: Tag, name: bytes, state: PageState) -> None:
     relations = tag.word(b"rel").split()
     if "preconnect" in relations or "dns-prefetch" in relations:
         tag.disarm(name)
     else:
-        _url(tag, name, setting, modifier=_modifier_of(relations, tag))
+        _url(tag, name, state, modifier=_modifier_of(relations, tag))
 
 
 def _modifier_of(relations: list[str], tag: Tag) -> str:
@@ -151,12 +151,12 @@ def _modifier_of(relations: list[str], tag: Tag) -> str:
 # -- <meta> ---------------------------------------------------------------------------------------------------------
 
 
-def _meta(tag: Tag, name: bytes, setting: Setting) -> None:
+def _meta(tag: Tag, name: bytes, state: PageState) -> None:
     kind = tag.word(name)
     if kind.startswith("content-security-policy"):
         tag.disarm(name)
     elif kind == "refresh" and (content := tag.value(b"content")):
-        tag.change(b"content", content, rewrite_refresh(content, setting.scene, "mp_"))
+        tag.change(b"content", content, rewrite_refresh(content, state.scene, "mp_"))
 
 
 def rewrite_refresh(text: str, scene: Scene, modifier: str) -> str:

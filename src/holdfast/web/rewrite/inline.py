@@ -1,4 +1,4 @@
-"""Scripts and styles that stand in the page itself."""
+"""Inline scripts, import maps and styles of a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.web.rewrite.css import rewrite_css
 if TYPE_CHECKING:
     from holdfast.web.rewrite.markup import Tag
 
-SPECULATION = "speculationrules"  # what a browser may load before anybody asks for it
+SPECULATION = "speculationrules"  # what a browser may prefetch
 _SCRIPT_ENDINGS = ("javascript", "ecmascript", "jscript", "livescript")
 _PACKAGES = ("text/", "application/")
 
@@ -34,7 +34,7 @@ def rewrite_inline(tag: Tag, content: bytes, scene: Scene) -> bytes:
 
 
 def rewrite_import_map(content: bytes, scene: Scene) -> bytes:
-    """The URLs of `imports` and `scopes`; without `integrity`, which tells of the scripts as they were."""
+    """The URLs of `imports` and `scopes`; without `integrity`, which is of the scripts as they were."""
     try:
         known = json.loads(content)
         if not isinstance(known, dict):

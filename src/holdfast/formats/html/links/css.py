@@ -20,7 +20,7 @@ _VALUE = rf"\s*+(?:{_STRING}|{_BARE}\(?+)?+"  # `url(url(` is one that is broken
 _COMMENT = r"/\*(?:[^*]++|\*(?!/))*+(?:\*/)?+"
 _GAP = rf"(?:\s++|{_COMMENT})*+"
 _NEEDED = re.compile(r"url\(|@import|image-set\(|src\(", re.IGNORECASE | re.ASCII)
-# Each alternative begins with a sign that is no letter: so the matcher passes over all other characters at once.
+# No alternative begins with a letter, so the matcher skips most characters quickly.
 _TOKENS = re.compile(
     rf"{_COMMENT}"
     rf"|@(?i:namespace)\b[^;{{}}]*+"
@@ -67,7 +67,7 @@ def css_urls(text: str) -> list[CssUrl]:
 
 
 def _add_set(text: str, at: int, found: list[CssUrl]) -> int:
-    """Adds the URLs within `image-set(`, where strings are URLs too; returns the position behind it."""
+    """Adds the URLs within `image-set(`, where strings are URLs too; returns the position after it."""
     depth = 1
     for token in _WITHIN_SET.finditer(text, at):
         group = token.lastindex
@@ -97,7 +97,7 @@ def charset_rule(content: bytes) -> str:
 
 
 def unescaped(text: str) -> str:
-    r"""Escapes undone: `\20` is a space, `\(` a parenthesis, a line break behind a backslash nothing."""
+    r"""Escapes undone: `\20` is a space, `\(` a parenthesis, a line break after a backslash nothing."""
     return _ESCAPE.sub(_meant, text) if "\\" in text else text
 
 

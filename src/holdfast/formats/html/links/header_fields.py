@@ -58,7 +58,7 @@ def has_references(headers: Headers) -> bool:
 
 
 def add_header_references(headers: Headers, status: int, references: References) -> None:
-    """What a response tells before its content begins."""
+    """Adds what the header of a response refers to."""
     for name in _FIELDS.intersection(headers.first()):
         for value in headers.get_all(name):
             _add_field(name, value[:FIELD_CHARACTERS_MAX], status, references)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-PICTURE_BYTES = 1 << 20  # the frame of a JPEG may stand behind its thumbnails
+PICTURE_BYTES = 1 << 20  # the frame of a JPEG may follow its thumbnails
 _NO_SIZE = (0, 0)
 _NETPBM = b"P"  # no browser shows it, and imagesize takes quadratic time for its digits
 

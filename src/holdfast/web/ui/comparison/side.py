@@ -1,4 +1,4 @@
-"""One of two captures, read as far as a comparison needs it; a capture that cannot be read says why."""
+"""One of the two captures, read as far as a comparison needs it; if it cannot be read, with the reason."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TEXT_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A capture and what is known of it."""
+    """A capture, its response and its content."""
 
     capture: Capture
     status: int = 0
     headers: Headers = Headers([])  # noqa: RUF009  (never changed)
-    content: bytes = b""  # plain; empty if it is no text
+    content: bytes = b""  # decoded; empty if it is not text
     is_whole: bool = True  # False: the content is longer
     size: int = 0  # of the payload as it was sent
     width: int = 0  # of a picture
@@ -84,7 +84,7 @@ def is_text(content_type: str) -> bool:
 
 
 def side_of(records: Records, capture: Capture) -> Side:
-    """Never raises for what is wrong with one capture: that is what its `problem` is for."""
+    """Reads a capture. Never raises for a capture that cannot be read: its `problem` says why."""
     try:
         archived = read(records, capture)
     except (CaptureNotFound, Damaged) as error:
