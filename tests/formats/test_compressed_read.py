@@ -56,7 +56,7 @@ def test_bytes_behind_a_record_in_its_member() -> None:
     texts, records, findings = read_all(b"".join(parts))
     assert texts == RECORDS[:2]
     assert [record.length for record in records] == [len(part) for part in parts]
-    assert [finding.reason for finding in findings] == ["12 bytes behind the record in its gzip member"]
+    assert [finding.reason for finding in findings] == ["12 bytes after the record in its gzip member"]
 
 
 def test_empty_members_and_padding_are_accounted_for() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.formats.html.main_text import is_page, main_text_of
+from holdfast.formats.html.main_text import main_text_of
+from holdfast.formats.html.tree import is_html
 
 STORY = (
     "The harbour was rebuilt in the spring, after the storm had taken the old pier away, and nobody in the town "
@@ -68,5 +69,5 @@ def test_a_deep_page_still_has_its_text() -> None:
 
 
 def test_what_is_a_page() -> None:
-    assert is_page(b"", "text/html; charset=utf-8") and is_page(b" <!doctype html>x")
-    assert not is_page(b"<!doctype html>x", "text/plain") and not is_page(b"%PDF-1.7")
+    assert is_html(b"", "text/html; charset=utf-8") and is_html(b" <!doctype html>x")
+    assert not is_html(b"<!doctype html>x", "text/plain") and not is_html(b"%PDF-1.7")

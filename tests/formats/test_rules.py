@@ -160,7 +160,7 @@ OTHERS: dict[str, tuple[int, list[tuple[int, int]], set[str]]] = {
         4,
         [],
         {
-            "behind the block stands b'\\x00\\x00\\r\\n\\r\\nWA' instead of CRLF CRLF: the Content-Length is wrong; "
+            "the block is followed by b'\\x00\\x00\\r\\n\\r\\nWA' instead of CRLF CRLF: the Content-Length is wrong; "
             "the block has 975 bytes instead of 973"
         },
     ),

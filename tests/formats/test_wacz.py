@@ -255,7 +255,7 @@ def test_limits_hold(path: Path) -> None:
 
 def test_what_is_no_zip_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.wacz").write_bytes(b"WARC/1.1\r\n" * 100)
-    with pytest.raises(MalformedInput, match="no zip"):
+    with pytest.raises(MalformedInput, match="not a zip"):
         Wacz(tmp_path / "a.wacz")
 
 

@@ -15,8 +15,8 @@ from wacz_samples import NAMES, findings, rewrite, write
 
 from holdfast.errors import UsageError, VolumeFull
 from holdfast.formats.cdx.zipnum import ZipNumReader
+from holdfast.formats.wacz import writer as wacz_writer
 from holdfast.formats.wacz.reader import Wacz
-from holdfast.formats.wacz.reader import writer as wacz_writer
 from holdfast.formats.wacz.writer import MemberSink, WaczWriter
 
 

@@ -263,7 +263,7 @@ def test_a_writer_that_failed_once_refuses_further_records() -> None:
     writer = WarcWriter(_Failing())
     with pytest.raises(OSError, match="fire"):
         writer.write(records()[0])
-    with pytest.raises(VolumeDown, match="amid a record"):
+    with pytest.raises(VolumeDown, match="within a record"):
         writer.write(records()[0])
     assert not writer.whole
 
@@ -355,7 +355,7 @@ def test_a_file_that_ends_amid_a_record_is_not_given_its_name(tmp_path: Path) ->
     files = WarcFiles(tmp_path, "a", env=environment())
     files.begin()
     files.feed(b"WARC/1.1\r\n")
-    with pytest.raises(VolumeDown, match="amid a record"):
+    with pytest.raises(VolumeDown, match="within a record"):
         files.close()
     assert [path.suffix for path in tmp_path.iterdir()] == [".open"]
 

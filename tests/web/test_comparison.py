@@ -12,7 +12,7 @@ from holdfast.formats.record import Headers
 from holdfast.model import Capture, RecordId
 from holdfast.web.ui.comparison.headers import header_difference
 from holdfast.web.ui.comparison.links import link_difference
-from holdfast.web.ui.comparison.picture import dimensions
+from holdfast.web.ui.comparison.picture import PICTURE_BYTES, dimensions
 from holdfast.web.ui.comparison.sequences import DiffBudget, stretches
 from holdfast.web.ui.comparison.side import Side
 from holdfast.web.ui.comparison.text import LINE_CHARS_MAX, lines_of, text_difference
@@ -128,8 +128,8 @@ def test_headers_by_what_became_of_them() -> None:
     assert found.changed == 4
 
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + struct.pack(">II", 640, 480)
-JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xff\xc0\x00\x11\x08" + struct.pack(">HH", 480, 640)
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02\0\0\0"
+JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xff\xc0\x00\x11\x08" + struct.pack(">HH", 480, 640) + b"\x03"
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,9 @@ JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xff\xc0\x00\x11\x08" + struct.pack(">HH"
         (JPEG, (640, 480)),
         (b"BM" + bytes(16) + struct.pack("<ii", 640, -480), (640, 480)),
         (b"RIFF\0\0\0\0WEBPVP8X" + bytes(8) + b"\x7f\x02\0\xdf\x01\0", (640, 480)),
+        (b"RIFF\0\0\0\0WEBPVP8L" + bytes(5) + (639 | 479 << 14).to_bytes(4, "little"), (640, 480)),
+        (b"RIFF\0\0\0\0WEBPVP8 " + bytes(10) + struct.pack("<HH", 640, 480), (640, 480)),
+        (b"P1 " + b"1" * PICTURE_BYTES, (0, 0)),
         (PNG[:20], (0, 0)),
         (b"\xff\xd8" + b"\xff" * 50, (0, 0)),
         (b"\xff\xd8\xff\xe0\0\0" * 3, (0, 0)),

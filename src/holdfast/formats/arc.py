@@ -17,21 +17,21 @@ import re
 
 from holdfast.formats.dates import arc_timestamp
 from holdfast.formats.http import is_message
+from holdfast.formats.io.head_end import Unreadable
 from holdfast.formats.io.record_block import Checks
-from holdfast.formats.io.salvage import Unreadable
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 
 LINE_BYTES_MAX = 16 * 1024
 _LENGTH_DIGITS_MAX = 15
-_MESSAGE_LOOK = 64  # bytes of a block that tell whether it is an HTTP message
+_MESSAGE_LOOK = 64  # bytes of a block that show whether it is an HTTP message
 NAMES_1 = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
 NAMES_2 = (*NAMES_1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", NAMES_1[4])
 _SCHEMES = (
     rb"(?:filedesc://|https?://|ftps?://|dns:|whois:|gopher://|nntp:|news:|mailto:|metadata:|warcinfo:|screenshot:)"
 )
 _SCHEME = re.compile(_SCHEMES)
-_GLUED = re.compile(rb"[A-Za-z0-9+.-]+" + _SCHEMES)  # bytes of something else, and the URL without a gap behind them
+_GLUED = re.compile(rb"[A-Za-z0-9+.-]+" + _SCHEMES)  # other bytes directly followed by a URL
 # A line found in the midst of other bytes must look right in every field; limits keep the search linear.
 _DATED = re.compile(rb" \d{12,17} [^\r\n ]{1,256}(?: [^\r\n]{0,1024})? \d{1,15}\r?\n")
 _IP = re.compile(rb"[0-9a-fA-F.:]{2,45}|-")
@@ -73,7 +73,7 @@ class ArcFraming:
 
     def __init__(self) -> None:
         self._format = "arc/1"
-        self._in_description = False  # the record at hand is the file's first
+        self._in_description = False  # the current record is the file's first
 
     def parse(self, source: ByteSource, *, found: bool = False) -> Record:
         head = _line(source)
@@ -138,7 +138,7 @@ class ArcFraming:
             return size, ""  # tools differ whether the description's length counts its blank line
         if size or not rest or _SCHEME.match(rest):
             return size, f"the record ends in {rest[:size]!r} instead of LF"
-        raise Unreadable(f"behind the block stands {rest[:8]!r} instead of LF: the length is wrong")
+        raise Unreadable(f"the block is followed by {rest[:8]!r} instead of LF: the length is wrong")
 
     def usual_start(self, rest: bytes, *, odd: bool) -> bool:
         return not odd and _URL.match(rest[:32].decode("latin-1")) is not None
@@ -180,7 +180,7 @@ def _line(source: ByteSource) -> bytes:
 
 
 def _values(text: str, *, found: bool) -> list[str]:
-    """The fields of the line of a record; none if it is no such line.
+    """The fields of the line of a record; none if it is another line.
 
     Where a record is due, the date may be anything.
     """

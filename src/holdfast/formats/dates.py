@@ -1,8 +1,8 @@
 """Dates of the formats, as the 14 digits of the catalog: `2004-05-01T12:30:15Z` is `20040501123015`.
 
 WARC has ISO 8601 (1.1 allows fractions and cut-off forms), Tianwang and HTTP have RFC 822, ARC has digits already.
-A date that is wrong gives '', never an error: whether that is a fault is for the rules of the format to say.
-`partial_timestamp` makes of a wrong date what can be made of it.
+A wrong date gives '', never an error: the rules of the format decide whether that is a fault. `partial_timestamp`
+takes from a wrong date what is usable.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ _ISO = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?)?",
     re.ASCII | re.IGNORECASE,
 )
-
-
 _LEFT = re.compile(
     r"(?<!\d)(\d{4})(?:[-/.]?(\d\d)(?:[-/.]?(\d\d)(?:[T _-]?(\d\d)(?::?(\d\d)(?::?(\d\d))?)?)?)?)?",
     re.ASCII | re.IGNORECASE,
@@ -30,7 +28,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 @lru_cache(maxsize=4096)
 def warc_timestamp(date: str) -> str:
-    """14 digits of a WARC-Date, UTC; '' if it is no date."""
+    """14 digits of a WARC-Date, UTC; '' if it is not one."""
     match = _ISO.fullmatch(date.strip())
     if match is None:
         return ""
@@ -44,7 +42,7 @@ def warc_timestamp(date: str) -> str:
 
 @lru_cache(maxsize=4096)
 def arc_timestamp(date: str) -> str:
-    """14 digits of an ARC date, which may be cut short or have digits of fractions; '' if it is no date."""
+    """14 digits of an ARC date, which may be cut short or have digits of fractions; '' if it is not one."""
     if not (date.isascii() and date.isdigit()) or len(date) < 4:
         return ""
     return _checked(date[:DIGITS] + _FIRST_MOMENT[min(len(date), DIGITS) :])
@@ -52,7 +50,7 @@ def arc_timestamp(date: str) -> str:
 
 @lru_cache(maxsize=4096)
 def mail_timestamp(date: str) -> str:
-    """14 digits of an RFC 822 date, UTC; '' if it is no date."""
+    """14 digits of an RFC 822 date, UTC; '' if it is not one."""
     from email.utils import parsedate_to_datetime
 
     try:

@@ -1,14 +1,14 @@
-"""HTTP messages as archives keep them: the head parsed, and the body told apart from what frames it.
+"""HTTP messages as archives keep them: head, framing, payload and content encodings.
 
     HTTP/1.1 200 OK CRLF name: value CRLF ... CRLF     literal
     1a2b CRLF                                          literal     Transfer-Encoding: chunked only
     chunk                                              payload
     CRLF 0 CRLF trailers CRLF                          literal
 
-A block is split into literals and payload and loses no byte: all runs together are the block again. Many servers and
-many tools say 'chunked' of bodies that are not: from the first wrong line on, everything is payload.
+A block is split into literals and payload without losing a byte: all runs together are the block again. Many servers
+and tools say 'chunked' of bodies that are not: from the first wrong line on, everything is payload.
 
-Content encodings undone: a payload as a reader of the page would want it, never more of it than allowed.
+`decoded_content` undoes content encodings (gzip, deflate, br, zstd), never beyond the given limit.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from holdfast.errors import TooLarge
 from holdfast.formats.record import Headers
 
+HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
 HEAD_BYTES_MAX = 1024 * 1024
 CHUNK_LINE_BYTES_MAX = 4096
 TRAILER_BYTES_MAX = 64 * 1024
@@ -65,7 +66,7 @@ def is_message(begin: bytes) -> bool:
 
 
 def parse_head(data: bytes) -> HttpHead | None:
-    """The head that `data` begins with; None if it is no HTTP message. A head without a blank line is all there is."""
+    """The head that `data` begins with; None if it is not HTTP. A head without a blank line takes all of `data`."""
     line = _RESPONSE.match(data) or _REQUEST.match(data)
     if line is None:
         return None
@@ -101,10 +102,15 @@ def _fields(lines: bytes) -> list[tuple[str, str]]:
     return fields
 
 
+def media_type(content_type: str | None) -> str:
+    """A Content-Type without its parameters, in lower case: 'text/html'; '' if there is none."""
+    return content_type.partition(";")[0].strip().lower() if content_type else ""
+
+
 def split(block: bytes, head: HttpHead | None = None) -> tuple[bytes, tuple[int, ...], bytes]:
     """A whole block at once: its literals joined, lengths of literal and payload by turns, its payload joined.
 
-    `head` is what `parse_head` made of it, for those who have it.
+    `head` is what `parse_head` made of it, if the caller has it.
     """
     head = head or parse_head(block)
     if head is None:
@@ -156,7 +162,7 @@ class Chunks:
 
     def __init__(self) -> None:
         self._state = _SIZE
-        self._left = 0  # of the chunk at hand
+        self._left = 0  # of the current chunk
         self._held = b""
 
     def feed(self, piece: bytes) -> list[Run]:

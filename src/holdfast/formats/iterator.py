@@ -22,7 +22,7 @@ _STEP_BYTES = 64 * 1024
 
 
 class BlockStream(io.RawIOBase):
-    """The rest of a block as a file: what stands behind the HTTP head if that was parsed."""
+    """The rest of a block as a file: what follows the HTTP head if that was parsed."""
 
     def __init__(self, record: Record, begin: bytes) -> None:
         self._block = record.block
@@ -91,7 +91,7 @@ class ArchiveRecord:
 
     @property
     def reader(self) -> BlockStream:
-        """The block, behind the HTTP head if that was parsed; chunks and encodings as they were sent."""
+        """The block, without the HTTP head if that was parsed; chunks and encodings as they were sent."""
         return self._reader
 
     raw_stream = reader

@@ -2,7 +2,7 @@
 
 Names, order and types are those of the flat table `ccindex` as published in commoncrawl/cc-index-table, except that
 places in files are 64-bit and a status may be null. `warc_segment` is the batch of the record, `crawl` the collection;
-`subset` is told as Common Crawl does: `robotstxt`, `warc` for what succeeded, `crawldiagnostics` for the rest.
+`subset` is as in Common Crawl: `robotstxt`, `warc` for what succeeded, `crawldiagnostics` for the rest.
 Two columns of ours follow: `contentkey`, what the payload is stored under, and `record`, the record's global id.
 """
 

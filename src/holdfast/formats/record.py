@@ -3,7 +3,7 @@
 Readers of all formats yield `Record`. Its bytes in the file are `head`, the block, `tail`, in that order and nothing
 between; so whoever keeps these three can write the file again byte for byte (N3).
 
-A `Finding` tells of something wrong with a file: a range of bytes that could not be read as a record (`lost`), a record
+A `Finding` is something wrong with a file: a range of bytes that could not be read as a record (`lost`), a record
 of which only a part is there (`truncated`), or a record that was read but breaks a rule of its format (`invalid`).
 Offsets are those of the file as it lies on disk.
 """
@@ -49,7 +49,7 @@ class Headers:
         self._first = first
 
     def first(self) -> dict[str, str]:
-        """The first value of each name, which is in lower case: for those who ask for many."""
+        """The first value of each name, which is in lower case: for callers that need many."""
         if self._first is None:
             self._first = {each.lower(): value for each, value in reversed(self._fields)}
         return self._first

@@ -1,33 +1,20 @@
-"""Tianwang 1.0, the format of Web InfoMall (I2), and our 2.0, which has the same grammar.
+"""Tianwang 1.0, the format of China Web InfoMall (I2), and our 2.0, which has the same grammar: read and written.
 
     version: 1.0 LF                                first, always
-    url: http://www.pku.edu.cn/ LF                 names in lower case; no blank line within
-    date: Tue, 15 Apr 2003 08:13:06 GMT LF         RFC 822
+    url: http://www.pku.edu.cn/ LF                 required; names in lower case, no blank line within
+    origin: http://www.somewhere.cn/ LF            where the page was redirected from
+    date: Tue, 15 Apr 2003 08:13:06 GMT LF         required; RFC 822
     ip: 162.105.129.12 LF
-    unzip-length: 30233 LF                         if there, the data is compressed (zlib) and has this many bytes then
-    length: 18133 LF                               last, always
+    unzip-length: 30233 LF                         only if the data is compressed (zlib): its size before
+    length: 18133 LF                               last, always: of the data as it lies here
     LF
-    data                                           as many bytes as length says
-    LF
+    data LF
+
+Records follow one another with nothing between. Version 2.0, of Holdfast's own batches, has other attributes.
 
 Recovery as its authors give it (I3): find `version`, check the head, accept after three good records in a row, or
 fewer if the file ends there. Beyond them, fewer will do if the first has a URL, a date that can be read, and a line
 feed where its length ends: between two damaged heads there may be no three.
-
-Writing Tianwang records, exactly as the paper on China Web InfoMall defines them (I2).
-
-    version: 1.0 LF                                   always first
-    url: http://www.pku.edu.cn/ LF                    needed
-    origin: http://www.somewhere.cn/ LF               where the page was redirected from
-    date: Tue, 15 Apr 2003 08:13:06 GMT LF            needed; RFC 822
-    ip: 162.105.129.12 LF
-    unzip-length: 40960 LF                            only if the data is compressed (zlib)
-    length: 18133 LF                                  always last; of the data as it lies here
-    LF
-    data LF
-
-Records follow one another with nothing between. Names are lower case; no line of the head is blank. Version 2.0, of
-Holdfast's own batches, has the same form with other attributes.
 """
 
 from __future__ import annotations
@@ -40,8 +27,8 @@ from typing import BinaryIO
 from holdfast.errors import UsageError
 from holdfast.formats.dates import DIGITS, arc_timestamp, mail_date, mail_timestamp
 from holdfast.formats.http import is_message
+from holdfast.formats.io.head_end import HeadEnd, Unreadable
 from holdfast.formats.io.record_block import BytesBlock, Checks
-from holdfast.formats.io.salvage import HeadEnd, Unreadable
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.warc.compose import encoded
@@ -50,7 +37,7 @@ HEAD_BYTES_MAX = 64 * 1024
 UNZIPPED_BYTES_MAX = 1 << 30
 RUN = 3  # good records in a row that make a start believable
 LOOK_BYTES_MAX = 4 * 1024 * 1024  # to see that run
-_MESSAGE_LOOK = 64  # bytes of the data that tell whether it is an HTTP message
+_MESSAGE_LOOK = 64  # bytes of the data that show whether it is an HTTP message
 _MAGIC = b"version:"
 _HEAD = re.compile(rb"version:[ \t]*(\d+\.\d+)[ \t]*\r?\n(?:[^:\n]+:[^\n]*\n)*?length:[ \t]*(\d{1,15})[ \t]*\r?\n\r?\n")
 _BLANK = re.compile(rb"\n\r?\n")
@@ -160,7 +147,7 @@ class TianwangFraming:
             return size, "" if rest[:size] == b"\n" else f"the record ends in {rest[:size]!r} instead of LF"
         if size:
             return 1, ""
-        raise Unreadable(f"behind the data stands {rest[:8]!r} instead of LF: the length is wrong")
+        raise Unreadable(f"the data is followed by {rest[:8]!r} instead of LF: the length is wrong")
 
     def usual_start(self, rest: bytes, *, odd: bool) -> bool:
         return not odd and rest.startswith(_MAGIC)

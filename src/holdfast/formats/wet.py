@@ -16,26 +16,26 @@ from hashlib import sha256
 
 from holdfast.formats.html.charset import charset_of, decoded
 from holdfast.formats.html.text import lines_of, title_of
-from holdfast.formats.html.tree import HTML_BYTES_MAX, HTML_KINDS, kind_of, looks_like_html, parsed_page
+from holdfast.formats.html.tree import HTML_BYTES_MAX, is_html, parsed_page
+from holdfast.formats.http import HTML_TYPES, media_type
 from holdfast.formats.warc.compose import ID_BYTES, Version, WarcHead, digest_of, record_id, record_parts
 from holdfast.model import Capture
 
-_PLAIN = frozenset(("text/plain",))
+_PLAIN = "text/plain"
 
 
 def has_text(content_type: str) -> bool:
     """Whether `text_of` finds text in such contents; one without a type may be a page, too."""
-    kind = kind_of(content_type)
-    return not kind or kind in HTML_KINDS or kind in _PLAIN
+    kind = media_type(content_type)
+    return not kind or kind in HTML_TYPES or kind == _PLAIN
 
 
 def text_of(content: bytes, content_type: str = "") -> str:
     """The text of a page; of plain text itself; '' of everything else. `content` is without its content coding."""
-    kind = kind_of(content_type)
     content = content[:HTML_BYTES_MAX]
-    if kind in _PLAIN:
+    if media_type(content_type) == _PLAIN:
         return decoded(content, charset_of(content_type)).text
-    if kind in HTML_KINDS or (not kind and looks_like_html(content)):
+    if is_html(content, content_type):
         page = parsed_page(content, charset_of(content_type))
         return "\n".join(filter(None, (title_of(page), lines_of(page))))
     return ""

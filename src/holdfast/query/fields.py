@@ -12,6 +12,7 @@ from collections.abc import Callable
 from holdfast.catalog.timestamps import digits
 from holdfast.env.units import brief_size_text, parse_size
 from holdfast.errors import MalformedKey, MalformedQuery, UsageError
+from holdfast.formats.http import media_type
 from holdfast.model import batch_name
 from holdfast.urls import completed, page_id_text, parse_page_id, url_key
 
@@ -43,7 +44,7 @@ def _domain(text: str) -> str:
 
 
 def _type(text: str) -> str:
-    name = text.lower().partition(";")[0].strip()
+    name = media_type(text)
     if _TYPE.fullmatch(name) is None:
         raise MalformedQuery(f"bad type {text!r}: give one such as text/html, image or pdf")
     return name.removesuffix("/")

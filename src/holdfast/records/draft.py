@@ -351,11 +351,11 @@ def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
     status = mime = refers_to = extra = "-"
     if head is not None and record.type != "request":
         status = str(head.status) if head.status else "-"
-        mime = _mime(head.headers.get("Content-Type"))
+        mime = catalog_mime(head.headers.get("Content-Type"))
         if status in _REDIRECTS and (location := head.headers.get("Location")):
             extra = json.dumps({"redirect": location})
     elif head is None:
-        mime = _mime(fields.get("content-type"))
+        mime = catalog_mime(fields.get("content-type"))
     if record.type == "revisit":
         mime = REVISIT_MIME
         refers_to = refers_to_of(record)
@@ -399,10 +399,9 @@ def _type_of(kind: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _mime(value: str | None) -> str:
-    if not value:
-        return "-"
-    return one_line(value.partition(";")[0].strip().partition(" ")[0])
+def catalog_mime(content_type: str | None) -> str:
+    """The MIME type as the catalog has it: without parameters, otherwise as the server wrote it; '-' if unknown."""
+    return one_line(content_type.partition(";")[0].strip().partition(" ")[0]) if content_type else "-"
 
 
 def refers_to_of(record: Record) -> str:

@@ -288,10 +288,11 @@ class Page:
     @property
     def main_text(self) -> str:
         """The text without navigation, banners, side bars and footers; of what is no HTML, all text."""
-        from holdfast.formats.html.main_text import is_page, main_text_of
+        from holdfast.formats.html.main_text import main_text_of
+        from holdfast.formats.html.tree import is_html
 
         if self._main_text is None:
-            html = is_page(self.content, self.content_type)
+            html = is_html(self.content, self.content_type)
             self._main_text = main_text_of(self.content, self.content_type) if html else self.text
         return self._main_text
 

@@ -18,12 +18,12 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.utils import ClientDisconnected
 
 from holdfast.errors import CaptureNotFound, Denied, HoldfastError, NotFound, UsageError
+from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Pick
 from holdfast.web import api, runtime
 from holdfast.web.capture import downloads
 from holdfast.web.capture.cache import CachedReply
 from holdfast.web.capture.find import shown_at
-from holdfast.web.capture.kinds import HTML_TYPES
 from holdfast.web.capture.render import Flow, Header, Replayer
 from holdfast.web.cdx import server
 from holdfast.web.context import WebContext

@@ -13,8 +13,8 @@ from links_reading import DIR, found
 
 from holdfast.formats.html.links import LINKS_MAX, PAGE_BYTES_MAX, REFERENCE_CHARACTERS_MAX, SCRIPT_BYTES_MAX
 from holdfast.formats.html.links.css import unescaped
-from holdfast.formats.html.links.elements import CANDIDATES_MAX, urls_of_srcset
 from holdfast.formats.html.links.html import ANCHORS_MAX
+from holdfast.formats.html.links.microsyntax import CANDIDATES_MAX, srcset_urls
 from holdfast.formats.html.links.references import Hop
 
 N = 200_000
@@ -121,7 +121,7 @@ def test_only_the_beginning_of_a_huge_document_is_looked_at() -> None:
 
 
 def test_candidates_are_bounded() -> None:
-    assert len(urls_of_srcset("x 1x, " * N)) == CANDIDATES_MAX
+    assert len(srcset_urls("x 1x, " * N)) == CANDIDATES_MAX
 
 
 TAGS = ["a", "img", "form", "base", "meta", "link", "svg", "iframe", "object", "script", "style", "template", "input"]

@@ -24,6 +24,13 @@ from holdfast.formats.html.links.references import Hop
         ("p { content: 'broken\n} p { background: url(x) }", "x"),
         (r"p { background: url(\78), url('\79 '), url(\00007a) }", "xyz"),
         ("@charset 'x'; p { background: image-set(url(x) 1x, url(y) 2x) }", "xy"),
+        ("p { background: image-set(url(x) 1x, 'y' 2x), url(z) } q::before { content: 'no' }", "xyz"),
+        (
+            "p { background: image-set('x' type('image/no') 1x, url( \"y\" ) type(\"no\") 2x, 'z' 3x); content: 'no' }",
+            "xyz",
+        ),
+        ("@font-face { src: src('x'), local(no) }", "x"),
+        ("@import no; p { background: my-src(no) }", ""),
         ("p { background: url('x", "x"),
         ("p { background: url(x", "x"),
     ],

@@ -21,7 +21,7 @@ def rewritten(markup: str, *, scene: Scene = SCENE, is_xml: bool = False) -> str
     return b"".join(page.pieces).decode()
 
 
-def streamed(pieces: Iterable[bytes], *, head: bytes = HEAD, charset: str | None = "utf-8") -> bytes:
+def streamed(pieces: Iterable[bytes], *, head: bytes = HEAD, charset: str = "utf-8") -> bytes:
     return b"".join(rewrite_html(pieces, SCENE, charset, head).pieces)
 
 

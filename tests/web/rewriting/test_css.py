@@ -32,6 +32,12 @@ SHEETS = {
     "a{b:image-set('/a.png' 1x, url(/b.png) 2x) url(/c)}": (
         f"a{{b:image-set('{IM}{HOST}/a.png' 1x, url({IM}{HOST}/b.png) 2x) url({IM}{HOST}/c)}}"
     ),
+    "a{b:image-set(url(/b.png) 1x, '/a.png' 2x) '/d'}": (
+        f"a{{b:image-set(url({IM}{HOST}/b.png) 1x, '{IM}{HOST}/a.png' 2x) '/d'}}"
+    ),
+    "a{b:image-set('/a' type('image/avif') 1x, '/b' 2x) '/d'}": (
+        f"a{{b:image-set('{IM}{HOST}/a' type('image/avif') 1x, '{IM}{HOST}/b' 2x) '/d'}}"
+    ),
     "a{b:-webkit-image-set(\"/a\" type('image/avif') 1x) '/d'}": (
         f"a{{b:-webkit-image-set(\"{IM}{HOST}/a\" type('image/avif') 1x) '/d'}}"
     ),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting_scene import HEAD, SCENE, at, parts, streamed
 
-from holdfast.web.rewrite.elements import Setting
+from holdfast.web.rewrite.elements import PageState
 from holdfast.web.rewrite.html import PIECE_BYTES_MIN, PageRewriter, rewrite_html
 
 LINK = at("mp_") + "https://example.com"
@@ -39,22 +39,22 @@ CHARSETS = [
     (b"x", "utf-8", "UTF-8"),
     (b"x", "latin1", "windows-1252"),
     (b"\xef\xbb\xbfx", "latin1", "UTF-8"),
-    (b'<meta charset="koi8-r">', None, "KOI8-R"),
+    (b'<meta charset="koi8-r">', "", "KOI8-R"),
     (b'<meta charset="koi8-r">', "utf-8", "UTF-8"),
     (b'<meta charset="koi8-r">', "nonsense", "KOI8-R"),
-    (b"<META http-equiv=Content-Type content='text/html; charset=Shift_JIS'>", None, "Shift_JIS"),
-    (b"<meta content='text/html; charset=big5'>", None, "windows-1252"),
-    (b"<!-- <meta charset=koi8-r> -->", None, "windows-1252"),
-    (b"<meta charset=utf-16>", None, "UTF-8"),
-    (b"<?xml version='1.0' encoding='iso-8859-2'?>", None, "ISO-8859-2"),
-    ("é".encode(), None, "UTF-8"),
-    (b"\xe9", None, "windows-1252"),
-    (b"ascii", None, "windows-1252"),
+    (b"<META http-equiv=Content-Type content='text/html; charset=Shift_JIS'>", "", "Shift_JIS"),
+    (b"<meta content='text/html; charset=big5'>", "", "windows-1252"),
+    (b"<!-- <meta charset=koi8-r> -->", "", "windows-1252"),
+    (b"<meta charset=utf-16>", "", "UTF-8"),
+    (b"<?xml version='1.0' encoding='iso-8859-2'?>", "", "ISO-8859-2"),
+    ("é".encode(), "", "UTF-8"),
+    (b"\xe9", "", "windows-1252"),
+    (b"ascii", "", "windows-1252"),
 ]
 
 
 @pytest.mark.parametrize(("page", "charset", "declared"), CHARSETS)
-def test_the_declared_charset_is_what_browsers_take_it_for(page: bytes, charset: str | None, declared: str) -> None:
+def test_the_declared_charset_is_what_browsers_take_it_for(page: bytes, charset: str, declared: str) -> None:
     assert rewrite_html([page], SCENE, charset, HEAD).charset == declared
 
 
@@ -63,7 +63,7 @@ def test_a_page_in_which_markup_is_no_ascii_is_sent_as_utf_8(encoding: str) -> N
     text = '<head><a href="/日本">日本</a>'
     mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
     content = mark + text.encode(encoding)
-    html = rewrite_html([content[:25], content[25:]], SCENE, None if mark else "iso-2022-jp", b"|")
+    html = rewrite_html([content[:25], content[25:]], SCENE, "" if mark else "iso-2022-jp", b"|")
     assert html.charset == "UTF-8"
     assert b"".join(html.pieces).decode() == f'<head>|<a href="{LINK}/日本">日本</a>'
 
@@ -111,7 +111,7 @@ def test_a_page_without_absolute_references_changes_in_its_head_only(markup: str
 @given(LINKED, st.lists(st.integers(0, 400), max_size=8), st.sampled_from([4, 50, 1000]))
 def test_however_a_page_is_cut_it_is_rewritten_the_same(markup: str, cuts: list[int], rest_min: int) -> None:
     page = markup.encode()
-    rewriter = PageRewriter(Setting(SCENE, HEAD, "utf-8"))
+    rewriter = PageRewriter(PageState(SCENE, HEAD, "utf-8"))
     done, rest, at_byte = [], b"", 0
     for cut in sorted(cuts):
         sent, rest = rewriter.feed(rest + page[at_byte:cut], final=False)
@@ -148,7 +148,7 @@ def test_what_is_longer_than_the_bound_is_passed_on_and_what_follows_is_rewritte
     end = "-->" if name == "!--" else f"</{name}>"
     begin = "<!--" if name == "!--" else f"<{name}>"
     page = f"<head>{begin}{'url(/x) ' * 100}{end}<a href='/y'>".encode()
-    rewriter = PageRewriter(Setting(SCENE, b"|", "utf-8"), token_bytes_max=100)
+    rewriter = PageRewriter(PageState(SCENE, b"|", "utf-8"), token_bytes_max=100)
     done, rest = [], b""
     for start in range(0, len(page), 7):
         sent, rest = rewriter.feed(rest + page[start : start + 7], final=False)
@@ -160,7 +160,7 @@ def test_what_is_longer_than_the_bound_is_passed_on_and_what_follows_is_rewritte
 
 
 def test_a_tag_longer_than_the_bound_is_passed_on() -> None:
-    rewriter = PageRewriter(Setting(SCENE, b"|", "utf-8"), token_bytes_max=100)
+    rewriter = PageRewriter(PageState(SCENE, b"|", "utf-8"), token_bytes_max=100)
     sent, rest = rewriter.feed(b"<p><a title='" + b"x" * 200, final=False)
     more, _ = rewriter.feed(rest + b"'><a href='/y'>", final=True)
     assert sent + more == b"|<p><a title='" + b"x" * 200 + f"'><a href='{LINK}/y'>".encode()
@@ -184,5 +184,5 @@ def test_time_grows_with_the_page_only(part: str) -> None:
 @pytest.mark.parametrize("part", ["<meta ", "<meta x=", "<!--", "<meta charset=", "<meta>"])
 def test_time_to_find_the_charset_grows_with_the_page_only(part: str) -> None:
     page = part.encode() * (1_000_000 // len(part))
-    assert rewrite_html([page], SCENE, None, HEAD).charset == "windows-1252"
-    assert rewrite_html([page + b">"], SCENE, None, HEAD).charset == "windows-1252"
+    assert rewrite_html([page], SCENE, "", HEAD).charset == "windows-1252"
+    assert rewrite_html([page + b">"], SCENE, "", HEAD).charset == "windows-1252"

@@ -7,7 +7,8 @@ import json
 import pytest
 from script_snippets import CHANGED, KEPT, SCENE
 
-from holdfast.web.rewrite.javascript import is_module, rewrite_import_map, rewrite_script
+from holdfast.web.rewrite.inline import rewrite_import_map
+from holdfast.web.rewrite.javascript import is_module, rewrite_script
 
 PREFIX = "/main/20240102030405js_/"
 

@@ -15,7 +15,7 @@ from holdfast.env.files import Buffer
 from holdfast.env.thread_map import ThreadMap
 from holdfast.errors import TooLarge, UsageError
 from holdfast.formats.cdx.cdxj import cdxj_line
-from holdfast.formats.http import decoded_content
+from holdfast.formats.http import HTML_TYPES, decoded_content
 from holdfast.formats.tianwang import TianwangWriter, page_attributes
 from holdfast.formats.warc.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
 from holdfast.formats.warc.writer import Compression, RecordCompressor, WarcFiles, WarcFilesOptions, WarcWriter
@@ -82,7 +82,6 @@ def _assembled(group: list[StoredRecord], contents: Contents) -> list[Assembled]
 
 
 _COMPRESSIONS: dict[str, Compression] = {"warc": "none", "warc.gz": "gzip", "warc.zst": "zstd", "wet": "none"}
-_HTML = ("text/html", "application/xhtml+xml")
 _INFO = (("software", "Holdfast"),)
 
 
@@ -268,7 +267,7 @@ def _write_wacz(archive: Archive, records: Iterator[StoredRecord], target: Path 
                 return
             capture = stored.capture._replace(filename=place.filename, offset=place.offset, length=place.length)
             wacz.add_index_line(cdxj_line(capture).encode("utf-8", "surrogateescape"))
-            if capture.mime in _HTML and capture.status == "200":
+            if capture.mime in HTML_TYPES and capture.status == "200":
                 wacz.add_page(capture.url, capture.timestamp)
 
         with wacz.warc("data.warc.gz") as sink:

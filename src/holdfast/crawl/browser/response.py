@@ -8,10 +8,9 @@ from typing import Any
 
 from holdfast.crawl.processes.messages import Fetched, FetchOutcome
 from holdfast.errors import TooLarge
-from holdfast.formats.http import HttpHead, decoded_content, parse_head
+from holdfast.formats.http import HTML_TYPES, HttpHead, decoded_content, media_type, parse_head
 
 SHOWN_BYTES_MAX = 64 << 20  # of one answer, decoded; a page does without one that is longer
-_HTML = ("text/html", "application/xhtml+xml")
 _FRAMING = frozenset(
     (b"content-encoding", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"trailer", b"alt-svc")
 )
@@ -55,7 +54,7 @@ def is_page(fetched: Fetched) -> bool:
 
 
 def is_html(head: HttpHead) -> bool:
-    return (head.headers.get("Content-Type") or "").partition(";")[0].strip().lower() in _HTML
+    return media_type(head.headers.get("Content-Type")) in HTML_TYPES
 
 
 def _is_download(head: HttpHead) -> bool:

@@ -9,10 +9,10 @@ from holdfast.crawl.frontier.rows import GONE
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.processes.messages import FetchKind, FetchOutcome, ParsedPage
 from holdfast.crawl.schedule.revisit import History
+from holdfast.formats.http import HTML_TYPES
 
 NOT_MODIFIED = 304
 _PARTIAL = 206
-_PAGES = frozenset(("text/html", "application/xhtml+xml"))
 
 
 def visited(reading: ParsedPage, row: UrlRow) -> UrlRow:
@@ -47,7 +47,7 @@ def count(reading: ParsedPage, row: UrlRow, tally: CrawlTally, errors: Counter[s
         tally.besides += 1
         return _word(reading, new=new)
     tally.fetched += 1
-    tally.pages += reading.status == 200 and reading.mime in _PAGES
+    tally.pages += reading.status == 200 and reading.mime in HTML_TYPES
     tally.truncated += bool(reading.truncated)
     tally.new += new
     word = _word(reading, new=new)

@@ -25,7 +25,7 @@ from holdfast.crawl.processes.messages import Fetched, FetchJob
 from holdfast.env.files import Buffer
 from holdfast.formats.http import HttpHead
 from holdfast.formats.warc.compose import ID_BYTES, RECORD_END, WarcHead, digest_text, record_id
-from holdfast.records.draft import REVISIT_MIME, RecordDraft, fingerprint, pair_requests, urlkey_of
+from holdfast.records.draft import REVISIT_MIME, RecordDraft, catalog_mime, fingerprint, pair_requests, urlkey_of
 from holdfast.urls import url_key
 
 _FORMAT = "warc/1.1"
@@ -88,7 +88,7 @@ class Recorder:
             payload_digest=payload.digest,
         )
         raw = head.encode(fetched.size)
-        facts = {"mime": one_line(fetched.resource.partition(";")[0]), "digest": payload.digest, "size": fetched.size}
+        facts = {"mime": catalog_mime(fetched.resource), "digest": payload.digest, "size": fetched.size}
         entry = self._entry("resource", fetched, raw + RECORD_END, facts)
         layout = f"{len(raw)}+{fetched.size}+{len(RECORD_END)}"
         return _draft(entry._replace(layout=layout), fetched.body, payload.signature)
@@ -111,7 +111,7 @@ class Recorder:
         raw = warc_head.encode(len(fetched.head) + len(before) + fetched.size + len(after))
         facts = {
             "status": str(head.status),
-            "mime": mime_of(head),
+            "mime": catalog_mime(head.headers.get("Content-Type")),
             "digest": payload.digest,
             "size": fetched.size,
             "extra": _redirect(head),
@@ -207,11 +207,6 @@ def draft_of(told: tuple[Any, ...]) -> RecordDraft:
     return RecordDraft(
         JournalEntry._make(entry), payload, signature, mark, urlkey, spooled=Path(spooled) if spooled else None
     )
-
-
-def mime_of(head: HttpHead) -> str:
-    value = head.headers.get("Content-Type") or ""
-    return one_line(value.partition(";")[0].strip().partition(" ")[0])
 
 
 def _draft(entry: JournalEntry, payload: bytes, signature: bytes, spooled: Path | None = None) -> RecordDraft:

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from holdfast.formats.html.charset import charset_of
 from holdfast.urls.parse import parse, parsed_url
 
 SITEMAP_BYTES_MAX: Final = 50 << 20  # the protocol's own limit, uncompressed
@@ -38,7 +39,6 @@ _BOMS = (
     (b"\xfe\xff", "utf-16"),
 )
 _DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s{0,9}=\s{0,9}["']([\w.:-]{1,40})""", re.IGNORECASE)
-_CHARSET = re.compile(r"charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 # Codecs that take bytes one after the other; others of Python's can take their time, or are none of characters.
 _CODECS = re.compile(r"iso-?8859|latin|windows-125|cp125|koi8|gb|big5|shift[_-]?jis|sjis|euc|us-ascii|utf-?8", re.I)
 
@@ -205,8 +205,7 @@ def _text(content: bytes, content_type: str) -> str:
     if content[:4] in (b"<\0?\0", b"\0<\0?"):
         return content.decode("utf-16-le" if content[0] else "utf-16-be", "replace")
     declared = _DECLARED.search(content[:1024])
-    named = _CHARSET.search(content_type)
-    codec = declared[1].decode("ascii", "replace") if declared else named[1] if named else "utf-8"
+    codec = declared[1].decode("ascii", "replace") if declared else charset_of(content_type)
     if not _CODECS.match(codec):
         codec = "utf-8"
     try:

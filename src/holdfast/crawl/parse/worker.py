@@ -19,7 +19,7 @@ from typing import Any
 
 from holdfast.crawl.frontier.rows import key_of
 from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.parse.records import Recorder, RecordPayload, mime_of, plain
+from holdfast.crawl.parse.records import Recorder, RecordPayload, plain
 from holdfast.crawl.parse.sitemaps import read_sitemap
 from holdfast.crawl.policy.robots import ROBOTS_BYTES_MAX
 from holdfast.crawl.policy.robots_gate import agent_of, origin_of
@@ -32,7 +32,7 @@ from holdfast.errors import HoldfastError, TooLarge
 from holdfast.formats.html.links import Document, Link, links_of
 from holdfast.formats.html.links.references import Hop
 from holdfast.formats.http import HttpHead, decoded_content, parse_head
-from holdfast.records.draft import RecordDraft
+from holdfast.records.draft import RecordDraft, catalog_mime
 from holdfast.storage.signature import find_signature
 from holdfast.urls import canonical, parse
 
@@ -141,7 +141,7 @@ class ParseWorker:
             fetched.started,
             fetched.elapsed,
             head.status,
-            mime_of(head),
+            catalog_mime(head.headers.get("Content-Type")),
             fetched.size,
             fetched.transferred,
             fetched.ip,

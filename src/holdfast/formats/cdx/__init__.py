@@ -1,1 +1,1 @@
-"""Rows of a catalog as text files: CDX, CDXJ and ZipNum."""
+"""CDX files: captures as sorted lines, plain, as JSON (CDXJ) and in compressed blocks (ZipNum)."""

@@ -37,7 +37,7 @@ _FIELD_OF_LETTER = {
 
 
 class CdxRow(NamedTuple):
-    """One line of a CDX file. Texts as they stand there; numbers are -1 where the line does not tell."""
+    """One line of a CDX file. Texts as they stand there; numbers are -1 where the line has none."""
 
     urlkey: str
     timestamp: str
@@ -120,5 +120,5 @@ def _number(text: str, line: str) -> int:
     if text == UNKNOWN:
         return -1
     if not (text.isascii() and text.isdigit()):
-        raise MalformedInput(f"malformed CDX line {line[:200]!r}: {text!r} is no number")
+        raise MalformedInput(f"malformed CDX line {line[:200]!r}: {text!r} is not a number")
     return int(text)

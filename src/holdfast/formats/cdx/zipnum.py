@@ -112,7 +112,7 @@ class ZipNumReader:
         with idx_path.open("rb") as file:
             empty = idx_path.stat().st_size == 0
             self._idx = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._meta_part = self._told_in_meta()
+        self._meta_part = self._fields_in_meta()
 
     def lookup(self, key: bytes, *, prefix: bool = False) -> Iterator[bytes]:
         """The lines under exactly this url key, or with `prefix` those whose keys begin so. Lines have no end."""
@@ -160,22 +160,24 @@ class ZipNumReader:
                 key, part, offset, length, *_ = line.split(b"\t")
                 return _Block(key, part.decode(), int(offset), int(length))
             key, _, _ = line.partition(b"{")
-            told = json.loads(line[len(key) :])
-            return _Block(key, str(told.get("filename") or self._meta_part), int(told["offset"]), int(told["length"]))
+            fields = json.loads(line[len(key) :])
+            return _Block(
+                key, str(fields.get("filename") or self._meta_part), int(fields["offset"]), int(fields["length"])
+            )
         except (KeyError, ValueError, TypeError) as error:
             text = "expected key, part, offset and length, parted by tabs or as JSON"
             raise MalformedInput(f"malformed line in '{self._path}' at {begin}: {text}") from error
 
-    def _told_in_meta(self) -> str:
+    def _fields_in_meta(self) -> str:
         """The file that the first line says the members are in."""
         line = self._idx[: self._line_end(0)]
         if not line.startswith(b"!meta"):
             return ""
         try:
-            told = json.loads(line.partition(b"{")[1] + line.partition(b"{")[2])
+            fields = json.loads(line.partition(b"{")[1] + line.partition(b"{")[2])
         except ValueError as error:
             raise MalformedInput(f"malformed line in '{self._path}' at 0: no JSON object in it") from error
-        return str(told.get("filename", ""))
+        return str(fields.get("filename", ""))
 
     def _read(self, block: _Block) -> list[bytes]:
         path = self._places.get(block.part) or self._path.parent / block.part

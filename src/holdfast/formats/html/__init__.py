@@ -1,1 +1,1 @@
-"""Pages: bytes to characters, characters to a tree, and from it text, main text and links."""
+"""Pages: from bytes to characters and a tree, and from these to text, main text and links."""

@@ -1,4 +1,4 @@
-"""From bytes to characters as in a browser: the labels, aliases and tables of the WHATWG Encoding Standard.
+"""Character encodings as in a browser: the labels, aliases and tables of the WHATWG Encoding Standard.
 
     a byte-order mark  >  the charset of the HTTP header  >  what the content says of itself  >  a guess
 
@@ -15,12 +15,12 @@ from typing import NamedTuple
 UTF_8 = "UTF-8"
 _LABELS_CACHED = 256
 _CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]*))", re.IGNORECASE)
+FALLBACK = "windows-1252"  # of bytes that name no encoding and are not UTF-8
 _MARKS = ((b"\xef\xbb\xbf", UTF_8), (b"\xfe\xff", "UTF-16BE"), (b"\xff\xfe", "UTF-16LE"))
-_GUESS = "windows-1252"
 
 
 class Decoded(NamedTuple):
-    """Characters, and the name of the encoding that they were in, as the standard writes it."""
+    """Characters, and the encoding that they were in, by the standard's name."""
 
     text: str
     encoding: str
@@ -33,18 +33,24 @@ def charset_of(content_type: str) -> str:
 
 
 def decoded(content: bytes, *charsets: str) -> Decoded:
-    """The characters of any bytes. Of the charsets, the first that a browser knows counts, unless there is a mark."""
-    import_module("turbohtml.detect")  # brings the codecs 'whatwg-...'
-    for mark, encoding in _MARKS:
-        if content.startswith(mark):
-            return _decoded(content[len(mark) :], encoding)
+    """The characters of any bytes. A byte-order mark decides, else the first of the charsets that a browser knows."""
+    if encoding := encoding_by_mark(content):
+        return _decoded(content[3 if encoding == UTF_8 else 2 :], encoding)
     for label in charsets:
         if encoding := encoding_named(label):
             return _decoded(content, encoding)
     try:
         return Decoded(content.decode("utf-8"), UTF_8)
     except UnicodeDecodeError:
-        return _decoded(content, _GUESS)
+        return _decoded(content, FALLBACK)
+
+
+def encoding_by_mark(begin: bytes) -> str:
+    """The encoding of a byte-order mark; '' if there is none."""
+    for mark, encoding in _MARKS:
+        if begin.startswith(mark):
+            return encoding
+    return ""
 
 
 @lru_cache(_LABELS_CACHED)
@@ -60,6 +66,11 @@ def encoding_named(label: str) -> str:
         return ""
 
 
+def codec_of(encoding: str) -> str:
+    """Python's name of the codec for an encoding by the standard's name; some of its labels are not known as codecs."""
+    import_module("turbohtml.detect")  # registers them
+    return f"whatwg-{encoding}"
+
+
 def _decoded(content: bytes, encoding: str) -> Decoded:
-    # By the encoding's own name: as codecs, some of its labels are not known ('ks_c_5601-1987').
-    return Decoded(content.decode(f"whatwg-{encoding}", "replace"), encoding)
+    return Decoded(content.decode(codec_of(encoding), "replace"), encoding)

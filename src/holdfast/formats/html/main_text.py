@@ -1,9 +1,8 @@
 """The main text of a page: what it says, without navigation, banners, side bars and footers.
 
 By resiliparse, whose heuristics builders of corpora know. Its time grows with the number of elements times their depth,
-so pages that nest deeper than people write, or have more elements than people read, go to turbohtml instead: it looks
-for the main element in time that grows with the bytes, and is less exact about it. Where it finds none, all text
-counts.
+so pages that nest deeper than people write, or have more elements than people read, go to turbohtml instead, which
+finds the main element in linear time and less exactly. Where it finds none, all text counts.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 
 from holdfast.formats.html.charset import charset_of, decoded
-from holdfast.formats.html.tree import HTML_KINDS, kind_of, looks_like_html, parsed_page
+from holdfast.formats.html.tree import parsed_page
 from holdfast.formats.wet import text_of
 
 _BYTES_MAX = 8 << 20  # of a page; what lies beyond is not looked at
@@ -23,12 +22,6 @@ _NESTING = re.compile(
     r"<(/?)(?!(?:area|base|br|col|dd|dt|embed|hr|img|input|li|link|meta|option|p|param|source|td|th|tr|wbr)\b)[a-z]",
     re.IGNORECASE | re.ASCII,
 )
-
-
-def is_page(content: bytes, content_type: str = "") -> bool:
-    """Whether it is HTML: by its type, or where none is known by how it begins."""
-    kind = kind_of(content_type)
-    return kind in HTML_KINDS or (not kind and looks_like_html(content))
 
 
 def main_text_of(content: bytes, content_type: str = "") -> str:
@@ -48,7 +41,7 @@ def main_text_of(content: bytes, content_type: str = "") -> str:
 
 
 def _is_endless(markup: str) -> bool:
-    """Whether a page would take long: by its elements and, if they are many, by their depth, as far as tags tell."""
+    """Whether a page would take long: by the number of its tags and, if they are many, by their depth."""
     tags = markup.count("<")
     if tags <= _TAGS_ANY_DEPTH or tags > _TAGS_MAX:
         return tags > _TAGS_MAX

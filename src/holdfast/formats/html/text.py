@@ -33,7 +33,7 @@ def title_of(page: Document) -> str:
 
 
 def lines_of(page: Document) -> str:
-    """The lines that are not empty. The tree is changed on the way: nothing else can be asked of it afterwards."""
+    """The lines that are not empty. Changes the tree: it cannot be used afterwards."""
     for element in page.find_all([*_AS_BLOCKS]):
         element.tag = "div"
     return "\n".join([text for line in page.to_text(_form()).split("\n") if (text := line.strip())])

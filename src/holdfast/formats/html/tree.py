@@ -9,24 +9,26 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from holdfast.formats.http import HTML_TYPES, media_type
+
 if TYPE_CHECKING:
     from turbohtml import Document
 
 HTML_BYTES_MAX = 32 << 20  # of a page; what lies beyond is not looked at
-HTML_KINDS = frozenset(("text/html", "application/xhtml+xml"))
 _LOOKS_HTML = re.compile(
     rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|title|meta|div|p|h1|table)\b", re.I | re.S
 )
 _SNIFFED_BYTES = 1024
 
 
-def kind_of(content_type: str) -> str:
-    """The type without its parameters: 'text/html'."""
-    return content_type.partition(";")[0].strip().lower()
+def is_html(content: bytes, content_type: str = "") -> bool:
+    """Whether it is HTML: by its type, or where it has none by how it begins."""
+    kind = media_type(content_type)
+    return kind in HTML_TYPES or (not kind and looks_like_html(content))
 
 
 def looks_like_html(content: bytes) -> bool:
-    """Whether bytes of which no type is known begin as a page does."""
+    """Whether bytes of unknown type begin as a page does."""
     return _LOOKS_HTML.match(content[:_SNIFFED_BYTES]) is not None
 
 

@@ -1,4 +1,4 @@
-"""The one way in: a stream of any known format becomes records."""
+"""The entry point: a stream of any known format becomes records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from holdfast.errors import MalformedInput
 from holdfast.formats.arc import ArcFraming
-from holdfast.formats.io.salvage import Framing, ReadResult, RecordReader
+from holdfast.formats.io.salvage import Framing, ReadMode, RecordReader
 from holdfast.formats.io.sniff import begins_well, foreign_compression, make_source, sniff, sniff_coding
 from holdfast.formats.io.source import CHUNK_BYTES
 from holdfast.formats.record import Finding, FindingKind, Record, Report
@@ -25,9 +25,9 @@ def open_records(
     validate: bool = True,
     verify_digests: bool = True,
 ) -> Iterator[Record]:
-    """The records of a file in order: WARC, ARC or Tianwang, plain, gzip or zstd, told by its bytes.
+    """The records of a file in order: WARC, ARC or Tianwang, plain, gzip or zstd, recognized by its bytes.
 
-    Each record is done with when the next is asked for: read its block before. Damaged ranges are passed over and
+    A record is valid until the next is requested: read its block before. Damaged ranges are skipped and
     given to `report`, as are records of which a part is missing, and broken rules (`validate`: of the head;
     `verify_digests`: of the payload, or of the block if there is no digest of the payload, after `finish`). With
     `strict` all digests are verified, and the first fault raises MalformedInput. The stream need not seek; it is not
@@ -35,16 +35,16 @@ def open_records(
     """
     first = _read_first(stream)
     if foreign := foreign_compression(first):
-        return _unread(stream, first, foreign, ReadResult(strict, report))
+        return _unread(stream, first, foreign, ReadMode(strict, report))
     first, kind = _look(stream, first)
     source = make_source(sniff_coding(first), stream, first)
-    reader = RecordReader(source, _framing(kind, strict=strict), ReadResult(strict, report, validate, verify_digests))
+    reader = RecordReader(source, _framing(kind, strict=strict), ReadMode(strict, report, validate, verify_digests))
     if first and not kind:
-        reader.doubt("this is no WARC, ARC or Tianwang file")
+        reader.doubt("this is not a WARC, ARC or Tianwang file")
     return iter(reader)
 
 
-def _unread(stream: BinaryIO, first: bytes, reason: str, reading: ReadResult) -> Iterator[Record]:
+def _unread(stream: BinaryIO, first: bytes, reason: str, reading: ReadMode) -> Iterator[Record]:
     """No records: all of the file is reported as lost."""
     if reading.strict:
         raise MalformedInput(reason)
@@ -65,7 +65,7 @@ def _read_first(stream: BinaryIO) -> bytes:
 
 
 def _look(stream: BinaryIO, first: bytes) -> tuple[bytes, str]:
-    """The first bytes, enough of them to tell the format, and the format."""
+    """As many of the first bytes as it takes to recognize the format, and the format."""
     kind = sniff(first)
     while not kind and len(first) < _LOOK_BYTES_MAX:
         more = stream.read(max(len(first), CHUNK_BYTES))  # twice as much each time: looked at twice in all

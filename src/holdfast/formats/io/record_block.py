@@ -1,4 +1,4 @@
-"""The block of a record on its way to whoever reads it: in memory when small, through the source when large."""
+"""The block of a record as it is read: from memory if small, through the source if large."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Checks(Protocol):
 
 
 class BytesBlock:
-    """A block that lies whole within bytes at hand."""
+    """A block that lies whole in a buffer."""
 
     __slots__ = ("_at", "_data", "_end", "_http", "_start")
 
@@ -40,7 +40,7 @@ class BytesBlock:
         return self._data[start:end]
 
     def http(self) -> HttpHead | None:
-        """The head of the HTTP message that it is; looked for once, however many ask."""
+        """The head of the HTTP message that it is; parsed once."""
         if self._http is False:
             self._http = parse_head(self._data[self._start : self._end])
         return self._http
@@ -51,7 +51,7 @@ class BytesBlock:
 
 
 class StreamBlock:
-    """A block that is read from the source as it is asked for. `position` moves on with it.
+    """A block that is read from the source on demand; the source's `position` moves with it.
 
     It ends where the record's length says, or before, if the file ends, is damaged, or has another record there.
     """

@@ -1,4 +1,4 @@
-"""Reading records out of a file, whatever has happened to it (I3, N7).
+"""Records read out of a file, whatever has happened to it (I3, N7).
 
     aligned ──head and end are right──▶ record handed out ──────────────────▶ aligned
        │                                                                         ▲
@@ -6,22 +6,18 @@
        │                                                                         │
        └──no head──▶ lost: search the next place where a record stands ──────────┘
 
-A record is handed out when its head parses. If what stands behind its block is not the end of a record, or if the file
-ends or is damaged within it, its block is what stands between the head and the next record: the record is reported as
-truncated if that is less than the head says, as invalid otherwise. A head that a search found amid other bytes must be
-complete, and stand behind the end of a record or lead to one; so a record that is quoted in a page is seldom taken for
-one of the file. Blocks of up to `SMALL_BYTES` are looked at whole beforehand. What was not handed out is reported as
-lost with its offset and length in the file. Ranges of records and lost ranges together are the file: no byte twice, no
-byte missing but for the frames of zstd that hold no record by right (dictionary, skippable). Records that share a gzip
-member have its offset; the last of them has its length, the others have length 0.
+A record is handed out when its head parses. If its block is not followed by the end of a record, or if the file ends or
+is damaged within it, the block is what stands between the head and the next record: the record is reported as truncated
+if that is less than the head says, as invalid otherwise. A head that a search found amid other bytes must be complete,
+and follow the end of a record or lead to one; so a record that is quoted in a page is seldom taken for one of the file.
+Blocks of up to `SMALL_BYTES` are looked at whole beforehand.
+
+Everything that was not handed out is reported as lost, with its offset and length in the file. Ranges of records and
+lost ranges together are the file: no byte twice, no byte missing but for the frames of zstd that need not hold a record
+(dictionary, skippable). Records that share a gzip member have its offset; the last of them has its length, the others
+have length 0.
 
 Every byte is read once and searched at most twice; memory is a few pieces of the file, whatever its size.
-
-Where the head of a record ends: at a blank line, if one comes.
-
-Damaged and hostile files have many places that look like the start of a head and few or no blank lines behind them.
-The end that was found for one start is the end for all that follow before it: so it is looked for once, and after
-`TRIES_MAX` starts that came to nothing before the same end only the last one is tried.
 """
 
 from __future__ import annotations
@@ -32,29 +28,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.errors import MalformedInput
+from holdfast.formats.io.head_end import Unreadable
 from holdfast.formats.io.record_block import CUT_OFF, OVER_NEXT, BytesBlock, Checks, OpenBlock, StreamBlock
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Finding, FindingKind, Record, Report
 
 SMALL_BYTES = 1024 * 1024  # blocks up to here are checked whole before they are handed out
-HEAD_BYTES_MAX = 1024 * 1024
 PLAUSIBLE_BYTES = 8192  # that are looked at to see whether a record begins
-TAIL_LOOK = 64  # bytes behind a block that are looked at when it does not end as it should
+TAIL_LOOK = 64  # bytes after a block that are looked at when it does not end as it should
 _NEWLINES = (b"\n", b"\r")
 _BLANK = re.compile(rb"\r{0,3}\n\r{0,3}\n\Z")  # the end of a WARC record, however its lines end
 _LINE_ENDS = re.compile(rb"(?:\r{0,3}\n){1,2}\Z")
 _TAIL_BYTES_MAX = 8  # of those
-
-
-class Unreadable(Exception):
-    """Here stands no whole record; the message says why. `resume` is where to search on, if that is not the next byte.
-
-    A framing that has tried many starts in vain before one and the same end of a head uses it: so reading stays linear.
-    """
-
-    def __init__(self, reason: str, resume: int = 0) -> None:
-        super().__init__(reason)
-        self.resume = resume
 
 
 class Framing(Protocol):
@@ -73,16 +58,16 @@ class Framing(Protocol):
         """Index of the next place that looks like the start of a record; -1 if there is none."""
 
     def plausible(self, begin: bytes) -> bool:
-        """Whether these bytes, from the start of a member or behind a record, begin a record."""
+        """Whether these bytes, from the start of a member or after a record, begin a record."""
 
     def extent(self, begin: bytes) -> int:
-        """Size of the head and block that begin here, as the head says; -1 if that cannot be told."""
+        """Size of the head and block that begin here, as the head says; -1 if unknown."""
 
     def tail(self, rest: bytes) -> tuple[int, str]:
         """Size of the tail at the start of `rest`, and what is wrong with it. Raises Unreadable if it is none."""
 
     def usual_start(self, rest: bytes, *, odd: bool) -> bool:
-        """Whether `rest`, behind a record, is good reason to believe in it; its tail may have been `odd`."""
+        """Whether `rest`, after a record, confirms that its length is right; its tail may have been `odd`."""
 
     def holds_start(self, block: bytes) -> bool:
         """Whether another record begins within the block, so that its length may be wrong."""
@@ -95,8 +80,8 @@ class Framing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
-    """How to read: see `open_records`."""
+class ReadMode:
+    """How to read; see `open_records`."""
 
     strict: bool = False
     report: Report | None = None
@@ -105,21 +90,21 @@ class ReadResult:
 
 
 class RecordReader:
-    """The records of one source. One thread; each record is done with when the next is asked for."""
+    """The records of one source. One thread. A record is finished when the next is requested."""
 
-    def __init__(self, source: ByteSource, framing: Framing, reading: ReadResult) -> None:
+    def __init__(self, source: ByteSource, framing: Framing, reading: ReadMode) -> None:
         self._source = source
         self._framing = framing
         self._reading = reading
         self._done = 0  # all of the file before this offset is accounted for
         self._done_decoded = 0
         self._fault = ""  # why bytes are being lost
-        self._shared_told = False
+        self._reported_sharing = False
         self._found = False  # a search came to where the source stands,
         self._behind_end = False  # and the end of a record stands before it
 
     def doubt(self, reason: str) -> None:
-        """Why it is likely that nothing can be read; told if it is so."""
+        """Sets the reason that is reported if nothing can be read."""
         self._fault = reason
 
     def __iter__(self) -> Iterator[Record]:
@@ -132,7 +117,7 @@ class RecordReader:
                     raise
         self._account(self._source.size, self._source.position)
         if not self._source.size:
-            self._tell(Finding(FindingKind.INVALID, 0, 0, "the file is empty"))
+            self._report(Finding(FindingKind.INVALID, 0, 0, "the file is empty"))
 
     def _next(self) -> Record | None:
         source, framing = self._source, self._framing
@@ -173,7 +158,7 @@ class RecordReader:
             self._frame_damaged(record, start, str(fault))
 
     def _frame(self, record: Record, start: int) -> None:
-        """Finds the end of the record that begins at `start`, and moves behind it, or to its block if that is large."""
+        """Finds the end of the record that begins at `start`, and moves past it, or to its block if that is large."""
         source = self._source
         block_size = record.content_length
         if block_size > SMALL_BYTES:
@@ -212,7 +197,7 @@ class RecordReader:
         return rest[:size], fault
 
     def _doubt(self, record: Record, end: int, *, odd: bool) -> None:
-        """Refuses a record that ends well by accident."""
+        """Rejects a record that seems to end well by accident."""
         source = self._source
         stop = end + len(record.tail)
         at = stop - source.base
@@ -347,7 +332,7 @@ class RecordReader:
         return (last, True) if is_all else (last - PLAUSIBLE_BYTES, False)
 
     def _is_start(self, at: int) -> bool:
-        """Whether a record begins at this index of what is at hand: its head is complete, it stands or ends well."""
+        """Whether a record begins at this index of the buffer: its head is complete, and follows or leads to an end."""
         source, framing = self._source, self._framing
         data = source.data
         begin = data[at : at + PLAUSIBLE_BYTES]
@@ -366,7 +351,7 @@ class RecordReader:
         return True
 
     def _stands_behind_end(self, at: int) -> bool:
-        """Whether the end of a record stands before this index; that of ARC and Tianwang is too short to tell."""
+        """Whether the end of a record stands before this index; that of ARC and Tianwang is too short to be a sign."""
         source = self._source
         if source.unit and source.ends_at(source.base + at):
             return True
@@ -386,12 +371,12 @@ class RecordReader:
         return ends[0] if ends is not None else b""
 
     def _is_confirmed(self, record: Record, block: BytesBlock) -> bool:
-        """Whether a digest says that the block is whole, so that what follows it is no part of it."""
+        """Whether a digest says that the block is whole, so that what follows is not part of it."""
         checks = self._framing.checks(record, doubtful=True)
         return checks is not None and not checks.whole(block)
 
     def _conclude_damaged(self, record: Record, start: int, said: int, reason: str) -> None:
-        """Settles a record whose block is what there is; `said` is the length that its head gives, -1 if none."""
+        """Finishes a record whose block is what there is; `said` is the length that its head gives, -1 if none."""
         source = self._source
         if source.broken and source.pos == len(source.data):
             reason = source.broken
@@ -404,7 +389,7 @@ class RecordReader:
         self._conclude(record, start, "", damage=reason)
 
     def _conclude(self, record: Record, start: int, fault: str, *, damage: str = "") -> None:
-        """Settles length and findings of a record whose end is known, and accounts for it."""
+        """Completes length and findings of a record whose end is known, and accounts for it."""
         source, reading = self._source, self._reading
         stop = source.position
         faults = [fault] if fault else []
@@ -430,8 +415,8 @@ class RecordReader:
         """What is wrong with how the record lies in its member; skips bytes that follow it there to no purpose."""
         source = self._source
         faults = []
-        if not source.ends_at(start) and not self._shared_told:
-            self._shared_told = True
+        if not source.ends_at(start) and not self._reported_sharing:
+            self._reported_sharing = True
             faults.append(f"several records in one {source.unit}")
         if source.ends_at(stop):
             return faults
@@ -444,7 +429,7 @@ class RecordReader:
         limit = limits[0] if limits else -1
         candidate = self._framing.find(source.data, source.pos)
         if limit >= 0 and not 0 <= candidate < limit - source.base:
-            faults.append(f"{limit - stop} bytes behind the record in its {source.unit}")
+            faults.append(f"{limit - stop} bytes after the record in its {source.unit}")
             source.go(limit)
         return faults
 
@@ -468,7 +453,7 @@ class RecordReader:
             raise MalformedInput(f"damaged input at {self._done}: {reason}; read it without 'strict' to salvage")
 
     def _account(self, offset: int, decoded: int) -> None:
-        """Reports as lost what lies before, if nobody answered for it."""
+        """Reports as lost what lies before and is not accounted for."""
         if offset == self._done and decoded == self._done_decoded:
             self._fault = ""
             return
@@ -480,7 +465,7 @@ class RecordReader:
             gaps = [(self._done, 0)]
         self._done = max(self._done, offset)
         for start, length in gaps:
-            self._tell(Finding(FindingKind.LOST, start, length, reason))
+            self._report(Finding(FindingKind.LOST, start, length, reason))
         self._done_decoded = max(self._done_decoded, decoded)
         self._fault = ""
 
@@ -491,9 +476,9 @@ class RecordReader:
     def _note(self, record: Record, kind: FindingKind, reason: str) -> None:
         finding = Finding(kind, record.offset, record.length, reason)
         record.findings.append(finding)
-        self._tell(finding)
+        self._report(finding)
 
-    def _tell(self, finding: Finding) -> None:
+    def _report(self, finding: Finding) -> None:
         reading = self._reading
         if reading.report is not None:
             reading.report(finding)
@@ -516,58 +501,3 @@ class _Verification:
         faults = self._checks.whole(self._block)
         if faults:
             self._reader._invalid(record, faults)
-
-
-TRIES_MAX = 32
-_BLANK_BYTES_MAX = 5  # of a blank line and the line end before it
-_FIRST_BYTES = 4096
-
-
-class CutHead(Unreadable):
-    """The file ends, or is damaged, within the head."""
-
-
-class HeadEnd:
-    """Finds ends of heads in one source, front to back."""
-
-    def __init__(self, blank: re.Pattern[bytes], magics: tuple[bytes, ...], *, bytes_max: int = HEAD_BYTES_MAX) -> None:
-        self._blank = blank
-        self._magics = magics
-        self._bytes_max = bytes_max
-        self._none_before = 0  # no blank line ends before this position
-        self._end = -1
-        self._tries = 0
-
-    def head(self, source: ByteSource) -> bytes:
-        """The bytes from the source's position through the blank line. Raises Unreadable."""
-        match = self._blank.search(source.data, max(source.pos, self._none_before - source.base))
-        if match is None or match.end() - source.pos > self._bytes_max:
-            match = self._look_on(source)
-        end = source.base + match.end()
-        if end == self._end:
-            self._tries += 1
-            if self._tries > TRIES_MAX:
-                raise Unreadable("too many starts of heads before one end", self._last_start(source, match.end()))
-        else:
-            self._end, self._tries = end, 0
-        return source.data[source.pos : match.end()]
-
-    def _look_on(self, source: ByteSource) -> re.Match[bytes]:
-        size = _FIRST_BYTES
-        while True:
-            more = source.fill(size)
-            match = self._blank.search(source.data, max(source.pos, self._none_before - source.base))
-            if match is not None and match.end() - source.pos <= self._bytes_max:
-                return match
-            if match is not None or size > self._bytes_max:
-                self._none_before = source.base + (match.start() if match else len(source.data) - _BLANK_BYTES_MAX)
-                raise Unreadable(f"no end of the head within {self._bytes_max} bytes")
-            if not more:
-                self._none_before = source.base + len(source.data) - _BLANK_BYTES_MAX
-                raise CutHead(source.broken or "the head is cut off by the end of the file")
-            size *= 2
-
-    def _last_start(self, source: ByteSource, end: int) -> int:
-        """Position of the last start before the end, or of the end itself."""
-        last = max(source.data.rfind(magic, source.pos + 1, end) for magic in self._magics)
-        return source.base + (last if last >= 0 else end)

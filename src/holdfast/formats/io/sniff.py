@@ -1,8 +1,8 @@
-"""What a file is, by its first bytes: names say little and streams have none.
+"""The format of a file, by its first bytes: names say little and streams have none.
 
-'warc' 'arc' 'tianwang'   with '.gz' or '.zst' behind if compressed;  '' if it looks like none of them
+'warc' 'arc' 'tianwang'   followed by '.gz' or '.zst' if compressed;  '' if it looks like none of them
 
-Files in a compression that is not read here are named: parts of their records may stand in them as they are.
+Files in a compression that Holdfast does not read are recognized too, so that they can be named and are not searched.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sniff(first_bytes: bytes) -> str:
 
 
 def foreign_compression(first_bytes: bytes) -> str:
-    """What is to be said of a file in a compression that is not read; '' if it is in none."""
+    """The message for a file in a compression that is not read; '' if it is in none."""
     for magic, name, command in _FOREIGN:
         if first_bytes.startswith(magic):
             return (

@@ -4,10 +4,10 @@
     decoded:    | record 1          | record 2      |        | record 4        |
     marks:      (0, 0)              (d1, a1)        (d2, a2) (d2, a3)
 
-A `Source` decodes a stream of any size, pipe or file, piece by piece. `data[pos:]` is what is at hand; `fill` brings
+A `Source` decodes a stream of any size, pipe or file, piece by piece. `data[pos:]` is the buffer; `fill` reads
 more. Positions in the decoded bytes are absolute (`base` is that of `data[0]`), and `disk` turns one into an offset in
 the file: in a plain file the same number, otherwise the offset of the member in which the byte lies, or the end of the
-last member if it lies behind it. So the ranges of records that follow each other never overlap and leave no gap.
+last member if it lies after it. So the ranges of records that follow each other never overlap and leave no gap.
 
 When the coding is damaged the source stops (`broken` says why) until `recover` has found the next good place.
 """
@@ -43,7 +43,7 @@ class ByteSource:
         self._marks: list[tuple[int, int]] = [(0, 0)]
 
     def fill(self, size: int) -> bool:
-        """Whether at least `size` bytes are at hand from `pos`; moves `data`, `pos` and `base`, never the position."""
+        """Whether the buffer has `size` bytes from `pos` on; moves `data`, `pos` and `base`, never the position."""
         data, pos = self.data, self.pos
         have = len(data) - pos
         if have >= size:
@@ -64,7 +64,7 @@ class ByteSource:
         return have >= size
 
     def go(self, position: int) -> None:
-        """Moves to an absolute position within the bytes at hand."""
+        """Moves to an absolute position within the buffer."""
         self.pos = position - self.base
         assert 0 <= self.pos <= len(self.data)
 
@@ -86,7 +86,7 @@ class ByteSource:
         return False
 
     def forget(self, position: int) -> None:
-        """Nobody will ask about positions before this one."""
+        """Positions before this one will not be needed again."""
 
     def boundaries(self, start: int, end: int) -> list[int]:
         """Positions strictly between at which members begin."""
@@ -138,8 +138,8 @@ class MemberSource(ByteSource):
         super().__init__(stream, first)
         self._raw = b""
         self._at = 0  # in `_raw`: the first byte not decoded
-        self._kept: list[bytes] = []  # read before `_raw`, of the member at hand
-        self._member = 0  # offset of the member at hand
+        self._kept: list[bytes] = []  # read before `_raw`, of the current member
+        self._member = 0  # offset of the current member
         self._passed: list[tuple[int, int]] = []  # start and end of what holds no record by right
 
     def disk(self, position: int) -> int:
@@ -219,7 +219,7 @@ class MemberSource(ByteSource):
         return bool(begin) and (not self.one_each or plausible(begin))
 
     def _refill(self) -> bool:
-        """The next chunk, keeping those of the member at hand; False at the end of the file."""
+        """The next chunk, keeping those of the current member; False at the end of the file."""
         piece = self._load()
         if not piece:
             return False
@@ -246,5 +246,5 @@ class MemberSource(ByteSource):
         raise AssertionError("every coding has its own")
 
     def _probe(self) -> bytes:
-        """The first decoded bytes of the member at `_at`; none if it is no member."""
+        """The first decoded bytes of the member at `_at`; none if it is not one."""
         raise AssertionError("every coding has its own")

@@ -40,7 +40,7 @@ class ZstdSource(MemberSource):
         super().__init__(stream, first)
         self._decompressor = zstandard.ZstdDecompressor()
         self._decoder: zstandard.ZstdDecompressionObj | None = None
-        self._checksum = 0  # bytes of it, at the end of the frame at hand
+        self._checksum = 0  # bytes of it, at the end of the current frame
         self._skip = 0  # bytes of a skippable frame that are left
 
     def _next(self) -> bytes:
@@ -59,7 +59,7 @@ class ZstdSource(MemberSource):
         return b""
 
     def _have(self, size: int) -> bool:
-        """Whether `size` bytes of the file are at hand, joined."""
+        """Whether `size` bytes of the file are in the buffer, joined."""
         while len(self._raw) - self._at < size:
             kept, at, before = self._kept, self._at, self._raw
             if not self._refill():

@@ -52,7 +52,7 @@ _DAMAGED = (zipfile.BadZipFile, EOFError, RuntimeError, OSError, ValueError, str
 
 @dataclass(frozen=True, slots=True)
 class WaczLimits:
-    """What a WACZ may ask of the reader; beyond it, it is refused."""
+    """What a WACZ may demand of the reader; beyond it, it is refused."""
 
     directory_bytes_max: int = 256 << 20  # of the zip's directory, which is held in memory
     members_max: int = 200_000
@@ -70,7 +70,7 @@ class Wacz:
     """An open WACZ. Any thread may call any method; each stream that `open` gives belongs to one thread."""
 
     def __init__(self, source: Path | BinaryIO, limits: WaczLimits | None = None) -> None:
-        """Raises MalformedInput if the file is no zip, or one that must not be trusted."""
+        """Raises MalformedInput if the file is not a zip, or must not be trusted."""
         self.limits = limits or WaczLimits()
         self._owned = isinstance(source, Path)
         self._file: BinaryIO = source.open("rb") if isinstance(source, Path) else source
@@ -107,7 +107,7 @@ class Wacz:
         return self._json(DATAPACKAGE)
 
     def pages(self, name: str = PAGES) -> Iterator[dict[str, object]]:
-        """The pages of a list, without its header line; lines that are no JSON objects are passed over."""
+        """The pages of a list, without its header line; lines that are not JSON objects are skipped."""
         with self.open(name) as stream:
             while line := stream.readline(self.limits.json_bytes_max + 1):
                 if len(line) > self.limits.json_bytes_max:
@@ -261,7 +261,7 @@ class Wacz:
         tail = self.read_at(start, self._size - start)
         at = tail.rfind(_END_MAGIC)
         if at < 0 or len(tail) - at < _END.size:
-            raise self._refused("it is no zip, or its end is cut off")
+            raise self._refused("it is not a zip, or its end is cut off")
         size = _END.unpack_from(tail, at)[5]
         locator = at - _END64_LOCATOR.size
         if locator < 0 or not tail.startswith(_END64_LOCATOR_MAGIC, locator):
@@ -288,7 +288,7 @@ class Wacz:
         return value
 
     def malformed(self, member: str, reason: str) -> MalformedInput:
-        """The error that tells of a member."""
+        """The error for a member that cannot be read."""
         found = self._members.get(member)
         return MalformedInput(
             f"cannot read '{member}' in '{self.name}' at {found.header_offset if found else 0}: {reason}"
@@ -298,7 +298,7 @@ class Wacz:
         return MalformedInput(f"cannot open '{self.name}' as WACZ: {reason}")
 
     def close(self) -> None:
-        """Closes the file if it was opened by its path. Twice does no harm."""
+        """Closes the file if it was opened by its path. Idempotent."""
         if self._owned:
             self._file.close()
 

@@ -1,1 +1,1 @@
-"""WARC 1.0 and 1.1: framing, rules, digests, and files that every reader reads."""
+"""WARC 1.0 and 1.1: read (framing, rules, digests) and written (compose, writer)."""

@@ -1,4 +1,4 @@
-"""WARC records put together from facts, where no original bytes are at hand: what a crawl saw, or an export makes.
+"""WARC records composed from values, where there are no original bytes: by crawls and exports.
 
     WARC/1.1 CRLF
     Name: value CRLF        one line per field, repeated names allowed, in the order given
@@ -6,8 +6,8 @@
     block                   `Content-Length` bytes
     CRLF CRLF
 
-A value comes from the web and is not to be trusted: one that holds a line end would start a field of its own, so it is
-refused. Everything here is a pure function of its arguments; time and randomness are handed in.
+Values come from the web and are not trusted: one with a line end would start a field of its own, so it is rejected.
+Everything here is a pure function of its arguments; time and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def record_parts(head: WarcHead, block: Sequence[bytes], version: Version = "1.1
 
 
 def warcinfo_parts(head: WarcHead, info: Fields, version: Version = "1.1") -> list[bytes]:
-    """A warcinfo record whose block is `info` and what names the format; `head` tells date, id and file name."""
+    """A warcinfo record whose block is `info` and the format; `head` has date, id and file name."""
     stated = {name.lower() for name, _ in info}
     named = [("format", f"WARC File Format {version}"), ("conformsTo", CONFORMS_TO.format(version=version))]
     return record_parts(

@@ -1,7 +1,8 @@
-"""Digests of WARC records, verified while the block passes: WARC-Block-Digest over all of it, WARC-Payload-Digest over
-what follows the HTTP head, as it was sent or with its chunks joined, since tools differ.
+"""Digests of WARC records: parsed, and verified while the block passes.
 
-Digests as WARC writes them: 'sha1:' and base32 most of the time, but also other algorithms, hexadecimal, base64.
+`WARC-Block-Digest` is over the whole block, `WARC-Payload-Digest` over what follows the HTTP head, as it was sent or
+with its chunks joined, since tools differ. They are mostly 'sha1:' and base32; other algorithms, hexadecimal and base64
+occur.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class DigestChecks:
         return self.faults()
 
     def faults(self) -> list[str]:
-        """Digests that do not match; asked once, after the whole block."""
+        """Digests that do not match. To be called once, after the whole block."""
         if self._waiting is not None and self._raw_hash is not None:
             self._wait(self._waiting, last=True)
         found = []

@@ -7,9 +7,9 @@ CRLF                              head: up to here
 block                             as many bytes as Content-Length says
 CRLF CRLF                         tail
 
-Line ends of heads may also be LF, or CR CR LF as in files that went through a conversion of texts. Where a record is
-due, a head is read that names a URL, though it lacks its type, a usable length or its end, or has lines that are no
-fields. Amid other bytes it is not.
+Heads may also end their lines in LF, or in CR CR LF as after a text-mode conversion. Where a record is due, a head that
+names a URL is accepted even if it lacks its type, a usable length or its end, or has lines that are not fields. A head
+found by searching must be complete.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import re
 
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.http import is_message
+from holdfast.formats.io.head_end import CutHead, HeadEnd, Unreadable
 from holdfast.formats.io.record_block import Checks
-from holdfast.formats.io.salvage import PLAUSIBLE_BYTES, CutHead, HeadEnd, Unreadable
+from holdfast.formats.io.salvage import PLAUSIBLE_BYTES
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.warc.digests import digest_checks
@@ -33,7 +34,7 @@ _LENGTH = re.compile(rb"\ncontent-length[ \t]*:[ \t]*(\d{1,18})[ \t]*\r*\n", re.
 _NUMBER = re.compile(r"\+?(\d{1,18})", re.ASCII)
 _MESSAGE_TYPE = re.compile(r"application/http(?:.*msgtype=\"?(request|response))?", re.IGNORECASE)
 _MESSAGE_RECORDS = frozenset(("response", "request", "revisit"))
-_MESSAGE_LOOK = 64  # bytes of a block that tell whether it is an HTTP message
+_MESSAGE_LOOK = 64  # bytes of a block that show whether it is an HTTP message
 _NEWLINES = re.compile(rb"[\r\n]*")
 _MAGICS = (b"WARC/", b"warc/")  # the second is rare, and right: names are compared without regard to case
 _MAGIC = re.compile(rb"WARC/|warc/")
@@ -72,7 +73,7 @@ class WarcFraming:
         return record
 
     def _cut(self, source: ByteSource) -> Record:
-        """What a record without the end of its head tells of itself. Raises CutHead if that names no capture."""
+        """The record whose head is cut off, as far as it goes. Raises CutHead if that names no capture."""
         head = source.data[source.pos :]
         text = head.decode("utf-8", "surrogateescape")
         cut = CutHead(source.broken or "the head is cut off by the end of the file")
@@ -112,10 +113,10 @@ class WarcFraming:
             return size, f"the record ends in {size} characters of newlines instead of CRLF CRLF"
         if size == len(rest) or rest.startswith(_MAGICS, size):
             return size, f"the record ends in {rest[:size]!r} instead of CRLF CRLF"
-        raise Unreadable(f"behind the block stands {rest[:8]!r} instead of CRLF CRLF: the Content-Length is wrong")
+        raise Unreadable(f"the block is followed by {rest[:8]!r} instead of CRLF CRLF: the Content-Length is wrong")
 
     def usual_start(self, rest: bytes, *, odd: bool) -> bool:
-        return not odd  # four bytes are no accident
+        return not odd  # four bytes are hardly an accident
 
     def holds_start(self, block: bytes) -> bool:
         at = -1
@@ -132,7 +133,7 @@ class WarcFraming:
 
 
 def _record(head: bytes, text: str, *, found: bool) -> Record:
-    """The record that a head tells of; its length is -1 if there is none that can be read. Raises Unreadable."""
+    """The record of a head; its length is -1 if none can be read. Raises Unreadable."""
     lines = text.split("\r\n")
     if not text.count("\n") == text.count("\r") == len(lines) - 1:  # LF only, CR CR LF, or CR within a value
         lines = _LINE_END.split(text)
@@ -177,7 +178,7 @@ def _kind_of(media: str) -> str:
 def parse_fields(lines: list[str], *, found: bool = True) -> tuple[list[tuple[str, str]], dict[str, str]]:
     """The fields in order, and the first of each name in lower case.
 
-    A line that is no field raises Unreadable if the head was `found` by a search, and is passed over otherwise.
+    A line that is not a field raises Unreadable if the head was `found` by a search, and is skipped otherwise.
     """
     fields: list[tuple[str, str]] = []
     index: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Rules of WARC (ISO 28500) that the head of a record may break: which fields a type must and must not have, which may
-stand twice, and what their values look like. One message per fault; none for the fields of others.
+"""Rules of WARC (ISO 28500) for the head of a record: required, forbidden and unique fields, and the form of values.
 
-Real files break many rules and are read all the same: what is found here is told, not refused.
+One message per fault; none for fields that WARC does not define. Real files break many rules and are read all the same:
+faults are reported, never a reason to refuse.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.formats.dates import warc_timestamp
+from holdfast.formats.http import media_type
 from holdfast.formats.record import Record
 from holdfast.formats.warc.digests import ALGORITHMS, decode_digest
 
@@ -116,7 +117,7 @@ def _special_faults(record: Record, names: frozenset[str]) -> list[str]:
         faults.append(f"bad WARC-Date {date[:40]!r} in {record.format}")
     if record.type == "warcinfo":
         media = fields.get("content-type")
-        if media and media.partition(";")[0].strip().lower() != "application/warc-fields":
+        if media and media_type(media) != "application/warc-fields":
             faults.append("a record of type 'warcinfo' should be of Content-Type 'application/warc-fields'")
     if "warc-segment-number" in names:
         number = fields.get("warc-segment-number", "")
@@ -194,7 +195,7 @@ def _is_id(value: str) -> bool:
     """A URI between angle brackets."""
     if value[0] != "<" or value[-1] != ">":
         return False
-    # Some tools number the parts of a record behind its UUID: so no more is asked of it than of any URI.
+    # Some tools append a number to the UUID, so any URI is accepted.
     return _URI.fullmatch(value[1:-1]) is not None
 
 

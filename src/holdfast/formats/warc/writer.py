@@ -176,7 +176,7 @@ class WarcWriter:
     def _append(self, piece: bytes) -> None:
         if self._failed:
             raise VolumeDown(
-                "the WARC writer refuses to write after a failure: its file ends amid a record; begin anew"
+                "the WARC writer refuses to write after a failure: its file ends within a record; start a new file"
             )
         self._failed = True  # until the sink has taken all of it
         written = self._sink.write(piece) if piece else 0
@@ -291,14 +291,14 @@ class WarcFiles:
         return self._sink.path.name.removesuffix(OPEN_SUFFIX)
 
     def close(self) -> None:
-        """Makes the current file whole, durable and named. Twice does no harm."""
+        """Completes the current file, makes it durable and gives it its name. Idempotent."""
         sink, writer = self._sink, self._writer
         self._sink = self._writer = None
         if sink is None or writer is None:
             return
         if not writer.whole:
             sink.abandon()
-            raise VolumeDown(f"cannot finish '{sink.path}': it ends amid a record; it is left with its '.open'")
+            raise VolumeDown(f"cannot finish '{sink.path}': it ends within a record; it is left with its '.open'")
         sink.finish()
         whole = sink.path.with_name(sink.path.name.removesuffix(OPEN_SUFFIX))
         self._env.files.rename(sink.path, whole)

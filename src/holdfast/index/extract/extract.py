@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from holdfast.formats.html.charset import charset_of, decoded
 from holdfast.formats.html.links import Document, is_page, links_of_fields
-from holdfast.formats.html.tree import HTML_KINDS, kind_of
+from holdfast.formats.http import HTML_TYPES, media_type
 from holdfast.index.extract.html import KINDS, TITLE_CHARACTERS_MAX, read_page
 from holdfast.index.extract.language import UNKNOWN, declared_language, language_of
 from holdfast.index.extract.office import is_office, read_office
@@ -40,8 +40,8 @@ def extract(payload: Payload, limits: ExtractionLimits) -> Extracted:
 
 def may_have_text(content_type: str) -> bool:
     """Whether contents of a type are worth reading."""
-    kind = kind_of(content_type)
-    if kind in _UNKNOWN_KINDS or kind in _PDF_KINDS or kind in HTML_KINDS or kind.startswith(_OFFICE_BEGINNINGS):
+    kind = media_type(content_type)
+    if kind in _UNKNOWN_KINDS or kind in _PDF_KINDS or kind in HTML_TYPES or kind.startswith(_OFFICE_BEGINNINGS):
         return True
     if kind.startswith(("image/", "video/", "audio/", "font/")):
         return False
@@ -50,10 +50,10 @@ def may_have_text(content_type: str) -> bool:
 
 def _reader_of(payload: Payload) -> Reader | None:
     """The one for a type; where it says nothing, the first bytes decide."""
-    kind, content = kind_of(payload.content_type), payload.content
+    kind, content = media_type(payload.content_type), payload.content
     if not content:
         return None
-    if kind in HTML_KINDS:
+    if kind in HTML_TYPES:
         return read_page
     if kind in _PDF_KINDS or (kind in _UNKNOWN_KINDS and content.startswith(b"%PDF-")):
         return read_pdf

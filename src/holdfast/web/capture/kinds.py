@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+from holdfast.formats.http import HTML_TYPES
+
 CSS_TYPES = frozenset(("text/css",))
 SCRIPT_TYPES = frozenset(
     (

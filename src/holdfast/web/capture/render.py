@@ -15,13 +15,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope
 
 from holdfast.errors import CaptureNotFound, TooLarge
+from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Capture
 from holdfast.urls import canonical
 from holdfast.web import runtime
 from holdfast.web.capture.cache import CachedReply
 from holdfast.web.capture.csp import Policies, policy_of
 from holdfast.web.capture.find import Finder, shown_at
-from holdfast.web.capture.kinds import DOCUMENTS, HTML_TYPES, CaptureKind, kind_of, use_of
+from holdfast.web.capture.kinds import DOCUMENTS, CaptureKind, kind_of, use_of
 from holdfast.web.capture.response import Archived, read
 from holdfast.web.context import WebContext
 from holdfast.web.memento import memento

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from holdfast.catalog.revisits import can_stand_alone, is_empty
 from holdfast.errors import CaptureNotFound
-from holdfast.formats.http import decoded_content
+from holdfast.formats.http import decoded_content, media_type
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
 from holdfast.records.records import Records
@@ -35,18 +35,14 @@ class Archived:
     original_status: int = 0  # where `status` is another, because that cannot be passed on
 
     @property
-    def mime(self) -> str:
-        """The media type that the server named, without parameters; '' if it named none."""
-        return (self.headers.get("content-type") or "").partition(";")[0].strip().lower()
+    def content_type(self) -> str:
+        """As the server named it; '' if it did not."""
+        return self.headers.get("content-type") or ""
 
     @property
-    def charset(self) -> str | None:
-        """The charset that the server named."""
-        for parameter in (self.headers.get("content-type") or "").split(";")[1:]:
-            name, _, value = parameter.partition("=")
-            if name.strip().lower() == "charset":
-                return value.strip().strip("\"'") or None
-        return None
+    def mime(self) -> str:
+        """The media type that the server named, without parameters; '' if it named none."""
+        return media_type(self.content_type)
 
     @property
     def encoding(self) -> str:

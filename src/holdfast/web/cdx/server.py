@@ -21,6 +21,7 @@ from starlette.routing import Route
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.query.search import Permits
 from holdfast.errors import Denied, HoldfastError, MalformedQuery, UsageError
+from holdfast.formats.http import media_type
 from holdfast.model import Capture
 from holdfast.web.bounded_scan import ScanBudget, ScanWatch, Spent, in_thread, pieces_of, streamed
 from holdfast.web.capture.cache_busters import Busters
@@ -105,7 +106,7 @@ async def _params(request: Request) -> Params:
     text = request.scope["query_string"].decode("latin-1")
     if request.method not in ("POST", "PUT", "PATCH"):
         return parse_params(text)
-    kind = request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+    kind = media_type(request.headers.get("content-type", _FORM))
     if request.method != "POST" or kind != _FORM:
         raise UsageError(f"a query is asked by GET, or by POST as {_FORM!r}")
     body = await small_body(request.scope, request.receive)

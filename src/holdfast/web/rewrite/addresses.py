@@ -1,4 +1,4 @@
-"""Addresses: from a reference as a page has it to one that stays within the archive.
+"""Archive addresses: from a reference as a page has it to one that stays within the archive.
 
     http://example.com/a.png     ──►   /main/20200102030405im_/http://example.com/a.png
     //example.com/a.png          ──►   /main/20200102030405im_/https://example.com/a.png   (scheme of the page)
@@ -7,10 +7,10 @@
     a.png, ../a.png, ?b, #c      ──►   as they are: a page's own address ends in its URL, so browsers join them right
     data:, mailto:, blob: ...    ──►   as they are
 
-Where a reference can be kept and something put before it, that is done: its escapes, its case and the encoding of its
-query are then the browser's matter, as they were. What is odd is read by the URL Standard.
+Where a prefix is enough, the reference itself is kept: its escapes, its case and the encoding of its query stay the
+browser's business. Unusual ones are resolved by the URL Standard.
 
-Nothing here raises, whatever the text, or keeps state but bounded caches; any thread may call.
+Never raises, whatever the text; keeps no state but bounded caches. Any thread may call.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from functools import lru_cache
 import ada_url
 
 from holdfast.formats.html.charset import UTF_8
-from holdfast.formats.html.links.join import query_codec, with_encoded_query
+from holdfast.formats.html.links.join import query_codec, stripped, with_encoded_query
 from holdfast.urls.parse import parse, scalar_values
 
 MODIFIERS = ("id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_")
 _HTTP = ("http://", "https://")
 _BASES_CACHED = 4096
-_AROUND = "".join(map(chr, range(33)))  # what the URL Standard takes off both ends
-_WITHIN = dict.fromkeys(map(ord, "\t\n\r"))
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*+:")
 _PLAIN = re.compile(r"https?://[a-zA-Z0-9][a-zA-Z0-9.\-]*+(?::[0-9]++)?+/")  # nothing in it for the standard to change
 _BARE_HOST = re.compile(r"https?://[a-zA-Z0-9][a-zA-Z0-9.\-]*+(?::[0-9]++)?+")
@@ -40,13 +38,13 @@ _REWRITTEN = re.compile(rf"[0-9]{{0,14}}(?:{'|'.join(MODIFIERS)})/")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where references stand: which collection and time are looked at, and the URL of the document or resource."""
+    """Where references stand: collection and time of the replay, and the URL of the document or resource."""
 
     prefix: str  # of the collection: '/main/'
     timestamp: str  # of the page's capture, 14 digits
     url: str  # absolute
     base: str = ""  # what references are relative to; the URL itself if ''
-    modifier: str = "mp_"  # under which it was asked for; redirects keep it
+    modifier: str = "mp_"  # of the request; redirects keep it
     encoding: str = UTF_8  # of the document: queries are written in it
 
     def start(self, modifier: str) -> str:
@@ -58,13 +56,13 @@ class Scene:
         return self.base or self.url
 
     def rebased(self, reference: str) -> Scene:
-        """The scene behind `<base href="reference">`."""
-        joined = parse(_stripped(reference), self.url)
+        """The scene after `<base href="reference">`."""
+        joined = parse(stripped(reference), self.url)
         return replace(self, base=joined.href) if joined and joined.scheme in ("http", "https") else self
 
 
-class Ground:
-    """What a base gives to references; '' and 0 if it is not of the web."""
+class BaseUrl:
+    """What references take from the URL they are relative to; '' and 0 if it is not http or https."""
 
     __slots__ = ("depth", "origin", "scheme")
 
@@ -78,17 +76,17 @@ class Ground:
 
 
 @lru_cache(_BASES_CACHED)
-def ground(base: str) -> Ground:
-    return Ground(base)
+def base_url(base: str) -> BaseUrl:
+    return BaseUrl(base)
 
 
 def rewrite(reference: str, scene: Scene, modifier: str) -> str:
     """The reference as it must be written for the browser to stay within the archive; itself if it may stay."""
-    text = _stripped(reference)
+    text = stripped(reference)
     first = text[:1]
     if first in ("/", "\\"):
         if text[1:2] in ("/", "\\"):
-            return _absolute(reference, ground(scene.effective_base).scheme + text, scene, modifier)
+            return _absolute(reference, base_url(scene.effective_base).scheme + text, scene, modifier)
         return _rooted(reference, text, scene, modifier)
     if first in ("", "#", "?"):
         return reference
@@ -101,11 +99,11 @@ def rewrite(reference: str, scene: Scene, modifier: str) -> str:
 
 
 def resolved(reference: str, scene: Scene, modifier: str) -> str | None:
-    """As `rewrite`, but whole even if it is relative; None if it is no URL of the web."""
+    """As `rewrite`, but absolute even if the reference is relative; None if it is no http or https URL."""
     rewritten = rewrite(reference, scene, modifier)
     if rewritten != reference or is_rewritten(rewritten, scene):
         return rewritten
-    return _by_standard(_stripped(reference), scene, modifier)
+    return _by_standard(stripped(reference), scene, modifier)
 
 
 def is_rewritten(text: str, scene: Scene) -> bool:
@@ -116,7 +114,7 @@ def is_rewritten(text: str, scene: Scene) -> bool:
 def _rooted(reference: str, text: str, scene: Scene, modifier: str) -> str:
     if is_rewritten(text, scene):
         return reference
-    origin = ground(scene.effective_base).origin
+    origin = base_url(scene.effective_base).origin
     if not origin or _has_dots(text):
         return _by_standard(text, scene, modifier) or reference
     return scene.start(modifier) + origin + text
@@ -135,7 +133,7 @@ def _climbing(reference: str, text: str, scene: Scene, modifier: str) -> str:
     """A relative reference stays as it is unless it has more `..` than its base has directories."""
     climb = _CLIMB.match(text)
     if climb is not None and not _has_dots(text[climb.end() :]):  # as nearly always
-        base = ground(scene.effective_base)
+        base = base_url(scene.effective_base)
         if climb.end() // len("../") <= base.depth:
             return reference
         if base.origin:
@@ -156,7 +154,7 @@ def _by_standard(text: str, scene: Scene, modifier: str) -> str | None:
 
 def _leaves_root(text: str, scene: Scene) -> bool:
     """Whether a relative reference with dots in it has more `..` than its base has directories."""
-    depth = ground(scene.effective_base).depth
+    depth = base_url(scene.effective_base).depth
     path = text.partition("#")[0].partition("?")[0].replace("\\", "/")
     for segment in path.split("/")[:-1]:
         if segment.lower() in _UP:
@@ -171,9 +169,3 @@ def _leaves_root(text: str, scene: Scene) -> bool:
 def _has_dots(text: str) -> bool:
     """Whether there may be a `..` to resolve."""
     return ".." in text or ("%2" in text and "%2e" in text.lower())
-
-
-def _stripped(reference: str) -> str:
-    """As the URL Standard takes it: without what lies around it, and without tabs and line breaks."""
-    text = reference.strip(_AROUND)
-    return text if text.isprintable() else text.translate(_WITHIN)

@@ -1,9 +1,9 @@
-"""The encoding of a page: what browsers would take it for, told before the first byte is sent.
+"""The encoding of a page that streams through: what browsers would take it for, known before the first byte is sent.
 
     a byte-order mark  >  the charset of the HTTP header  >  <meta charset>  >  UTF-8 if it is that  >  windows-1252
 
-It has to be declared with the answer: what is put into the head may push a <meta> out of the bytes that browsers look
-for it in. Pages in an encoding of which ASCII is no part are decoded, and sent as UTF-8; all others keep their bytes.
+It has to be declared with the response: what is put into the head may push a <meta> out of the bytes in which browsers
+look for it. Pages in an encoding that does not contain ASCII are decoded and sent as UTF-8; others keep their bytes.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import codecs
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib import import_module
 
-from holdfast.formats.html.charset import UTF_8, encoding_named
+from holdfast.formats.html import charset
+from holdfast.formats.html.charset import FALLBACK, UTF_8, encoding_by_mark, encoding_named
 from holdfast.web.rewrite.markup import ATTRIBUTE, TAG
 
-GUESS = "windows-1252"
-_MARKS = ((b"\xef\xbb\xbf", UTF_8), (b"\xfe\xff", "UTF-16BE"), (b"\xff\xfe", "UTF-16LE"))
 _DECODED = {"UTF-16LE": "utf-16-le", "UTF-16BE": "utf-16-be", "ISO-2022-JP": "iso2022_jp"}
 _META = re.compile(rb"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?+)|<meta(?=[\t\n\f\r />])")
 _IN_CONTENT = re.compile(rb"charset[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\t\n\f\r ;\"']++))")
 _XML = re.compile(rb"<\?xml\s[^>]*?\bencoding\s*+=\s*+[\"']([\w.:\-]++)[\"']")
-_CUT_CHARACTER_BYTES = 3  # of UTF-8 that may be missing where the pieces that were looked at end
+_CUT_CHARACTER_BYTES = 3  # of a character of UTF-8 that may stand cut at the end of the first piece
 _CODECS_CACHED = 64
-_TOLD_WITHIN = 64 << 10  # browsers look at the first 1,024 bytes, and again when they meet a <meta> later
+_PRESCAN_BYTES = 64 << 10  # browsers look at the first 1,024 bytes, and again when they meet a <meta> later
 
 
-def encoding_of(begin: bytes, charset: str | None, *, is_whole: bool) -> str:
+def encoding_of(begin: bytes, label: str, *, is_whole: bool) -> str:
     """The standard's name of the encoding of a page that begins so; `is_whole` if there is no more of it."""
-    for mark, encoding in _MARKS:
-        if begin.startswith(mark):
-            return encoding
-    return encoding_named(charset or "") or _told(begin[:_TOLD_WITHIN].lower()) or _guessed(begin, is_whole=is_whole)
+    return (
+        encoding_by_mark(begin)
+        or encoding_named(label)
+        or _declared(begin[:_PRESCAN_BYTES].lower())
+        or _guessed(begin, is_whole=is_whole)
+    )
 
 
 def in_utf_8(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
@@ -52,12 +52,11 @@ def is_decoded(encoding: str) -> bool:
 
 
 @lru_cache(_CODECS_CACHED)
-def codec_of(encoding: str) -> str:
-    """Python's name of the codec by which values are read and written."""
+def value_codec(encoding: str) -> str:
+    """Python's name of the codec by which values of attributes are read and written."""
     if encoding == UTF_8 or encoding in _DECODED:
         return "utf-8"
-    import_module("turbohtml.detect")  # brings the codecs 'whatwg-...'
-    name = f"whatwg-{encoding}"
+    name = charset.codec_of(encoding)
     try:
         "&".encode(name)
     except (LookupError, UnicodeError):
@@ -65,20 +64,21 @@ def codec_of(encoding: str) -> str:
     return name
 
 
-def _told(low: bytes) -> str:
+def _declared(low: bytes) -> str:
+    """The encoding that a <meta> or the XML declaration names; '' if none does. `low` is in lower case."""
     at = 0
     while found := _META.search(low, at):
         at = found.end()
         if not found[0].startswith(b"<meta"):
             continue
         tag = TAG.match(low, found.start())
-        if tag is None:  # it has no end, so nothing behind it is a tag
+        if tag is None:  # it has no end, so nothing after it is a tag
             break
         at = tag.end()
         if encoding := encoding_named(_label(tag)):
             if encoding.startswith("UTF-16"):  # it could not have been read
                 return UTF_8
-            return GUESS if encoding == "x-user-defined" else encoding
+            return FALLBACK if encoding == "x-user-defined" else encoding
     xml = _XML.match(low)
     return encoding_named(xml[1].decode("ascii", "replace")) if xml else ""
 
@@ -97,10 +97,10 @@ def _label(tag: re.Match[bytes]) -> str:
 
 def _guessed(begin: bytes, *, is_whole: bool) -> str:
     if begin.isascii():
-        return GUESS
+        return FALLBACK
     try:
         begin.decode("utf-8")
     except UnicodeDecodeError as error:
         is_cut = not is_whole and error.start >= len(begin) - _CUT_CHARACTER_BYTES
-        return UTF_8 if is_cut and not begin[: error.start].isascii() else GUESS
+        return UTF_8 if is_cut and not begin[: error.start].isascii() else FALLBACK
     return UTF_8

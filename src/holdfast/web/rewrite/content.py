@@ -1,7 +1,8 @@
-"""The content of a capture rewritten, each kind by its own rules."""
+"""The content of a capture, rewritten by the rules of its kind."""
 
 from __future__ import annotations
 
+from holdfast.formats.html.charset import charset_of
 from holdfast.web import runtime
 from holdfast.web.capture.kinds import CaptureKind
 from holdfast.web.capture.response import Archived
@@ -15,8 +16,8 @@ from holdfast.web.rewrite.manifests import rewrite_dash, rewrite_hls
 def rewritten(
     plain: bytes, archived: Archived, scene: Scene, kind: CaptureKind, controls_origin: str
 ) -> tuple[bytes, str]:
-    """The new content, and what to call it. `plain` is the payload without its encodings."""
-    named = archived.headers.get("content-type") or ""
+    """The new content and its Content-Type. `plain` is the payload without its encodings."""
+    named = archived.content_type
     match kind:
         case CaptureKind.HTML:
             tag = runtime.runtime_tag(scene.prefix, scene.timestamp, scene.url, controls_origin)
@@ -40,13 +41,13 @@ def rewritten(
 
 def _page(plain: bytes, archived: Archived, scene: Scene, tag: bytes) -> tuple[bytes, str]:
     mime = archived.mime or "text/html"
-    page = rewrite_html([plain], scene, archived.charset, tag, is_xml=mime == "application/xhtml+xml")
+    page = rewrite_html([plain], scene, charset_of(archived.content_type), tag, is_xml=mime == "application/xhtml+xml")
     body = b"".join(page.pieces)
     return body, f"{mime}; charset={page.charset}" if page.charset else mime
 
 
 def _script(plain: bytes, scene: Scene) -> bytes:
-    """Data that was asked for as a script is data still."""
+    """JSON that was requested as a script stays as it is."""
     if plain.lstrip()[:1] in (b"{", b"[") and _is_json(plain):
         return plain
     return rewrite_script(plain, scene)

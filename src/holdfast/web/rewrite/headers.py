@@ -1,21 +1,21 @@
-"""The fields of an archived response as they are sent on: what the browser must obey, and the rest as evidence.
+"""The fields of an archived response as they are sent: those that the browser must obey, the rest as evidence.
 
     Content-Language, -Disposition, -Range      as they were
     Content-Encoding                            as it was, if the content is still encoded
     Location, Refresh                           to the archive's capture of the target, under the same modifier
-    Set-Cookie                                  bound to the archived site (see `cookies`)
+    Set-Cookie                                  bound to the archived site
     all others, also of connections             as X-Archive-Orig-<name>
 
-Content-Type and Content-Length are for the caller to tell, who knows the content. Raw captures (`id_`) get neither
-cookies nor refreshes. No byte that could begin another field comes through.
+The caller, who knows the content, adds Content-Type and Content-Length. Raw captures (`id_`) get neither cookies nor
+refreshes. No byte that could begin another field comes through.
 
-Cookies of archived responses, bound to the archived site: none is seen by another site of the same archive.
+A cookie is bound to its archived site, so that no other site of the archive sees it:
 
     sid=1; Domain=example.com; Path=/shop; Secure; Expires=Wed, 01 Jan 2020 00:00:00 GMT
         ──►   sid=1; Path=/main/20191231235959mp_/http://example.com/shop
 
-What was to expire later than the capture is kept while the browser runs; what was expired by then still deletes.
-Attributes that would make a browser refuse the cookie here are left out.
+A cookie that was to expire after the capture lasts as long as the browser session; one that had expired still deletes.
+Attributes that would make a browser reject the cookie here are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from holdfast.formats.record import Headers
-from holdfast.web.rewrite.addresses import Scene, ground, resolved
+from holdfast.web.rewrite.addresses import Scene, base_url, resolved
 from holdfast.web.rewrite.elements import rewrite_refresh
 
 OURS: Final = "hf_"  # names that begin so are not given by archived sites
@@ -38,7 +38,7 @@ def rewrite_cookie(value: str, scene: Scene) -> str | None:
     """The value of `Set-Cookie` as it is to be sent; None if it is not to be."""
     pair, *attributes = (part.strip() for part in value.split(";"))
     name = pair.partition("=")[0].strip()
-    origin = ground(scene.url).origin
+    origin = base_url(scene.url).origin
     if "=" not in pair or name.lower().startswith(OURS) or not origin:
         return None
     path, kept, is_deleted = "", [], None
@@ -95,7 +95,7 @@ def archived_headers(headers: Headers, scene: Scene, *, keeps_encoding: bool) ->
 
 
 def _obeyed(name: str, value: str, scene: Scene, *, keeps_encoding: bool) -> str | None:
-    """What a browser is to be told under the name itself; None: nothing."""
+    """What is sent under the name itself; None if nothing."""
     if name in _KEPT:
         return value
     match name:

@@ -1,16 +1,12 @@
-"""Pages rewritten so that a browser which shows them stays within the archive: links, what they embed, and their head.
+"""Pages rewritten as they stream through: links, embedded resources, and what is put into their head.
 
-    pieces ──► encoding told ──► (decoded, if markup cannot be read in it) ──► PageRewriter ──► pieces
-
-Every byte outside of what is rewritten is kept. Nothing raises, whatever the bytes, and time grows with their number;
-memory does not: see `page`. A page that comes as one piece is rewritten in one go.
-
-A page on its way through: markup comes in piece by piece, and goes out rewritten up to the last token that is whole.
+    pieces ──► encoding ──► (decoded, if markup cannot be read in it) ──► PageRewriter ──► pieces
 
     feed(piece) ──► rest of the last piece + piece ──► walk: skip, mark, stop ──► bytes out, and a new rest
 
-What is kept between pieces is at most one token: a tag, or an element whose content is a script or a style. One longer
-than `TOKEN_BYTES_MAX` is passed on as it is. However the pieces are cut, the outcome is the same.
+Every byte outside of what is rewritten is kept. Never raises, whatever the bytes. Time grows with their number; memory
+does not: between pieces at most one token is kept, a tag or an element whose content is a script or a style, and one
+longer than `TOKEN_BYTES_MAX` is passed on as it is. However the pieces are cut, the result is the same.
 """
 
 from __future__ import annotations
@@ -23,9 +19,9 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from holdfast.formats.html.charset import UTF_8
-from holdfast.web.rewrite.addresses import Scene, ground
-from holdfast.web.rewrite.charset import codec_of, encoding_of, in_utf_8, is_decoded
-from holdfast.web.rewrite.elements import Setting, rewrite_attributes
+from holdfast.web.rewrite.addresses import Scene, base_url
+from holdfast.web.rewrite.charset import encoding_of, in_utf_8, is_decoded, value_codec
+from holdfast.web.rewrite.elements import PageState, rewrite_attributes
 from holdfast.web.rewrite.inline import rewrite_inline
 from holdfast.web.rewrite.markup import (
     COMMENT_END,
@@ -54,7 +50,7 @@ _CDATA_END = re.compile(rb"\]\]>")
 @lru_cache(_SCENES_CACHED)
 def _fitted(prefix: str, timestamp: str, base: str) -> tuple[_Match, tuple[bytes, ...]]:
     """The pattern's match, and what is to be written at its marks."""
-    here = ground(base)
+    here = base_url(base)
     marks = [""]
     for modifier in MARKED:
         start = f"{prefix}{timestamp}{modifier}/"
@@ -66,9 +62,9 @@ def _fitted(prefix: str, timestamp: str, base: str) -> tuple[_Match, tuple[bytes
 class PageRewriter:
     """Rewrites one page. For one thread."""
 
-    def __init__(self, setting: Setting, token_bytes_max: int = TOKEN_BYTES_MAX) -> None:
-        self._setting = setting
-        setting.rewrite_page = rewrite_page
+    def __init__(self, state: PageState, token_bytes_max: int = TOKEN_BYTES_MAX) -> None:
+        self._state = state
+        state.rewrite_page = rewrite_page
         self._token_bytes_max = token_bytes_max
         self._needs_head = True
         self._until: re.Pattern[bytes] | None = None  # what ends the token that is passed on as it is
@@ -76,7 +72,7 @@ class PageRewriter:
         self._looked = 0
         self._out: list[bytes] = []
         self._data = self._low = b""
-        self._enter(setting.scene)
+        self._enter(state.scene)
 
     def feed(self, data: bytes, *, final: bool) -> tuple[bytes, bytes]:
         """What can be sent, and what has to be given again before the next piece."""
@@ -130,14 +126,14 @@ class PageRewriter:
         return end
 
     def _stopped(self, at: int, end: int, *, final: bool) -> int:
-        """Writes the token at `at`, with its content if that is no markup; where it ends, `at` if it has no end yet."""
+        """Writes the token at `at`, with its content if that is raw text; returns its end, `at` if it has none yet."""
         found = TAG.match(self._low, at, end)
         if found is None:
             return self._odd(at, end, final=final)
-        tag = Tag(found, self._data, self._setting.codec)
+        tag = Tag(found, self._data, self._state.codec)
         after = found.end()
         name = tag.name
-        if name not in ENDS or (tag.is_closed and (self._setting.is_xml or self._is_drawing(at))):
+        if name not in ENDS or (tag.is_closed and (self._state.is_xml or self._is_drawing(at))):
             return self._write_tag(tag, after)
         close = raw_text_end(self._low, after, name)
         if close < 0:
@@ -151,16 +147,16 @@ class PageRewriter:
         content = self._data[after:close]
         self._write_tag(tag, after)
         if name in (b"script", b"style") and len(content) <= self._token_bytes_max:
-            content = rewrite_inline(tag, content, self._setting.scene)
+            content = rewrite_inline(tag, content, self._state.scene)
         self._out.append(content)
         return close
 
     def _write_tag(self, tag: Tag, end: int) -> int:
-        scene = self._setting.scene
-        rewrite_attributes(tag, self._setting)
+        scene = self._state.scene
+        rewrite_attributes(tag, self._state)
         self._out += tag.written()
-        if self._setting.scene is not scene:
-            self._enter(self._setting.scene)
+        if self._state.scene is not scene:
+            self._enter(self._state.scene)
         return end
 
     # -- what has no end, or another one ------------------------------------------------------------------------
@@ -182,7 +178,7 @@ class PageRewriter:
 
     def _cdata(self, at: int, end: int, *, final: bool) -> int:
         """In XML and drawings all to `]]>`; elsewhere a comment to the next `>`."""
-        is_section = self._data.startswith(b"<![CDATA[", at) and (self._setting.is_xml or self._is_drawing(at))
+        is_section = self._data.startswith(b"<![CDATA[", at) and (self._state.is_xml or self._is_drawing(at))
         close = self._low.find(b"]]>" if is_section else b">", at, end)
         if close >= 0:
             close += 3 if is_section else 1
@@ -236,7 +232,7 @@ class PageRewriter:
         if head is not None:
             end = self._head_tag(head)
         else:
-            self._out.append(self._setting.head)
+            self._out.append(self._state.head)
         self._needs_head = False
         return end
 
@@ -248,16 +244,16 @@ class PageRewriter:
 
     def _head_tag(self, head: re.Match[bytes]) -> int:
         tag = self._data[head.start() : head.end()]
-        if self._setting.is_xml and tag.endswith(b"/>"):
-            self._out += (tag[:-2], b">", self._setting.head, b"</head>")
+        if self._state.is_xml and tag.endswith(b"/>"):
+            self._out += (tag[:-2], b">", self._state.head, b"</head>")
         else:
-            self._out += (tag, self._setting.head)
+            self._out += (tag, self._state.head)
         return head.end()
 
 
-def rewrite_page(data: bytes, setting: Setting) -> bytes:
+def rewrite_page(data: bytes, state: PageState) -> bytes:
     """A page that is there as a whole."""
-    sent, _ = PageRewriter(setting).feed(data, final=True)
+    sent, _ = PageRewriter(state).feed(data, final=True)
     return sent
 
 
@@ -265,16 +261,14 @@ PIECE_BYTES_MIN = 64 << 10  # smaller pieces are put together
 
 
 class Html(NamedTuple):
-    """A page as it is to be sent: the charset to declare, and the pieces, each made when it is asked for."""
+    """A page as it is to be sent: the charset to declare, and the pieces, each made on demand."""
 
     charset: str
     pieces: Iterator[bytes]
 
 
-def rewrite_html(
-    pieces: Iterable[bytes], scene: Scene, charset: str | None, head: bytes, *, is_xml: bool = False
-) -> Html:
-    """`charset` is what the HTTP header names; `head` is markup for the beginning of <head>, before all scripts."""
+def rewrite_html(pieces: Iterable[bytes], scene: Scene, charset: str, head: bytes, *, is_xml: bool = False) -> Html:
+    """`charset` is what the HTTP header names, '' if nothing; `head` is markup that goes first into <head>."""
     gathered = _gathered(pieces)
     first = next(gathered, b"")
     second = next(gathered, None)  # so that a page of one piece is known to be whole
@@ -283,14 +277,14 @@ def rewrite_html(
         encoding = UTF_8  # as XML has it
     if scene.encoding != encoding:
         scene = replace(scene, encoding=encoding)
-    setting = Setting(scene, head, codec_of(encoding), is_xml=is_xml)
+    state = PageState(scene, head, value_codec(encoding), is_xml=is_xml)
     rest = (first,) if second is None else chain((first, second), gathered)
     read = in_utf_8(iter(rest), encoding)
-    return Html(UTF_8 if is_decoded(encoding) else encoding, _rewritten(read, setting))
+    return Html(UTF_8 if is_decoded(encoding) else encoding, _rewritten(read, state))
 
 
-def _rewritten(pieces: Iterator[bytes], setting: Setting) -> Iterator[bytes]:
-    page = PageRewriter(setting)
+def _rewritten(pieces: Iterator[bytes], state: PageState) -> Iterator[bytes]:
+    page = PageRewriter(state)
     rest, current = b"", next(pieces, b"")
     for piece in pieces:
         if len(current) < len(rest):  # a long token is looked at again only when there is twice as much of it

@@ -1,17 +1,18 @@
-"""Scripts and styles that stand in the page itself."""
+"""Inline scripts, import maps and styles of a page."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+from holdfast.formats.http import media_type
 from holdfast.web.rewrite.addresses import Scene, rewrite
 from holdfast.web.rewrite.css import rewrite_css
 
 if TYPE_CHECKING:
     from holdfast.web.rewrite.markup import Tag
 
-SPECULATION = "speculationrules"  # what a browser may load before anybody asks for it
+SPECULATION = "speculationrules"  # what a browser may prefetch
 _SCRIPT_ENDINGS = ("javascript", "ecmascript", "jscript", "livescript")
 _PACKAGES = ("text/", "application/")
 
@@ -22,7 +23,7 @@ def rewrite_inline(tag: Tag, content: bytes, scene: Scene) -> bytes:
         return rewrite_css(content, scene)
     if not content or content.isspace():
         return content
-    kind = tag.word(b"type").partition(";")[0].strip()
+    kind = media_type(tag.value(b"type"))
     if kind == "importmap":
         return rewrite_import_map(content, scene)
     if kind and kind != "module" and not _is_script(kind):
@@ -33,7 +34,7 @@ def rewrite_inline(tag: Tag, content: bytes, scene: Scene) -> bytes:
 
 
 def rewrite_import_map(content: bytes, scene: Scene) -> bytes:
-    """The URLs of `imports` and `scopes`; without `integrity`, which tells of the scripts as they were."""
+    """The URLs of `imports` and `scopes`; without `integrity`, which is of the scripts as they were."""
     try:
         known = json.loads(content)
         if not isinstance(known, dict):

@@ -1,4 +1,4 @@
-"""Scripts of archived pages, so that they believe to run where they were captured.
+"""Scripts of archived pages, changed so that they run as if at their own URL.
 
     location.href = top.x            ->  __hf_location.href = __hf_top.x
     window.location, self.top        ->  __hf_of(window).location, __hf_of(self).top
@@ -9,30 +9,24 @@
 `location` and `top` cannot be redefined by a script of ours, so these two words are renamed in the text; `runtime.js`
 defines what they are renamed to. The renaming is sound because every identifier of the name is renamed, also where it
 is declared: a local variable `top` becomes a local variable `__hf_top`. Names of members and keys stay. A member of
-something that may be a window (`window`, `self`, `parent`, ...) is asked of `__hf_of`, which gives back as it is
-whatever is no window or document.
+something that may be a window (`window`, `self`, `parent`, ...) goes through `__hf_of`, which returns anything that is
+no window or document as it is.
 
-What is not understood stays as it was: JSON passes unharmed, and a text without the words is not read at all. Nothing
-here is needed for safety (see docs/protocol/replay-safety.md): a word that is missed shows the replayed address.
-
-Where in a script the words stand that matter, and inside of which brackets.
-
-Strings, templates, comments and regular expressions are passed over in one step each, so that what is found is code.
-A text that is no script (JSON, a page, a script cut short) gives fewer tokens and never an error. Time is linear: what
-has no end ends with its line, or with the text.
-
-What modules import: addresses in `import` and `export ... from`, and in import maps.
-
-A name that is no address (`import "react"`) and one that is relative (`import "./a.js"`) stay: the browser resolves the
+Module specifiers that are no address (`import "react"`) or relative (`import "./a.js"`) stay: the browser resolves the
 first by the page's import map and the second by the module's own address, which ends in its archived URL.
+
+The scanner passes over strings, templates, comments and regular expressions in one step each, so that what is found is
+code. A text that is no script (JSON, a page, a script cut short) gives fewer tokens and never an error; one without the
+words is not scanned at all. Time is linear: what has no end ends with its line, or with the text.
+
+Safety does not depend on it (see docs/protocol/replay-safety.md): a word that is missed shows the replayed address.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.web.rewrite.addresses import Scene, rewrite
 
@@ -144,7 +138,7 @@ class Script:
         return bool(_CLASS.search(self.text[max(0, brace - _BACK_BYTES) : brace]))
 
     def _template(self, at: int) -> int:
-        """Behind the text of a template: at its end, or inside of its next hole."""
+        """The position after the text of a template: at its end, or inside its next hole."""
         found = _TEMPLATE.match(self.text, at)
         assert found is not None  # it may be empty
         if found["end"] == HOLE:
@@ -152,7 +146,7 @@ class Script:
         return found.end()
 
     def _slash(self, at: int) -> int:
-        """Behind a regular expression that begins here, or behind the sign of a division."""
+        """The position after a regular expression that begins here, or after the sign of a division."""
         divides = self._divides(at)
         if divides or self._patience <= 0:
             return at + 1
@@ -163,7 +157,7 @@ class Script:
         return regex.end() if divides is False or _REGEX_USED.match(self.text, regex.end()) else at + 1
 
     def _divides(self, at: int) -> bool | None:
-        """Whether a slash here is a division; None after a condition or a block, which only its use tells."""
+        """Whether a slash here is a division; None after a condition or a block, where only what follows decides."""
         end, sign = self.before(at)
         if not sign:
             return False
@@ -196,7 +190,7 @@ def is_module(text: bytes) -> bool:
 
 
 class Specifiers:
-    """Finds the literals that one text imports. They are to be asked for in the order of the text."""
+    """Finds the literals that one text imports. To be called in the order of the text."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -227,36 +221,10 @@ def _span(literal: re.Match[bytes]) -> tuple[int, int]:
 
 
 def rewrite_specifier(name: bytes, scene: Scene) -> bytes:
-    """The address as it is asked for in the archive; whatever is no address as it is."""
+    """The archive's address of a specifier; anything that is not an address as it is."""
     if not name.startswith((b"http:", b"https:", b"/")):
         return name
     return rewrite(name.decode("utf-8", "surrogateescape"), scene, MODIFIER).encode("utf-8", "surrogateescape")
-
-
-def rewrite_import_map(text: bytes, scene: Scene) -> bytes:
-    """The content of `<script type="importmap">`. What is no JSON object stays; integrity is dropped."""
-    try:
-        read = json.loads(text)
-    except ValueError:
-        return text
-    if not isinstance(read, dict):
-        return text
-    read.pop("integrity", None)
-    imports = _rewrite_names(read.get("imports"), scene)
-    scopes = read.get("scopes")
-    if isinstance(scopes, dict):
-        read["scopes"] = {_address(where, scene): _rewrite_names(names, scene) for where, names in scopes.items()}
-    return json.dumps({**read, "imports": imports}).replace("<", "\\u003c").encode("ascii")
-
-
-def _rewrite_names(names: Any, scene: Scene) -> Any:
-    if not isinstance(names, dict):
-        return {}
-    return {_address(name, scene): _address(address, scene) for name, address in names.items()}
-
-
-def _address(name: Any, scene: Scene) -> Any:
-    return rewrite_specifier(name.encode(), scene).decode() if isinstance(name, str) else name
 
 
 _WORDS = (b"location", b"top", b"import", b"export")

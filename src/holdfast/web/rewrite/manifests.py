@@ -1,9 +1,9 @@
-"""Manifests of streamed media: the addresses of what a player asks for next.
+"""Manifests of streamed media (HLS, DASH): the addresses of what a player requests next.
 
-    HLS   a line that is no tag is an address; tags name others as URI="..."
+    HLS   a line that is not a tag is an address; tags name others as URI="..."
     DASH  <BaseURL>, <Location>, <PatchLocation>, and attributes of segments (templates such as $Number$ are kept)
 
-Relative addresses stay: the player resolves them by the address of the manifest, which ends in its archived URL.
+Relative addresses stay: the player resolves them by the manifest's own address, which ends in its archived URL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from holdfast.web.rewrite.addresses import Scene, rewrite
 
-MODIFIER = "im_"  # what a player asks for is never a page
+MODIFIER = "im_"  # what a player requests is never a page
 
 _HLS_LINE = re.compile(rb"^[ \t]*+(?!#)([^\s#][^\r\n]*?)[ \t]*+\r?$", re.MULTILINE)
 _HLS_URI = re.compile(rb'^(#[^\r\n]*?\b(?:X-ASSET-URI|X-ASSET-LIST|URI)=")([^"\r\n]*+)(")', re.MULTILINE)
@@ -36,7 +36,7 @@ def rewrite_hls(text: bytes, scene: Scene) -> bytes:
 
 
 def rewrite_dash(text: bytes, scene: Scene) -> bytes:
-    """A media presentation description; whatever is no such thing stays as it is."""
+    """A media presentation description; anything else stays as it is."""
     if b"MPD" not in text:
         return text
     text = _DASH_ELEMENT.sub(lambda found: found[1] + _element(found[2], scene) + found[3], text)

@@ -1,25 +1,23 @@
-"""How markup is walked: one pattern that passes over everything that stays as it is, in C, and stops at what may not.
+"""Markup: the pattern that walks it, the end of raw text, and start tags that can be edited.
+
+The walk is one pattern that passes over everything that stays as it is, in C, and stops at what may have to change:
 
     <p class=x>text <a href="next.html">…</a> <!-- <a href=/x> --> <a href="/wiki/Oak" title="Oak">
     └───────────── passed over: nothing to rewrite ──────────────┘ └────────┬─┘ a mark: put the archive's address here
 
 It follows the tokenizer of the HTML Standard: comments with all their endings, attributes quoted or not, slashes as
-white space, `<` where no tag begins. It is matched against the markup in lower case, of which no byte moves.
+white space, `<` where no tag begins. It is matched against the markup in lower case, of which no byte moves. A tag is
+passed over if no attribute of it can need rewriting, by name or because its value is plainly relative; links and
+pictures with one plain URL are marked; for all else, and for a tag that has no end yet, the match stops at the `<`.
+Quantifiers are possessive (`*+`) and no construct is tried twice, so time grows with the number of bytes.
 
-A tag is passed over if no attribute of it can need rewriting, by name or because its value is plainly relative; links
-and pictures with one plain URL are marked; for all else, and for a tag that has no end yet, the match stops at the `<`.
+Content that is not markup ends where the HTML Standard says:
 
-What is taken is never given back (`*+`), and no construct is tried twice, so time grows with the number of bytes.
+    <style> <!-- </style>                       at the first </style, whatever stands before it
+    <script> <!-- <script> </script> </script>  within a comment that has a <script in it, at the second </script
 
-Where the content of elements ends that is not markup, as the tokenizer of the HTML Standard finds it.
-
-<style> <!-- </style>                     ends at the first </style, whatever stands before it
-<script> <!-- <script> </script> </script>  within a comment that has a <script in it, at the second </script
-
-A start tag that is looked at: its attributes, each as it is meant, and the changes made to them.
-
-What is not changed keeps its bytes. A value that only gets something put before it keeps its own; a value that becomes
-another is written anew between double quotes.
+A `Tag` has its attributes and collects edits. What is not changed keeps its bytes; a value that only gets a prefix
+keeps its own; a value that becomes another is written between double quotes.
 """
 
 from __future__ import annotations
@@ -41,14 +39,14 @@ _ANY_NAME = rb"[^\t\n\f\r />][^\t\n\f\r />=]*+"
 _ANY_ATTRIBUTES = rb"(?:" + _BETWEEN + _ANY_NAME + _VALUE + rb")*+" + _BETWEEN
 
 # Attributes that may have to be rewritten, whatever the element.
-_TOLD_NAMES = (
+_CHECKED_NAMES = (
     rb"(?:href|src(?:set|doc)?|style|target|action|data|background|poster|integrity|ping|xlink:href|imagesrcset"
     rb"|form(?:action|target)|http-equiv|lowsrc|dynsrc)[\t\n\f\r =/>]"
 )
 _FREE_NAME_START = rb"[cegjkmnoqruvwyz]"  # no such name begins with these: seen at once
 _OTHER_NAME_START = rb"[^\t\n\f\r />cegjkmnoqruvwyz]"
-# Elements that are always looked at: the content of most of them is not markup.
-_TOLD_ELEMENTS = rb"(?:script|style|base|title|textarea|iframe|xmp|noembed|noframes|plaintext)[\t\n\f\r />]"
+# Elements at which the walk always stops: the content of most of them is not markup.
+_CHECKED_ELEMENTS = rb"(?:script|style|base|title|textarea|iframe|xmp|noembed|noframes|plaintext)[\t\n\f\r />]"
 _FREE_ELEMENT_START, _OTHER_ELEMENT_START = rb"[acdefghjkloqruvwyz]", rb"[bimnpstx]"
 # The rest of a path in which nothing is hidden (`..`, character references), then any query and fragment.
 _TAIL = rb"""[^"&.?#%\t\n\r]*+(?:(?:\.(?!\.)|%(?!2e))[^"&.?#%\t\n\r]*+)*+(?:[?#][^"]*+)?+\""""
@@ -73,7 +71,7 @@ PROLOGUE: Final = re.compile(
 HEAD: Final = re.compile(rb"<head(?=[\t\n\f\r />])" + _ANY_ATTRIBUTES + rb">")
 
 # The walk's pattern marks three kinds of references for each of these, rooted, absolute and without a scheme, in groups
-# of that order; the group behind them is where it stopped.
+# of that order; the group after them is where it stopped.
 MARKED: Final = ("mp_", "im_", "js_", "cs_")
 STOP: Final = 3 * len(MARKED) + 1
 
@@ -86,7 +84,7 @@ def walk_pattern(prefix: bytes, depth: int) -> re.Pattern[bytes]:
     skipped = (
         rb"/[a-z][a-z0-9]*+>",
         _FREE_ELEMENT_START + name + rb"(?:>|" + quiet + rb">)",
-        rb"(?!" + _TOLD_ELEMENTS + rb")" + _OTHER_ELEMENT_START + name + rb"(?:>|" + quiet + rb">)",
+        rb"(?!" + _CHECKED_ELEMENTS + rb")" + _OTHER_ELEMENT_START + name + rb"(?:>|" + quiet + rb">)",
         rb"title>[^<]*+</title>",
         rb"script(?=[\t\n\f\r />])" + quiet + rb"></script>",
         rb"/(?:[a-z]" + name + _ANY_ATTRIBUTES + rb">|[^a-z>][^>]*+>|>)",
@@ -112,7 +110,7 @@ def walk_pattern(prefix: bytes, depth: int) -> re.Pattern[bytes]:
 def _quiet_attributes(depth: int) -> bytes:
     """Attributes that need no rewriting: by their name, or because their value does not leave the site's directory.
 
-    The commonest first, and each told by its first letter, which the matcher compares without further ado.
+    The commonest first. Most alternatives differ in their first letter, which the matcher compares quickly.
     """
     value = rb'(?:="[^"]*+"|' + _VALUE + rb")"
     up = rb"(?:\.\./){0,%d}+" % depth
@@ -125,7 +123,7 @@ def _quiet_attributes(depth: int) -> bytes:
         rb"src" + relative,
         rb'style="[^"(&\\]*+"',
         _FREE_NAME_START + rb"[^\t\n\f\r />=]*+" + value,
-        rb"(?!" + _TOLD_NAMES + rb")" + _OTHER_NAME_START + rb"[^\t\n\f\r />=]*+" + value,
+        rb"(?!" + _CHECKED_NAMES + rb")" + _OTHER_NAME_START + rb"[^\t\n\f\r />=]*+" + value,
     )
     return rb"(?:[\t\n\f\r /]++(?:" + rb"|".join(quiet) + rb"))*+" + _BETWEEN
 
@@ -234,7 +232,7 @@ class Tag:
         return self.value(name).strip().lower()
 
     def change(self, name: bytes, old: str, new: str) -> None:
-        """Gives an attribute that has a value another; `old` is what `value` told."""
+        """Gives an attribute that has a value another; `old` is what `value` returned."""
         if old == new:
             return
         attribute = self._attributes[name]

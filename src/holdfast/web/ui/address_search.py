@@ -17,9 +17,9 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from holdfast.catalog import CaptureQuery
+from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Capture
 from holdfast.urls import parse
-from holdfast.web.capture.kinds import HTML_TYPES
 from holdfast.web.context import WebContext
 from holdfast.web.request import parse_target
 from holdfast.web.ui.display import readable

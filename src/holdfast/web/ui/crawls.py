@@ -25,6 +25,7 @@ from holdfast.crawl.job.job import ScopeKind
 from holdfast.crawl.log import Row
 from holdfast.env.units import duration_words
 from holdfast.errors import HoldfastError, TooLarge, UsageError
+from holdfast.formats.http import media_type
 from holdfast.web.auth.tokens import error_headers, may_write
 from holdfast.web.context import WebContext
 from holdfast.web.operations import crawls
@@ -159,7 +160,7 @@ def _done(site: WebContext, request: Request, name: str, values: dict[str, Any])
 
 async def _form(request: Request) -> dict[str, str]:
     """The fields of a form that have something in them. Raises UsageError, TooLarge."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+    if media_type(request.headers.get("content-type")) != _FORM:
         raise UsageError(f"this takes forms of type '{_FORM}'; programs use '/api/crawls'")
     body = b""
     async for part in request.stream():

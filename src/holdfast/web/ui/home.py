@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.crawl.crawls import CrawlStatus, crawls
+from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Capture
 from holdfast.web.capture.find import SHOWN
-from holdfast.web.capture.kinds import HTML_TYPES
 from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath
 from holdfast.web.ui.render import render

@@ -231,4 +231,4 @@ def _require_sound(spool: Path) -> None:
             record.finish()
             count += 1
     if not count:
-        raise MalformedInput("nothing was imported: this is no WARC, ARC or Tianwang file")
+        raise MalformedInput("nothing was imported: this is not a WARC, ARC or Tianwang file")

@@ -4,13 +4,13 @@
        │
        ├─ header_fields      Link, Location, Content-Location, Refresh
        └─ by its type
-            ├─ html          elements, each with its attributes; <base>; forms; and within it:
-            ├─ css           url(), @import
+            ├─ html          elements with their attributes (microsyntax: srcset, refresh); <base>; forms; and within:
+            ├─ css           url(), src(), image-set(), @import
             └─ script        what looks like a URL in JavaScript and JSON; imports
        │
     References      texts as written, by hop; without repeats, bounded
        │
-       └─ joining            against the URL of the document or its <base>, in its encoding
+       └─ join               against the URL of the document or its <base>, in its encoding
        │
     list[Link]      absolute, canonical, http or https, each URL once with its strongest hop
 
@@ -20,7 +20,7 @@ form, sent as it comes), SPECULATIVE (what scripts may load). `links_of`, for th
 LINK.
 
 Guarantees: nothing here raises, whatever the bytes; time and memory grow no faster than the content, of which at most
-`PAGE_BYTES_MAX` or `SCRIPT_BYTES_MAX` bytes are looked at; at most `LINKS_MAX` links are given, the strongest. The
+`PAGE_BYTES_MAX` or `SCRIPT_BYTES_MAX` bytes are read; at most `LINKS_MAX` links are given, the strongest. The
 document itself is not among them for those who fetch (`links_of`), unless it redirects to itself; it is in the link
 graph (`links_of_page`, `links_of_fields`), unless only a fragment refers to it. No state is kept: any thread may call.
 """

@@ -14,14 +14,15 @@ from holdfast.formats.html.links.html import PAGE_BYTES_MAX, LinkedPage, anchor_
 from holdfast.formats.html.links.join import Joiner
 from holdfast.formats.html.links.references import LINKS_MAX, STRONGEST_FIRST, Hop, References
 from holdfast.formats.html.links.script import SCRIPT_BYTES_MAX, add_json_references, add_script_references
-from holdfast.formats.html.tree import HTML_KINDS, kind_of, looks_like_html
+from holdfast.formats.html.tree import looks_like_html
+from holdfast.formats.http import HTML_TYPES, media_type
 from holdfast.formats.record import Headers
 
 if TYPE_CHECKING:
     from turbohtml import Document as Tree
 
 _UNKNOWN_KINDS = frozenset(("", "unknown/unknown", "application/unknown", "*/*"))  # which browsers look into
-_PAGE_KINDS = HTML_KINDS | {"application/vnd.wap.xhtml+xml", "image/svg+xml"}
+_PAGE_KINDS = HTML_TYPES | {"application/vnd.wap.xhtml+xml", "image/svg+xml"}
 _XML_KINDS = frozenset(("text/xml", "application/xml"))
 
 
@@ -78,7 +79,7 @@ def links_of_page(document: Document, tree: Tree) -> tuple[list[Link], dict[str,
 
 def is_page(content_type: str, content: bytes) -> bool:
     """Whether a browser would show it as a page."""
-    return _is_page(kind_of(content_type), content)
+    return _is_page(media_type(content_type), content)
 
 
 def _read_fields(document: Document) -> list[LinkedPage]:
@@ -91,7 +92,7 @@ def _read_fields(document: Document) -> list[LinkedPage]:
 
 def _read(document: Document) -> LinkedPage:
     url, content = document.url, document.content
-    kind, charset = kind_of(document.content_type), charset_of(document.content_type)
+    kind, charset = media_type(document.content_type), charset_of(document.content_type)
     if _is_page(kind, content):
         return read_page(content, charset, url)
     references = References()

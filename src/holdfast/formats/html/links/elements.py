@@ -1,108 +1,70 @@
 """Elements: which attributes of which elements refer to other documents, and how.
 
-Most need only a row of `ATTRIBUTES`; what takes more than looking up an attribute is a function in `READERS`, which is
-asked in addition. Elements that stand in neither are not visited, except for the attributes of `ANYWHERE`.
+`URL_ATTRIBUTES` says it once for reading links and for rewriting pages. Most elements need only a row of it; what takes
+more than looking up an attribute is a function in `READERS`, which is called in addition. Elements that stand in
+neither are not visited, except for the attributes of `ANYWHERE`.
 
-Forms: the URL that a GET form leads to if it is sent as it comes, with the default values of its fields.
+A GET form stands for the URL that it leads to if it is sent as it comes, with the default values of its fields:
 
     <form action="find?old=1"><input name=q><input type=hidden name=lang value=en></form>   ──►   find?q=&lang=en
 
 Left alone are forms that send something (POST), that ask for a password, that have more fields than a search needs, and
 those that lead to their own page with nothing filled in: documentation has such a search on every page, and a crawl
 would fetch each twice.
-
-`srcset`: URLs with descriptors, `small.jpg 1x, large.jpg 2x`, split as the HTML Standard does.
-
-A URL may hold commas, but not end with one; a descriptor may hold commas in parentheses.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from holdfast.formats.html.links.css import add_css_references
-from holdfast.formats.html.links.header_fields import hop_of, refresh_target
+from holdfast.formats.html.links.header_fields import hop_of
 from holdfast.formats.html.links.join import form_query
+from holdfast.formats.html.links.microsyntax import refresh_url, srcset_urls
 from holdfast.formats.html.links.references import Hop, References
 from holdfast.formats.html.links.script import add_json_references, add_script_references
 
 if TYPE_CHECKING:
     from turbohtml import Element
 
-
 FORMS_MAX = 64  # of a document: each looks for its fields in all of it
 FIELDS_MAX = 64
 QUERY_CHARACTERS_MAX = 2048
 
-
-def form_reference(form: Element, document_url: str, encoding: str) -> str:
-    """The reference that the form stands for; '' if it is none to be followed."""
-    if (form.attr("method") or "get").strip().lower() != "get":
-        return ""
-    action = (form.attr("action") or "").strip()
-    fields = form.form_data()
-    if not action and not any(value for _, value in fields):
-        return ""
-    if len(fields) > FIELDS_MAX or form.select_one("input[type=password i]") is not None:
-        return ""
-    query = form_query(fields, encoding)
-    if len(query) > QUERY_CHARACTERS_MAX:
-        return ""
-    return f"{(action or document_url).partition('#')[0].partition('?')[0]}?{query}"
-
-
-CANDIDATES_MAX = 1000
-_URL = re.compile(r"[\t\n\f\r ,]*+([^\t\n\f\r ]++)")
-_DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?+)*+")
-
-
-def urls_of_srcset(text: str) -> list[str]:
-    """The URLs as written, at most `CANDIDATES_MAX`."""
-    return [text[start:end] for start, end in islice(places_in_srcset(text), CANDIDATES_MAX)]
-
-
-def places_in_srcset(text: str) -> Iterator[tuple[int, int]]:
-    """Where the URLs begin and end."""
-    at = 0
-    while match := _URL.match(text, at):
-        url, at = match[1], match.end()
-        if url.endswith(","):
-            url = url.rstrip(",")
-        else:
-            descriptors = _DESCRIPTORS.match(text, at)
-            assert descriptors is not None, "they may be empty, so there is always a match"
-            at = descriptors.end()
-        yield match.start(1), match.start(1) + len(url)
-
-
 Reader = Callable[["Element", References], None]
-Row = tuple[tuple[str, str], ...]
 
-_SOURCE: Final[Row] = (("src", Hop.EMBED),)
-_HREF: Final[Row] = (("href", Hop.EMBED), ("xlink:href", Hop.EMBED))
-_PICTURE: Final[Row] = (*_SOURCE, ("lowsrc", Hop.EMBED), ("dynsrc", Hop.EMBED), ("longdesc", Hop.LINK))
-_MOVING: Final[Row] = (*_SOURCE, ("poster", Hop.EMBED))
-ATTRIBUTES: Final[dict[str, Row]] = {
-    "area": (("href", Hop.LINK),),
-    "amp-iframe": _SOURCE,
-    "amp-img": _PICTURE,
-    "amp-video": _MOVING,
-    "audio": _SOURCE,
-    "bgsound": _SOURCE,
-    "embed": _SOURCE,
-    "feImage": _HREF,
-    "frame": (*_SOURCE, ("longdesc", Hop.LINK)),
-    "iframe": (*_SOURCE, ("longdesc", Hop.LINK)),
-    "image": _HREF,
-    "img": _PICTURE,
-    "script": (*_SOURCE, *_HREF),
-    "source": _SOURCE,
-    "track": _SOURCE,
-    "use": _HREF,
-    "video": _MOVING,
+# Attributes whose value is one URL, with the destination that the Fetch Standard has for it. Not here: <a>, of which
+# there are most, and what depends on other attributes.
+_DRAWN: Final = {"href": "image", "xlink:href": "image"}
+URL_ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
+    "area": {"href": "document"},
+    "audio": {"src": "audio"},
+    "bgsound": {"src": "audio"},
+    "embed": {"src": "embed"},
+    "feImage": _DRAWN,
+    "frame": {"src": "frame"},
+    "iframe": {"src": "iframe"},
+    "image": _DRAWN,
+    "img": {"src": "image", "lowsrc": "image", "dynsrc": "image"},
+    "script": {"src": "script", "href": "script", "xlink:href": "script"},
+    "source": {"src": "video"},
+    "track": {"src": "track"},
+    "use": _DRAWN,
+    "video": {"src": "video", "poster": "image"},
+}
+# What browsers do not load by themselves, but a crawl wants.
+_MORE_ATTRIBUTES: Final = {
+    "amp-iframe": {"src": "iframe"},
+    "amp-img": URL_ATTRIBUTES["img"] | {"longdesc": "document"},
+    "amp-video": URL_ATTRIBUTES["video"],
+    "frame": URL_ATTRIBUTES["frame"] | {"longdesc": "document"},
+    "iframe": URL_ATTRIBUTES["iframe"] | {"longdesc": "document"},
+    "img": URL_ATTRIBUTES["img"] | {"longdesc": "document"},
+}
+HOPS: Final = {  # of each element, its attributes and how they link
+    element: tuple((name, Hop.LINK if use == "document" else Hop.EMBED) for name, use in attributes.items())
+    for element, attributes in (URL_ATTRIBUTES | _MORE_ATTRIBUTES).items()
 }
 ANYWHERE: Final = "[style],[onclick],[background],[data-src],[data-bg]"  # each costs some microseconds of every page
 _LATER: Final = ("data-original", "data-lazy-src", "data-lazy", "data-background")
@@ -139,9 +101,9 @@ def read_anywhere(element: Element, references: References) -> None:
 def _read_picture(element: Element, references: References) -> None:
     attr = element.attr
     if candidates := attr("srcset"):
-        references.add_all(urls_of_srcset(candidates), Hop.EMBED)
+        references.add_all(srcset_urls(candidates), Hop.EMBED)
     if candidates := attr("data-srcset") or attr("data-lazy-srcset"):
-        references.add_all(urls_of_srcset(candidates), Hop.SPECULATIVE)
+        references.add_all(srcset_urls(candidates), Hop.SPECULATIVE)
     for name in _LATER:
         if later := attr(name):
             references.add(later.strip(), Hop.SPECULATIVE)
@@ -152,7 +114,7 @@ def _read_link(element: Element, references: References) -> None:
     if hop:
         references.add(_stripped(element.attr("href")), hop)
         if candidates := element.attr("imagesrcset"):
-            references.add_all(urls_of_srcset(candidates), hop)
+            references.add_all(srcset_urls(candidates), hop)
 
 
 def _read_meta(element: Element, references: References) -> None:
@@ -165,7 +127,7 @@ def _read_meta(element: Element, references: References) -> None:
     elif name in _LINKS_IN_META:
         references.add(content.strip(), Hop.RELATION)
     elif (element.attr("http-equiv") or "").strip().lower() == "refresh":
-        references.add(refresh_target(content), Hop.REDIRECT)
+        references.add(refresh_url(content), Hop.REDIRECT)
 
 
 def _read_script(element: Element, references: References) -> None:
@@ -221,3 +183,19 @@ READERS: Final[dict[str, Reader]] = {
     "source": _read_picture,
     "style": _read_style,
 }
+
+
+def form_reference(form: Element, document_url: str, encoding: str) -> str:
+    """The reference that the form stands for; '' if it is none to be followed."""
+    if (form.attr("method") or "get").strip().lower() != "get":
+        return ""
+    action = (form.attr("action") or "").strip()
+    fields = form.form_data()
+    if not action and not any(value for _, value in fields):
+        return ""
+    if len(fields) > FIELDS_MAX or form.select_one("input[type=password i]") is not None:
+        return ""
+    query = form_query(fields, encoding)
+    if len(query) > QUERY_CHARACTERS_MAX:
+        return ""
+    return f"{(action or document_url).partition('#')[0].partition('?')[0]}?{query}"

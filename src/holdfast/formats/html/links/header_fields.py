@@ -5,9 +5,8 @@
     Content-Location: page.en.html                                      RELATION
     Refresh: 0; url=other                                               REDIRECT
 
-Values are as Holdfast reads them: UTF-8, other bytes as lone surrogates, which joining replaces.
-
-Relations: what the `rel` of a <link> or a Link field makes of its target.
+Values are as Holdfast reads them: UTF-8, other bytes as lone surrogates, which joining replaces. `hop_of` says what the
+`rel` of a Link field or of a <link> makes of its target.
 """
 
 from __future__ import annotations
@@ -15,10 +14,16 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from holdfast.formats.html.links.microsyntax import refresh_url
 from holdfast.formats.html.links.references import Hop, References
 from holdfast.formats.record import Headers
 
+FIELD_CHARACTERS_MAX = 256 * 1024
 _RELATIONS_CACHED = 1024
+_FIELDS = frozenset(("link", "location", "content-location", "refresh"))
+# Within a Link field; all quantifiers are possessive, so that nothing is read twice.
+_TARGET = re.compile(r"""[\s,]*+<([^>]*+)>((?:[^,"]++|"(?:[^"\\]++|\\.)*+"?+)*+)""", re.DOTALL)
+_PARAMETER = re.compile(r""";\s*+([^\s=;"]*+)\s*+(?:=\s*+(?:"((?:[^"\\]++|\\.)*+)"?+|([^\s;"]*+)))?+""", re.DOTALL)
 
 _LOADED = frozenset(
     [
@@ -47,38 +52,23 @@ def hop_of(relation: str) -> str:
     return "" if words & _NO_DOCUMENT else Hop.RELATION
 
 
-FIELD_CHARACTERS_MAX = 256 * 1024
-_FIELDS = frozenset(("link", "location", "content-location", "refresh"))
-# Within a Link field; all quantifiers are possessive, so that nothing is read twice.
-_TARGET = re.compile(r"""[\s,]*+<([^>]*+)>((?:[^,"]++|"(?:[^"\\]++|\\.)*+"?+)*+)""", re.DOTALL)
-_PARAMETER = re.compile(r""";\s*+([^\s=;"]*+)\s*+(?:=\s*+(?:"((?:[^"\\]++|\\.)*+)"?+|([^\s;"]*+)))?+""", re.DOTALL)
-# As the HTML Standard reads it, in <meta> too: number, then `;`, `,` or space, then `url=` or not, then the URL.
-_REFRESH = re.compile(r"\s*+[\d.]*+(?:\s*+[;,]\s*+|\s++)(?:url\s*+=\s*+)?+(?:\"([^\"]*+)|'([^']*+)|(.++))", re.I | re.S)
-
-
 def has_references(headers: Headers) -> bool:
     """Whether there is any field that may refer to something; most responses have none."""
     return not _FIELDS.isdisjoint(headers.first())
 
 
 def add_header_references(headers: Headers, status: int, references: References) -> None:
-    """What a response tells before its content begins."""
+    """Adds what the header of a response refers to."""
     for name in _FIELDS.intersection(headers.first()):
         for value in headers.get_all(name):
             _add_field(name, value[:FIELD_CHARACTERS_MAX], status, references)
-
-
-def refresh_target(text: str) -> str:
-    """The URL of a refresh; '' if there is none, so that the page itself is loaded again."""
-    match = _REFRESH.match(text)
-    return next(filter(None, match.groups()), "").strip() if match else ""
 
 
 def _add_field(name: str, value: str, status: int, references: References) -> None:
     if name == "link":
         _add_links(value, references)
     elif name == "refresh":
-        references.add(refresh_target(value), Hop.REDIRECT)
+        references.add(refresh_url(value), Hop.REDIRECT)
     elif name == "location":
         references.add(value.strip(), Hop.REDIRECT if 300 <= status < 400 else Hop.RELATION)
     else:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.formats.html.charset import UTF_8
-from holdfast.formats.html.links.elements import ANYWHERE, ATTRIBUTES, FORMS_MAX, READERS, form_reference, read_anywhere
+from holdfast.formats.html.links.elements import ANYWHERE, FORMS_MAX, HOPS, READERS, form_reference, read_anywhere
 from holdfast.formats.html.links.join import Joiner
 from holdfast.formats.html.links.references import Hop, References
 from holdfast.formats.html.tree import parsed_page
@@ -24,7 +24,7 @@ PAGE_BYTES_MAX = 8 << 20  # what lies beyond is not looked at; a tree takes up t
 ANCHORS_MAX = 250_000  # the <a> of a page that are looked at, repeats counted; far more than give `LINKS_MAX` links
 ANCHOR_CHARACTERS_MAX = 200  # of the text of a link; what lies beyond is cut off
 FRAMES_MAX = 64  # pages written within a page (srcdoc) that are looked into; not into those within them
-_VISITED = [*{*ATTRIBUTES, *READERS, "base", "form", "svg"}]
+_VISITED = [*{*HOPS, *READERS, "base", "form", "svg"}]
 _STYLESHEET = re.compile(rb"<\?xml-stylesheet[^>]*?\bhref\s*=\s*[\"']([^\"'>]+)[\"']")
 _PROLOGUE_BYTES = 4096
 
@@ -102,7 +102,7 @@ class _Walk:
         self._references.add_all(filter(None, dict.fromkeys(hrefs)), Hop.LINK)
 
     def _visit(self, tag: str, element: Element) -> None:
-        for name, hop in ATTRIBUTES.get(tag, ()):
+        for name, hop in HOPS.get(tag, ()):
             if reference := element.attr(name):
                 self._references.add(reference.strip(), hop)
         reader = READERS.get(tag)

@@ -2,9 +2,9 @@
 
 What the URL Standard says is done by `ada_url`, which takes some microseconds. Most references are plainer than the
 standard allows for, `../struct.Vec.html` or `https://example.com/a?b=c`: nothing in them is to be escaped, resolved or
-refused, so they are put together as texts, for a tenth of that. Tests hold both ways against each other.
+refused, so they are concatenated, for a tenth of that. Tests compare the two ways.
 
-The query of a link in a page that is not in UTF-8: browsers write it in the encoding of the page.
+In a page that is not in UTF-8, browsers write the query of a link in the encoding of the page:
 
     <a href="?q=é">   in windows-1252   ──►   ?q=%E9
                       in UTF-8          ──►   ?q=%C3%A9
@@ -48,6 +48,12 @@ _WITHIN = dict.fromkeys(map(ord, "\t\n\r"))
 _BY_NUMBER = "holdfast.number"
 
 
+def stripped(reference: str) -> str:
+    """As the URL Standard reads it: without control characters and spaces around it, tabs and line breaks."""
+    text = reference.strip(_AROUND)
+    return text if text.isprintable() else text.translate(_WITHIN)
+
+
 def query_codec(encoding: str) -> str:
     """Python's name of the codec in which queries are written; '' if that is UTF-8."""
     return _CODECS.get(encoding.lower(), "")
@@ -55,8 +61,7 @@ def query_codec(encoding: str) -> str:
 
 def with_encoded_query(reference: str, codec: str) -> str:
     """`reference` with the query written in the codec; joined, all else of it stays what it was."""
-    # What the standard takes off a reference before it reads it would be escaped here, and so stay.
-    before, mark, query = reference.strip(_AROUND).translate(_WITHIN).partition("?")
+    before, mark, query = stripped(reference).partition("?")  # or the rest would be escaped, and so stay
     if query.isascii() or "#" in before:
         return reference
     query, hash_sign, fragment = query.partition("#")

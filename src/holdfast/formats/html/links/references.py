@@ -1,9 +1,8 @@
 """References: what a document says of others, as written, before it is known which URLs they are.
 
 Kept by hop, each text once, and without fragments: of a hundred links into one page one is joined. What cannot become a
-link is dropped here, as cheaply as possible: fragments of the page itself, data, texts too long for a URL.
-
-Hops: how a URL was found.
+link is dropped here, as cheaply as possible: fragments of the page itself, data, texts too long for a URL. A hop says
+how a URL was found.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class References:
         self.by_hop: dict[str, dict[str, None]] = {hop: {} for hop in STRONGEST_FIRST}
 
     def add(self, reference: str | None, hop: str) -> None:
-        """None, '' and what is no reference to another document are no error."""
+        """Ignores None, '' and what does not refer to another document."""
         if not reference or reference[0] == "#" or len(reference) > REFERENCE_CHARACTERS_MAX:
             return
         if reference.startswith("data:"):

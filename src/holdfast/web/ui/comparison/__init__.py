@@ -1,6 +1,6 @@
-"""Two captures held against each other: what a page said, linked to and was sent with, then and later (N9).
+"""Two captures compared: what a page said, linked to and was sent with, then and later (N9).
 
-    two captures ──► side       status, headers, plain content of each; why it cannot be had, if it cannot
+    two captures ──► side       status, headers, decoded content of each; if it cannot be read, the reason
                        │
                        ├─ text       main text by lines, and by words within changed lines
                        │    └─ sequences   the differences of any two sequences, in bounded time
@@ -10,9 +10,9 @@
                        ▼
                      Comparison  as a value, and as JSON
 
-Guarantees: whatever the bytes are, an answer comes in bounded time and memory. Where a limit was met the answer says
-so; it is then a true difference, though not the shortest. Nothing of it needs a server: `compare_captures` takes an
-archive's records, `compare` finds the captures as replay does, under the same access rules.
+Guarantees: whatever the bytes are, time and memory are bounded. Where a limit was reached the result says so; it is
+then a correct difference, though not the shortest. No server is needed: `compare_captures` takes an archive's records,
+`compare` finds the captures as replay does, under the same access rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From two captures to what differs between them."""
+"""The comparison of two captures as a whole: its parts put together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNKNOWN = "-"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two captures and what differs; parts that were not asked for, or make no sense for such contents, are None."""
+    """Two captures and what differs; parts that were not requested, or do not apply to such contents, are None."""
 
     a: Side
     b: Side
@@ -58,14 +58,14 @@ def compare(
     *,
     views: Collection[str] = VIEWS,
 ) -> Comparison:
-    """The captures of a URL that stand for two times. Not for an event loop. Raises CaptureNotFound, Blocked."""
+    """Compares the captures of a URL nearest to two times. Blocks the thread. Raises CaptureNotFound, Blocked."""
     finder = Finder(site)
     first, second = (finder.find(collection, url, at, pick) for at in (a, b))
     return compare_captures(site.archive.records, first, second, views=views)
 
 
 def compare_captures(records: Records, a: Capture, b: Capture, *, views: Collection[str] = VIEWS) -> Comparison:
-    """Of any two captures, also of different URLs."""
+    """Compares any two captures, also of different URLs."""
     one, other = side_of(records, a), side_of(records, b)
     is_same = _is_same(one, other)
     text, why = _text(one, other) if "text" in views else (None, "")
@@ -82,7 +82,7 @@ def compare_captures(records: Records, a: Capture, b: Capture, *, views: Collect
 
 
 def _is_same(a: Side, b: Side) -> bool:
-    """By digest where both have one of a kind, else byte by byte."""
+    """By digest where both have one of the same algorithm, else byte by byte."""
     one, other = a.capture.digest, b.capture.digest
     if _UNKNOWN not in (one, other) and one.partition(":")[0] == other.partition(":")[0]:
         return one == other
@@ -97,7 +97,7 @@ def _text(a: Side, b: Side) -> tuple[TextDifference | None, str]:
     for side in (a, b):
         found = lines_of(side) if side.content or not side.size else None
         if found is None:
-            return None, f"the capture of {side.capture.timestamp} is no text, but {_what(side)}"
+            return None, f"the capture of {side.capture.timestamp} is not text, but {_what(side)}"
         lines.append(found)
     return text_difference(lines[0][0], lines[1][0], is_cut=lines[0][1] or lines[1][1]), ""
 

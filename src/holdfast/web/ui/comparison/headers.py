@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.formats.record import Headers
 from holdfast.web.ui.comparison.side import Side
 
-USUAL = frozenset(  # which differ from one answer to the next, whatever becomes of the page
+USUAL = frozenset(  # differ from one response to the next, even if the page does not change
     ("date", "age", "expires", "set-cookie", "etag", "x-request-id", "cf-ray", "x-served-by", "x-timer", "x-cache")
 )
 FIELDS_MAX = 1000
@@ -31,7 +31,7 @@ class HeaderRow:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it is no news that it differs."""
+        """Whether it differs in most pairs of responses, and so says little."""
         return self.name in USUAL
 
 

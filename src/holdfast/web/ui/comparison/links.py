@@ -1,4 +1,4 @@
-"""What two captures of a page link to and are made of: what came, what went, what stayed."""
+"""Links and embedded resources of two captures: added, removed, kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class LinkDifference:
-    """Links by what became of them; of each side `LINKS_MAX` at most are known."""
+    """Links added, removed and kept; of each side at most `LINKS_MAX` are read."""
 
     added: list[Link]
     removed: list[Link]
@@ -41,7 +41,7 @@ def _as_dict(link: Link) -> dict[str, str]:
 
 
 def link_difference(a: Side, b: Side) -> LinkDifference:
-    """Links are told apart by their URLs; the order is that of the documents."""
+    """Links are compared by URL; they are given in the order of the documents."""
     old, new = links_of(_document(a)), links_of(_document(b))
     old_urls, new_urls = {link.url for link in old}, {link.url for link in new}
     return LinkDifference(

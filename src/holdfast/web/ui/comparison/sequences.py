@@ -1,4 +1,4 @@
-"""The differences of two sequences, in time that no input can stretch.
+"""The differences of two sequences, in bounded time.
 
 Equal ends are set aside. What occurs once on each side anchors the rest, as in patience diff: the longest chain of such
 pairs that does not cross. Between two anchors the shortest edit is looked for as Myers does ("An O(ND) Difference
@@ -33,13 +33,13 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class DiffBudget:
-    """Steps left for all comparisons that share it. `was_short`: an answer is not the shortest because of it."""
+    """Steps left for all comparisons that share it. `was_short`: a result is not the shortest because it ran out."""
 
     steps: int = STEPS_MAX
     was_short: bool = field(default=False)
 
     def spend(self, steps: int) -> bool:
-        """False if there are not so many left."""
+        """False if fewer are left."""
         self.steps -= steps
         if self.steps < 0:
             self.was_short = True

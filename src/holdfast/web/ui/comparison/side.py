@@ -1,4 +1,4 @@
-"""One of two captures, read as far as a comparison needs it; a capture that cannot be read says why."""
+"""One of the two captures, read as far as a comparison needs it; if it cannot be read, with the reason."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import CaptureNotFound, Damaged, HoldfastError, TooLarge
-from holdfast.formats.html.tree import HTML_KINDS, kind_of, looks_like_html
-from holdfast.formats.http import decoded_content
+from holdfast.formats.html.tree import is_html
+from holdfast.formats.http import HTML_TYPES, decoded_content, media_type
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
 from holdfast.records.records import Records
@@ -22,12 +22,12 @@ _TEXT_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A capture and what is known of it."""
+    """A capture, its response and its content."""
 
     capture: Capture
     status: int = 0
     headers: Headers = Headers([])  # noqa: RUF009  (never changed)
-    content: bytes = b""  # plain; empty if it is no text
+    content: bytes = b""  # decoded; empty if it is not text
     is_whole: bool = True  # False: the content is longer
     size: int = 0  # of the payload as it was sent
     width: int = 0  # of a picture
@@ -42,7 +42,7 @@ class Side:
     @property
     def kind(self) -> str:
         """The type without its parameters."""
-        return kind_of(self.content_type)
+        return media_type(self.content_type)
 
     @property
     def is_revisit(self) -> bool:
@@ -51,7 +51,7 @@ class Side:
     @property
     def is_page(self) -> bool:
         """Whether a browser would show it as a document of its own."""
-        return self.kind in HTML_KINDS or (not self.kind and looks_like_html(self.content))
+        return is_html(self.content, self.content_type)
 
     def as_dict(self) -> dict[str, Any]:
         capture = self.capture
@@ -73,10 +73,10 @@ class Side:
 
 def is_text(content_type: str) -> bool:
     """Whether such a content can be compared by lines."""
-    kind = kind_of(content_type)
+    kind = media_type(content_type)
     return (
         not kind
-        or kind in HTML_KINDS
+        or kind in HTML_TYPES
         or kind.startswith("text/")
         or kind in _TEXT_KINDS
         or kind.endswith(("+xml", "+json"))
@@ -84,7 +84,7 @@ def is_text(content_type: str) -> bool:
 
 
 def side_of(records: Records, capture: Capture) -> Side:
-    """Never raises for what is wrong with one capture: that is what its `problem` is for."""
+    """Reads a capture. Never raises for a capture that cannot be read: its `problem` says why."""
     try:
         archived = read(records, capture)
     except (CaptureNotFound, Damaged) as error:

@@ -1,4 +1,4 @@
-"""The text of two captures, line by line, and word by word within lines that were changed."""
+"""The text of two captures compared by lines, and by words within changed lines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.formats.html.charset import charset_of, decoded
-from holdfast.formats.html.tree import HTML_KINDS, kind_of
+from holdfast.formats.http import HTML_TYPES
 from holdfast.formats.wet import text_of
 from holdfast.web.ui.comparison.sequences import DiffBudget, Stretch, stretches
 from holdfast.web.ui.comparison.side import Side
 
 LINES_MAX = 100_000  # of a text; what follows is not compared
-LINE_CHARS_MAX = 1000  # longer lines are folded behind marks of punctuation
+LINE_CHARS_MAX = 1000  # longer lines are folded after punctuation
 CONTEXT_LINES = 3
 SHOWN_LINES_MAX = 4000
 PAIRED_MAX = 24  # changed lines in a row that are paired by likeness; of more, by order
@@ -27,7 +27,7 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
 
 
 class Span(NamedTuple):
-    """A part of a line; `is_changed`: the other side has not got it."""
+    """A part of a line; `is_changed`: the other side lacks it."""
 
     text: str
     is_changed: bool
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A line of the answer: `same`, `removed`, `added`, or `skipped`, which stands for `count` equal lines."""
+    """A line of the result: `same`, `removed`, `added`, or `skipped`, which stands for `count` equal lines."""
 
     kind: str
     a: int | None = None  # its number on each side, from 1
@@ -76,9 +76,8 @@ class TextDifference:
 
 
 def lines_of(side: Side) -> tuple[list[str], bool] | None:
-    """The lines of a side's text, and whether there are more; None if it is no text."""
-    kind = kind_of(side.content_type)
-    if kind in HTML_KINDS or not kind:
+    """The lines of a side's text, and whether there are more; None if it is not text."""
+    if side.kind in HTML_TYPES or not side.kind:
         text = text_of(side.content, side.content_type)
         raw = decoded(side.content[:_SNIFFED_CHARS], charset_of(side.content_type)).text
     else:
@@ -90,7 +89,7 @@ def lines_of(side: Side) -> tuple[list[str], bool] | None:
 
 
 def _is_binary(text: str) -> bool:
-    """Bytes that only claim to be text are full of what no text has."""
+    """Whether it has more control characters than a text would."""
     begin = text[:_SNIFFED_CHARS]
     return len(_CONTROL.findall(begin)) > _BINARY_SHARE_MAX * len(begin)
 
@@ -178,7 +177,7 @@ def _whole(kind: str, place: int, text: str) -> TextLine:
 
 
 def _pairs(old: list[str], new: list[str]) -> list[tuple[int, int]]:
-    """Which lines are one line changed: the pairs in order that have most in common, all in all."""
+    """Pairs of lines that are versions of one line: the pairs in order with the most words in common in total."""
     words_old, words_new = ([frozenset(_TOKENS.findall(line)) for line in lines] for lines in (old, new))
     if len(old) > PAIRED_MAX or len(new) > PAIRED_MAX:
         pairs = zip(range(len(old)), range(len(new)), strict=False)
