@@ -748,6 +748,24 @@ class VolumeConformance(MarkConformance):
             perform(volume, Store(sign(1), plain(b"new")))
             assert perform(volume, Claim(sign(1), 3)) == OperationResult(Effect.DUPLICATE, key, 2, 3)
 
+    def test_a_block_written_again_is_sound_for_the_rest_of_its_commit(self, tmp_path: Path) -> None:
+        stored, adopted = BlockKey(sign(1)), BlockKey(sign(2), 0, b"v7")
+        with self.opened(tmp_path) as volume:
+            volume.commit([Store(sign(1), plain(b"bad")), Adopt(adopted, plain(b"bad"), 1, False)])
+            assert isinstance(volume, DamageNoting)
+            volume.note_damaged([stored, adopted])
+            results = volume.commit(
+                [
+                    *(Release(stored), Store(sign(1), plain(b"new")), Refer(stored)),
+                    *(Adopt(adopted, plain(b"new"), 1, False), Refer(adopted)),
+                ]
+            )
+            assert [each.effect for each in results] == [
+                *(Effect.REMOVED, Effect.NEW, Effect.COUNTED),
+                *(Effect.NEW, Effect.COUNTED),
+            ]
+            assert (fetched(volume, stored), fetched(volume, adopted)) == ((b"new", 2), (b"new", 2))
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def test_answers_come_in_the_order_of_the_questions(self, tmp_path: Path) -> None:

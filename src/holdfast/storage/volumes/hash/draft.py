@@ -75,7 +75,7 @@ class ChangeDraft:
 
     def _entry(self, change: Change) -> HashEntry:
         serial, data = self.state.serial, change.encoded.data
-        header = change.fields(self._identity, serial, serial - 1)
+        header = change.header(self._identity, serial, serial - 1)
         if self.fits(header.length):
             return HashEntry(change.key, header, block.pack(header) + bytes(data))
         return self.large(header, block.pack(header) + bytes(data))

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +52,7 @@ from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.dictionaries import DictionaryShelf
 from holdfast.storage.volumes.group_commit import fresh_error
 from holdfast.storage.volumes.idempotency import Kept, Past, pack_past, require_not_void, ticket_name
-from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, InPlacePlan, Sight
+from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, PlannedBlocks, decide
 from holdfast.storage.volumes.tree.journal import Promise, TreeJournal
 
 SCAN_BATCH = 256
@@ -313,54 +313,43 @@ class TreeReading:
         )
 
 
-class TreeSights:
-    """The blocks of a volume, each with its file."""
+class TreeBlocks:
+    """The blocks of a volume as their files describe them; each file is read once."""
 
     def __init__(self, volume: TreeReading) -> None:
         self._volume = volume
         self._damaged = volume.damage.keys()
+        self._known: dict[BlockKey, BlockFacts | None] = {}
+        self._unreadable: dict[BlockKey, DamagedBlock] = {}
+        self.files: dict[BlockKey, BlockFile] = {}  # without their data
 
-    def sights_of(self, signature: bytes) -> Iterable[tuple[BlockKey, Sight]]:
-        found = []
-        for path in self._volume.paths_of(signature):
-            key = self._volume.key_of(path)
-            if key is not None and (sight := self.sight(key)) is not None:
-                found.append((key, sight))
-        return found
+    def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
+        keys = [self._volume.key_of(path) for path in self._volume.paths_of(signature)]
+        return [known for key in keys if key is not None and (known := self.find(key)) is not None]
 
-    def sight(self, key: BlockKey) -> Sight | None:
-        """One of which not even the counter can be told is no duplicate of anything, but its place is taken."""
+    def find(self, key: BlockKey) -> BlockFacts | None:
+        if key not in self._known:
+            self._known[key] = self._read(key)
+        return self._known[key]
+
+    def _read(self, key: BlockKey) -> BlockFacts | None:
+        """An unreadable block is a duplicate of nothing, but its key is taken."""
         try:
             file = self._volume.read_or_salvage(self._volume.path(key))
+            if file.key != key:
+                raise self._volume.misplaced(file)
         except FileNotFoundError:
             return None
         except DamagedBlock as error:
-            return Sight(UNREADABLE, 0, 0, False, error, damaged=True)
-        if file.key != key:
-            return Sight(UNREADABLE, 0, 0, False, self._volume.misplaced(file), damaged=True)
-        header = file.header
-        is_replica, damaged = header.kind == REPLICA, file.damaged or key in self._damaged
-        origin = file._replace(data=memoryview(b""))
-        return Sight(header.size, header.stored, file.references, is_replica, origin, damaged)
+            self._unreadable[key] = error
+            return BlockFacts(key, replica=False, size=UNREADABLE, stored=0, references=0, damaged=True)
+        self.files[key] = file._replace(data=memoryview(b""))
+        return file.facts._replace(damaged=file.damaged or key in self._damaged)
 
-    def require_countable(self, sight: Sight) -> None:
-        if isinstance(sight.origin, DamagedBlock):
-            raise sight.origin
-        assert isinstance(sight.origin, BlockFile)
-        self._volume.require_whole(sight.origin)
-
-
-class TreePlan(InPlacePlan):
-    """Knows the files of the blocks it has seen."""
-
-    def __init__(self, volume: TreeReading) -> None:
-        super().__init__(TreeSights(volume))
-
-    def file(self, key: BlockKey) -> BlockFile | None:
-        """The block's file as it was before these operations, without its data; None if they write or remove it."""
-        file = self.origin(key)
-        assert file is None or isinstance(file, BlockFile)
-        return file
+    def require_counter(self, key: BlockKey) -> None:
+        if key in self._unreadable:
+            raise self._unreadable[key]
+        self._volume.require_whole(self.files[key])
 
 
 _STRIPES = 256
@@ -430,23 +419,24 @@ class TreeVolume(TreeReading):
     def _perform(self, operation: Operation) -> OperationResult:
         signature = signature_of(operation)
         with self._locks[signature[-1] % _STRIPES]:
-            plan = TreePlan(self)
-            (outcome,), changes = plan.decide((operation,))
-            if changes:
+            blocks = TreeBlocks(self)
+            result, change = decide(operation, blocks)
+            if change is not None:
                 self._claim(signature)
-                self._carry_out(changes, plan)
-                self.damage.settle([outcome])
-        return outcome
+                self._carry_out([change], blocks.files)
+                self.damage.settle([result])
+        return result
 
     # -- with tickets: promised in the journal, then done -----------------------------------------------------------
 
     def _commit_once(self, commits: Sequence[tuple[Sequence[Operation], Ticket]]) -> list[Result]:
         operations = [operation for each, _ in commits for operation in each]
         with self._tickets_lock, self._exclusive(operations):
-            plan, promises = TreePlan(self), list[Promise]()
+            blocks, promises = TreeBlocks(self), list[Promise]()
+            plan = PlannedBlocks(blocks)
             results = [self._promise(plan, promises, *commit) for commit in commits]
             try:
-                self._keep(promises, plan)
+                self._keep(promises, blocks.files)
             except HoldfastError as error:
                 return [result if isinstance(result, HoldfastError) else fresh_error(error) for result in results]
         self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)
@@ -458,7 +448,7 @@ class TreeVolume(TreeReading):
             past = self._journal.sessions.find(ticket)
             if past is None:
                 promises = [self._remember(ticket, Past(0, True, []), [], [])]
-                self._keep(promises, TreePlan(self))
+                self._keep(promises, {})
         return None if past is None or past.void else past.outcomes
 
     @contextmanager
@@ -470,7 +460,7 @@ class TreeVolume(TreeReading):
             yield
 
     def _promise(
-        self, plan: TreePlan, promises: list[Promise], operations: Sequence[Operation], ticket: Ticket
+        self, plan: PlannedBlocks, promises: list[Promise], operations: Sequence[Operation], ticket: Ticket
     ) -> Result:
         try:
             self._journal.require_working(self.name)
@@ -492,12 +482,12 @@ class TreeVolume(TreeReading):
         sessions.apply(name, Kept(serial, data))
         return Promise(serial, name, data, changes)
 
-    def _keep(self, promises: Sequence[Promise], plan: TreePlan) -> None:
+    def _keep(self, promises: Sequence[Promise], files: Mapping[BlockKey, BlockFile]) -> None:
         if not promises:
             return
         self._journal.append(promises)
         try:
-            self._carry_out([change for promise in promises for change in promise.changes], plan)
+            self._carry_out([change for promise in promises for change in promise.changes], files)
             self._journal.done()
             self._journal.renew()
         except BaseException as error:
@@ -512,11 +502,12 @@ class TreeVolume(TreeReading):
 
     # -- files ------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, changes: Sequence[Change], plan: TreePlan) -> None:
-        files: dict[BlockKey, BlockFile] = {}  # as they are after the counts so far
+    def _carry_out(self, changes: Sequence[Change], known: Mapping[BlockKey, BlockFile]) -> None:
+        """The changes in order. `known` are block files as they are before the first of them."""
+        files = dict(known)  # as they are after the changes so far
         for change in changes:
             key = change.key
-            file = files.pop(key, None) or plan.file(key)
+            file = files.pop(key, None)
             if change.kind != COUNT:
                 self._publish(self.path(key), change)
                 self._note_change()
@@ -529,7 +520,7 @@ class TreeVolume(TreeReading):
         """Does what was promised before a crash, wherever that interrupted it."""
         for change in changes:
             with suppress(FileNotFoundError, DamagedBlock):  # a later change removes it; for `check` to report
-                self._carry_out([change], TreePlan(self))
+                self._carry_out([change], {})
 
     def _remove(self, path: Path) -> None:
         self._env.files.remove(path)
@@ -544,7 +535,7 @@ class TreeVolume(TreeReading):
         files.remove(draft)
         file = files.open(draft, writable=True, create=True)
         try:
-            file.append([block.header(self.identity, 1, 0), block.encoded.data])
+            file.append([block.packed_header(self.identity, 1, 0), block.encoded.data])
             file.sync()
         except VolumeFull:
             files.remove(draft)  # what fitted is in the way of smaller blocks
@@ -561,7 +552,7 @@ class TreeVolume(TreeReading):
         try:
             if file.excess:
                 handle.truncate(file.end)
-            handle.append([count.header(self.identity, file.serial + 1, file.serial)])
+            handle.append([count.packed_header(self.identity, file.serial + 1, file.serial)])
             handle.sync()
         except BaseException:
             handle.truncate(file.end)
