@@ -16,7 +16,17 @@ from crash_world import World
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment
 from holdfast.errors import DamagedBlock, UsageError, VolumeDown
-from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, ScanPosition, Store, Ticket
+from holdfast.storage.volume import (
+    Adopt,
+    BlockKey,
+    IdempotencyKey,
+    Operation,
+    Recount,
+    Refer,
+    Release,
+    ScanPosition,
+    Store,
+)
 from holdfast.storage.volumes.faults import CheckProgress
 from holdfast.storage.volumes.hash.page import PageId
 from holdfast.storage.volumes.hash.streams import Displacements
@@ -426,7 +436,7 @@ def test_a_transaction_that_lacks_one_of_its_tickets_never_happened(tmp_path: Pa
     """Two clients' commits in one group, cut off between their tickets: asked again, each happens once."""
     volume = made(tmp_path / "written")
     shutil.copytree(tmp_path / "written", tmp_path / "cut")  # the pages as they were
-    commits = [([store(number)], Ticket(bytes([number]) * 8, 1)) for number in (1, 2)]
+    commits = [([store(number)], IdempotencyKey(bytes([number]) * 8, 1)) for number in (1, 2)]
     volume.commit_all(commits)
     journal = (tmp_path / "written" / "redo").read_bytes()
     volume.close()

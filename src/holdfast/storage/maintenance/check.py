@@ -96,7 +96,7 @@ class Checker:
             spec = volume_spec(volume.name, directory, self.settings.store, self.env)
         except HoldfastError as error:
             path = str(directory / paths.VOLUME)
-            remedy = "mount it or restore it from a backup; 'check --repair --recreate' makes it anew from replicas"
+            remedy = "mount it or restore it from a backup; 'check --repair --recreate' rebuilds it from replicas"
             yield Fault(volume.name, path, 0, "unreadable volume", "a VOLUME file", str(error), remedy=remedy)
             return
         faults = list(find_organization(spec.identity.organization).check(spec, watch))

@@ -28,7 +28,7 @@ from holdfast.storage.volumes.organizations import find_organization, volume_spe
 def repair_store(checker: Checker, progress: Callable[[int], None] | None = None) -> CheckReport:
     """Checks, mends what can be mended, and reports every fault with whether it is repaired now.
 
-    A volume of which nothing is left is made anew only if asked: its disk may just not be mounted.
+    A volume of which nothing is left is rebuilt only if asked: its disk may just not be mounted.
     """
     report = checker.check(progress)
     if not report.faults and not report.notes:
@@ -67,9 +67,9 @@ def _is_empty(checker: Checker, volume: VolumeSettings) -> bool:
 
 
 def _made_anew(volume: VolumeSettings, checker: Checker) -> Fault:
-    """Nobody can tell what a volume held that is gone: that it was made anew is no repair to pass over in silence."""
+    """Nobody can tell what a volume held that is gone: that it was rebuilt is no repair to pass over in silence."""
     place = str(checker.directory(volume))
-    return Fault(volume.name, place, 0, "volume made anew", "its blocks", "those of which others had replicas")
+    return Fault(volume.name, place, 0, "volume rebuilt", "its blocks", "those of which others had replicas")
 
 
 def _identity(fault: Fault) -> tuple[str, str, int, str, ContentKey | None]:

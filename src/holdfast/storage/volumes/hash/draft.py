@@ -1,6 +1,7 @@
-"""A draft of changes to a hash volume: chains, state and space as they will be. If it fails, nothing has changed.
+"""Changes to a hash volume before they are written.
 
-What one group of commits changes in a hash volume, gathered until it is written.
+A `ChangeDraft` has chains, state and space as one commit will leave them; if it fails, nothing has changed. A
+`GroupChange` gathers the drafts of one group of commits until the group is written.
 """
 
 from __future__ import annotations

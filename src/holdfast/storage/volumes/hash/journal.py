@@ -5,7 +5,7 @@ It is a file like a segment (`redo`): a header, then one transaction after the o
 number, and `ticket`. It happens as a whole or not at all: one that is not there to its end was never acknowledged.
 
 Opening writes the last image of each page to its place, wherever a crash interrupted that. Once the pages are synced
-(a *checkpoint*), the journal is written anew: nothing but the state and what is remembered of tickets.
+(a *checkpoint*), the journal is rewritten: nothing but the state and what is remembered of tickets.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RedoJournal(JournalFile):
         return redone
 
     def begin_behind(self, serial: int) -> None:
-        """For a journal that is to be made anew: its entries are later than all there were."""
+        """For a journal that is to be rebuilt: its entries are later than all there were."""
         self._serial = self._durable = serial
 
     def append(

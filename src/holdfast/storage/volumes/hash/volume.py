@@ -2,7 +2,7 @@
 
 Buckets of successive ranges of signatures lie side by side in one file, blocks in a bucket are sorted, and what does
 not fit goes into overflow buckets of another file. A commit decides under the volume's lock what becomes of its
-buckets; the thread that leads the flush makes the new images of all pages durable in the journal (`hash_redo`), and
+buckets; the thread that leads the flush makes the new images of all pages durable in the journal (`hash.journal`), and
 then writes each page once, in the order of their places. So bytes in place are never overwritten before there is
 another durable copy, and many additions share one sweep over the disk. Pages that were changed or read lately stay in
 the *bucket buffer*.
@@ -24,7 +24,7 @@ from holdfast.env import paths
 from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock, HoldfastError, VolumeFull
 from holdfast.storage.block import HEADER_BYTES
-from holdfast.storage.volume import BlockFacts, BlockKey, Operation, OperationResult, Ticket
+from holdfast.storage.volume import BlockFacts, BlockKey, IdempotencyKey, Operation, OperationResult
 from holdfast.storage.volumes.group_commit import Group, GroupCommitted
 from holdfast.storage.volumes.hash.chain import BucketId, Chain, empty_chain
 from holdfast.storage.volumes.hash.draft import ChangeDraft, GroupChange, chain_of
@@ -35,7 +35,7 @@ from holdfast.storage.volumes.hash.reader import FoundBlock, HashReading, Overla
 from holdfast.storage.volumes.hash.salvage import Salvage, mended_page
 from holdfast.storage.volumes.hash.state import HashState, Space
 from holdfast.storage.volumes.hash.streams import HashStreaming
-from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, pack_past, ticket_name
+from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, key_name, pack_past
 from holdfast.storage.volumes.operations import PlannedBlocks
 from holdfast.storage.volumes.spec import VolumeSpec
 
@@ -197,13 +197,13 @@ class HashVolume(GroupCommitted, HashStreaming):
         return outcomes
 
     def _perform_once(
-        self, operations: Sequence[Operation], ticket: Ticket, *, void: bool = False
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
-        name, serial = ticket_name(ticket), self._current.serial
+        name, serial = key_name(idempotency_key), self._current.serial
         outcomes = self._perform(operations)
         if self._current.serial == serial and not void:  # nothing has changed: nothing to be remembered
             return outcomes
-        data = pack_past(Past(self._remembered.settled(ticket), void, outcomes))
+        data = pack_past(Past(self._remembered.settled(idempotency_key), void, outcomes))
         kept = Kept(self._redo.next_serial, data)
         self._remembered.apply(name, kept)
         self._remembered.take()  # what is forgotten leaves the journal at the next checkpoint
@@ -272,7 +272,7 @@ class HashVolume(GroupCommitted, HashStreaming):
             self._note_displaced(batch.before.values(), batch.after.values())
 
     def _checkpoint(self, tickets: Sequence[tuple[bytes, Kept]], batch: GroupChange | None = None) -> None:
-        """All pages are durable in their places: the journal begins anew. Without space for that, it goes on."""
+        """All pages are durable in their places: the journal starts again. Without space for that, it goes on."""
         self._files.sync()
         state, space = (batch.state, batch.space) if batch is not None else (self._durable, self._durable_space)
         try:

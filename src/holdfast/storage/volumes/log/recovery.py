@@ -3,7 +3,7 @@
 What may be found behind the keydir's position:
 - entries that were synced but had not reached the keydir: applied;
 - at the very end, bytes of a group that was never synced, hence never acknowledged: cut off, and with them what there
-  is of a commit with a ticket that is not there to its end;
+  is of a commit with an idempotency key that is not there to its end;
 - damage before entries that were written after it had been synced: acknowledged bytes have gone bad. That is not for
   an opening to judge: it stops, and `check --repair` is needed.
 Each entry says up to which serial the log was durable when it was written (`after`), which tells the last two apart.

@@ -152,7 +152,7 @@ def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
     """Where the unacknowledged end of a last segment or a journal begins; `end` if there is none.
 
     Damage is acknowledged if a later entry was written after it had been synced (`after`): it is not cut off.
-    A commit with a ticket and a transaction of a journal are atomic: one whose end is missing is torn as a whole.
+    A commit with an idempotency key is atomic, as is a transaction of a journal: without its end, all of it is torn.
     """
     torn: int | None = None
     whole, complete = end, floor  # where the last atomic one begins, and its last serial

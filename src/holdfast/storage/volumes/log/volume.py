@@ -1,20 +1,17 @@
 """The `log` organization: append-only segments, a keydir, and group commit. The default.
 
 A commit decides under the volume's lock what its operations mean, hands the resulting entries to the current group and
-waits for it (`volumes/group_commit`). One caller thus pays one sync; sixteen share one. A commit with a ticket
-writes one more entry, before its own, and happens as a whole or not at all.
+waits for it (`volumes/group_commit`). One caller thus pays one sync; sixteen share one. A commit with an idempotency
+key writes one more entry, before its own, and is atomic.
+
+Readers look up places in the keydir. Many blocks are read together (`gather`): places are looked up in one call, and
+neighbours are read with one. Headers are then checked as columns: signature, sizes and encoding must be what the keydir
+says, and both checksums must hold. A block for which any of that fails is left to the reader of single blocks, which
+reports why.
 
 Threads: any thread may call any method. The lock of the group commit guards the ledger and the gathering group; the
-thread that leads a flush owns the tail file and writes the keydir. What must not be interrupted is done behind a
-`Shield`, away from the main thread.
-
-The reading half of a log volume, shared by the writer and by reader processes.
-
-Reading many blocks of a log volume at once: places looked up together, neighbours read with one call.
-
-Headers are checked as columns, not one by one: what they say of signature, sizes and encoding must be what the keydir
-says, and both checksums must hold. A block for which any of that fails is left to whoever reads blocks alone, who knows
-what may be the matter.
+thread that leads a flush owns the tail file and writes the keydir. What must not be interrupted runs behind
+`Uninterruptible`, away from the main thread.
 """
 
 from __future__ import annotations
@@ -40,16 +37,16 @@ from holdfast.storage.volume import (
     Encoded,
     EncodedGroup,
     Gathered,
+    IdempotencyKey,
     Operation,
     OperationResult,
     ScanPosition,
-    Ticket,
     VolumeStat,
 )
 from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.dictionaries import DictionaryShelf
 from holdfast.storage.volumes.group_commit import Group, GroupCommitted
-from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, pack_past, past_bytes, ticket_name
+from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, key_name, pack_past, past_bytes
 from holdfast.storage.volumes.log.keydir import KeydirChange, Position, SegmentFacts, Slot
 from holdfast.storage.volumes.log.ledger import SegmentLedger, find_slot
 from holdfast.storage.volumes.log.lookup import FollowerIndex, WriterIndex
@@ -500,7 +497,7 @@ class LogVolume(GroupCommitted, LogReading):
         self.directory = directory
         self.settings = settings
         self.identity = identity
-        self._ticketed = False  # a commit with a ticket has begun in this segment, and must end in it
+        self._ticketed = False  # a commit with an idempotency key has begun in this segment, and must end in it
         segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max, identity.lanes)
         dictionaries = DictionaryShelf(env, directory, identity)
         dictionaries.settle()
@@ -544,10 +541,10 @@ class LogVolume(GroupCommitted, LogReading):
         return results
 
     def _perform_once(
-        self, operations: Sequence[Operation], ticket: Ticket, *, void: bool = False
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
         """All operations, behind an entry that keeps their outcomes; none of them, if one fails."""
-        name, length = ticket_name(ticket), past_bytes(operations)
+        name, length = key_name(idempotency_key), past_bytes(operations)
         group, position = self.commits.current, self.ledger.position
         mark = group.mark()
         self.ledger.begin()
@@ -570,7 +567,7 @@ class LogVolume(GroupCommitted, LogReading):
             return outcomes
         self.ledger.end()
         sessions = self.ledger.sessions
-        data = pack_past(Past(sessions.settled(ticket), void, outcomes))
+        data = pack_past(Past(sessions.settled(idempotency_key), void, outcomes))
         assert len(data) == length
         entry = Change(TICKET, BlockKey(name), Encoded("none", 0, length, data), position.serial - serial)
         buffers[slot] = entry.packed_header(self.identity, serial, self._durable_serial) + data

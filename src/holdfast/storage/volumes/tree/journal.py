@@ -1,4 +1,4 @@
-"""The journal of a tree volume: commits with tickets, durable before the first file is changed for them.
+"""The journal of a tree volume: commits with idempotency keys, durable before the first file is changed for them.
 
 It is a file like a segment (`tickets`): a header, then for each commit an entry of kind `ticket` and one entry for each
 change of a file: `block` and `replica` with their data, `count` with the counter's value. The entry's `after` says up
@@ -7,8 +7,8 @@ to which serial all changes were durable in the files when it was written; a `ma
 So what may have to be done again after a crash is what stands behind the highest `after`: the last batch. Nobody may
 change a file of that batch in another way before a mark is durable; `TreeVolume` asks `unmarked` for every operation.
 
-A journal that has grown is written anew, with nothing but what is still remembered of commits. Without tickets there is
-no such file.
+A journal that has grown is rewritten, with nothing but what is still remembered of commits. Without idempotency keys
+there is no such file.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from holdfast.storage.volumes.journal import JournalFile, acknowledged_bytes, jo
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, SegmentEntry, lone_ticket, walk
 from holdfast.storage.volumes.operations import NOTHING, Change
 
-JOURNAL_BYTES_MAX: Final = 4 << 20  # beyond this it is written anew
+JOURNAL_BYTES_MAX: Final = 4 << 20  # beyond this it is rewritten
 _SPARE_BYTES: Final = 64 << 10  # that must be free besides what a batch needs
 
 
 class Promise(NamedTuple):
-    """A commit with a ticket, decided: what is to be remembered under which name, and what it changes."""
+    """A commit with an idempotency key, decided: what is to be remembered under which name, and what it changes."""
 
     serial: int
     name: bytes
@@ -143,8 +143,8 @@ class TreeJournal(JournalFile):
     def _packed(self, promises: Sequence[Promise]) -> Iterator[Buffer]:
         serial = self._serial
         for _, name, data, changes in promises:
-            ticket = Change(TICKET, BlockKey(name), Encoded("none", 0, len(data), data), len(changes))
-            for change in (ticket, *changes):
+            idempotency_key = Change(TICKET, BlockKey(name), Encoded("none", 0, len(data), data), len(changes))
+            for change in (idempotency_key, *changes):
                 serial += 1
                 yield change.packed_header(self._identity, serial, self._applied)
                 yield change.encoded.data
@@ -182,14 +182,14 @@ class TreeJournal(JournalFile):
     # -- growing too large ----------------------------------------------------------------------------------------
 
     def renew(self, *, at_once: bool = False) -> None:
-        """Writes it anew if it has grown. Everything in it must be done."""
+        """Rewrites it if it has grown. Everything in it must be done."""
         if self._file is None or not (at_once or self.end > max(JOURNAL_BYTES_MAX, 2 * self._least)):
             return
         with self._lock:
             buffers: list[Buffer] = []
             for name, kept in self.sessions.all_kept():
-                ticket = Change(TICKET, BlockKey(name), Encoded("none", 0, len(kept.data), kept.data), 0)
-                buffers += (ticket.packed_header(self._identity, kept.serial, self._serial), kept.data)
+                idempotency_key = Change(TICKET, BlockKey(name), Encoded("none", 0, len(kept.data), kept.data), 0)
+                buffers += (idempotency_key.packed_header(self._identity, kept.serial, self._serial), kept.data)
             try:
                 self.replace(buffers)
             except VolumeFull:

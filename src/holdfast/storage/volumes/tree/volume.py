@@ -1,20 +1,16 @@
-"""The writing half of the `tree` organization.
-
-Without a ticket, each operation is durable by itself. Commits with tickets are made durable in a journal first, as a
-whole, and then done in the files (`tree_journal`).
-
-The `tree` organization: Webstore's own (W4). A directory tree of degree 256, one file per block.
+"""The `tree` organization: Webstore's own (W4). A directory tree of degree 256, one file per block.
 
 `sig2location` is the paper's: in a tree of depth n, the n-1 most significant bytes of the signature name the nodes to
 follow, and the remaining bytes name the file. With depth 3, signature ADEE2232AF3A4355 is found at AD/EE/2232AF3A4355.
 An overflow block has the suffix `~1`, a block that belongs to volume v0 the suffix `@v0`.
 
 A block file is a block followed by the count entries that changed its counter since; the last one is in force. Counters
-are thus appended, never rewritten in place, and a torn one is simply not there. Compaction folds them into the header.
+are appended, never rewritten in place, and a torn one is ignored. Compaction folds them into the header.
 
-Threads: any thread may call any method; access to one signature is exclusive. Each operation is durable by itself.
+Durability: without an idempotency key, each operation is durable by itself. A commit with one is first made durable as
+a whole in a journal (`tree.journal`), then carried out in the files.
 
-What the blocks of a tree volume look like to a `Plan`: by reading their files.
+Threads: any thread may call any method; access to one signature is exclusive.
 """
 
 from __future__ import annotations
@@ -38,11 +34,11 @@ from holdfast.storage.volume import (
     BlockFacts,
     BlockKey,
     Encoded,
+    IdempotencyKey,
     Operation,
     OperationResult,
     Result,
     ScanPosition,
-    Ticket,
     VolumeStat,
     held,
     signature_of,
@@ -51,7 +47,7 @@ from holdfast.storage.volumes.compaction import Compaction, Progress
 from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.dictionaries import DictionaryShelf
 from holdfast.storage.volumes.group_commit import fresh_error
-from holdfast.storage.volumes.idempotency import Kept, Past, pack_past, require_not_void, ticket_name
+from holdfast.storage.volumes.idempotency import Kept, Past, key_name, pack_past, require_not_void
 from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, PlannedBlocks, decide
 from holdfast.storage.volumes.tree.journal import Promise, TreeJournal
 
@@ -393,20 +389,22 @@ class TreeVolume(TreeReading):
     def position(self) -> int:
         return self._changes
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
-        if ticket is None:
+    def commit(
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
+    ) -> list[OperationResult]:
+        if idempotency_key is None:
             return [self._perform(operation) for operation in operations]
-        (result,) = self._commit_once([(operations, ticket)])
+        (result,) = self._commit_once([(operations, idempotency_key)])
         if isinstance(result, HoldfastError):
             raise result
         return result
 
-    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]) -> list[Result]:
+    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
         results: list[Result] = []
-        gathered: list[tuple[Sequence[Operation], Ticket]] = []
-        for operations, ticket in commits:
-            if ticket is not None:
-                gathered.append((operations, ticket))
+        gathered: list[tuple[Sequence[Operation], IdempotencyKey]] = []
+        for operations, idempotency_key in commits:
+            if idempotency_key is not None:
+                gathered.append((operations, idempotency_key))
                 continue
             results += self._commit_once(gathered)
             gathered = []
@@ -427,9 +425,9 @@ class TreeVolume(TreeReading):
                 self.damage.settle([result])
         return result
 
-    # -- with tickets: promised in the journal, then done -----------------------------------------------------------
+    # -- with idempotency keys: promised in the journal, then done ------------------------------------------------
 
-    def _commit_once(self, commits: Sequence[tuple[Sequence[Operation], Ticket]]) -> list[Result]:
+    def _commit_once(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey]]) -> list[Result]:
         operations = [operation for each, _ in commits for operation in each]
         with self._tickets_lock, self._exclusive(operations):
             blocks, promises = TreeBlocks(self), list[Promise]()
@@ -442,12 +440,12 @@ class TreeVolume(TreeReading):
         self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)
         return results
 
-    def void(self, ticket: Ticket) -> list[OperationResult] | None:
+    def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
         with self._tickets_lock:
             self._journal.require_working(self.name)
-            past = self._journal.sessions.find(ticket)
+            past = self._journal.sessions.find(idempotency_key)
             if past is None:
-                promises = [self._remember(ticket, Past(0, True, []), [], [])]
+                promises = [self._remember(idempotency_key, Past(0, True, []), [], [])]
                 self._keep(promises, {})
         return None if past is None or past.void else past.outcomes
 
@@ -460,24 +458,30 @@ class TreeVolume(TreeReading):
             yield
 
     def _promise(
-        self, plan: PlannedBlocks, promises: list[Promise], operations: Sequence[Operation], ticket: Ticket
+        self,
+        plan: PlannedBlocks,
+        promises: list[Promise],
+        operations: Sequence[Operation],
+        idempotency_key: IdempotencyKey,
     ) -> Result:
         try:
             self._journal.require_working(self.name)
-            past = self._journal.sessions.find(ticket)
+            past = self._journal.sessions.find(idempotency_key)
             if past is not None:
-                return require_not_void(ticket, past)
+                return require_not_void(idempotency_key, past)
             outcomes, changes = plan.decide(operations)
         except HoldfastError as error:
             return error
         if changes:  # or nothing has happened that must be remembered
-            promises.append(self._remember(ticket, Past(0, False, outcomes), changes, promises))
+            promises.append(self._remember(idempotency_key, Past(0, False, outcomes), changes, promises))
         return outcomes
 
-    def _remember(self, ticket: Ticket, past: Past, changes: list[Change], before: Sequence[Promise]) -> Promise:
+    def _remember(
+        self, idempotency_key: IdempotencyKey, past: Past, changes: list[Change], before: Sequence[Promise]
+    ) -> Promise:
         """From here on the ticket is known, so that it is not taken twice in one batch."""
-        sessions, name = self._journal.sessions, ticket_name(ticket)
-        data = pack_past(past._replace(settled=sessions.settled(ticket)))
+        sessions, name = self._journal.sessions, key_name(idempotency_key)
+        data = pack_past(past._replace(settled=sessions.settled(idempotency_key)))
         serial = before[-1].end if before else self._journal.next_serial
         sessions.apply(name, Kept(serial, data))
         return Promise(serial, name, data, changes)
