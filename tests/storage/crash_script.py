@@ -13,6 +13,7 @@ from holdfast.errors import UsageError
 from holdfast.storage.volume import (
     Adopt,
     BlockKey,
+    IdempotencyKey,
     Operation,
     OperationResult,
     ReadableVolume,
@@ -20,7 +21,6 @@ from holdfast.storage.volume import (
     Refer,
     Release,
     Store,
-    Ticket,
     Volume,
 )
 from holdfast.storage.volumes.log.volume import LogVolume
@@ -117,14 +117,14 @@ class Commit:
     """One call of `commit`."""
 
     operations: tuple[Operation, ...]
-    ticket: Ticket | None = None
+    idempotency_key: IdempotencyKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Void:
     """A commit that was not handed in is made void."""
 
-    ticket: Ticket
+    idempotency_key: IdempotencyKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +195,11 @@ class Writer:
         ticketed = self._tickets and self._random.random() < 0.75
         return Commit(tuple(operations), self._ticket() if ticketed else None)
 
-    def _ticket(self) -> Ticket:
+    def _ticket(self) -> IdempotencyKey:
         client = self._random.choice(list(self._sequences))
         self._sequences[client] += 1
         sequence = self._sequences[client]
-        return Ticket(client, sequence, max(0, sequence - 1 - self._random.randrange(4)))
+        return IdempotencyKey(client, sequence, max(0, sequence - 1 - self._random.randrange(4)))
 
     def _operation(self, *, recent: bool) -> Operation:
         random, held = self._random, self._state.blocks
@@ -239,10 +239,10 @@ class Player:
     def _play(self, volume: Volume, step: Step) -> None:
         match step:
             case Commit():
-                self.commit(volume, step.operations, step.ticket)
-            case Void(ticket):
+                self.commit(volume, step.operations, step.idempotency_key)
+            case Void(idempotency_key):
                 self._send(step)
-                assert volume.void(ticket) is None
+                assert volume.void(idempotency_key) is None
                 self._acknowledge_ticket(step, None)
             case Train(number, data):
                 state = self.acknowledged
@@ -256,18 +256,20 @@ class Player:
                 if isinstance(volume, LogVolume):
                     volume.seal()
 
-    def commit(self, volume: Volume, operations: tuple[Operation, ...], ticket: Ticket | None = None) -> None:
+    def commit(
+        self, volume: Volume, operations: tuple[Operation, ...], idempotency_key: IdempotencyKey | None = None
+    ) -> None:
         """What is under way when the power goes may have happened up to any operation; with a ticket, as a whole."""
         self.possible = [self.acknowledged]
         for operation in operations:
             self.possible.append(after(self.possible[-1], operation))
-        if ticket is not None:
+        if idempotency_key is not None:
             self.possible = [self.possible[0], self.possible[-1]]
-            self._send(Commit(operations, ticket))
-        outcomes = volume.commit(operations, ticket)
+            self._send(Commit(operations, idempotency_key))
+        outcomes = volume.commit(operations, idempotency_key)
         self._acknowledge(self.possible[-1])
-        if ticket is not None:
-            self._acknowledge_ticket(Commit(operations, ticket), outcomes)
+        if idempotency_key is not None:
+            self._acknowledge_ticket(Commit(operations, idempotency_key), outcomes)
 
     def retry(self, volume: Volume) -> None:
         """After a kill: what was under way is handed in again."""
@@ -279,15 +281,15 @@ class Player:
         assert found_in(volume) == self.acknowledged
 
     def _acknowledge_ticket(self, step: Commit | Void, outcomes: list[OperationResult] | None) -> None:
-        assert step.ticket is not None
+        assert step.idempotency_key is not None
         self.under_way = None
-        self.sent[step.ticket.client, step.ticket.sequence] = (step, outcomes)
+        self.sent[step.idempotency_key.client, step.idempotency_key.sequence] = (step, outcomes)
 
     def _send(self, step: Commit | Void) -> None:
         """Who says that commits are settled does not ask for them again, also if this does not arrive."""
-        assert step.ticket is not None
+        assert step.idempotency_key is not None
         self.under_way = step
-        client, _, settled = step.ticket
+        client, _, settled = step.idempotency_key
         self.sent = {name: sent for name, sent in self.sent.items() if name[0] != client or name[1] > settled}
 
     def send_again(self, volume: Volume, found: State) -> None:
@@ -322,18 +324,18 @@ class Player:
             reports += 1
             if reports in meanwhile:
                 commit = meanwhile.pop(reports)
-                self.commit(volume, commit.operations, commit.ticket)
+                self.commit(volume, commit.operations, commit.idempotency_key)
 
         compact_volume(volume, 0.0, progress)
         for commit in meanwhile.values():  # the compaction was too short for these
-            self.commit(volume, commit.operations, commit.ticket)
+            self.commit(volume, commit.operations, commit.idempotency_key)
 
 
 def _resent(volume: Volume, step: Commit | Void) -> list[OperationResult] | None:
     """What the volume says to a step that it may have seen before; None: it is void."""
     if isinstance(step, Commit):
-        return volume.commit(step.operations, step.ticket)
-    assert volume.void(step.ticket) is None
+        return volume.commit(step.operations, step.idempotency_key)
+    assert volume.void(step.idempotency_key) is None
     with pytest.raises(UsageError, match="void"):
-        volume.commit((), step.ticket)
+        volume.commit((), step.idempotency_key)
     return None

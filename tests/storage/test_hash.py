@@ -15,8 +15,18 @@ from crash_world import World
 
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment
-from holdfast.errors import DamagedBlock, UsageError
-from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, ScanPosition, Store, Ticket
+from holdfast.errors import DamagedBlock, UsageError, VolumeDown
+from holdfast.storage.volume import (
+    Adopt,
+    BlockKey,
+    IdempotencyKey,
+    Operation,
+    Recount,
+    Refer,
+    Release,
+    ScanPosition,
+    Store,
+)
 from holdfast.storage.volumes.faults import CheckProgress
 from holdfast.storage.volumes.hash.page import PageId
 from holdfast.storage.volumes.hash.streams import Displacements
@@ -426,7 +436,7 @@ def test_a_transaction_that_lacks_one_of_its_tickets_never_happened(tmp_path: Pa
     """Two clients' commits in one group, cut off between their tickets: asked again, each happens once."""
     volume = made(tmp_path / "written")
     shutil.copytree(tmp_path / "written", tmp_path / "cut")  # the pages as they were
-    commits = [([store(number)], Ticket(bytes([number]) * 8, 1)) for number in (1, 2)]
+    commits = [([store(number)], IdempotencyKey(bytes([number]) * 8, 1)) for number in (1, 2)]
     volume.commit_all(commits)
     journal = (tmp_path / "written" / "redo").read_bytes()
     volume.close()
@@ -437,6 +447,30 @@ def test_a_transaction_that_lacks_one_of_its_tickets_never_happened(tmp_path: Pa
     again.commit_all(commits)
     assert [facts.references for (facts,) in again.probe([sign(1), sign(2)])] == [1, 1]
     again.close()
+
+
+def test_nothing_is_appended_to_a_journal_that_may_have_been_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rename happened and its sync failed: bytes appended to the old file would be gone at the next opening."""
+
+    def failing(_: object, path: Path) -> None:
+        raise VolumeDown(f"cannot sync '{path}'")
+
+    volume = made(tmp_path)
+    volume.commit([store(1)])
+    with monkeypatch.context() as patched:
+        patched.setattr(type(REAL.files), "sync_directory", failing)
+        with pytest.raises(VolumeDown, match="cannot sync"):
+            volume.tidy()
+    with pytest.raises(VolumeDown, match="open the archive again"):
+        volume.commit([store(2)])
+    volume.close()
+    again = opened(tmp_path)
+    assert [len(facts) for facts in again.probe([sign(1), sign(2)])] == [1, 0]
+    again.commit([store(2)])
+    again.close()
+    assert faults(tmp_path) == []
 
 
 def test_a_chain_that_grows_while_its_first_page_is_full(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
 from holdfast.errors import UsageError
 from holdfast.storage.identity import read_identity
-from holdfast.storage.volume import BlockKey, Operation, Recount, Refer, Release, ScanPosition, Store, Ticket
+from holdfast.storage.volume import BlockKey, IdempotencyKey, Operation, Recount, Refer, Release, ScanPosition, Store
 from holdfast.storage.volumes.faults import CheckProgress
 from holdfast.storage.volumes.hashed_log import HashedLogVolume
 from holdfast.storage.volumes.log.ranges import SegmentRanges
@@ -114,7 +114,7 @@ def test_a_keydir_is_rebuilt_from_the_lanes(tmp_path: Path) -> None:
             perform(volume, Refer(BlockKey(sign(number // 2))))
         if number % 4 == 0:
             perform(volume, Recount(BlockKey(sign(number // 4)), 0))
-    volume.commit([store(99)], Ticket(b"client-1", 1))
+    volume.commit([store(99)], IdempotencyKey(b"client-1", 1))
     for number in range(200, 230):
         perform(volume, store(number))
     before, counted = scanned(volume), totals(volume)
@@ -122,7 +122,7 @@ def test_a_keydir_is_rebuilt_from_the_lanes(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "keydir")
     volume = opened(tmp_path)
     assert (scanned(volume), totals(volume)) == (before, counted)
-    assert volume.commit([store(99)], Ticket(b"client-1", 1))[0].references == 1, "tickets are distributed, too"
+    assert volume.commit([store(99)], IdempotencyKey(b"client-1", 1))[0].references == 1, "tickets are distributed, too"
     volume.close()
     assert faults(tmp_path) == []
 

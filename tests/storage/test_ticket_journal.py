@@ -12,7 +12,7 @@ from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment, paths
 from holdfast.errors import DamagedBlock, HoldfastError, VolumeDown, VolumeFull
 from holdfast.storage import block
-from holdfast.storage.volume import BlockKey, Operation, Recount, Refer, Release, Store, Ticket
+from holdfast.storage.volume import BlockKey, IdempotencyKey, Operation, Recount, Refer, Release, Store
 from holdfast.storage.volumes.faults import CheckProgress
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, walk
 from holdfast.storage.volumes.organizations import create_volume, find_organization, open_volume, volume_spec
@@ -78,7 +78,9 @@ def test_without_tickets_there_is_no_journal(tree: Tree) -> None:
 
 
 def test_the_journal_has_a_ticket_and_what_it_changes(tree: Tree) -> None:
-    tree.volume.commit([STORE, Refer(KEY), Store(sign(2), plain(b"x")), Release(BlockKey(sign(2)))], Ticket(ONE, 1))
+    tree.volume.commit(
+        [STORE, Refer(KEY), Store(sign(2), plain(b"x")), Release(BlockKey(sign(2)))], IdempotencyKey(ONE, 1)
+    )
     raw = tree.journal.read_bytes()
     assert raw.startswith(b"HOLDFAST-SEGMENT/1 " + tree.volume.identity.uid + b"\nsegment 00000001 generation 000000 ")
     assert tree.kinds() == ["ticket", "block", "count", "block", "count"]
@@ -86,7 +88,7 @@ def test_the_journal_has_a_ticket_and_what_it_changes(tree: Tree) -> None:
     assert header is not None
     assert (header.serial, header.after, header.references) == (1, 0, 4)
     assert header.signature == b"client-1" + bytes(7) + b"\1"
-    tree.volume.void(Ticket(ONE, 2))
+    tree.volume.void(IdempotencyKey(ONE, 2))
     last = block.parse(tree.journal.read_bytes()[-329:])
     assert last is not None
     assert (last.kind, last.serial, last.after, last.references) == (b"ticket", 6, 5, 0)
@@ -103,17 +105,17 @@ def test_what_was_promised_is_done_at_the_next_opening(tree: Tree, monkeypatch: 
 
     monkeypatch.setattr(tree.volume, "_publish", full)
     with pytest.raises(VolumeFull):
-        tree.volume.commit(operations, Ticket(ONE, 1))
+        tree.volume.commit(operations, IdempotencyKey(ONE, 1))
     monkeypatch.setattr(tree.volume, "_publish", publish)
     for operation in (Refer(KEY), Store(sign(3), plain(b"x"))):
         with pytest.raises(VolumeDown, match="open the archive again"):
             perform(tree.volume, operation)
     with pytest.raises(VolumeDown, match="open the archive again"):
-        tree.volume.void(Ticket(ONE, 1))
+        tree.volume.void(IdempotencyKey(ONE, 1))
     for _ in range(3):
         tree.die()
         assert (fetched(tree.volume, KEY), fetched(tree.volume, BlockKey(sign(2)))) == ((b"abc", 3), (b"two", 2))
-    assert [outcome.references for outcome in tree.volume.commit([], Ticket(ONE, 1))] == [2, 1, 3, 2]
+    assert [outcome.references for outcome in tree.volume.commit([], IdempotencyKey(ONE, 1))] == [2, 1, 3, 2]
     assert tree.faults() == []
 
 
@@ -130,8 +132,8 @@ def test_what_came_after_a_promise_is_not_undone(
     tree: Tree, between: list[Operation], expected: tuple[bytes, int] | None
 ) -> None:
     for compact in (False, True):
-        ticket = Ticket(ONE, 1 + compact)
-        tree.volume.commit([Recount(KEY, 0), STORE, Refer(KEY)], ticket)
+        idempotency_key = IdempotencyKey(ONE, 1 + compact)
+        tree.volume.commit([Recount(KEY, 0), STORE, Refer(KEY)], idempotency_key)
         if compact:
             tree.volume.compact(None)
         tree.volume.commit(between)
@@ -139,12 +141,12 @@ def test_what_came_after_a_promise_is_not_undone(
         assert fetched(tree.volume, KEY) == expected
         tree.die()
         assert fetched(tree.volume, KEY) == expected
-        tree.volume.commit([], ticket)
+        tree.volume.commit([], idempotency_key)
         assert fetched(tree.volume, KEY) == expected
 
 
 def test_folding_does_not_make_the_journal_wrong(tree: Tree) -> None:
-    tree.volume.commit([STORE, Refer(KEY)], Ticket(ONE, 1))
+    tree.volume.commit([STORE, Refer(KEY)], IdempotencyKey(ONE, 1))
     tree.volume.compact(None)
     assert tree.kinds()[-1] == "mark"
     tree.die()
@@ -154,12 +156,12 @@ def test_folding_does_not_make_the_journal_wrong(tree: Tree) -> None:
 def test_a_long_journal_is_written_anew(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "JOURNAL_BYTES_MAX", 20_000)
     for number in range(1, 120):
-        tree.volume.commit([STORE], Ticket(ONE, number, max(0, number - 3)))
+        tree.volume.commit([STORE], IdempotencyKey(ONE, number, max(0, number - 3)))
         assert tree.journal.stat().st_size < 22_000
     assert fetched(tree.volume, KEY) == (b"abc", 119)
     tree.die()
     assert fetched(tree.volume, KEY) == (b"abc", 119)
-    assert [tree.volume.commit([STORE], Ticket(ONE, number))[0].references for number in (117, 118, 119)] == [
+    assert [tree.volume.commit([STORE], IdempotencyKey(ONE, number))[0].references for number in (117, 118, 119)] == [
         117,
         118,
         119,
@@ -168,11 +170,11 @@ def test_a_long_journal_is_written_anew(tree: Tree, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_torn_was_never_promised(tree: Tree) -> None:
-    tree.volume.commit([STORE], Ticket(ONE, 1))
+    tree.volume.commit([STORE], IdempotencyKey(ONE, 1))
     before = tree.journal.stat().st_size
     untouched = tree.path.with_name("untouched")
     shutil.copytree(tree.path, untouched)
-    tree.volume.commit([Refer(KEY), Store(sign(2), plain(b"two"))], Ticket(ONE, 2))
+    tree.volume.commit([Refer(KEY), Store(sign(2), plain(b"two"))], IdempotencyKey(ONE, 2))
     whole = tree.journal.read_bytes()
     for length in range(before, len(whole), 97):
         path = tree.path.with_name(f"torn{length}")
@@ -180,13 +182,13 @@ def test_what_is_torn_was_never_promised(tree: Tree) -> None:
         (path / paths.TICKETS).write_bytes(whole[:length])
         volume = open_volume("v0", path, SETTINGS, REAL)
         assert scanned(volume) == [(KEY, b"abc", 1)]
-        assert volume.commit([Refer(KEY)], Ticket(ONE, 2))[0].references == 2
+        assert volume.commit([Refer(KEY)], IdempotencyKey(ONE, 2))[0].references == 2
         volume.close()
 
 
 def test_a_damaged_journal_is_reported_and_repaired(tree: Tree) -> None:
     for number in range(1, 7):
-        tree.volume.commit([STORE], Ticket(ONE, number))
+        tree.volume.commit([STORE], IdempotencyKey(ONE, number))
     tree.volume.close()
     raw = bytearray(tree.journal.read_bytes())
     raw[raw.index(b"HOLDFAST/1 ticket", 2000) + 300] ^= 1
@@ -197,7 +199,7 @@ def test_a_damaged_journal_is_reported_and_repaired(tree: Tree) -> None:
     find_organization("tree").repair(volume_spec("v0", tree.path, SETTINGS, REAL))
     assert tree.faults() == []
     tree.volume = tree._open()
-    known = [number for number in range(1, 7) if tree.volume.commit([], Ticket(ONE, number))]
+    known = [number for number in range(1, 7) if tree.volume.commit([], IdempotencyKey(ONE, number))]
     assert len(known) == 5
     assert fetched(tree.volume, KEY) == (b"abc", 6)
 
@@ -207,14 +209,14 @@ def test_without_space_nothing_is_promised(quick: Path) -> None:
     env = Environment(files=files)
     create_volume(quick, VolumeSettings("v0", "tree"), SETTINGS, env)
     volume = open_volume("v0", quick, SETTINGS, env)
-    volume.commit([STORE], Ticket(ONE, 1))
+    volume.commit([STORE], IdempotencyKey(ONE, 1))
     files.capacity = 60_000
-    results = volume.commit_all([([Refer(KEY)], Ticket(ONE, 2)), ([STORE], Ticket(ONE, 1))])
+    results = volume.commit_all([([Refer(KEY)], IdempotencyKey(ONE, 2)), ([STORE], IdempotencyKey(ONE, 1))])
     assert all(isinstance(result, VolumeFull) for result in results)
     assert perform(volume, Refer(KEY)).references == 2
     files.capacity = None
-    assert volume.commit([Refer(KEY)], Ticket(ONE, 2))[0].references == 3
-    assert volume.commit([STORE], Ticket(ONE, 1))[0].references == 1
+    assert volume.commit([Refer(KEY)], IdempotencyKey(ONE, 2))[0].references == 3
+    assert volume.commit([STORE], IdempotencyKey(ONE, 1))[0].references == 1
     volume.close()
 
 
@@ -225,9 +227,9 @@ def test_after_a_failed_sync_a_ticket_may_be_handed_in_again(quick: Path, failin
     env = Environment(files=files)
     create_volume(quick, VolumeSettings("v0", "tree"), SETTINGS, env)
     volume = open_volume("v0", quick, SETTINGS, env)
-    volume.commit([STORE], Ticket(ONE, 1))
+    volume.commit([STORE], IdempotencyKey(ONE, 1))
     files.fail_sync_at = files.syncs + failing
-    commits = [([Refer(KEY)], Ticket(ONE, number)) for number in (2, 3, 4)]
+    commits = [([Refer(KEY)], IdempotencyKey(ONE, number)) for number in (2, 3, 4)]
     answers = [volume.commit_all([commit])[0] for commit in commits]
     assert any(isinstance(answer, HoldfastError) for answer in answers)
     files.fail_sync_at = None

@@ -16,7 +16,7 @@ import ticket_child
 
 from holdfast.config import VolumeSettings
 from holdfast.env import REAL
-from holdfast.storage.volume import BlockKey, Ticket
+from holdfast.storage.volume import BlockKey, IdempotencyKey
 from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import fetched, sign, totals
 
@@ -74,8 +74,8 @@ def _verify(path: Path, first: int) -> None:
         assert happened in (first - 1, first)
         assert totals(volume)[0] == (happened + 1 if happened else 0)
         if first > 1:
-            ticket = Ticket(ticket_child.CLIENT, first - 1, max(0, first - 4))
-            assert volume.commit(ticket_child.operations(first - 1), ticket)[0].references == first - 1
+            idempotency_key = IdempotencyKey(ticket_child.CLIENT, first - 1, max(0, first - 4))
+            assert volume.commit(ticket_child.operations(first - 1), idempotency_key)[0].references == first - 1
             assert (fetched(volume, SHARED) or (b"", 0))[1] == happened
     finally:
         volume.close()

@@ -12,9 +12,9 @@ from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment, paths
 from holdfast.errors import HoldfastError, VolumeFull
 from holdfast.storage.block import TICKET
-from holdfast.storage.volume import BlockKey, Operation, Recount, Refer, Store, Ticket
+from holdfast.storage.volume import BlockKey, IdempotencyKey, Operation, Recount, Refer, Store
 from holdfast.storage.volumes.faults import CheckProgress
-from holdfast.storage.volumes.idempotency import ticket_name
+from holdfast.storage.volumes.idempotency import key_name
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, walk
 from holdfast.storage.volumes.log.segment_files import SegmentFiles
 from holdfast.storage.volumes.log.volume import LogReader, LogVolume
@@ -91,33 +91,33 @@ def test_many_commits_share_one_sync(quick: Path) -> None:
     settings = StoreSettings(keydir_cache_bytes=1 << 20)
     create_volume(quick, VolumeSettings("v0", "log"), settings, env)
     volume = open_volume("v0", quick, settings, env)
-    volume.commit(stores(0), Ticket(ONE, 1))
+    volume.commit(stores(0), IdempotencyKey(ONE, 1))
     before = files.syncs
-    volume.commit_all([(stores(number), Ticket(b"client%02d" % number, 1)) for number in range(1, 50)])
+    volume.commit_all([(stores(number), IdempotencyKey(b"client%02d" % number, 1)) for number in range(1, 50)])
     assert files.syncs == before + 1
-    assert volume.commit(stores(0), Ticket(ONE, 1))[0].references == 1
+    assert volume.commit(stores(0), IdempotencyKey(ONE, 1))[0].references == 1
     assert files.syncs == before + 1, "an old answer costs nothing"
     volume.close()
 
 
 def test_a_commit_with_a_ticket_stands_in_one_segment(log: Log, quick: Path) -> None:
     volume = log.open()
-    volume.commit(stores(0, 30), Ticket(ONE, 1))
+    volume.commit(stores(0, 30), IdempotencyKey(ONE, 1))
     assert len(list(quick.glob("*.seg"))) == 1
-    volume.commit(stores(30, 30), Ticket(ONE, 2))
+    volume.commit(stores(30, 30), IdempotencyKey(ONE, 2))
     assert len(list(quick.glob("*.seg"))) == 2
 
 
 def test_the_keydir_remembers_what_the_entry_says(log: Log, quick: Path) -> None:
     volume = log.open()
-    volume.commit(stores(0, 2), Ticket(ONE, 1))
-    volume.void(Ticket(ONE, 2))
+    volume.commit(stores(0, 2), IdempotencyKey(ONE, 1))
+    volume.void(IdempotencyKey(ONE, 2))
     kept = dict(volume.keydir.tickets())
-    assert list(kept) == [ticket_name(Ticket(ONE, 1)), ticket_name(Ticket(ONE, 2))]
+    assert list(kept) == [key_name(IdempotencyKey(ONE, 1)), key_name(IdempotencyKey(ONE, 2))]
     assert [each.serial for each in kept.values()] == [1, 4]
     raw = (quick / "000001.seg").read_bytes()
-    assert raw[SEGMENT_HEADER_BYTES + 320 :].startswith(kept[ticket_name(Ticket(ONE, 1))].data)
-    assert kept[ticket_name(Ticket(ONE, 2))].data == b"\0\0\0\0\0\0\0\0\1"
+    assert raw[SEGMENT_HEADER_BYTES + 320 :].startswith(kept[key_name(IdempotencyKey(ONE, 1))].data)
+    assert kept[key_name(IdempotencyKey(ONE, 2))].data == b"\0\0\0\0\0\0\0\0\1"
 
 
 def test_a_commit_that_is_cut_short_is_gone_as_a_whole(log: Log, quick: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_commit_that_is_cut_short_is_gone_as_a_whole(log: Log, quick: Path) ->
     sound = quick.with_name("sound")
     shutil.copytree(quick, sound)
     volume = log.open()
-    volume.commit(stores(0, 3), Ticket(ONE, 1))
+    volume.commit(stores(0, 3), IdempotencyKey(ONE, 1))
     log.close()
     whole = (quick / "000001.seg").read_bytes()
     for length in range(before, len(whole), 61):
@@ -142,15 +142,15 @@ def test_a_commit_that_is_cut_short_is_gone_as_a_whole(log: Log, quick: Path) ->
             volume = log.open()
             assert scanned(volume) == [(BlockKey(sign("kept")), b"kept", 1)]
             assert (quick / "000001.seg").stat().st_size == before
-            assert volume.commit(stores(0, 3), Ticket(ONE, 1))[2].references == 1
+            assert volume.commit(stores(0, 3), IdempotencyKey(ONE, 1))[2].references == 1
             log.close()
 
 
 def test_compaction_keeps_what_may_be_asked_for(log: Log, quick: Path) -> None:
     volume = log.open()
     for number in range(1, 41):
-        volume.commit(stores(number), Ticket(ONE, number, max(0, number - 4)))
-    volume.void(Ticket(b"client-2", 9))
+        volume.commit(stores(number), IdempotencyKey(ONE, number, max(0, number - 4)))
+    volume.void(IdempotencyKey(b"client-2", 9))
     perform(volume, Recount(BlockKey(sign(40)), 0))
     kept = volume.ledger.sessions.all_kept()
     assert len(kept) == 5
@@ -163,14 +163,14 @@ def test_compaction_keeps_what_may_be_asked_for(log: Log, quick: Path) -> None:
     shutil.rmtree(quick / paths.KEYDIR)
     volume = log.open()
     assert volume.ledger.sessions.all_kept() == kept, "a rebuilt keydir has forgotten something"
-    assert volume.commit(stores(40), Ticket(ONE, 40))[0].references == 1
+    assert volume.commit(stores(40), IdempotencyKey(ONE, 40))[0].references == 1
     assert fetched(volume, BlockKey(sign(40))) is None
 
 
 def test_a_repair_remembers_what_the_segments_no_longer_say(log: Log, quick: Path) -> None:
     volume = log.open()
     for number in range(1, 9):
-        volume.commit(stores(number), Ticket(ONE, number))
+        volume.commit(stores(number), IdempotencyKey(ONE, number))
     log.close()
     path = quick / "000001.seg"
     raw = bytearray(path.read_bytes())
@@ -180,18 +180,20 @@ def test_a_repair_remembers_what_the_segments_no_longer_say(log: Log, quick: Pat
     find_organization("log").repair(volume_spec("v0", quick, SETTINGS, REAL))
     assert faults(quick) == []
     volume = log.open()
-    assert [volume.commit(stores(number), Ticket(ONE, number))[0].references for number in range(1, 9)] == [1] * 8
+    assert [volume.commit(stores(number), IdempotencyKey(ONE, number))[0].references for number in range(1, 9)] == [
+        1
+    ] * 8
     assert totals(volume)[:3] == (8, 0, 8)
 
 
 def test_a_reader_steps_over_tickets(log: Log, quick: Path) -> None:
     volume = log.open()
-    volume.commit(stores(0, 2), Ticket(ONE, 1))
+    volume.commit(stores(0, 2), IdempotencyKey(ONE, 1))
     reader = find_organization("log").reader(volume_spec("v0", quick, SETTINGS, REAL))
     assert isinstance(reader, LogReader)
     try:
         for number in range(2, 30):
-            volume.commit([*stores(number), Refer(BlockKey(sign(0)))], Ticket(ONE, number, number - 2))
+            volume.commit([*stores(number), Refer(BlockKey(sign(0)))], IdempotencyKey(ONE, number, number - 2))
             reader.refresh()
             assert scanned(reader) == scanned(volume)
         assert totals(reader) == totals(volume)
@@ -204,16 +206,24 @@ def test_what_had_no_space_may_be_handed_in_again(quick: Path) -> None:
     env = Environment(files=files)
     create_volume(quick, VolumeSettings("v0", "log"), SETTINGS, env)
     volume = open_volume("v0", quick, SETTINGS, env)
-    volume.commit(stores(0), Ticket(ONE, 1))
+    volume.commit(stores(0), IdempotencyKey(ONE, 1))
     files.capacity = 4000
     results = volume.commit_all(
-        [(stores(1, 5), Ticket(ONE, 2)), (stores(0), Ticket(ONE, 1)), (stores(9), Ticket(ONE, 3))]
+        [
+            (stores(1, 5), IdempotencyKey(ONE, 2)),
+            (stores(0), IdempotencyKey(ONE, 1)),
+            (stores(9), IdempotencyKey(ONE, 3)),
+        ]
     )
     assert all(isinstance(result, VolumeFull) for result in results)
     assert len(scanned(volume)) == 1
     files.capacity = None
     again = volume.commit_all(
-        [(stores(1, 5), Ticket(ONE, 2)), (stores(0), Ticket(ONE, 1)), (stores(9), Ticket(ONE, 3))]
+        [
+            (stores(1, 5), IdempotencyKey(ONE, 2)),
+            (stores(0), IdempotencyKey(ONE, 1)),
+            (stores(9), IdempotencyKey(ONE, 3)),
+        ]
     )
     assert [len(result) for result in again if not isinstance(result, HoldfastError)] == [5, 1, 1]
     assert totals(volume)[:3] == (7, 0, 7)
@@ -223,7 +233,7 @@ def test_what_had_no_space_may_be_handed_in_again(quick: Path) -> None:
 def test_a_scan_goes_on_behind_a_mark_that_compaction_moved(log: Log) -> None:
     volume = log.open()
     for number in range(60):
-        volume.commit(stores(number), Ticket(ONE, number + 1, number))
+        volume.commit(stores(number), IdempotencyKey(ONE, number + 1, number))
     whole, places = scanned(volume), marks(volume)
     gone = range(0, 60, 3)
     volume.commit([Recount(places[number].key, 0) for number in gone])

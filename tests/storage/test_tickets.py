@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast.storage.block import HEADER_BYTES
-from holdfast.storage.volume import BlockKey, Effect, OperationResult, Recount, Store, Ticket
+from holdfast.storage.volume import BlockKey, Effect, IdempotencyKey, OperationResult, Recount, Store
 from holdfast.storage.volumes import idempotency
 from holdfast.storage.volumes.idempotency import (
     Kept,
     Past,
     Sessions,
+    key_name,
     pack_past,
     past_bytes,
     require_not_void,
-    ticket_name,
     unpack_past,
 )
 from holdfast.testing.volumes import plain
@@ -47,15 +47,15 @@ pasts = st.builds(Past, word64, st.booleans(), st.lists(outcomes, max_size=6))
 
 
 def told(sessions: Sessions, sequence: int, settled: int = 0, serial: int | None = None) -> None:
-    past = pack_past(Past(sessions.settled(Ticket(ONE, sequence, settled)), False, []))
-    sessions.apply(ticket_name(Ticket(ONE, sequence)), Kept(serial or sequence, past))
+    past = pack_past(Past(sessions.settled(IdempotencyKey(ONE, sequence, settled)), False, []))
+    sessions.apply(key_name(IdempotencyKey(ONE, sequence)), Kept(serial or sequence, past))
 
 
 def test_golden_bytes() -> None:
     raw = (GOLDEN / "ticket.txt").read_bytes()[HEADER_BYTES:]
     assert pack_past(GOLDEN_PAST) == raw
     assert unpack_past(raw) == unpack_past(memoryview(raw)) == GOLDEN_PAST
-    assert ticket_name(Ticket(ONE, 7)) == b"client-1\x00\x00\x00\x00\x00\x00\x00\x07"
+    assert key_name(IdempotencyKey(ONE, 7)) == b"client-1\x00\x00\x00\x00\x00\x00\x00\x07"
 
 
 def test_effects_keep_their_numbers() -> None:
@@ -86,8 +86,8 @@ def test_what_is_settled_is_forgotten_and_refused() -> None:
     told(sessions, 6, settled=4)
     assert [int.from_bytes(name[8:], "big") for name, _ in sessions.all_kept()] == [5, 6]
     with pytest.raises(UsageError, match="commit 4 of client '636c69656e742d31' was settled"):
-        sessions.find(Ticket(ONE, 4))
-    assert sessions.find(Ticket(ONE, 7)) is None
+        sessions.find(IdempotencyKey(ONE, 4))
+    assert sessions.find(IdempotencyKey(ONE, 7)) is None
     changed = sessions.take()
     assert [name[15] for name, kept in changed.items() if kept is None] == [1, 2, 3, 4]
     assert sessions.take() == {}
@@ -95,7 +95,7 @@ def test_what_is_settled_is_forgotten_and_refused() -> None:
 
 def test_a_void_commit_is_refused() -> None:
     with pytest.raises(UsageError, match="void"):
-        require_not_void(Ticket(ONE, 1), Past(0, True, []))
+        require_not_void(IdempotencyKey(ONE, 1), Past(0, True, []))
 
 
 def test_applying_again_changes_nothing() -> None:
@@ -106,8 +106,8 @@ def test_applying_again_changes_nothing() -> None:
     for serial in range(1, 200):
         client = b"client-%d" % random.randrange(3)
         sequence = serial
-        ticket = Ticket(client, sequence, max(0, sequence - random.randrange(1, 30)))
-        entry = ticket_name(ticket), Kept(serial, pack_past(Past(sessions.settled(ticket), False, [])))
+        idempotency_key = IdempotencyKey(client, sequence, max(0, sequence - random.randrange(1, 30)))
+        entry = key_name(idempotency_key), Kept(serial, pack_past(Past(sessions.settled(idempotency_key), False, [])))
         sessions.apply(*entry)
         entries.append(entry)
     last = sessions.all_kept()
@@ -116,18 +116,18 @@ def test_applying_again_changes_nothing() -> None:
     assert sessions.all_kept() == last
     assert Sessions(reversed(last)).all_kept() == last, "what is kept is all that it takes"
     for client in (b"client-0", b"client-1", b"client-2"):
-        ticket = Ticket(client, 500)
-        assert Sessions(last).settled(ticket) == sessions.settled(ticket)
+        idempotency_key = IdempotencyKey(client, 500)
+        assert Sessions(last).settled(idempotency_key) == sessions.settled(idempotency_key)
 
 
 def test_a_client_that_settles_nothing_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "UNSETTLED_MAX", 10)
     sessions = Sessions()
     for sequence in range(1, 11):
-        assert sessions.find(Ticket(ONE, sequence)) is None
+        assert sessions.find(IdempotencyKey(ONE, sequence)) is None
         told(sessions, sequence)
     with pytest.raises(UsageError, match="10 commits that are not settled"):
-        sessions.find(Ticket(ONE, 11))
-    assert sessions.find(Ticket(ONE, 11, settled=1)) is None
-    assert sessions.find(Ticket(ONE, 3)) is not None
-    assert sessions.find(Ticket(b"client-2", 1)) is None
+        sessions.find(IdempotencyKey(ONE, 11))
+    assert sessions.find(IdempotencyKey(ONE, 11, settled=1)) is None
+    assert sessions.find(IdempotencyKey(ONE, 3)) is not None
+    assert sessions.find(IdempotencyKey(b"client-2", 1)) is None

@@ -23,7 +23,7 @@ from typing import Any
 
 from holdfast.config import StoreSettings
 from holdfast.env import REAL
-from holdfast.storage.volume import Operation, Store, Ticket
+from holdfast.storage.volume import IdempotencyKey, Operation, Store
 from holdfast.storage.volumes.organizations import compact_volume, open_volume
 from holdfast.testing.volumes import plain, sign
 
@@ -40,8 +40,8 @@ def live(order: dict[str, Any], say: Callable[[str], None]) -> None:
     volume = open_volume("v0", Path(order["path"]), SETTINGS, REAL)
     say(f"pid {os.getpid()}")
     for sequence in count(order["first"]):
-        ticket = Ticket(CLIENT, sequence, max(0, sequence - 3))
-        shared, own = volume.commit(operations(sequence), ticket)
+        idempotency_key = IdempotencyKey(CLIENT, sequence, max(0, sequence - 3))
+        shared, own = volume.commit(operations(sequence), idempotency_key)
         assert own.references == 1
         say(f"done {sequence} {shared.references}")
         if sequence % 40 == 0:

@@ -7,9 +7,9 @@ moves nothing but its signature (W12).
 All writing is one call, `commit`, with a batch of operations: when it returns they are durable; if it raises, none of
 them was acknowledged. Calls from several threads share syncs. Operations see the effects of those before them.
 
-A commit may carry a ticket (`TicketedVolume`): then it happens once, however often it is handed in, also across a crash
-of the volume's process. So a client that lost the response repeats the request with the same ticket and gets the result
-of the first time.
+A commit may carry an idempotency key (`IdempotentVolume`): then it happens once, however often it is repeated, also
+across a crash of the volume's process. A client that lost the response repeats the commit with the same key and gets
+the results of the first time.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ class VolumeStat:
     dictionaries: int
 
 
-class Ticket(NamedTuple):
-    """The idempotency key of a commit: its client, and its number among the commits of that client."""
+class IdempotencyKey(NamedTuple):
+    """Names a commit, so that it happens once: its client, and its number among the commits of that client."""
 
     client: bytes  # 8 bytes, chosen at random
     sequence: int  # from 1 on, without gaps
@@ -342,23 +342,25 @@ class Volume(ReadableVolume, Protocol):
         """A number that changes with every change of the volume's set of blocks."""
 
 
-class TicketedVolume(Volume, Protocol):
+class IdempotentVolume(Volume, Protocol):
     """A volume that a server can give out: each commit of a client happens once."""
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
+    def commit(
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
+    ) -> list[OperationResult]:
         """As `commit_all` for one commit; raises what keeps it from happening."""
 
     def commit_all(
-        self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]
+        self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]
     ) -> list[list[OperationResult] | HoldfastError]:
         """Many commits with one sync; they are durable when this returns. One that fails does not fail the others.
 
-        With a ticket that the volume knows nothing is carried out: the outcomes of the first time are returned. A
-        ticket that was made void, or that its client has settled, is answered with UsageError.
+        A commit whose idempotency key the volume knows is not carried out again: it gets the results of the first time.
+        A key that was made void, or that its client has settled, gets UsageError.
         """
 
-    def void(self, ticket: Ticket) -> list[OperationResult] | None:
-        """What the commit with this ticket did; None if it did not happen, and then it never will. Durable."""
+    def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
+        """What the commit with this idempotency key did; None if it did not happen, and then it never will. Durable."""
 
 
 @runtime_checkable

@@ -10,7 +10,18 @@ from remote_peer import commit_body
 
 from holdfast.storage.server import wire
 from holdfast.storage.server.wire import Type
-from holdfast.storage.volume import Adopt, BlockKey, Claim, Encoded, Operation, Recount, Refer, Release, Store, Ticket
+from holdfast.storage.volume import (
+    Adopt,
+    BlockKey,
+    Claim,
+    Encoded,
+    IdempotencyKey,
+    Operation,
+    Recount,
+    Refer,
+    Release,
+    Store,
+)
 from holdfast.testing.volumes import plain, sign
 
 NOBODY = BlockKey(sign("nobody"), 3, b"v7")
@@ -30,8 +41,8 @@ OPERATIONS: list[Operation] = [
 STORE, CLAIM, REFER, RELEASE, ADOPT, RECOUNT = range(1, 7)
 
 
-def ticket() -> Ticket:
-    return Ticket(os.urandom(8), 1, 0)
+def idempotency_key() -> IdempotencyKey:
+    return IdempotencyKey(os.urandom(8), 1, 0)
 
 
 def mark(key: BlockKey = NOBODY) -> bytes:
@@ -44,9 +55,9 @@ def good_questions() -> list[tuple[int, bytes]]:
     return [
         (Type.PROBE, wire.pack_signatures([sign("a"), sign("b")])),
         (Type.FETCH, wire.pack_keys([NOBODY, OTHER])),
-        (Type.COMMIT, commit_body(ticket(), OPERATIONS)),
-        (Type.COMMIT, commit_body(ticket(), counting)),
-        (Type.VOID, wire.pack_ticket(ticket())),
+        (Type.COMMIT, commit_body(idempotency_key(), OPERATIONS)),
+        (Type.COMMIT, commit_body(idempotency_key(), counting)),
+        (Type.VOID, wire.pack_idempotency_key(idempotency_key())),
         (Type.SCAN, b"\1\0"),
         (Type.SCAN, mark()),
         (Type.SIGNATURES, b"\1"),
@@ -64,7 +75,7 @@ def with_key(key: bytes) -> Iterator[tuple[int, bytes]]:
     """Every question that a key, packed as it is, can stand in."""
     yield Type.FETCH, b"\0\0\0\1" + key
     yield Type.SCAN, b"\1\1" + key + bytes(8)
-    one = wire.pack_ticket(ticket()) + b"\0\0\0\1"
+    one = wire.pack_idempotency_key(idempotency_key()) + b"\0\0\0\1"
     encoded = b"\4" + bytes(4) + struct.pack(">QI", 3, 3) + b"noneabc"
     yield Type.COMMIT, one + bytes([REFER]) + key
     yield Type.COMMIT, one + bytes([RELEASE]) + key
@@ -98,7 +109,7 @@ def bad_keys() -> Iterator[bytes]:
 
 def lies() -> Iterator[tuple[int, bytes]]:
     """Questions whose counts and lengths are not what follows."""
-    begun = wire.pack_ticket(ticket())
+    begun = wire.pack_idempotency_key(idempotency_key())
     for count in (2, 3, 1000, 65_536, 65_537, 2**31, 2**32 - 1):
         number = struct.pack(">I", count)
         yield Type.PROBE, number + b"\x20" + sign(1)
@@ -120,7 +131,7 @@ def lies() -> Iterator[tuple[int, bytes]]:
 
 def bad_numbers() -> Iterator[tuple[int, bytes]]:
     """Operations with numbers and names out of range, and tickets that are none."""
-    one = wire.pack_ticket(ticket()) + b"\0\0\0\1"
+    one = wire.pack_idempotency_key(idempotency_key()) + b"\0\0\0\1"
     rest = b"\4" + bytes(4) + struct.pack(">QI", 3, 3) + b"noneabc"
     for overflow, references in ((100_000, 1), (0, 0), (0, 10**10), (0, 2**64 - 1), (2**32 - 1, 1)):
         yield Type.COMMIT, one + store(overflow, references) + rest

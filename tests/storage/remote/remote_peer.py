@@ -15,7 +15,7 @@ from remote_servers import SECRET
 
 from holdfast.storage.server import wire
 from holdfast.storage.server.wire import Type
-from holdfast.storage.volume import Operation, Ticket
+from holdfast.storage.volume import IdempotencyKey, Operation
 
 HEAD = struct.Struct(">IBI")
 
@@ -24,10 +24,10 @@ def frame(kind: int, request: int, body: bytes = b"") -> bytes:
     return HEAD.pack(len(body) + 5, kind, request) + body
 
 
-def commit_body(ticket: Ticket, operations: Iterable[Operation]) -> bytes:
+def commit_body(idempotency_key: IdempotencyKey, operations: Iterable[Operation]) -> bytes:
     steps = list(operations)
     packed = b"".join(bytes(part) for step in steps for part in wire.pack_operation(step))
-    return wire.pack_ticket(ticket) + len(steps).to_bytes(4, "big") + packed
+    return wire.pack_idempotency_key(idempotency_key) + len(steps).to_bytes(4, "big") + packed
 
 
 def proof(secret: bytes, word: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:

@@ -22,7 +22,7 @@ from waiting import wait_until
 
 from holdfast.errors import VolumeDown
 from holdfast.storage.server.wire import Type
-from holdfast.storage.volume import Adopt, BlockKey, Effect, Refer, Store, Ticket
+from holdfast.storage.volume import Adopt, BlockKey, Effect, IdempotencyKey, Refer, Store
 from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, plain, scanned, sign, totals
 
@@ -301,7 +301,7 @@ def test_a_client_that_stops_in_the_middle_of_a_message_is_cut_off(serve: Serve)
 def test_a_large_message_that_trickles_is_cut_off(serve: Serve, connect: Connect) -> None:
     """Others wait for the memory that it has been promised."""
     server = serve(stall_s=0.3, slowest_bytes_s=100 << 20, pending_bytes_max=3 << 20, message_bytes_max=3 << 20)
-    body = commit_body(Ticket(b"whatever", 1, 0), [Store(sign(1), plain(bytes(2 << 20)))])
+    body = commit_body(IdempotencyKey(b"whatever", 1, 0), [Store(sign(1), plain(bytes(2 << 20)))])
     with Peer(server.port) as peer, ThreadPoolExecutor(1) as pool:
         raw = frame(Type.COMMIT, 1, body)
         peer.send(raw[:70_000])

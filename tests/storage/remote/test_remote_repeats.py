@@ -13,7 +13,17 @@ from remote_servers import Server
 from holdfast.errors import VolumeDown, VolumeFull
 from holdfast.storage.server import wire
 from holdfast.storage.server.wire import Type
-from holdfast.storage.volume import BlockKey, Claim, Effect, Operation, OperationResult, Refer, Release, Store, Ticket
+from holdfast.storage.volume import (
+    BlockKey,
+    Claim,
+    Effect,
+    IdempotencyKey,
+    Operation,
+    OperationResult,
+    Refer,
+    Release,
+    Store,
+)
 from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
@@ -24,8 +34,8 @@ BATCH: list[Operation] = [Store(sign(1), plain(b"one")), Refer(KEY), Refer(KEY),
 IMPATIENT = {"retry_s": 0.0, "down_s": 0.0}
 
 
-def new_ticket(sequence: int = 1, settled: int = 0) -> Ticket:
-    return Ticket(os.urandom(8), sequence, settled)
+def new_ticket(sequence: int = 1, settled: int = 0) -> IdempotencyKey:
+    return IdempotencyKey(os.urandom(8), sequence, settled)
 
 
 def outcomes(answer: tuple[int, int, bytes], operations: list[Operation]) -> list[OperationResult]:
@@ -65,18 +75,18 @@ def test_a_commit_that_is_sent_again_happens_once(serve: Serve, connect: Connect
 @pytest.mark.parametrize("organization", ["log", "tree", "hash", "hashed-log"])
 def test_a_void_commit_never_happens(serve: Serve, organization: str) -> None:
     server = serve(organization=organization)
-    ticket = new_ticket()
+    idempotency_key = new_ticket()
     with Peer(server.port) as peer:
-        assert peer.ask(Type.VOID, wire.pack_ticket(ticket))[::2] == (Type.DONE, b"")
-        assert peer.ask(Type.VOID, wire.pack_ticket(ticket))[::2] == (Type.DONE, b"")
-        assert "void" in refusal(peer.ask(Type.COMMIT, commit_body(ticket, BATCH)))
+        assert peer.ask(Type.VOID, wire.pack_idempotency_key(idempotency_key))[::2] == (Type.DONE, b"")
+        assert peer.ask(Type.VOID, wire.pack_idempotency_key(idempotency_key))[::2] == (Type.DONE, b"")
+        assert "void" in refusal(peer.ask(Type.COMMIT, commit_body(idempotency_key, BATCH)))
     server.kill()
     server = serve()
     with Peer(server.port) as peer:
-        assert "void" in refusal(peer.ask(Type.COMMIT, commit_body(ticket, BATCH)))
-        happened = Ticket(ticket.client, 2)
+        assert "void" in refusal(peer.ask(Type.COMMIT, commit_body(idempotency_key, BATCH)))
+        happened = IdempotencyKey(idempotency_key.client, 2)
         first = outcomes(peer.ask(Type.COMMIT, commit_body(happened, BATCH)), BATCH)
-        assert outcomes(peer.ask(Type.VOID, wire.pack_ticket(happened)), BATCH) == first
+        assert outcomes(peer.ask(Type.VOID, wire.pack_idempotency_key(happened)), BATCH) == first
 
 
 def test_a_refused_commit_does_not_happen_when_the_network_repeats_it(serve: Serve, connect: Connect) -> None:
@@ -97,10 +107,10 @@ def test_what_a_client_has_settled_is_not_done_again(serve: Serve) -> None:
     server, client = serve(), os.urandom(8)
     with Peer(server.port) as peer:
         for sequence in range(1, 4):
-            peer.ask(Type.COMMIT, commit_body(Ticket(client, sequence), BATCH))
-        peer.ask(Type.COMMIT, commit_body(Ticket(client, 4, 3), BATCH))
+            peer.ask(Type.COMMIT, commit_body(IdempotencyKey(client, sequence), BATCH))
+        peer.ask(Type.COMMIT, commit_body(IdempotencyKey(client, 4, 3), BATCH))
     with Peer(server.port) as peer:
-        assert "settled" in refusal(peer.ask(Type.COMMIT, commit_body(Ticket(client, 2), BATCH)))
+        assert "settled" in refusal(peer.ask(Type.COMMIT, commit_body(IdempotencyKey(client, 2), BATCH)))
         (facts,) = wire.unpack_facts(peer.ask(Type.PROBE, wire.pack_signatures([sign(1)]))[2], [sign(1)])
         assert [each.references for each in facts] == [8]
 

@@ -26,7 +26,7 @@ from holdfast.storage.server import wire
 from holdfast.storage.server.dispatch import Dispatch
 from holdfast.storage.server.options import ServerOptions
 from holdfast.storage.server.wire import Type
-from holdfast.storage.volume import BlockKey, Claim, Effect, OperationResult, Refer, Release, Store, Ticket
+from holdfast.storage.volume import BlockKey, Claim, Effect, IdempotencyKey, OperationResult, Refer, Release, Store
 from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
@@ -217,7 +217,9 @@ def test_commits_that_wait_are_bounded(serve: Serve, connect: Connect) -> None:
             for number in range(1, count + 1):
                 store = Store(sign(number), plain(bytes(100_000)))
                 peer.send(
-                    frame(Type.COMMIT, number, commit_body(Ticket(client, number, max(0, number - 500)), [store]))
+                    frame(
+                        Type.COMMIT, number, commit_body(IdempotencyKey(client, number, max(0, number - 500)), [store])
+                    )
                 )
 
         sending = pool.submit(send)
@@ -256,7 +258,7 @@ def test_answers_that_nobody_takes_are_bounded(serve: Serve, connect: Connect) -
 
 def test_answers_may_come_in_another_order(serve: Serve) -> None:
     with Peer(serve().port) as peer:
-        commit = commit_body(Ticket(b"whatever", 1, 0), [Store(sign(1), plain(b"one"))])
+        commit = commit_body(IdempotencyKey(b"whatever", 1, 0), [Store(sign(1), plain(b"one"))])
         peer.send(frame(Type.COMMIT, 1, commit) + frame(Type.NEWS, 2, bytes(8)) + frame(Type.STAT, 3))
         answers = {number: kind for kind, number, _ in (peer.read() for _ in range(3))}
         assert answers == {1: Type.DONE, 2: Type.DONE, 3: Type.DONE}
@@ -311,7 +313,7 @@ def test_a_server_that_is_stopped_under_load_keeps_what_it_acknowledged(
                     for _ in range(20):
                         sent += 1
                         body = commit_body(
-                            Ticket(b"client%02d" % index, sent, 0), [Store(sign(number + sent), plain(b"x"))]
+                            IdempotencyKey(b"client%02d" % index, sent, 0), [Store(sign(number + sent), plain(b"x"))]
                         )
                         peer.send(frame(Type.COMMIT, sent, body))
                     for _ in range(20):

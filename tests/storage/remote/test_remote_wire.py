@@ -33,13 +33,13 @@ from holdfast.storage.volume import (
     Effect,
     Encoded,
     Heal,
+    IdempotencyKey,
     Operation,
     OperationResult,
     Recount,
     Refer,
     Release,
     Store,
-    Ticket,
 )
 from holdfast.storage.volumes.remote.connection import split_address
 
@@ -77,7 +77,7 @@ def test_operations_have_their_bytes(operation: Operation, packed: str) -> None:
 
 
 def test_a_commit_has_its_bytes() -> None:
-    body = commit_body(Ticket(b"client-1", 3, 2), [Refer(KEY), Release(KEY)])
+    body = commit_body(IdempotencyKey(b"client-1", 3, 2), [Refer(KEY), Release(KEY)])
     expected = b"client-1".hex() + "0000000000000003" + "0000000000000002" + "00000002"
     assert body.hex() == expected + (f"03{PACKED_KEY}04{PACKED_KEY}").replace(" ", "")
     assert wire.frame_head(4, 258, len(body)) == struct.pack(">IBI", len(body) + 5, 4, 258)
@@ -128,7 +128,7 @@ def test_random_bytes_are_malformed_or_mean_something() -> None:
             lambda raw=raw: wire.unpack_facts(raw, [SIGNATURE]),
             lambda raw=raw: wire.unpack_outcomes(raw, [Refer(KEY)]),
             lambda raw=raw: wire.read_block(WireReader(raw), KEY),
-            lambda raw=raw: wire.read_ticket(WireReader(raw)),
+            lambda raw=raw: wire.read_idempotency_key(WireReader(raw)),
             lambda raw=counted: wire.read_operations(WireReader(raw)),
             lambda raw=raw: wire.unpack_failure(raw),
         ):

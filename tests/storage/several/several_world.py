@@ -27,12 +27,12 @@ from holdfast.storage.volume import (
     BlockFacts,
     BlockKey,
     Effect,
+    IdempotencyKey,
     News,
     Operation,
     OperationResult,
     ScanPosition,
     Store,
-    Ticket,
     Volume,
     VolumeStat,
 )
@@ -94,7 +94,9 @@ class Shared:
         self._begin("dictionary")
         return self._volume.dictionary(number)
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
+    def commit(
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
+    ) -> list[OperationResult]:
         self._begin("commit", operations)
         adds = any(isinstance(operation, Store | Adopt) for operation in operations)
         if adds and self.name in self._world.full:
@@ -106,7 +108,7 @@ class Shared:
         self._world.news[self.name] += new
         return outcomes
 
-    def void(self, ticket: Ticket) -> list[OperationResult] | None:
+    def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
         return None
 
     def add_dictionary(self, number: int, data: bytes) -> None:

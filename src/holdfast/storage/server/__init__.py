@@ -2,7 +2,7 @@
 
 What a `RemoteVolume` (`client`) is asked becomes frames (`wire`, `reader`) on a connection (`link`, kept in a `pool`)
 whose both ends have proven that they know the same secret (`handshake`). The `server` lets connections in (`door`) and
-reads them on an event loop (`connection`, `dispatch`): questions are answered there and then by the `service`; commits
+reads them on an event loop (`connection`, `dispatch`): requests are answered there and then by the `service`; commits
 of all clients are gathered, made durable together by a thread (`committing`) and answered after that. One process may
 serve several volumes (`serving`). A client whose answer was lost asks again; what it gave up is taken back when the
 server returns (`doubts`).

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.storage.server.handlers import VolumeHandlers
-from holdfast.storage.volume import Operation, OperationResult, Ticket
+from holdfast.storage.volume import IdempotencyKey, Operation, OperationResult
 
 log = logging.getLogger("holdfast.server")
 
@@ -26,7 +26,7 @@ class Commit:
     """A commit on its way; with None for operations it is to be made void. `answer` is called on the event loop."""
 
     operations: list[Operation] | None
-    ticket: Ticket | None
+    idempotency_key: IdempotencyKey | None
     answer: Callable[[Result], None]
 
 
@@ -66,7 +66,7 @@ class Committer:
         results: list[tuple[Commit, Result]] = []
         if commits:
             try:
-                outcomes = self._service.volume.commit_all([(ops, commit.ticket) for commit, ops in commits])
+                outcomes = self._service.volume.commit_all([(ops, commit.idempotency_key) for commit, ops in commits])
             except HoldfastError as error:
                 outcomes = [error] * len(commits)
             except Exception as error:  # the edge of the process: a client's answer must not be lost with its thread
@@ -79,9 +79,9 @@ class Committer:
         return results + [(commit, self._void(commit)) for commit in group if commit.operations is None]
 
     def _void(self, commit: Commit) -> Result:
-        assert commit.ticket is not None
+        assert commit.idempotency_key is not None
         try:
-            return self._service.volume.void(commit.ticket)
+            return self._service.volume.void(commit.idempotency_key)
         except HoldfastError as error:
             return error
         except Exception as error:  # as above

@@ -1,8 +1,8 @@
 """One client's connection, as the server sees it: bytes in, frames out, and limits on everything.
 
 A connection holds at most its buffer and the answers that the client has not taken yet. It reads no further while the
-client does not take its answers, while too many questions wait, or while a large question has no share of the memory
-that all large questions together may use (`Budget`): so what a client can make the server hold is bounded, and a
+client does not take its answers, while too many requests wait, or while a large request has no share of the memory
+that all large requests together may use (`Budget`): so what a client can make the server hold is bounded, and a
 client that is held up slows nobody else down.
 """
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from holdfast.storage.server.server import VolumeServer
 
 BUFFER_BYTES: Final = 64 << 10
-LARGE_BYTES: Final = 1 << 20  # questions beyond this need a share of the budget
-STRANGER_BYTES_MAX: Final = 1 << 10  # of a frame before the client has proven itself
+LARGE_BYTES: Final = 1 << 20  # requests beyond this need a share of the budget
+UNAUTHENTICATED_BYTES_MAX: Final = 1 << 10  # of a frame before the client is authenticated
 _WRITE_HIGH_BYTES: Final = 4 << 20
 _JOINED_BYTES_MAX: Final = 256 << 10
 
 
 class MemoryBudget:
-    """Memory for large questions, given out in the order of asking. For the event loop."""
+    """Memory for large requests, given out in the order of asking. For the event loop."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._free = limit_bytes
@@ -69,7 +69,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._dispatch = Dispatch(self, server.service)
         self._buffer = bytearray(BUFFER_BYTES)
         self._start = self._end = 0
-        self._share = self._waited_for = 0  # of the budget, for the question that is arriving
+        self._share = self._waited_for = 0  # of the budget, for the request that is arriving
         self._share_until_s = 0.0
         self._waits_for_share = False
         self._granted = self._take_share  # one object, so that it can be forgotten
@@ -82,8 +82,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- life ---------------------------------------------------------------------------------------------------
 
     @property
-    def is_stranger(self) -> bool:
-        """Whether the client has not proven itself yet."""
+    def is_unauthenticated(self) -> bool:
+        """Whether the client is not authenticated yet."""
         return self._handshake is not None
 
     @property
@@ -126,7 +126,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def stalled(self, now_s: float) -> bool:
         """Whether the client keeps the server waiting for too long."""
-        if self.is_stranger:
+        if self.is_unauthenticated:
             return now_s - self._moved_s > self._options.handshake_s
         unsent = self.unsent_bytes
         if unsent != self._unsent_bytes:
@@ -147,7 +147,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
-        if not self.is_stranger:  # or bytes that trickle in would keep a stranger here for ever
+        if not self.is_unauthenticated:  # or bytes that trickle in would keep an unauthenticated client here for ever
             self._moved_s = self.server.now()
         self._take_frames()
 
@@ -170,7 +170,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if available < FRAME_BYTES:
             return False
         kind, request, length = wire.unpack_frame(self._buffer, self._start)
-        limit = STRANGER_BYTES_MAX if self.is_stranger else self._options.message_bytes_max
+        limit = UNAUTHENTICATED_BYTES_MAX if self.is_unauthenticated else self._options.message_bytes_max
         if length > limit:
             raise TooLarge(f"a message of {length} bytes is over the limit of {limit}")
         if available < FRAME_BYTES + length:
@@ -188,7 +188,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._dispatch.question(kind, request, body)
             return
         if kind != Type.AUTH:
-            raise MalformedInput("the client has not proven itself")
+            raise MalformedInput("the client is not authenticated")
         welcome = self._handshake.welcome(body, self.server.service.facts())
         if not self.server.admit(self):
             raise Busy("the server has too many connections; try again later")
@@ -227,7 +227,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._moved_s = self.server.now()
         self._reading_paused = held
 
-    # -- shares of the memory for large questions ---------------------------------------------------------------
+    # -- shares of the memory for large requests ---------------------------------------------------------------
 
     def _ask_for_share(self, size: int) -> None:
         self._waited_for = size
@@ -253,12 +253,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- answering ----------------------------------------------------------------------------------------------
 
     def begin(self, size: int = 0) -> None:
-        """A question waits for its answer, and holds so many bytes until then."""
+        """A request waits for its answer, and holds so many bytes until then."""
         self._outstanding += 1
         self.server.hold(1, size)
 
     def end(self, kind: Type, request: int, *body: Buffer, size: int = 0) -> None:
-        """The answer to a question that has waited."""
+        """The answer to a request that has waited."""
         self._outstanding -= 1
         self.server.hold(-1, -size)
         self._send(kind, request, *body)
@@ -270,7 +270,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._take_frames()
 
     def hold_still(self) -> None:
-        """The server takes no more questions."""
+        """The server takes no more requests."""
         if self._transport is not None and not self._transport.is_closing():
             self._pause_or_resume()
 

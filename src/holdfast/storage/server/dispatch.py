@@ -1,4 +1,4 @@
-"""From questions to answers: which part of the service a question is for, and on which thread it is answered.
+"""From requests to answers: which part of the service a request is for, and on which thread it is answered.
 
 Look-ups and reads of blocks are answered on the event loop: a hand-over to a thread would cost more than they do. So
 are claims of contents that are not here. All other commits go to the committing thread. What reads or writes a lot goes
@@ -19,7 +19,7 @@ from holdfast.storage.server import wire
 from holdfast.storage.server.committer import Commit, Result
 from holdfast.storage.server.handlers import VolumeHandlers
 from holdfast.storage.server.wire import Type, WireReader
-from holdfast.storage.volume import Block, DamageNoting, Operation, ScanPosition, Ticket
+from holdfast.storage.volume import Block, DamageNoting, IdempotencyKey, Operation, ScanPosition
 from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.faults import CheckProgress, note_faults
 from holdfast.storage.volumes.organizations import compact_volume, find_organization
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 SIGNATURES_TOGETHER = 20_000
 SEEN_MAX = 256  # tickets of one connection that are known when they come again
-WORKING_MAX = 4  # questions of one connection that threads are busy with
+WORKING_MAX = 4  # requests of one connection that threads are busy with
 _PROGRESS_BYTES = 64 << 20  # after which a client is told that a long work goes on
-_BEAT_S = 5.0  # between two signs of life while a question takes long
+_BEAT_S = 5.0  # between two signs of life while a request takes long
 _U64 = struct.Struct(">Q")
 _SHARE = struct.Struct(">d")
 
 
 class Dispatch:
-    """The questions of one connection. For the event loop."""
+    """The requests of one connection. For the event loop."""
 
     def __init__(self, connection: ClientConnection, service: VolumeHandlers) -> None:
         self._connection = connection
@@ -46,7 +46,7 @@ class Dispatch:
         self._scanned_s = 0.0  # when a batch of it was handed out last
         self._signatures: Iterator[bytes] | None = None
         self._seen: dict[tuple[bytes, int], None] = {}  # the last tickets, the oldest first
-        self._working = 0  # questions that threads are busy with
+        self._working = 0  # requests that threads are busy with
         self._handlers: dict[int, Callable[[int, memoryview], None]] = {
             Type.PROBE: self._probe,
             Type.FETCH: self._fetch,
@@ -64,11 +64,11 @@ class Dispatch:
         }
 
     def question(self, kind: int, request: int, body: memoryview) -> None:
-        """Answers now or later. A question that cannot be understood ends the connection: raises MalformedInput."""
+        """Answers now or later. A request that cannot be understood ends the connection: raises MalformedInput."""
         handler = self._handlers.get(kind)
         self._service.requests += 1
         if handler is None:
-            self._fail(request, UsageError(f"unknown question {kind}: the client may be of a later release"))
+            self._fail(request, UsageError(f"unknown request {kind}: the client may be of a later release"))
             return
         try:
             handler(request, body)
@@ -79,7 +79,7 @@ class Dispatch:
 
     @property
     def is_busy(self) -> bool:
-        """Whether further questions should wait: each that a thread is busy with may have a large answer."""
+        """Whether further requests should wait: each that a thread is busy with may have a large answer."""
         return self._working >= WORKING_MAX
 
     def let_go(self, now_s: float) -> None:
@@ -128,21 +128,21 @@ class Dispatch:
 
     def _commit(self, request: int, body: memoryview) -> None:
         reader = WireReader(body)
-        ticket = wire.read_ticket(reader)
+        idempotency_key = wire.read_idempotency_key(reader)
         operations = wire.read_operations(reader)
-        if self._is_repeated(ticket):
-            self._turn_down(request, ticket, len(body))
+        if self._is_repeated(idempotency_key):
+            self._turn_down(request, idempotency_key, len(body))
             return
         self._service.verify(operations)
         nothing = self._service.unclaimed(operations)
         if nothing is not None:
             self._done(request, wire.pack_outcomes(nothing))
         else:
-            self._submit(request, operations, ticket, len(body))
+            self._submit(request, operations, idempotency_key, len(body))
 
-    def _is_repeated(self, ticket: Ticket) -> bool:
+    def _is_repeated(self, idempotency_key: IdempotencyKey) -> bool:
         """Whether the ticket was here before. A client never repeats itself on one connection: the network did."""
-        name = (ticket.client, ticket.sequence)
+        name = (idempotency_key.client, idempotency_key.sequence)
         if name in self._seen:
             return True
         self._seen[name] = None
@@ -150,12 +150,12 @@ class Dispatch:
             del self._seen[next(iter(self._seen))]
         return False
 
-    def _turn_down(self, request: int, ticket: Ticket, size: int) -> None:
+    def _turn_down(self, request: int, idempotency_key: IdempotencyKey, size: int) -> None:
         """Not even looked up: if it was refused the first time, its client has been told so, and must be right.
 
         It waits its turn nevertheless: the answer to the first one must not come second.
         """
-        error = UsageError(f"commit {ticket.sequence} has come on this connection before")
+        error = UsageError(f"commit {idempotency_key.sequence} has come on this connection before")
         self._connection.begin(size)
         self._connection.server.committer.submit(
             Commit([], None, lambda _: self._connection.end(Type.FAILED, request, wire.pack_failure(error), size=size))
@@ -163,11 +163,13 @@ class Dispatch:
 
     def _void(self, request: int, body: memoryview) -> None:
         reader = WireReader(body)
-        ticket = wire.read_ticket(reader)
+        idempotency_key = wire.read_idempotency_key(reader)
         reader.end()
-        self._submit(request, None, ticket, len(body))
+        self._submit(request, None, idempotency_key, len(body))
 
-    def _submit(self, request: int, operations: list[Operation] | None, ticket: Ticket, size: int) -> None:
+    def _submit(
+        self, request: int, operations: list[Operation] | None, idempotency_key: IdempotencyKey, size: int
+    ) -> None:
         def committed(result: Result) -> None:
             if isinstance(result, HoldfastError):
                 self._connection.end(Type.FAILED, request, wire.pack_failure(result), size=size)
@@ -176,7 +178,7 @@ class Dispatch:
                 self._connection.end(Type.DONE, request, body, size=size)
 
         self._connection.begin(size)
-        self._connection.server.committer.submit(Commit(operations, ticket, committed))
+        self._connection.server.committer.submit(Commit(operations, idempotency_key, committed))
 
     # -- by threads ---------------------------------------------------------------------------------------------
 

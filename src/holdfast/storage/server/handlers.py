@@ -1,4 +1,4 @@
-"""What a volume server does with its volume: questions answered, operations verified, news remembered.
+"""What a volume server does with its volume: requests answered, operations verified, news remembered.
 
 Nothing that a client says is trusted: each operation is looked at before the volume sees it, because names of homes
 become names of files and numbers become columns of a header.
@@ -28,13 +28,13 @@ from holdfast.storage.volume import (
     Effect,
     Encoded,
     Heal,
+    IdempotentVolume,
     News,
     Operation,
     OperationResult,
     Recount,
     ScanPosition,
     Store,
-    TicketedVolume,
     VolumeStat,
     signature_of,
 )
@@ -57,7 +57,7 @@ _CODEC = re.compile(r"[a-z0-9-]{1,12}")
 class VolumeHandlers:
     """`fetch`, `verify` and `note` are for the event loop and the committing thread; the rest for any thread."""
 
-    def __init__(self, volume: TicketedVolume, spec: VolumeSpec, options: ServerOptions, env: Environment) -> None:
+    def __init__(self, volume: IdempotentVolume, spec: VolumeSpec, options: ServerOptions, env: Environment) -> None:
         self.volume = volume
         self.spec = spec
         self.options = options

@@ -69,7 +69,7 @@ class ServerSide:
         return _HELLO.pack(VERSION, self._secret is not None, self._nonce)
 
     def welcome(self, auth: Buffer, facts: dict[str, Any]) -> bytes:
-        """The answer to a client that has proven itself. Raises Unauthorized, FormatTooNew or MalformedInput."""
+        """The answer to an authenticated client. Raises Unauthorized, FormatTooNew or MalformedInput."""
         if len(auth) != _AUTH.size:
             raise MalformedInput("the client's part of the handshake has a wrong length")
         version, nonce, proof = _AUTH.unpack(auth)
@@ -95,7 +95,7 @@ def answer_hello(hello: Buffer, secret: bytes | None, nonce: bytes) -> bytes:
 
 
 def verify_welcome(hello: Buffer, welcome: Buffer, secret: bytes | None, nonce: bytes) -> dict[str, Any]:
-    """What the volume is, told by a server that has proven itself. Raises Unauthorized or MalformedInput."""
+    """What the volume is, told by an authenticated server. Raises Unauthorized or MalformedInput."""
     reader = WireReader(welcome)
     if not hmac.compare_digest(reader.take(PROOF_BYTES), _proof(secret, b"server", _nonce_of(hello), nonce)):
         raise Unauthorized("the server does not know our secret")

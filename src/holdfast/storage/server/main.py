@@ -31,7 +31,7 @@ from holdfast.storage.identity import Identity, read_identity
 from holdfast.storage.server.handlers import VolumeHandlers
 from holdfast.storage.server.options import ServerOptions
 from holdfast.storage.server.server import VolumeServer
-from holdfast.storage.volume import TicketedVolume
+from holdfast.storage.volume import IdempotentVolume
 from holdfast.storage.volumes.organizations import open_volume, volume_spec
 from holdfast.storage.volumes.spec import VolumeSpec
 
@@ -146,7 +146,7 @@ class _Process:
         except FileNotFoundError:
             raise VolumeDown(f"no volume in '{directory}'; make one with 'holdfast volume init {directory}'") from None
 
-    def _open(self, directory: Path, identity: Identity) -> tuple[TicketedVolume, VolumeSpec]:
+    def _open(self, directory: Path, identity: Identity) -> tuple[IdempotentVolume, VolumeSpec]:
         name = directory.name or str(directory)
         spec = volume_spec(name, directory, replace(self._settings, signature=identity.signature), self._env)
         return open_volume(name, directory, spec.settings, self._env), spec

@@ -24,13 +24,13 @@ class ServerOptions:
     # limits
     connections_max: int = 1024
     strangers_max: int = 128  # connections that have not proven themselves yet
-    message_bytes_max: int = 128 << 20  # of one question; a content must fit into it
+    message_bytes_max: int = 128 << 20  # of one request; a content must fit into it
     answer_bytes_max: int = 8 << 20  # of one answer, unless a single block is larger
-    pending_bytes_max: int = 512 << 20  # of large questions that are arriving or waiting, all clients together
-    outstanding_max: int = 256  # questions of one connection that wait for their answer
+    pending_bytes_max: int = 512 << 20  # of large requests that are arriving or waiting, all clients together
+    outstanding_max: int = 256  # requests of one connection that wait for their answer
     handshake_s: float = 5.0  # until a client has proven itself
-    stall_s: float = 30.0  # without a byte, in the middle of a question or of an answer
-    slowest_bytes_s: int = 64 << 10  # that a large question must arrive with: others may wait for its share of memory
+    stall_s: float = 30.0  # without a byte, in the middle of a request or of an answer
+    slowest_bytes_s: int = 64 << 10  # that a large request must arrive with: others may wait for its share of memory
     scan_kept_s: float = 5.0  # that a scan waits for its client to go on, with megabytes that it has read ahead
     stop_s: float = 10.0  # for what is under way when the server stops
     # performance

@@ -68,7 +68,7 @@ class VolumeServer:
             await self._finish()
 
     async def _finish(self) -> None:
-        """No more questions; those that were asked are answered, and the answers go out."""
+        """No more requests; those that were asked are answered, and the answers go out."""
         self._stopping.set()
         deadline = self.now() + self.options.stop_s
         for connection in list(self._connections):
@@ -117,7 +117,7 @@ class VolumeServer:
     def left(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         self.door.leave(connection)
-        if not connection.is_stranger:
+        if not connection.is_unauthenticated:
             self.service.clients -= 1
 
     @property
@@ -130,9 +130,9 @@ class VolumeServer:
         """Because it stops, or because what waits to be committed takes all the memory that it may."""
         return self.is_full or self.is_stopping
 
-    def hold(self, questions: int, size: int) -> None:
-        """So many more questions wait for their answer, with so many bytes."""
-        self.service.outstanding += questions
+    def hold(self, requests: int, size: int) -> None:
+        """So many more requests wait for their answer, with so many bytes."""
+        self.service.outstanding += requests
         was_full = self.is_full
         self._held_bytes += size
         if was_full and not self.is_full:
@@ -170,7 +170,7 @@ class VolumeServer:
             except HoldfastError as error:
                 self._call(failed, error)
             except Exception as error:  # the edge of the process: the client must be told something
-                log.exception("a question could not be answered")
+                log.exception("a request could not be answered")
                 self._call(failed, VolumeDown(f"the server failed: {error!r}"))
             else:
                 self._call(finish)

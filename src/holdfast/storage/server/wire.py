@@ -7,7 +7,7 @@
     block     u8 replica | u64 references | u32 dictionary | u64 size | u64 offset | u64 serial
               | u8 length of codec | u16 length of path | u32 length of data | codec | path | data
 
-A type below 128 is a question, the others are answers: `DONE` ends a request, `FAILED` tells the error's name and
+A type below 128 is a request, the others are answers: `DONE` ends a request, `FAILED` tells the error's name and
 message, `PROGRESS` says that there is more to come. Every list begins with a u32 that counts it.
 
 Taking the body of a message apart, whoever wrote it. All numbers are big-endian.
@@ -33,13 +33,13 @@ from holdfast.storage.volume import (
     Effect,
     Encoded,
     Heal,
+    IdempotencyKey,
     Operation,
     OperationResult,
     Recount,
     Refer,
     Release,
     Store,
-    Ticket,
     signature_of,
 )
 
@@ -294,15 +294,15 @@ def read_block(reader: WireReader, key: BlockKey) -> Block:
 # -- commits ----------------------------------------------------------------------------------------------------------
 
 
-def pack_ticket(ticket: Ticket) -> bytes:
-    return _TICKET.pack(*ticket)
+def pack_idempotency_key(idempotency_key: IdempotencyKey) -> bytes:
+    return _TICKET.pack(*idempotency_key)
 
 
-def read_ticket(reader: WireReader) -> Ticket:
+def read_idempotency_key(reader: WireReader) -> IdempotencyKey:
     client, sequence, settled = _TICKET.unpack(reader.view(_TICKET.size))
     if settled >= sequence:
         raise MalformedInput(f"a ticket of sequence {sequence} cannot have settled {settled}")
-    return Ticket(client, sequence, settled)
+    return IdempotencyKey(client, sequence, settled)
 
 
 def pack_operation(operation: Operation) -> list[Buffer]:

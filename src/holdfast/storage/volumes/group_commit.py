@@ -5,7 +5,7 @@ it becomes the leader: it takes the whole group, writes and syncs it, and wakes 
 gathers in the next group, whose first thread leads next. A failed flush fails its group and the gathering one, because
 that may build on it.
 
-Commits, with and without tickets, over a group commit: what the organizations that have one share.
+`GroupCommitted` is what the volumes with a group commit share: commits with and without idempotency keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol
 from holdfast.env.files import Buffer
 from holdfast.env.uninterruptible import Uninterruptible
 from holdfast.errors import HoldfastError, VolumeDown
-from holdfast.storage.volume import Operation, OperationResult, Result, Ticket
+from holdfast.storage.volume import IdempotencyKey, Operation, OperationResult, Result
 from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.idempotency import Sessions, require_not_void
 
@@ -81,18 +81,18 @@ class GroupCommit:
                 if group.done:
                     break
                 if self._busy:
-                    gate = _closed_gate()
-                    group.waiters.append(gate)
+                    wakeup = _held_lock()
+                    group.waiters.append(wakeup)
                     prepared = None
                 else:
-                    gate = None
+                    wakeup = None
                     self._busy = True
                     self._in_flight, self.current = self.current, Group()
                     prepared = self._flusher.prepare()
-            if gate is None:
+            if wakeup is None:
                 self._lead(prepared)
             else:
-                gate.acquire()
+                wakeup.acquire()
         if group.error is not None:
             raise fresh_error(group.error)
 
@@ -117,19 +117,19 @@ class GroupCommit:
     def exclusive(self) -> Iterator[None]:
         """Nobody flushes while inside, and the lock is held. The gathering group may hold entries."""
         with self.lock:
-            gate = _closed_gate() if self._busy else None
-            if gate is not None:
-                self._exclusive_waiters.append(gate)
+            wakeup = _held_lock() if self._busy else None
+            if wakeup is not None:
+                self._exclusive_waiters.append(wakeup)
             self._busy = True
-        if gate is not None:
-            gate.acquire()  # handed over by `_pass_on`, still busy
+        if wakeup is not None:
+            wakeup.acquire()  # handed over by `_pass_on`, still busy
         try:
             with self.lock:
                 yield
         finally:
             with self.lock:
-                gates = self._pass_on()
-            _open(gates)
+                locks = self._pass_on()
+            _release(locks)
 
     def _lead(self, prepared: object) -> None:
         group = self._in_flight
@@ -140,15 +140,15 @@ class GroupCommit:
         except BaseException as caught:
             error = caught
         with self.lock:
-            gates = group.waiters
+            locks = group.waiters
             if error is None:
                 self._flusher.settle(prepared)
             else:
-                gates = gates + self._abort(error)
+                locks = locks + self._abort(error)
             group.done, group.error = True, error
             self._in_flight = None
-            gates = gates + self._pass_on()
-        _open(gates)
+            locks = locks + self._pass_on()
+        _release(locks)
         if error is not None and not isinstance(error, Exception):
             raise error
 
@@ -166,15 +166,15 @@ class GroupCommit:
         return [self.current.waiters.pop(0)] if self.current.waiters else []
 
 
-def _closed_gate() -> threading.Lock:
-    gate = threading.Lock()
-    gate.acquire()
-    return gate
+def _held_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
-def _open(gates: list[threading.Lock]) -> None:
-    for gate in gates:
-        gate.release()
+def _release(locks: list[threading.Lock]) -> None:
+    for lock in locks:
+        lock.release()
 
 
 def fresh_error(error: BaseException) -> HoldfastError:
@@ -201,7 +201,7 @@ class GroupCommitted(ABC):
     @property
     @abstractmethod
     def _sessions(self) -> Sessions:
-        """What is remembered of commits with tickets."""
+        """What is remembered of commits with idempotency keys."""
 
     @abstractmethod
     def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
@@ -209,14 +209,16 @@ class GroupCommitted(ABC):
 
     @abstractmethod
     def _perform_once(
-        self, operations: Sequence[Operation], ticket: Ticket, *, void: bool = False
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
         """As `_perform`, all or none of them, and remembers the outcomes, unless nothing has changed."""
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
-        if ticket is None:
+    def commit(
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
+    ) -> list[OperationResult]:
+        if idempotency_key is None:
             return self.shield.run(lambda: self._commit(operations))
-        (result,) = self.commit_all([(operations, ticket)])
+        (result,) = self.commit_all([(operations, idempotency_key)])
         if isinstance(result, HoldfastError):
             raise result
         return result
@@ -231,12 +233,12 @@ class GroupCommitted(ABC):
             self.damage.settle(outcomes)
         return outcomes
 
-    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]) -> list[Result]:
+    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
         return self.shield.run(lambda: self._commit_all(commits))
 
-    def _commit_all(self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]) -> list[Result]:
+    def _commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
         with self.commits.lock:
-            results = [self._attempt(operations, ticket) for operations, ticket in commits]
+            results = [self._attempt(operations, idempotency_key) for operations, idempotency_key in commits]
             group = self.commits.newest  # what happened earlier may be on its way to the disk
         if group is not None:
             try:
@@ -246,25 +248,29 @@ class GroupCommitted(ABC):
             self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)
         return results
 
-    def _attempt(self, operations: Sequence[Operation], ticket: Ticket | None) -> Result:
+    def _attempt(self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None) -> Result:
         try:
             self._refuse_after_failure()
-            if ticket is None:
+            if idempotency_key is None:
                 return self._perform(operations)
-            past = self._sessions.find(ticket)
-            return self._perform_once(operations, ticket) if past is None else require_not_void(ticket, past)
+            past = self._sessions.find(idempotency_key)
+            return (
+                self._perform_once(operations, idempotency_key)
+                if past is None
+                else require_not_void(idempotency_key, past)
+            )
         except HoldfastError as error:
             return error
 
-    def void(self, ticket: Ticket) -> list[OperationResult] | None:
-        return self.shield.run(lambda: self._void(ticket))
+    def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
+        return self.shield.run(lambda: self._void(idempotency_key))
 
-    def _void(self, ticket: Ticket) -> list[OperationResult] | None:
+    def _void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
         with self.commits.lock:
             self._refuse_after_failure()
-            past = self._sessions.find(ticket)
+            past = self._sessions.find(idempotency_key)
             if past is None:
-                self._perform_once((), ticket, void=True)
+                self._perform_once((), idempotency_key, void=True)
             group = self.commits.newest
         if group is not None:
             self.commits.wait(group)

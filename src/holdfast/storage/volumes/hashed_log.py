@@ -37,7 +37,7 @@ from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock, HoldfastError
 from holdfast.storage.block import HEADER_BYTES, TICKET
 from holdfast.storage.identity import Identity
-from holdfast.storage.volume import Block, BlockKey, Operation, OperationResult, Result, ScanPosition, Ticket
+from holdfast.storage.volume import Block, BlockKey, IdempotencyKey, Operation, OperationResult, Result, ScanPosition
 from holdfast.storage.volumes.compaction import Compaction, Progress
 from holdfast.storage.volumes.log.compaction import compact_run, holds_dead_blocks, is_buried, is_needed
 from holdfast.storage.volumes.log.keydir import BlockPlace, KeydirChange, SegmentFacts, Slot, pack_facts
@@ -237,12 +237,14 @@ class HashedLogVolume(SortedReading, LogVolume):
         super().__init__(name, directory, identity, replace(settings, segment_bytes_max=size), env)
         self._tidied = self._tail_number
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
-        outcomes = super().commit(operations, ticket)
+    def commit(
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
+    ) -> list[OperationResult]:
+        outcomes = super().commit(operations, idempotency_key)
         self._tidy()
         return outcomes
 
-    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]) -> list[Result]:
+    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
         results = super().commit_all(commits)
         self._tidy()
         return results

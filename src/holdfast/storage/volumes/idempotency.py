@@ -1,4 +1,4 @@
-"""Tickets: how a commit that is handed in twice happens once.
+"""Idempotency keys: a commit that is repeated happens once. In files and on the wire a key is called a ticket.
 
 A volume remembers, for each client, the outcomes of the commits that the client may still ask for: those above the
 highest `settled` it has heard from that client. A commit that was made void is remembered likewise. What is remembered
@@ -34,7 +34,16 @@ from typing import Final, NamedTuple
 
 from holdfast.env.files import Buffer
 from holdfast.errors import UsageError
-from holdfast.storage.volume import BlockKey, Claim, Effect, Operation, OperationResult, Store, Ticket, signature_of
+from holdfast.storage.volume import (
+    BlockKey,
+    Claim,
+    Effect,
+    IdempotencyKey,
+    Operation,
+    OperationResult,
+    Store,
+    signature_of,
+)
 
 CLIENTS_MAX: Final = 1024
 UNSETTLED_MAX: Final = 4096  # commits of one client
@@ -63,11 +72,11 @@ class Kept(NamedTuple):
     data: bytes
 
 
-def ticket_name(ticket: Ticket) -> bytes:
+def key_name(idempotency_key: IdempotencyKey) -> bytes:
     """What a ticket is called in files. Raises UsageError if it is none."""
-    client, sequence, settled = ticket
+    client, sequence, settled = idempotency_key
     if len(client) != CLIENT_BYTES or not 0 <= settled < sequence <= SEQUENCE_MAX:
-        raise UsageError(f"bad ticket {ticket}: a client has 8 bytes, and 0 <= settled < sequence")
+        raise UsageError(f"bad idempotency key {idempotency_key}: a client has 8 bytes, and 0 <= settled < sequence")
     return _NAME.pack(client, sequence)
 
 
@@ -127,26 +136,28 @@ class Sessions:
             self.apply(name, kept)
         self._changed.clear()
 
-    def find(self, ticket: Ticket) -> Past | None:
+    def find(self, idempotency_key: IdempotencyKey) -> Past | None:
         """What became of the commit; None: it may still happen. Raises UsageError if it was settled, or cannot be."""
-        ticket_name(ticket)
-        session = self._clients.get(ticket.client)
+        key_name(idempotency_key)
+        session = self._clients.get(idempotency_key.client)
         if session is None:
             return None
-        if ticket.sequence <= session.settled:
-            raise UsageError(f"commit {ticket.sequence} of client '{ticket.client.hex()}' was settled long ago")
-        kept = session.kept.get(ticket.sequence)
+        if idempotency_key.sequence <= session.settled:
+            raise UsageError(
+                f"commit {idempotency_key.sequence} of client '{idempotency_key.client.hex()}' was settled long ago"
+            )
+        kept = session.kept.get(idempotency_key.sequence)
         if kept is None:
             waiting = len(session.kept)
-            if waiting >= UNSETTLED_MAX and all(sequence > ticket.settled for sequence in session.kept):
-                raise UsageError(f"client '{ticket.client.hex()}' has {waiting} commits that are not settled")
+            if waiting >= UNSETTLED_MAX and all(sequence > idempotency_key.settled for sequence in session.kept):
+                raise UsageError(f"client '{idempotency_key.client.hex()}' has {waiting} commits that are not settled")
             return None
         return unpack_past(kept.data)
 
-    def settled(self, ticket: Ticket) -> int:
+    def settled(self, idempotency_key: IdempotencyKey) -> int:
         """What a new entry of the ticket must say: the highest that this client has told."""
-        session = self._clients.get(ticket.client)
-        return ticket.settled if session is None else max(session.settled, ticket.settled)
+        session = self._clients.get(idempotency_key.client)
+        return idempotency_key.settled if session is None else max(session.settled, idempotency_key.settled)
 
     def apply(self, name: bytes, kept: Kept) -> None:
         """An entry has become part of the log or journal."""
@@ -190,8 +201,8 @@ class Sessions:
         return sorted(every, key=lambda each: each[1].serial)
 
 
-def require_not_void(ticket: Ticket, past: Past) -> list[OperationResult]:
+def require_not_void(idempotency_key: IdempotencyKey, past: Past) -> list[OperationResult]:
     """The outcomes of a commit that happened. Raises UsageError if it was made void."""
     if past.void:
-        raise UsageError(f"commit {ticket.sequence} of client '{ticket.client.hex()}' was made void")
+        raise UsageError(f"commit {idempotency_key.sequence} of client '{idempotency_key.client.hex()}' was made void")
     return past.outcomes

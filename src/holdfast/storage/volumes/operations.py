@@ -1,4 +1,8 @@
-"""What operations mean for volumes that hold blocks in place: decided before anything is changed.
+"""The meaning of each volume operation, the same for every organization.
+
+`decide` takes one operation and the blocks as they are known, and returns its result and the change that must be
+carried out, if any. It changes nothing itself: a log appends the change as an entry, a tree writes files, a hash volume
+writes pages.
 
 Changes are absolute (a whole block, a counter's value, a removal), so that carrying out a list of them again, from
 wherever it was interrupted, leads to the same state.
@@ -6,7 +10,7 @@ wherever it was interrupted, leads to the same state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.storage import block
@@ -14,6 +18,7 @@ from holdfast.storage.block import BLOCK, COUNT, REPLICA, Header
 from holdfast.storage.identity import Identity
 from holdfast.storage.volume import (
     Adopt,
+    BlockFacts,
     BlockKey,
     Claim,
     Effect,
@@ -29,206 +34,233 @@ from holdfast.storage.volume import (
 )
 
 NOTHING = Encoded("none", 0, 0, b"")
-UNREADABLE = -1  # size of a block of which not even the counter can be told
+UNREADABLE = -1  # size of a block whose header and counter cannot be read
 
 
 class Change(NamedTuple):
-    """A block is written, or the counter of one is set; 0 removes it."""
+    """A block to write, or a counter to set; a counter of 0 removes the block. Journals have entries of other kinds."""
 
     kind: bytes
     key: BlockKey
     encoded: Encoded
     references: int
 
-    def header(self, identity: Identity, serial: int, after: int) -> bytes:
-        """The 320 bytes that stand before its data."""
-        return block.pack(self.fields(identity, serial, after))
+    def packed_header(self, identity: Identity, serial: int, after: int) -> bytes:
+        """The 320 bytes before its data."""
+        return block.pack(self.header(identity, serial, after))
 
-    def fields(self, identity: Identity, serial: int, after: int) -> Header:
-        """What they say."""
-        encoded = self.encoded
-        stored = len(encoded.data)
+    def header(self, identity: Identity, serial: int, after: int) -> Header:
+        """Its header as an entry of this volume."""
+        kind, (signature, overflow, home), (codec, dictionary, size, data), references = self
         return Header(
-            self.kind,
+            kind,
             identity.uid,
             serial,
             after,
             identity.signature.encode(),
-            *self.key,
-            encoded.codec.encode(),
-            encoded.dictionary,
-            encoded.size,
-            stored,
-            self.references,
-            block.checksum(encoded.data) if stored else 0,
+            signature,
+            overflow,
+            home,
+            codec.encode(),
+            dictionary,
+            size,
+            len(data),
+            references,
+            block.checksum(data),
         )
 
 
-class Sight(NamedTuple):
-    """A block as the next operation will find it."""
-
-    size: int
-    stored: int
-    references: int
-    replica: bool
-    origin: object = None  # what the volume needs to find it again; None: it is still to be written
-    damaged: bool = False  # it is known that its data cannot be read
+Decision = tuple[OperationResult, Change | None]  # what the caller is told, and what must be changed for it
 
 
-class Sights(Protocol):
-    """What a volume tells of its blocks. The caller has exclusive access to them."""
+class KnownBlocks(Protocol):
+    """The blocks of a volume as the next operation finds them. The caller has exclusive access to them."""
 
-    def sights_of(self, signature: bytes) -> Iterable[tuple[BlockKey, Sight]]:
-        """All blocks with this signature."""
+    def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
+        """All blocks with this signature. One whose counter cannot be read has the size UNREADABLE."""
 
-    def sight(self, key: BlockKey) -> Sight | None: ...
-    def require_countable(self, sight: Sight) -> None:
-        """Raises DamagedBlock if the counter of this block cannot be told."""
+    def find(self, key: BlockKey) -> BlockFacts | None: ...
+
+    def require_counter(self, key: BlockKey) -> None:
+        """Raises DamagedBlock if the counter of this block, which is there, cannot be read."""
 
 
-class InPlacePlan:
-    """Decides operations one after the other, each seeing those before it. The caller has exclusive access."""
+def decide(operation: Operation, blocks: KnownBlocks) -> Decision:
+    """What the operation does. Raises UsageError, or DamagedBlock if it needs a counter that cannot be read."""
+    match operation:
+        case Store():
+            return _store(operation, blocks)
+        case Claim(signature, size):
+            return _claim(blocks.all_of(signature), size, blocks) or _missing(BlockKey(signature))
+        case Refer(key):
+            return _add(key, +1, blocks)
+        case Release(key):
+            return _add(key, -1, blocks)
+        case Adopt():
+            return _adopt(operation, blocks)
+        case Recount():
+            return _recount(operation, blocks)
+        case Heal():
+            return _heal(operation, blocks)
 
-    def __init__(self, volume: Sights) -> None:
+
+def _store(store: Store, blocks: KnownBlocks) -> Decision:
+    signature, encoded = store.signature, store.encoded
+    known = blocks.all_of(signature)
+    if known and not store.force_new:
+        if store.compared is None:
+            decision = _claim(known, encoded.size, blocks, encoded)
+        else:
+            decision = _unsure(known, encoded.size, store.compared)
+        if decision is not None:
+            return decision
+    taken = [each.key.overflow + 1 for each in known if not each.key.home]
+    key = next_key(signature, max([store.overflow_min, *taken]))
+    return _write(Effect.NEW, Change(BLOCK, key, encoded, store.references))
+
+
+def _claim(
+    known: Iterable[BlockFacts], size: int, blocks: KnownBlocks, encoded: Encoded | None = None
+) -> Decision | None:
+    """One more reference to the volume's own block with the content; None if there is none.
+
+    A damaged one is healed if the content is at hand.
+    """
+    for each in known:
+        if _may_have(each, size):
+            if each.damaged:
+                return None if encoded is None else _rewrite(each, encoded, 1, blocks)
+            return _count(each, each.references + 1, blocks, Effect.DUPLICATE)
+    return None
+
+
+def _unsure(known: Iterable[BlockFacts], size: int, compared: frozenset[BlockKey]) -> Decision | None:
+    """A block of equal size that the caller has not compared yet."""
+    for each in known:
+        if _may_have(each, size) and each.key not in compared:
+            return OperationResult(Effect.UNSURE, each.key), None
+    return None
+
+
+def _may_have(known: BlockFacts, size: int) -> bool:
+    """Whether it is a block of the volume's own with a content of this size."""
+    return known.size == size and not known.key.home and not known.replica
+
+
+def _adopt(adopt: Adopt, blocks: KnownBlocks) -> Decision:
+    key = adopt.key
+    if adopt.expected is not None:
+        known = blocks.find(key)
+        if known is None or known.size == UNREADABLE:
+            if adopt.expected:
+                return OperationResult(Effect.CONFLICT, key), None
+        elif not known.replica or known.references != adopt.expected:
+            return _conflict(known)
+    return _write(Effect.NEW, Change(REPLICA if adopt.replica else BLOCK, key, adopt.encoded, adopt.references))
+
+
+def _heal(heal: Heal, blocks: KnownBlocks) -> Decision:
+    known = blocks.find(heal.key)
+    if known is None or (known.replica and heal.references):
+        return _missing(heal.key)
+    if known.damaged:
+        return _rewrite(known, heal.encoded, heal.references, blocks)
+    if not heal.references:
+        return _conflict(known)
+    return _count(known, known.references + heal.references, blocks)
+
+
+def _add(key: BlockKey, step: int, blocks: KnownBlocks) -> Decision:
+    known = blocks.find(key)
+    if known is None or known.replica or (step > 0 and known.damaged):
+        return _missing(key)
+    return _count(known, known.references + step, blocks)
+
+
+def _recount(recount: Recount, blocks: KnownBlocks) -> Decision:
+    known = blocks.find(recount.key)
+    if known is None or recount.replica not in (None, known.replica):
+        return _missing(recount.key)
+    if recount.expected not in (None, known.references):
+        return _conflict(known)
+    return _count(known, recount.references, blocks)
+
+
+def _count(known: BlockFacts, references: int, blocks: KnownBlocks, effect: Effect = Effect.COUNTED) -> Decision:
+    key = known.key
+    blocks.require_counter(key)
+    result = OperationResult(effect if references else Effect.REMOVED, key, references, known.stored)
+    return result, Change(COUNT, key, NOTHING, references)
+
+
+def _rewrite(known: BlockFacts, encoded: Encoded, step: int, blocks: KnownBlocks) -> Decision:
+    """Sound data for a damaged block."""
+    blocks.require_counter(known.key)
+    change = Change(REPLICA if known.replica else BLOCK, known.key, encoded, known.references + step)
+    return _write(Effect.HEALED, change)
+
+
+def _write(effect: Effect, change: Change) -> Decision:
+    _, key, encoded, references = change
+    return OperationResult(effect, key, references, len(encoded.data)), change
+
+
+def _missing(key: BlockKey) -> Decision:
+    return OperationResult(Effect.MISSING, key), None
+
+
+def _conflict(known: BlockFacts) -> Decision:
+    return OperationResult(Effect.CONFLICT, known.key, known.references, known.stored), None
+
+
+class PlannedBlocks:
+    """The blocks of a volume as they will be after all changes that were decided here and not carried out yet."""
+
+    def __init__(self, volume: KnownBlocks) -> None:
         self._volume = volume
-        self._blocks: dict[bytes, dict[BlockKey, Sight | None]] = {}  # by signature
-        self._listed: set[bytes] = set()  # signatures of which all blocks are known
-        self._changes: list[Change] = []
-        self._before: list[tuple[BlockKey, bool, Sight | None]] = []
+        self._changed: dict[bytes, dict[BlockKey, BlockFacts | None]] = {}  # by signature; None: removed
 
     def decide(self, operations: Iterable[Operation]) -> tuple[list[OperationResult], list[Change]]:
-        """The outcomes, and what to change for them. If one operation fails, none of these counts."""
-        self._changes, self._before = [], []
+        """Decides the operations in order, each seeing those before it. If one raises, none of them is planned."""
+        results, changes = [], []
+        before: dict[bytes, dict[BlockKey, BlockFacts | None]] = {}
         try:
-            return [self._decide(operation) for operation in operations], self._changes
+            for operation in operations:
+                result, change = decide(operation, self)
+                results.append(result)
+                if change is not None:
+                    changes.append(change)
+                    before.setdefault(change.key.signature, self._changed.get(change.key.signature, {}))
+                    self._plan(change)
         except BaseException:
-            for key, known, sight in reversed(self._before):
-                blocks = self._blocks[key.signature]
-                if known:
-                    blocks[key] = sight
-                else:
-                    del blocks[key]
+            self._changed |= before
             raise
+        return results, changes
 
-    def _decide(self, operation: Operation) -> OperationResult:
-        match operation:
-            case Store():
-                return self._store(operation)
-            case Adopt():
-                return self._adopt(operation)
-            case Claim(signature, size):
-                return self._claim(signature, size) or OperationResult(Effect.MISSING, BlockKey(signature))
-            case Refer(key):
-                return self._count(key, +1)
-            case Release(key):
-                return self._count(key, -1)
-            case Recount():
-                return self._recount(operation)
-            case Heal():
-                return self._heal(operation)
+    def _plan(self, change: Change) -> None:
+        kind, key, encoded, references = change
+        if kind != COUNT:
+            after: BlockFacts | None = BlockFacts(key, kind == REPLICA, encoded.size, len(encoded.data), references)
+        elif references:
+            known = self.find(key)
+            assert known is not None, "only a block that is there is counted"
+            after = known._replace(references=references)
+        else:
+            after = None
+        self._changed[key.signature] = {**self._changed.get(key.signature, {}), key: after}
 
-    def _store(self, store: Store) -> OperationResult:
-        blocks = self._all(store.signature)
-        if not store.force_new and store.compared is None:
-            claimed = self._claim(store.signature, store.encoded.size, store.encoded)
-            if claimed is not None:
-                return claimed
-        for key, sight in blocks.items() if store.compared is not None and not store.force_new else ():
-            is_own = sight is not None and not key.home and not sight.replica
-            if is_own and sight is not None and sight.size == store.encoded.size and key not in (store.compared or ()):
-                return OperationResult(Effect.UNSURE, key)
-        taken = [key.overflow + 1 for key, sight in blocks.items() if sight is not None and not key.home]
-        key = next_key(store.signature, max([store.overflow_min, *taken]))
-        return self._write(Change(BLOCK, key, store.encoded, store.references))
+    def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
+        known = self._volume.all_of(signature)
+        changed = self._changed.get(signature)
+        if not changed:
+            return known
+        after = {each.key: each for each in known} | changed
+        return [each for each in after.values() if each is not None]
 
-    def _claim(self, signature: bytes, size: int, encoded: Encoded | None = None) -> OperationResult | None:
-        """One more reference to a block of the volume's own that has the content; None if there is none.
+    def find(self, key: BlockKey) -> BlockFacts | None:
+        changed = self._changed.get(key.signature, {})
+        return changed[key] if key in changed else self._volume.find(key)
 
-        A damaged one is healed if the content is at hand.
-        """
-        for key, sight in self._all(signature).items():
-            if sight is not None and not key.home and not sight.replica and sight.size == size:
-                if sight.damaged:
-                    return None if encoded is None else self._mend(key, encoded, sight, 1)
-                self._set(key, sight, sight.references + 1)
-                return OperationResult(Effect.DUPLICATE, key, sight.references + 1, sight.stored)
-        return None
-
-    def _heal(self, heal: Heal) -> OperationResult:
-        key, sight = heal.key, self._find(heal.key)
-        if sight is None or (sight.replica and heal.references):
-            return OperationResult(Effect.MISSING, key)
-        if sight.damaged:
-            return self._mend(key, heal.encoded, sight, heal.references)
-        if not heal.references:
-            return OperationResult(Effect.CONFLICT, key, sight.references, sight.stored)
-        return self._set(key, sight, sight.references + heal.references)
-
-    def _mend(self, key: BlockKey, encoded: Encoded, sight: Sight, step: int) -> OperationResult:
-        if sight.origin is not None:
-            self._volume.require_countable(sight)
-        change = Change(REPLICA if sight.replica else BLOCK, key, encoded, sight.references + step)
-        return self._write(change)._replace(effect=Effect.HEALED)
-
-    def _count(self, key: BlockKey, step: int) -> OperationResult:
-        sight = self._find(key)
-        if sight is None or sight.replica or (step > 0 and sight.damaged):
-            return OperationResult(Effect.MISSING, key)
-        return self._set(key, sight, sight.references + step)
-
-    def _adopt(self, adopt: Adopt) -> OperationResult:
-        sight = self._find(adopt.key) if adopt.expected is not None else None
-        if sight is not None and sight.size == UNREADABLE:  # as good as nothing
-            sight = None
-        if sight is not None and (adopt.expected, True) != (sight.references, sight.replica):
-            return OperationResult(Effect.CONFLICT, adopt.key, sight.references, sight.stored)
-        if sight is None and adopt.expected:
-            return OperationResult(Effect.CONFLICT, adopt.key)
-        return self._write(Change(REPLICA if adopt.replica else BLOCK, adopt.key, adopt.encoded, adopt.references))
-
-    def _recount(self, recount: Recount) -> OperationResult:
-        key, sight = recount.key, self._find(recount.key)
-        if sight is None or recount.replica not in (None, sight.replica):
-            return OperationResult(Effect.MISSING, key)
-        if recount.expected not in (None, sight.references):
-            return OperationResult(Effect.CONFLICT, key, sight.references, sight.stored)
-        return self._set(key, sight, recount.references)
-
-    def _set(self, key: BlockKey, sight: Sight, references: int) -> OperationResult:
-        if sight.origin is not None:
-            self._volume.require_countable(sight)
-        self._note(key, sight._replace(references=references) if references else None)
-        self._changes.append(Change(COUNT, key, NOTHING, references))
-        return OperationResult(Effect.COUNTED if references else Effect.REMOVED, key, references, sight.stored)
-
-    def _write(self, change: Change) -> OperationResult:
-        encoded, references = change.encoded, change.references
-        self._note(change.key, Sight(encoded.size, len(encoded.data), references, change.kind == REPLICA))
-        self._changes.append(change)
-        return OperationResult(Effect.NEW, change.key, references, len(encoded.data))
-
-    def _note(self, key: BlockKey, sight: Sight | None) -> None:
-        blocks = self._blocks.setdefault(key.signature, {})
-        self._before.append((key, key in blocks, blocks.get(key)))
-        blocks[key] = sight
-
-    # -- what is there --------------------------------------------------------------------------------------------
-
-    def _all(self, signature: bytes) -> dict[BlockKey, Sight | None]:
-        blocks = self._blocks.setdefault(signature, {})
-        if signature not in self._listed:
-            for key, sight in self._volume.sights_of(signature):
-                blocks.setdefault(key, sight)
-            self._listed.add(signature)
-        return blocks
-
-    def _find(self, key: BlockKey) -> Sight | None:
-        blocks = self._blocks.setdefault(key.signature, {})
-        if key not in blocks and key.signature not in self._listed:
-            blocks[key] = self._volume.sight(key)
-        return blocks.get(key)
-
-    def origin(self, key: BlockKey) -> object:
-        """What the volume told of the block before these operations; None if they write or remove it."""
-        sight = self._blocks.get(key.signature, {}).get(key)
-        return sight.origin if sight is not None else None
+    def require_counter(self, key: BlockKey) -> None:
+        if key not in self._changed.get(key.signature, {}):
+            self._volume.require_counter(key)

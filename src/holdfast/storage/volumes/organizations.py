@@ -21,7 +21,7 @@ from holdfast.env import Environment, paths
 from holdfast.errors import UnknownName, UsageError, VolumeDown
 from holdfast.model import Fault
 from holdfast.storage.identity import new_identity, read_identity, write_identity
-from holdfast.storage.volume import ReadableVolume, TicketedVolume, Volume
+from holdfast.storage.volume import IdempotentVolume, ReadableVolume, Volume
 from holdfast.storage.volumes.compaction import Compaction, Progress, SelfCompacting
 from holdfast.storage.volumes.faults import CheckProgress, Repair
 from holdfast.storage.volumes.hash.check import check_hash
@@ -49,7 +49,7 @@ BUCKET_BYTES_MAX = 16 << 20
 class Organization:
     """How volumes of one organization are opened."""
 
-    writer: Callable[[VolumeSpec], TicketedVolume]
+    writer: Callable[[VolumeSpec], IdempotentVolume]
     reader: Callable[[VolumeSpec], ReadableVolume]
     compact: Callable[[Any, float, Progress | None], Compaction]  # the writer, least share of dead bytes, progress
     check: Callable[[VolumeSpec, CheckProgress], Iterator[Fault]]
@@ -129,7 +129,7 @@ def _require_shape(volume: VolumeSettings) -> None:
         )
 
 
-def open_volume(name: str, directory: Path, settings: StoreSettings, env: Environment) -> TicketedVolume:
+def open_volume(name: str, directory: Path, settings: StoreSettings, env: Environment) -> IdempotentVolume:
     """Opens for writing. Raises VolumeDown, DamagedBlock, DamagedKeydir or FormatTooNew."""
     if env.files.exists(directory / paths.OBJECTS):
         from holdfast.storage.volumes.object import open_object_volume

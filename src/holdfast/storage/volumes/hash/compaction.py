@@ -2,7 +2,7 @@
 
 Online: a few buckets at a time, each time as a commit of its own, so that everybody else waits for milliseconds, and a
 crash finds the volume as after one of them. At the end the file of overflow buckets is cut off behind the last page in
-use, free pages in front of it are overwritten with zeros, and the journal begins anew: what was removed has left the
+use, free pages in front of it are overwritten with zeros, and the journal starts again: what was removed has left the
 disk.
 """
 

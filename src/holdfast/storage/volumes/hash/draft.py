@@ -1,6 +1,7 @@
-"""A draft of changes to a hash volume: chains, state and space as they will be. If it fails, nothing has changed.
+"""Changes to a hash volume before they are written.
 
-What one group of commits changes in a hash volume, gathered until it is written.
+A `ChangeDraft` has chains, state and space as one commit will leave them; if it fails, nothing has changed. A
+`GroupChange` gathers the drafts of one group of commits until the group is written.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class ChangeDraft:
 
     def _entry(self, change: Change) -> HashEntry:
         serial, data = self.state.serial, change.encoded.data
-        header = change.fields(self._identity, serial, serial - 1)
+        header = change.header(self._identity, serial, serial - 1)
         if self.fits(header.length):
             return HashEntry(change.key, header, block.pack(header) + bytes(data))
         return self.large(header, block.pack(header) + bytes(data))

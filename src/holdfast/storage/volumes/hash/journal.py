@@ -5,7 +5,7 @@ It is a file like a segment (`redo`): a header, then one transaction after the o
 number, and `ticket`. It happens as a whole or not at all: one that is not there to its end was never acknowledged.
 
 Opening writes the last image of each page to its place, wherever a crash interrupted that. Once the pages are synced
-(a *checkpoint*), the journal is written anew: nothing but the state and what is remembered of tickets.
+(a *checkpoint*), the journal is rewritten: nothing but the state and what is remembered of tickets.
 """
 
 from __future__ import annotations
@@ -18,26 +18,20 @@ from typing import Final
 
 from holdfast.env import Environment, File, paths
 from holdfast.env.files import Buffer
-from holdfast.errors import DamagedBlock, VolumeFull
+from holdfast.errors import DamagedBlock
 from holdfast.storage import block
-from holdfast.storage.block import STATE, TICKET, Header
+from holdfast.storage.block import STATE, TICKET
 from holdfast.storage.identity import Identity
+from holdfast.storage.volume import BlockKey, Encoded
 from holdfast.storage.volumes.hash.page import PageId
 from holdfast.storage.volumes.hash.state import HashState, unpack_state
 from holdfast.storage.volumes.idempotency import Kept
-from holdfast.storage.volumes.log.recovery import torn_from
-from holdfast.storage.volumes.log.segment import (
-    SEGMENT_HEADER_BYTES,
-    Damage,
-    SegmentHeader,
-    pack_segment_header,
-    read_segment_header,
-    walk,
-)
+from holdfast.storage.volumes.journal import JournalFile, acknowledged_bytes, require_own_journal
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, walk
+from holdfast.storage.volumes.operations import Change
 
 REDO_BYTES_MAX: Final = 32 << 20  # beyond this there is a checkpoint
 PAGE: Final = b"page"
-_HEADER = (1, 0, 1)  # segment, generation, through
 _PAGE_NAME = struct.Struct(">IQ")
 
 
@@ -56,11 +50,8 @@ class Redone:
 
 def read_redo(file: File, identity: Identity) -> Redone:
     """All whole transactions. Raises DamagedBlock or FormatTooNew."""
-    header = read_segment_header(file)
-    if header.uid != identity.uid:
-        raise DamagedBlock(f"'{file.path}' is of another volume; run 'holdfast check --repair'")
-    size = file.size()
-    end = torn_from(file, identity.uid, SEGMENT_HEADER_BYTES, size, 0)
+    require_own_journal(file, identity)
+    size, end = file.size(), acknowledged_bytes(file, identity)
     redone: Redone | None = None
     serial = 0
     for step in walk(file, identity.uid, SEGMENT_HEADER_BYTES, end):
@@ -82,44 +73,36 @@ def read_redo(file: File, identity: Identity) -> Redone:
     return redone
 
 
-class RedoJournal:
+class RedoJournal(JournalFile):
     """The writer's journal. One thread at a time."""
 
     def __init__(self, env: Environment, directory: Path, identity: Identity) -> None:
-        self.path = directory / paths.REDO
-        self._env = env
-        self._identity = identity
-        self._file: File | None = None
+        super().__init__(env, directory / paths.REDO, identity)
         self._serial = self._durable = 0
-        self.end = SEGMENT_HEADER_BYTES
 
     def open(self) -> Redone:
         """What there is; what was torn is cut off, the rest is durable. Raises as `read_redo`."""
         files = self._env.files
-        files.remove(self._draft)
+        files.remove(self.draft)
         files.sync_directory(self.path.parent)
         self._file = files.open(self.path, writable=True)
         redone = read_redo(self._file, self._identity)
+        self.end = redone.end
         if redone.excess:
-            self._file.truncate(redone.end)
+            self._file.truncate(self.end)
         self._file.sync()  # a killed process may have left it unsynced, and what is done now must not outlive it
         self._serial = self._durable = redone.serial
-        self.end = redone.end
         return redone
 
     def begin_behind(self, serial: int) -> None:
-        """For a journal that is to be made anew: its entries are later than all there were."""
+        """For a journal that is to be rebuilt: its entries are later than all there were."""
         self._serial = self._durable = serial
 
     def append(
         self, state: bytes, images: Sequence[tuple[PageId, Buffer]], tickets: Sequence[tuple[bytes, Kept]]
     ) -> None:
         """A transaction, durable on return. If it raises, see `cut_back`."""
-        assert self._file is not None
-        buffers = self._packed(state, images, tickets)
-        self._file.append(buffers)
-        self._file.sync()
-        self.end += sum(map(len, buffers))
+        self.write(self._packed(state, images, tickets))
         self._durable = self._serial
 
     @property
@@ -127,34 +110,15 @@ class RedoJournal:
         """For what is about to be appended: it gets this one, or a later one."""
         return self._serial + 1
 
-    def cut_back(self) -> Redone:
-        """Takes off what a failed `append` has left: after a failed sync, no later one would write it."""
+    def read(self) -> Redone:
+        """What it says now."""
         assert self._file is not None
-        self._file.truncate(self.end)
-        self._file.sync()
         return read_redo(self._file, self._identity)
 
     def renew(self, state: bytes, tickets: Sequence[tuple[bytes, Kept]]) -> None:
-        """Everything before is durable in the pages: a journal in the place of this one, durable."""
-        files = self._env.files
-        files.remove(self._draft)
-        file = files.open(self._draft, writable=True, create=True)
-        buffers = self._packed(state, (), tickets)
-        try:
-            file.append([pack_segment_header(SegmentHeader(self._identity.uid, *_HEADER)), *buffers])
-            file.sync()
-        except VolumeFull:
-            file.close()
-            files.remove(self._draft)
-            raise
-        file.close()
-        files.rename(self._draft, self.path)
-        files.sync_directory(self.path.parent)
-        if self._file is not None:
-            self._file.close()
-        self._file = files.open(self.path, writable=True)
+        """Everything before is durable in the pages: a new journal takes the place of this one. See `replace`."""
+        self.replace(self._packed(state, (), tickets))
         self._durable = self._serial
-        self.end = SEGMENT_HEADER_BYTES + sum(map(len, buffers))
 
     def _packed(
         self, state: bytes, images: Iterable[tuple[PageId, Buffer]], tickets: Sequence[tuple[bytes, Kept]]
@@ -165,34 +129,6 @@ class RedoJournal:
         for kind, name, data in [(STATE, bytes(8), state), *entries]:
             self._serial += 1
             follow = len(entries) if kind == STATE else 0
-            buffers += (self._entry(kind, name, data, follow), data)
+            entry = Change(kind, BlockKey(name), Encoded("none", 0, len(data), data), follow)
+            buffers += (entry.packed_header(self._identity, self._serial, self._durable), data)
         return buffers
-
-    def _entry(self, kind: bytes, name: bytes, data: Buffer, follow: int) -> bytes:
-        return block.pack(
-            Header(
-                kind,
-                self._identity.uid,
-                self._serial,
-                self._durable,
-                self._identity.signature.encode(),
-                name,
-                0,
-                b"",
-                b"none",
-                0,
-                len(data),
-                len(data),
-                follow,
-                block.checksum(data),
-            )
-        )
-
-    @property
-    def _draft(self) -> Path:
-        return self.path.with_name(self.path.name + paths.UNFINISHED)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None

@@ -1,6 +1,6 @@
 """What a hash volume knows of itself besides its pages: totals, its shape, and which overflow pages are free.
 
-It is written as text, a line for each field, in every entry `state` of the journal (`hash_redo`):
+It is written as text, a line for each field, in every entry `state` of the journal (`hash.journal`):
 
     serial 42                      number of the last commit
     generation 1                   of the bucket file

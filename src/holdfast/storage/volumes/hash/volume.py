@@ -2,7 +2,7 @@
 
 Buckets of successive ranges of signatures lie side by side in one file, blocks in a bucket are sorted, and what does
 not fit goes into overflow buckets of another file. A commit decides under the volume's lock what becomes of its
-buckets; the thread that leads the flush makes the new images of all pages durable in the journal (`hash_redo`), and
+buckets; the thread that leads the flush makes the new images of all pages durable in the journal (`hash.journal`), and
 then writes each page once, in the order of their places. So bytes in place are never overwritten before there is
 another durable copy, and many additions share one sweep over the disk. Pages that were changed or read lately stay in
 the *bucket buffer*.
@@ -24,7 +24,7 @@ from holdfast.env.files import Buffer
 from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBlock, HoldfastError, VolumeFull
 from holdfast.storage.block import HEADER_BYTES
-from holdfast.storage.volume import BlockKey, Operation, OperationResult, Ticket
+from holdfast.storage.volume import BlockFacts, BlockKey, IdempotencyKey, Operation, OperationResult
 from holdfast.storage.volumes.group_commit import Group, GroupCommitted
 from holdfast.storage.volumes.hash.chain import BucketId, Chain, empty_chain
 from holdfast.storage.volumes.hash.draft import ChangeDraft, GroupChange, chain_of
@@ -35,11 +35,41 @@ from holdfast.storage.volumes.hash.reader import FoundBlock, HashReading, Overla
 from holdfast.storage.volumes.hash.salvage import Salvage, mended_page
 from holdfast.storage.volumes.hash.state import HashState, Space
 from holdfast.storage.volumes.hash.streams import HashStreaming
-from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, pack_past, ticket_name
-from holdfast.storage.volumes.operations import InPlacePlan, Sight
+from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, key_name, pack_past
+from holdfast.storage.volumes.operations import PlannedBlocks
 from holdfast.storage.volumes.spec import VolumeSpec
 
 LOAD_MAX = 0.75  # share of all buckets' bytes that entries take, beyond which there will be twice as many
+
+
+class HashBlocks:
+    """The blocks of a volume as its buckets hold them, for one commit. To be used with the volume's lock held."""
+
+    def __init__(self, volume: HashVolume) -> None:
+        self._volume = volume
+        self._known: dict[bytes, list[BlockFacts]] = {}
+        self._damaged: frozenset[BlockKey] | None = None
+
+    def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
+        known = self._known.get(signature)
+        if known is None:
+            known = self._known[signature] = self._read(signature)
+        return known
+
+    def _read(self, signature: bytes) -> list[BlockFacts]:
+        bucket = self._volume.chain(self._volume.bucket(signature))
+        known = [each.facts for each in bucket.entries() if each.key.signature == signature]
+        if known and self._damaged is None:
+            self._damaged = self._volume.damage.keys()
+        if self._damaged:
+            return [each._replace(damaged=each.key in self._damaged) for each in known]
+        return known
+
+    def find(self, key: BlockKey) -> BlockFacts | None:
+        return next((each for each in self.all_of(key.signature) if each.key == key), None)
+
+    def require_counter(self, key: BlockKey) -> None:
+        """A counter is part of its page, which was verified."""
 
 
 class HashVolume(GroupCommitted, HashStreaming):
@@ -54,7 +84,6 @@ class HashVolume(GroupCommitted, HashStreaming):
         self._applying: Overlay = {}  # durable in the journal, and being written to their places
         self._in_flight: GroupChange | None = None
         self._batch = GroupChange()
-        self._damaged: frozenset[BlockKey] | None = None  # blocks, as far as one commit has asked
         self._dictionaries.settle()
         self._redo = RedoJournal(spec.env, spec.directory, spec.identity)
         redone = self._redo.open()
@@ -93,22 +122,11 @@ class HashVolume(GroupCommitted, HashStreaming):
         with self.commits.lock:
             return self._durable.copy(), len(self._durable_space.free)
 
-    # -- what is there, under the lock: Sights --------------------------------------------------------------------
+    # -- buckets, under the lock -----------------------------------------------------------------------------------
 
-    def sights_of(self, signature: bytes) -> Iterable[tuple[BlockKey, Sight]]:
-        entries = [
-            each for each in self.chain(self._current.bucket(signature)).entries() if each.key.signature == signature
-        ]
-        if entries and self._damaged is None:
-            self._damaged = self.damage.keys()
-        damaged = self._damaged or ()
-        return [(each.key, Sight(*each.facts[2:5], each.replica, damaged=each.key in damaged)) for each in entries]
-
-    def sight(self, key: BlockKey) -> Sight | None:
-        return next((sight for each, sight in self.sights_of(key.signature) if each == key), None)
-
-    def require_countable(self, sight: Sight) -> None:
-        """A counter is part of its page, which was verified."""
+    def bucket(self, signature: bytes) -> BucketId:
+        """The bucket of a signature, as the next commit will find it."""
+        return self._current.bucket(signature)
 
     def chain(self, bucket: BucketId) -> Chain:
         """The bucket as the next commit will find it. Raises DamagedBlock."""
@@ -167,21 +185,20 @@ class HashVolume(GroupCommitted, HashStreaming):
         return self._remembered
 
     def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        self._damaged = None
-        outcomes, changes = InPlacePlan(self).decide(operations)
+        outcomes, changes = PlannedBlocks(HashBlocks(self)).decide(operations)
         if changes:
             changed = self.draft(lambda draft: draft.apply(changes))
             self._grow(len(changed.after))
         return outcomes
 
     def _perform_once(
-        self, operations: Sequence[Operation], ticket: Ticket, *, void: bool = False
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
-        name, serial = ticket_name(ticket), self._current.serial
+        name, serial = key_name(idempotency_key), self._current.serial
         outcomes = self._perform(operations)
         if self._current.serial == serial and not void:  # nothing has changed: nothing to be remembered
             return outcomes
-        data = pack_past(Past(self._remembered.settled(ticket), void, outcomes))
+        data = pack_past(Past(self._remembered.settled(idempotency_key), void, outcomes))
         kept = Kept(self._redo.next_serial, data)
         self._remembered.apply(name, kept)
         self._remembered.take()  # what is forgotten leaves the journal at the next checkpoint
@@ -250,7 +267,7 @@ class HashVolume(GroupCommitted, HashStreaming):
             self._note_displaced(batch.before.values(), batch.after.values())
 
     def _checkpoint(self, tickets: Sequence[tuple[bytes, Kept]], batch: GroupChange | None = None) -> None:
-        """All pages are durable in their places: the journal begins anew. Without space for that, it goes on."""
+        """All pages are durable in their places: the journal starts again. Without space for that, it goes on."""
         self._files.sync()
         state, space = (batch.state, batch.space) if batch is not None else (self._durable, self._durable_space)
         try:
@@ -279,7 +296,8 @@ class HashVolume(GroupCommitted, HashStreaming):
         if not isinstance(error, HoldfastError):
             return
         try:
-            self._remembered = Sessions(self._redo.cut_back().tickets)
+            self._redo.cut_back()
+            self._remembered = Sessions(self._redo.read().tickets)
             if isinstance(error, VolumeFull) and self._failure is None:
                 self._checkpoint(self._remembered.all_kept())  # the journal may be what fills the disk
         except Exception as failure:  # whatever it is, the journal can no longer be trusted

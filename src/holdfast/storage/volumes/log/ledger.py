@@ -81,7 +81,7 @@ class SegmentLedger:
 
     @property
     def sessions(self) -> Sessions:
-        """What is remembered of commits with tickets. Read from the source when it is first needed."""
+        """What is remembered of commits with idempotency keys. Read from the source when it is first needed."""
         if self._sessions is None:
             self._sessions = Sessions(self._source.tickets())
         return self._sessions
@@ -157,7 +157,7 @@ class SegmentLedger:
         )
 
     def correct(self, segment: int, facts: SegmentFacts) -> None:
-        """The facts of a segment have been counted anew."""
+        """The facts of a segment have been counted again."""
         self.segments[segment] = facts
         self._segments_changed.add(segment)
 

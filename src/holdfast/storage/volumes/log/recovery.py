@@ -3,7 +3,7 @@
 What may be found behind the keydir's position:
 - entries that were synced but had not reached the keydir: applied;
 - at the very end, bytes of a group that was never synced, hence never acknowledged: cut off, and with them what there
-  is of a commit with a ticket that is not there to its end;
+  is of a commit with an idempotency key that is not there to its end;
 - damage before entries that were written after it had been synced: acknowledged bytes have gone bad. That is not for
   an opening to judge: it stops, and `check --repair` is needed.
 Each entry says up to which serial the log was durable when it was written (`after`), which tells the last two apart.
@@ -19,11 +19,10 @@ from typing import NamedTuple
 from holdfast.config import StoreSettings
 from holdfast.env import File, paths
 from holdfast.errors import DamagedBlock, DamagedKeydir
-from holdfast.storage.block import STATE, TICKET
 from holdfast.storage.volumes.log.keydir import Keydir, Position, SegmentFacts
 from holdfast.storage.volumes.log.ledger import SegmentLedger
 from holdfast.storage.volumes.log.relocation import finish_compactions, recount
-from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, SegmentEntry, walk
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, SegmentEntry, torn_from, walk
 from holdfast.storage.volumes.log.segment_files import ListedSegment, SegmentFiles
 
 TAKE_EVERY = 10_000  # entries per keydir batch while replaying
@@ -184,30 +183,6 @@ def acknowledged_end(file: File, uid: bytes, begun: Position, known: Position | 
     if known is not None and known.segment == begun.segment and known.offset <= size:
         return torn_from(file, uid, known.offset, size, known.serial)
     return torn_from(file, uid, SEGMENT_HEADER_BYTES, size, begun.serial)
-
-
-def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
-    """Where the unacknowledged end of the last segment begins; `end` if all of it is sound, or bad but acknowledged.
-
-    A commit with a ticket happens as a whole: if the end of the last one is missing, it was not acknowledged either.
-    So does a transaction of a journal, with all tickets in it.
-    """
-    torn: int | None = None
-    whole, complete = end, floor  # where the last one that happens as a whole begins, and its last serial
-    for step in walk(file, uid, start, end, floor):
-        if isinstance(step, Damage):
-            if torn is None:
-                torn = step.offset
-        else:
-            if torn is not None and step.header.after > floor:
-                torn = None  # the damaged entries were durable before this one was written
-            if torn is None:
-                floor = step.header.serial
-                if step.header.kind in (TICKET, STATE) and floor > complete:
-                    whole, complete = step.offset, floor + step.header.references
-    if floor < complete:
-        return whole
-    return end if torn is None else torn
 
 
 def take(ledger: SegmentLedger, keydir: Keydir) -> None:

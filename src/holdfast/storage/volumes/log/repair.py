@@ -71,7 +71,7 @@ def _old_keydir(spec: VolumeSpec, segments: SegmentFiles) -> FollowerIndex | Non
 
 
 def _remember_tickets(told: Keydir, kept: FollowerIndex | None) -> None:
-    """What the old keydir knows of commits with tickets; the segments, replayed on top, may know of later ones."""
+    """What the old keydir knows of idempotency keys; the segments, replayed on top, may know of later ones."""
     if kept is not None:
         with suppress(Damaged):
             told.write(KeydirChange({}, {}, None, dict(kept.tickets())))

@@ -23,7 +23,7 @@ from isal.isal_zlib import crc32
 from holdfast.env.files import File
 from holdfast.errors import DamagedBlock, FormatTooNew
 from holdfast.storage import block
-from holdfast.storage.block import HEADER_BYTES, MAGIC, Header
+from holdfast.storage.block import HEADER_BYTES, MAGIC, STATE, TICKET, Header
 
 SEGMENT_HEADER_BYTES: Final = 96
 _MAGIC = b"HOLDFAST-SEGMENT/"
@@ -146,6 +146,30 @@ def walk(file: File, uid: bytes, start: int, end: int, floor: int = -1) -> Itera
             yield Damage(offset, length, f"crc32 {header.checksum:08x}", f"{found:08x}", header, header.serial)
         floor = header.serial
         offset += length
+
+
+def torn_from(file: File, uid: bytes, start: int, end: int, floor: int) -> int:
+    """Where the unacknowledged end of a last segment or a journal begins; `end` if there is none.
+
+    Damage is acknowledged if a later entry was written after it had been synced (`after`): it is not cut off.
+    A commit with an idempotency key is atomic, as is a transaction of a journal: without its end, all of it is torn.
+    """
+    torn: int | None = None
+    whole, complete = end, floor  # where the last atomic one begins, and its last serial
+    for step in walk(file, uid, start, end, floor):
+        if isinstance(step, Damage):
+            if torn is None:
+                torn = step.offset
+        else:
+            if torn is not None and step.header.after > floor:
+                torn = None  # the damaged entries were durable before this one was written
+            if torn is None:
+                floor = step.header.serial
+                if step.header.kind in (TICKET, STATE) and floor > complete:
+                    whole, complete = step.offset, floor + step.header.references
+    if floor < complete:
+        return whole
+    return end if torn is None else torn
 
 
 def damaged_header(file: File, damage: Damage) -> Header | None:

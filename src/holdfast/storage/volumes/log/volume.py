@@ -1,20 +1,17 @@
 """The `log` organization: append-only segments, a keydir, and group commit. The default.
 
 A commit decides under the volume's lock what its operations mean, hands the resulting entries to the current group and
-waits for it (`volumes/group_commit`). One caller thus pays one sync; sixteen share one. A commit with a ticket
-writes one more entry, before its own, and happens as a whole or not at all.
+waits for it (`volumes/group_commit`). One caller thus pays one sync; sixteen share one. A commit with an idempotency
+key writes one more entry, before its own, and is atomic.
+
+Readers look up places in the keydir. Many blocks are read together (`gather`): places are looked up in one call, and
+neighbours are read with one. Headers are then checked as columns: signature, sizes and encoding must be what the keydir
+says, and both checksums must hold. A block for which any of that fails is left to the reader of single blocks, which
+reports why.
 
 Threads: any thread may call any method. The lock of the group commit guards the ledger and the gathering group; the
-thread that leads a flush owns the tail file and writes the keydir. What must not be interrupted is done behind a
-`Shield`, away from the main thread.
-
-The reading half of a log volume, shared by the writer and by reader processes.
-
-Reading many blocks of a log volume at once: places looked up together, neighbours read with one call.
-
-Headers are checked as columns, not one by one: what they say of signature, sizes and encoding must be what the keydir
-says, and both checksums must hold. A block for which any of that fails is left to whoever reads blocks alone, who knows
-what may be the matter.
+thread that leads a flush owns the tail file and writes the keydir. What must not be interrupted runs behind
+`Uninterruptible`, away from the main thread.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from holdfast.env import Environment, File
 from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBlock, HoldfastError, VolumeFull
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, HEADER_BYTES, MAGIC, REPLICA, TICKET, Header
+from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, MAGIC, REPLICA, TICKET, Header
 from holdfast.storage.identity import Identity
 from holdfast.storage.volume import (
     Block,
@@ -40,23 +37,23 @@ from holdfast.storage.volume import (
     Encoded,
     EncodedGroup,
     Gathered,
+    IdempotencyKey,
     Operation,
     OperationResult,
     ScanPosition,
-    Ticket,
     VolumeStat,
 )
 from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.dictionaries import DictionaryShelf
 from holdfast.storage.volumes.group_commit import Group, GroupCommitted
-from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, pack_past, past_bytes, ticket_name
-from holdfast.storage.volumes.log.decisions import LogDecisions
+from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, key_name, pack_past, past_bytes
 from holdfast.storage.volumes.log.keydir import KeydirChange, Position, SegmentFacts, Slot
 from holdfast.storage.volumes.log.ledger import SegmentLedger, find_slot
 from holdfast.storage.volumes.log.lookup import FollowerIndex, WriterIndex
 from holdfast.storage.volumes.log.recovery import open_keydir, recover
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, SegmentEntry, offset_behind, walk
 from holdfast.storage.volumes.log.segment_files import SegmentFiles
+from holdfast.storage.volumes.operations import Change, decide
 from holdfast.storage.volumes.spec import VolumeSpec
 
 if TYPE_CHECKING:
@@ -257,7 +254,7 @@ class LogReading:
             found = self._index.slots_of(list(signatures))
         damaged = self.damage.keys() if any(found) else frozenset()
         return [
-            tuple([_facts(signature, slot, damaged) for slot in slots])
+            tuple([_facts(BlockKey(signature, slot.overflow, slot.home), slot, damaged) for slot in slots])
             for signature, slots in zip(signatures, found, strict=True)
         ]
 
@@ -442,8 +439,7 @@ def _block(header: Header, data: memoryview, references: int, path: Path, offset
     )
 
 
-def _facts(signature: bytes, slot: Slot, damaged: Collection[BlockKey]) -> BlockFacts:
-    key = BlockKey(signature, slot.overflow, slot.home)
+def _facts(key: BlockKey, slot: Slot, damaged: Collection[BlockKey]) -> BlockFacts:
     return BlockFacts(key, slot.replica, slot.size, slot.stored, slot.references, key in damaged)
 
 
@@ -462,6 +458,36 @@ class LogReader(LogReading):
         self._segments.close()
 
 
+class LogBlocks:
+    """The blocks of a volume as the ledger has them, for one commit. To be used with the volume's lock held."""
+
+    def __init__(self, ledger: SegmentLedger, damage: KnownDamage) -> None:
+        self._ledger = ledger
+        self._damage = damage
+        self.damaged: frozenset[BlockKey] | None = None  # None: not looked up yet
+        self.slots: tuple[Slot, ...] | None = None  # of the operation's signature, if it has looked them up
+
+    def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
+        slots = self.slots = self._ledger.slots(signature)
+        if not slots:
+            return ()
+        damaged = self._known_damage()
+        return [_facts(BlockKey(signature, slot.overflow, slot.home), slot, damaged) for slot in slots]
+
+    def find(self, key: BlockKey) -> BlockFacts | None:
+        slots = self.slots = self._ledger.slots(key.signature)
+        slot = find_slot(slots, key.overflow, key.home)
+        return _facts(key, slot, self._known_damage()) if slot is not None else None
+
+    def require_counter(self, key: BlockKey) -> None:
+        """The keydir has every counter."""
+
+    def _known_damage(self) -> frozenset[BlockKey]:
+        if self.damaged is None:
+            self.damaged = self._damage.keys()
+        return self.damaged
+
+
 class LogVolume(GroupCommitted, LogReading):
     """A log volume open for writing."""
 
@@ -471,8 +497,7 @@ class LogVolume(GroupCommitted, LogReading):
         self.directory = directory
         self.settings = settings
         self.identity = identity
-        self._algorithm = identity.signature.encode()
-        self._ticketed = False  # a commit with a ticket has begun in this segment, and must end in it
+        self._ticketed = False  # a commit with an idempotency key has begun in this segment, and must end in it
         segments = SegmentFiles(env, directory, identity.uid, settings.open_segments_max, identity.lanes)
         dictionaries = DictionaryShelf(env, directory, identity)
         dictionaries.settle()
@@ -486,7 +511,6 @@ class LogVolume(GroupCommitted, LogReading):
         GroupCommitted.__init__(self, name, self)
         index = WriterIndex(self.ledger, self.keydir, self.flush)
         LogReading.__init__(self, name, dictionaries, env, segments, index)
-        self._decisions = LogDecisions(self.ledger, self._append, self.damage.keys)
         self.segments = segments
         self._durable_serial = self.ledger.position.serial
         self._tail_number = self.ledger.position.segment
@@ -504,13 +528,23 @@ class LogVolume(GroupCommitted, LogReading):
         return self.ledger.sessions
 
     def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        return self._decisions.perform(operations)
+        blocks = LogBlocks(self.ledger, self.damage)
+        results = []
+        for operation in operations:
+            blocks.slots = None
+            result, change = decide(operation, blocks)
+            if change is not None:
+                self._append(change, blocks.slots)
+                if blocks.damaged and change.kind != COUNT:
+                    blocks.damaged -= {change.key}  # written again, hence sound
+            results.append(result)
+        return results
 
     def _perform_once(
-        self, operations: Sequence[Operation], ticket: Ticket, *, void: bool = False
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
         """All operations, behind an entry that keeps their outcomes; none of them, if one fails."""
-        name, length = ticket_name(ticket), past_bytes(operations)
+        name, length = key_name(idempotency_key), past_bytes(operations)
         group, position = self.commits.current, self.ledger.position
         mark = group.mark()
         self.ledger.begin()
@@ -520,7 +554,7 @@ class LogVolume(GroupCommitted, LogReading):
             slot, serial = len(buffers), position.serial + 1
             buffers.append(b"")
             self.ledger.occupy(serial, position.segment, position.offset, HEADER_BYTES + length)
-            outcomes = self._decisions.perform(operations)
+            outcomes = self._perform(operations)
         except BaseException:
             self.ledger.roll_back()
             group.cut_back(mark)
@@ -533,21 +567,21 @@ class LogVolume(GroupCommitted, LogReading):
             return outcomes
         self.ledger.end()
         sessions = self.ledger.sessions
-        data = pack_past(Past(sessions.settled(ticket), void, outcomes))
+        data = pack_past(Past(sessions.settled(idempotency_key), void, outcomes))
         assert len(data) == length
-        entry = Encoded("none", 0, length, data)
-        header = self._header(TICKET, BlockKey(name), entry, position.serial - serial, serial=serial)
-        buffers[slot] = block.pack(header) + data
+        entry = Change(TICKET, BlockKey(name), Encoded("none", 0, length, data), position.serial - serial)
+        buffers[slot] = entry.packed_header(self.identity, serial, self._durable_serial) + data
         sessions.apply(name, Kept(serial, data))
         return outcomes
 
-    def _append(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, slots: tuple[Slot, ...]) -> None:
+    def _append(self, change: Change, slots: tuple[Slot, ...] | None) -> None:
         buffers = self._part()
-        header = self._header(kind, key, encoded, references)
-        packed = block.pack(header)
         position = self.ledger.position
+        header = change.header(self.identity, position.serial + 1, self._durable_serial)
+        packed = block.pack(header)
         self.ledger.apply(header, position.segment, position.offset, slots)
-        buffers.extend((packed, encoded.data) if len(encoded.data) else (packed,))
+        data = change.encoded.data
+        buffers.extend((packed, data) if len(data) else (packed,))
 
     def _part(self) -> list[Buffer]:
         """Where the next entry goes: a new segment, if the current one is full."""
@@ -558,24 +592,6 @@ class LogVolume(GroupCommitted, LogReading):
         if not group.parts or group.parts[-1][0] != position.segment:
             group.parts.append((position.segment, []))
         return group.parts[-1][1]
-
-    def _header(self, kind: bytes, key: BlockKey, encoded: Encoded, references: int, *, serial: int = 0) -> Header:
-        return Header(
-            kind,
-            self.identity.uid,
-            serial or self.ledger.position.serial + 1,
-            self._durable_serial,
-            self._algorithm,
-            key.signature,
-            key.overflow,
-            key.home,
-            encoded.codec.encode(),
-            encoded.dictionary,
-            encoded.size,
-            len(encoded.data),
-            references,
-            block.checksum(encoded.data),
-        )
 
     def add_dictionary(self, number: int, data: bytes) -> None:
         self._refuse_after_failure()

@@ -73,7 +73,7 @@ def parse(raw: bytes, path: Path) -> tuple[dict[str, Uploaded], list[str]]:
     except (ValueError, IndexError, binascii.Error):
         uploaded = {}
     if pack(uploaded, doomed) != raw:
-        raise DamagedBlock(f"cannot read '{path}': its checksum does not match its text; it will be made anew")
+        raise DamagedBlock(f"cannot read '{path}': its checksum does not match its text; it will be rebuilt")
     return uploaded, doomed
 
 

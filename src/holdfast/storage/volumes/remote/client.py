@@ -181,7 +181,7 @@ class RemoteVolume:
         self._doubts.settle(link)
 
     def _ask(self, kind: Type, *body: Buffer) -> memoryview:
-        """The answer to one question, copied; the question may be asked more than once."""
+        """The answer to one request, copied; the request may be asked more than once."""
         return self._pool.use(lambda link: memoryview(bytes(link.ask(kind, *body))))
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class RemoteVolume:
         return Activity(**self._told(Type.STAT)["activity"])
 
     def status(self) -> tuple[VolumeStat, Activity]:
-        """Both at the price of one question. Who wants to know how it is does not wait until it is well again."""
+        """Both at the price of one request. Who wants to know how it is does not wait until it is well again."""
         told = self._told(Type.STAT, patient=False)
         return VolumeStat(**told["stat"]), Activity(**told["activity"])
 
@@ -334,15 +334,15 @@ class RemoteVolume:
         try:
             outcomes = self._pool.use(talk)
         except (VolumeFull, VolumeReadOnly) as error:
-            self._tickets.close(attempts.ticket)
+            self._tickets.close(attempts.idempotency_key)
             raise self._named(error) from error
         except BaseException as error:
             if attempts.times_sent and (isinstance(error, VolumeDown) or not isinstance(error, HoldfastError)):
-                self._doubts.give_up(attempts.ticket, operations)
+                self._doubts.give_up(attempts.idempotency_key, operations)
             else:
-                self._tickets.close(attempts.ticket)
+                self._tickets.close(attempts.idempotency_key)
             raise
-        self._tickets.close(attempts.ticket)
+        self._tickets.close(attempts.idempotency_key)
         return outcomes
 
     def _settle_now(self) -> None:

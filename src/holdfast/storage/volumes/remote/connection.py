@@ -28,7 +28,7 @@ from holdfast.storage.server.wire import FRAME_BYTES, Type
 _RECEIVE_BYTES = 256 << 10
 _SEND_BYTES = 256 << 10  # that have the whole time-out for themselves
 _KEPT_BYTES_MAX = 4 << 20  # a larger buffer is given up after use
-_WELCOME_BYTES_MAX = 64 << 10  # of a frame before the server has proven itself
+_WELCOME_BYTES_MAX = 64 << 10  # of a frame before the server is authenticated
 _ANSWER_BYTES_MAX = 1 << 30
 
 
@@ -113,11 +113,11 @@ class ServerLink:
         return facts
 
     def ask(self, kind: Type, *body: Buffer, progress: Callable[[memoryview], None] | None = None) -> memoryview:
-        """The answer to a question; valid until the next call. Raises what the server failed with."""
+        """The answer to a request; valid until the next call. Raises what the server failed with."""
         return self.receive(self.send(kind, *body), progress)
 
     def send(self, kind: Type, *body: Buffer) -> int:
-        """Sends a question; returns its number, to receive the answer with."""
+        """Sends a request; returns its number, to receive the answer with."""
         self._request = request = (self._request + 1) & 0xFFFFFFFF
         size = sum(map(len, body))
         message = memoryview(b"".join([wire.frame_head(kind, request, size), *body]))

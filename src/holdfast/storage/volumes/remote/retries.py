@@ -20,13 +20,13 @@ from holdfast.storage.volume import (
     Claim,
     Effect,
     Heal,
+    IdempotencyKey,
     Operation,
     OperationResult,
     Recount,
     Refer,
     Release,
     Store,
-    Ticket,
 )
 from holdfast.storage.volumes.remote.connection import ServerLink
 
@@ -42,17 +42,17 @@ class Tickets:
         self._sequence = 0
         self._open: set[int] = set()
 
-    def issue(self) -> Ticket:
+    def issue(self) -> IdempotencyKey:
         """A new ticket, open until it is closed."""
         with self._lock:
             self._sequence += 1
             self._open.add(self._sequence)
-            return Ticket(self._client, self._sequence, min(self._open) - 1)
+            return IdempotencyKey(self._client, self._sequence, min(self._open) - 1)
 
-    def close(self, ticket: Ticket) -> None:
+    def close(self, idempotency_key: IdempotencyKey) -> None:
         """Nobody will ask for this commit again."""
         with self._lock:
-            self._open.discard(ticket.sequence)
+            self._open.discard(idempotency_key.sequence)
 
 
 class Attempts:
@@ -62,8 +62,10 @@ class Attempts:
     was given up. So it is made void before anybody is told; or else it has happened meanwhile, and that is the answer.
     """
 
-    def __init__(self, ticket: Ticket, operations: Sequence[Operation], packed: Sequence[Buffer]) -> None:
-        self.ticket = ticket
+    def __init__(
+        self, idempotency_key: IdempotencyKey, operations: Sequence[Operation], packed: Sequence[Buffer]
+    ) -> None:
+        self.idempotency_key = idempotency_key
         self.operations = operations
         self._packed = packed
         self.times_sent = 0
@@ -79,13 +81,13 @@ class Attempts:
             if self.times_sent == 1 or (isinstance(answer, list) and any(each.effect.changes for each in answer)):
                 return _unless_refused(answer)
             self._nothing = answer
-        happened = bytes(link.ask(Type.VOID, wire.pack_ticket(self.ticket)))
+        happened = bytes(link.ask(Type.VOID, wire.pack_idempotency_key(self.idempotency_key)))
         return wire.unpack_outcomes(happened, self.operations) if happened else _unless_refused(self._nothing)
 
     def _ask(self, link: ServerLink) -> list[OperationResult] | HoldfastError:
         count = len(self.operations).to_bytes(4, "big")
         try:
-            answer = link.ask(Type.COMMIT, wire.pack_ticket(self.ticket), count, *self._packed)
+            answer = link.ask(Type.COMMIT, wire.pack_idempotency_key(self.idempotency_key), count, *self._packed)
             return wire.unpack_outcomes(answer, self.operations)
         except (VolumeDown, MalformedInput):
             raise
@@ -103,10 +105,10 @@ def _unless_refused(answer: list[OperationResult] | HoldfastError) -> list[Opera
 class _Doubt:
     """A commit that was given up. Once its outcomes are known: what takes them back, and under which ticket."""
 
-    ticket: Ticket
+    idempotency_key: IdempotencyKey
     operations: Sequence[Operation]
     undoing: list[Operation] | None = None
-    undoing_ticket: Ticket | None = None
+    undoing_ticket: IdempotencyKey | None = None
 
 
 class PendingCommits:
@@ -120,18 +122,18 @@ class PendingCommits:
     def __len__(self) -> int:
         return len(self._doubts)
 
-    def give_up(self, ticket: Ticket, operations: Sequence[Operation]) -> None:
+    def give_up(self, idempotency_key: IdempotencyKey, operations: Sequence[Operation]) -> None:
         """The ticket is open, and whether its commit happened is not known."""
         with self._lock:
-            self._doubts.append(_Doubt(ticket, operations))
+            self._doubts.append(_Doubt(idempotency_key, operations))
 
     def take_back(self, operations: Iterable[Operation], outcomes: Iterable[OperationResult]) -> None:
         """These have happened, but nobody will be told so."""
         undoing = _undoing(operations, outcomes)
         if undoing:
-            ticket = self._tickets.issue()
+            idempotency_key = self._tickets.issue()
             with self._lock:
-                self._doubts.append(_Doubt(ticket, (), undoing, ticket))
+                self._doubts.append(_Doubt(idempotency_key, (), undoing, idempotency_key))
 
     def settle(self, link: ServerLink) -> None:
         """Nothing is in doubt any more; what the server cannot settle now stays in doubt. Raises OSError or
@@ -155,7 +157,7 @@ class PendingCommits:
 
     def _settle(self, link: ServerLink, doubt: _Doubt) -> None:
         if doubt.undoing is None:
-            answer = bytes(link.ask(Type.VOID, wire.pack_ticket(doubt.ticket)))
+            answer = bytes(link.ask(Type.VOID, wire.pack_idempotency_key(doubt.idempotency_key)))
             outcomes = wire.unpack_outcomes(answer, doubt.operations) if answer else []
             doubt.undoing = _undoing(doubt.operations, outcomes)
         if doubt.undoing:
@@ -163,9 +165,9 @@ class PendingCommits:
                 doubt.undoing_ticket = self._tickets.issue()
             packed = [part for step in doubt.undoing for part in wire.pack_operation(step)]
             count = len(doubt.undoing).to_bytes(4, "big")
-            link.ask(Type.COMMIT, wire.pack_ticket(doubt.undoing_ticket), count, *packed)
+            link.ask(Type.COMMIT, wire.pack_idempotency_key(doubt.undoing_ticket), count, *packed)
             self._tickets.close(doubt.undoing_ticket)
-        self._tickets.close(doubt.ticket)
+        self._tickets.close(doubt.idempotency_key)
 
 
 def _undoing(operations: Iterable[Operation], outcomes: Iterable[OperationResult]) -> list[Operation]:

@@ -1,4 +1,4 @@
-"""The journal of a tree volume: commits with tickets, durable before the first file is changed for them.
+"""The journal of a tree volume: commits with idempotency keys, durable before the first file is changed for them.
 
 It is a file like a segment (`tickets`): a header, then for each commit an entry of kind `ticket` and one entry for each
 change of a file: `block` and `replica` with their data, `count` with the counter's value. The entry's `after` says up
@@ -7,8 +7,8 @@ to which serial all changes were durable in the files when it was written; a `ma
 So what may have to be done again after a crash is what stands behind the highest `after`: the last batch. Nobody may
 change a file of that batch in another way before a mark is durable; `TreeVolume` asks `unmarked` for every operation.
 
-A journal that has grown is written anew, with nothing but what is still remembered of commits. Without tickets there is
-no such file.
+A journal that has grown is rewritten, with nothing but what is still remembered of commits. Without idempotency keys
+there is no such file.
 """
 
 from __future__ import annotations
@@ -25,26 +25,16 @@ from holdfast.storage.block import MARK, TICKET
 from holdfast.storage.identity import Identity
 from holdfast.storage.volume import BlockKey, Encoded
 from holdfast.storage.volumes.idempotency import Kept, Sessions
-from holdfast.storage.volumes.log.recovery import torn_from
-from holdfast.storage.volumes.log.segment import (
-    SEGMENT_HEADER_BYTES,
-    Damage,
-    SegmentEntry,
-    SegmentHeader,
-    lone_ticket,
-    pack_segment_header,
-    read_segment_header,
-    walk,
-)
+from holdfast.storage.volumes.journal import JournalFile, acknowledged_bytes, journal_header, require_own_journal
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, SegmentEntry, lone_ticket, walk
 from holdfast.storage.volumes.operations import NOTHING, Change
 
-JOURNAL_BYTES_MAX: Final = 4 << 20  # beyond this it is written anew
+JOURNAL_BYTES_MAX: Final = 4 << 20  # beyond this it is rewritten
 _SPARE_BYTES: Final = 64 << 10  # that must be free besides what a batch needs
-_HEADER = (1, 0, 1)  # segment, generation, through
 
 
 class Promise(NamedTuple):
-    """A commit with a ticket, decided: what is to be remembered under which name, and what it changes."""
+    """A commit with an idempotency key, decided: what is to be remembered under which name, and what it changes."""
 
     serial: int
     name: bytes
@@ -57,28 +47,24 @@ class Promise(NamedTuple):
         return self.serial + 1 + len(self.changes)
 
 
-class TreeJournal:
+class TreeJournal(JournalFile):
     """`append`, `done` and `renew` are for one thread at a time; `mark` is for any, with `unmarked` asked before."""
 
     def __init__(self, env: Environment, directory: Path, identity: Identity) -> None:
-        self.path = directory / paths.TICKETS
+        super().__init__(env, directory / paths.TICKETS, identity)
         self.sessions = Sessions()
         self.unmarked: frozenset[bytes] = frozenset()  # signatures whose changes might be done again after a crash
-        self.failure: BaseException | None = None
-        self._env = env
-        self._identity = identity
         self._lock = threading.Lock()  # of the file
-        self._file: File | None = None
         self._serial = 0  # of the last entry
         self._applied = 0
-        self._end = self._least = SEGMENT_HEADER_BYTES
+        self._least = SEGMENT_HEADER_BYTES  # its length when it was written again
 
     # -- opening --------------------------------------------------------------------------------------------------
 
     def open(self, *, crashed: bool) -> list[Change]:
         """Reads what there is; returns what is to be done again. Raises DamagedBlock or FormatTooNew."""
         files = self._env.files
-        files.remove(self._draft)
+        files.remove(self.draft)
         if not files.exists(self.path):
             return []
         if crashed:  # a killed process may have left it unsynced, and what is done now must not outlive it
@@ -88,7 +74,7 @@ class TreeJournal:
         if crashed:
             file.truncate(end)
             file.sync()
-        self._file, self._end = file, end
+        self._file, self.end = file, end
         return self._load()
 
     def _load(self) -> list[Change]:
@@ -96,7 +82,7 @@ class TreeJournal:
         assert self._file is not None
         self.sessions, self._serial, self._applied = Sessions(), 0, 0
         changes: list[tuple[int, Change]] = []
-        for step in walk(self._file, self._identity.uid, SEGMENT_HEADER_BYTES, self._end):
+        for step in walk(self._file, self._identity.uid, SEGMENT_HEADER_BYTES, self.end):
             if isinstance(step, Damage):
                 raise DamagedBlock(
                     f"cannot read '{self.path}' at {step.offset}: expected {step.expected}, found {step.found}; "
@@ -124,7 +110,7 @@ class TreeJournal:
             try:
                 buffers = list(self._packed(promises))
                 self._require_space(sum(map(len, buffers)))
-                self._write(buffers)
+                self._write_or_cut_back(buffers)
             except BaseException:
                 self._forget_promises()
                 raise
@@ -149,7 +135,7 @@ class TreeJournal:
                 return
             everything = self._applied == self._serial
             change = Change(MARK, BlockKey(bytes(8)), NOTHING, 0)
-            self._write([change.header(self._identity, self._serial + 1, self._applied)])
+            self._write_or_cut_back([change.packed_header(self._identity, self._serial + 1, self._applied)])
             self._serial += 1
             if everything:
                 self._applied, self.unmarked = self._serial, frozenset()
@@ -157,10 +143,10 @@ class TreeJournal:
     def _packed(self, promises: Sequence[Promise]) -> Iterator[Buffer]:
         serial = self._serial
         for _, name, data, changes in promises:
-            ticket = Change(TICKET, BlockKey(name), Encoded("none", 0, len(data), data), len(changes))
-            for change in (ticket, *changes):
+            idempotency_key = Change(TICKET, BlockKey(name), Encoded("none", 0, len(data), data), len(changes))
+            for change in (idempotency_key, *changes):
                 serial += 1
-                yield change.header(self._identity, serial, self._applied)
+                yield change.packed_header(self._identity, serial, self._applied)
                 yield change.encoded.data
 
     def _require_space(self, length: int) -> None:
@@ -170,21 +156,18 @@ class TreeJournal:
                 f"no space left for '{self.path}'; free some space or add a volume ('holdfast volume add')"
             )
 
-    def _write(self, buffers: Sequence[Buffer]) -> None:
-        """Durable on return. What fails is cut off: after a failed sync, no later one would write it."""
+    def _write_or_cut_back(self, buffers: Sequence[Buffer]) -> None:
+        """Durable on return. If it raises, nothing has happened, or there was a `failure`."""
         if self._file is None:
-            self._file = self._create([])
+            self.replace([])
         try:
-            self._file.append(buffers)
-            self._file.sync()
+            self.write(buffers)
         except BaseException as error:
             try:
-                self._file.truncate(self._end)
-                self._file.sync()
+                self.cut_back()
             except Exception:
-                self.failure = error  # nobody knows what the next opening will find, so nothing may be built on it
+                self.failure = error
             raise
-        self._end += sum(map(len, buffers))
 
     def _forget_promises(self) -> None:
         try:
@@ -199,46 +182,21 @@ class TreeJournal:
     # -- growing too large ----------------------------------------------------------------------------------------
 
     def renew(self, *, at_once: bool = False) -> None:
-        """Writes it anew if it has grown. Everything in it must be done."""
-        if self._file is None or not (at_once or self._end > max(JOURNAL_BYTES_MAX, 2 * self._least)):
+        """Rewrites it if it has grown. Everything in it must be done."""
+        if self._file is None or not (at_once or self.end > max(JOURNAL_BYTES_MAX, 2 * self._least)):
             return
         with self._lock:
             buffers: list[Buffer] = []
             for name, kept in self.sessions.all_kept():
-                ticket = Change(TICKET, BlockKey(name), Encoded("none", 0, len(kept.data), kept.data), 0)
-                buffers += (ticket.header(self._identity, kept.serial, self._serial), kept.data)
+                idempotency_key = Change(TICKET, BlockKey(name), Encoded("none", 0, len(kept.data), kept.data), 0)
+                buffers += (idempotency_key.packed_header(self._identity, kept.serial, self._serial), kept.data)
             try:
-                file = self._create(buffers)
+                self.replace(buffers)
             except VolumeFull:
+                if self.failure is not None:
+                    raise
                 return  # the old one does as well
-            self._file.close()
-            self._file, self.unmarked = file, frozenset()
-            self._end = self._least = SEGMENT_HEADER_BYTES + sum(map(len, buffers))
-
-    def _create(self, entries: Sequence[Buffer]) -> File:
-        """A new file in the place of the old one, durable."""
-        files = self._env.files
-        files.remove(self._draft)
-        file = files.open(self._draft, writable=True, create=True)
-        try:
-            file.append([pack_segment_header(SegmentHeader(self._identity.uid, *_HEADER)), *entries])
-            file.sync()
-        except VolumeFull:
-            file.close()
-            files.remove(self._draft)
-            raise
-        file.close()
-        try:
-            files.rename(self._draft, self.path)
-            files.sync_directory(self.path.parent)
-            return files.open(self.path, writable=True)
-        except BaseException as error:
-            self.failure = error  # which of the two the next opening will find, nobody knows
-            raise
-
-    @property
-    def _draft(self) -> Path:
-        return self.path.with_name(self.path.name + paths.UNFINISHED)
+            self.unmarked, self._least = frozenset(), self.end
 
     def require_working(self, name: str) -> None:
         """Raises VolumeDown after a failure that only opening again can mend."""
@@ -248,20 +206,15 @@ class TreeJournal:
             )
 
     def close(self) -> None:
-        if self._file is not None:
-            if self.unmarked and self.failure is None:
-                self.mark()
-            self._file.close()
-            self._file = None
+        if self._file is not None and self.unmarked and self.failure is None:
+            self.mark()
+        super().close()
 
 
 def sound_end(file: File, identity: Identity, *, crashed: bool) -> int:
     """Where the journal ends, without what was torn by a crash. Raises DamagedBlock or FormatTooNew."""
-    header = read_segment_header(file)
-    if header.uid != identity.uid:
-        raise DamagedBlock(f"'{file.path}' is of another volume; run 'holdfast check --repair'")
-    size = file.size()
-    return torn_from(file, identity.uid, SEGMENT_HEADER_BYTES, size, 0) if crashed else size
+    require_own_journal(file, identity)
+    return acknowledged_bytes(file, identity) if crashed else file.size()
 
 
 def salvaged(file: File, identity: Identity) -> bytes:
@@ -269,7 +222,7 @@ def salvaged(file: File, identity: Identity) -> bytes:
     steps = walk(file, identity.uid, SEGMENT_HEADER_BYTES, file.size())
     entries = {step.header.serial: step for step in steps if isinstance(step, SegmentEntry)}
     applied = max((entry.header.after for entry in entries.values()), default=0)
-    parts: list[Buffer] = [pack_segment_header(SegmentHeader(identity.uid, *_HEADER))]
+    parts: list[Buffer] = [journal_header(identity)]
     for serial, entry in entries.items():
         if entry.header.kind != TICKET:
             continue

@@ -1,20 +1,16 @@
-"""The writing half of the `tree` organization.
-
-Without a ticket, each operation is durable by itself. Commits with tickets are made durable in a journal first, as a
-whole, and then done in the files (`tree_journal`).
-
-The `tree` organization: Webstore's own (W4). A directory tree of degree 256, one file per block.
+"""The `tree` organization: Webstore's own (W4). A directory tree of degree 256, one file per block.
 
 `sig2location` is the paper's: in a tree of depth n, the n-1 most significant bytes of the signature name the nodes to
 follow, and the remaining bytes name the file. With depth 3, signature ADEE2232AF3A4355 is found at AD/EE/2232AF3A4355.
 An overflow block has the suffix `~1`, a block that belongs to volume v0 the suffix `@v0`.
 
 A block file is a block followed by the count entries that changed its counter since; the last one is in force. Counters
-are thus appended, never rewritten in place, and a torn one is simply not there. Compaction folds them into the header.
+are appended, never rewritten in place, and a torn one is ignored. Compaction folds them into the header.
 
-Threads: any thread may call any method; access to one signature is exclusive. Each operation is durable by itself.
+Durability: without an idempotency key, each operation is durable by itself. A commit with one is first made durable as
+a whole in a journal (`tree.journal`), then carried out in the files.
 
-What the blocks of a tree volume look like to a `Plan`: by reading their files.
+Threads: any thread may call any method; access to one signature is exclusive.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from __future__ import annotations
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -38,11 +34,11 @@ from holdfast.storage.volume import (
     BlockFacts,
     BlockKey,
     Encoded,
+    IdempotencyKey,
     Operation,
     OperationResult,
     Result,
     ScanPosition,
-    Ticket,
     VolumeStat,
     held,
     signature_of,
@@ -51,8 +47,8 @@ from holdfast.storage.volumes.compaction import Compaction, Progress
 from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.dictionaries import DictionaryShelf
 from holdfast.storage.volumes.group_commit import fresh_error
-from holdfast.storage.volumes.idempotency import Kept, Past, pack_past, require_not_void, ticket_name
-from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, InPlacePlan, Sight
+from holdfast.storage.volumes.idempotency import Kept, Past, key_name, pack_past, require_not_void
+from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, PlannedBlocks, decide
 from holdfast.storage.volumes.tree.journal import Promise, TreeJournal
 
 SCAN_BATCH = 256
@@ -313,54 +309,43 @@ class TreeReading:
         )
 
 
-class TreeSights:
-    """The blocks of a volume, each with its file."""
+class TreeBlocks:
+    """The blocks of a volume as their files describe them; each file is read once."""
 
     def __init__(self, volume: TreeReading) -> None:
         self._volume = volume
         self._damaged = volume.damage.keys()
+        self._known: dict[BlockKey, BlockFacts | None] = {}
+        self._unreadable: dict[BlockKey, DamagedBlock] = {}
+        self.files: dict[BlockKey, BlockFile] = {}  # without their data
 
-    def sights_of(self, signature: bytes) -> Iterable[tuple[BlockKey, Sight]]:
-        found = []
-        for path in self._volume.paths_of(signature):
-            key = self._volume.key_of(path)
-            if key is not None and (sight := self.sight(key)) is not None:
-                found.append((key, sight))
-        return found
+    def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
+        keys = [self._volume.key_of(path) for path in self._volume.paths_of(signature)]
+        return [known for key in keys if key is not None and (known := self.find(key)) is not None]
 
-    def sight(self, key: BlockKey) -> Sight | None:
-        """One of which not even the counter can be told is no duplicate of anything, but its place is taken."""
+    def find(self, key: BlockKey) -> BlockFacts | None:
+        if key not in self._known:
+            self._known[key] = self._read(key)
+        return self._known[key]
+
+    def _read(self, key: BlockKey) -> BlockFacts | None:
+        """An unreadable block is a duplicate of nothing, but its key is taken."""
         try:
             file = self._volume.read_or_salvage(self._volume.path(key))
+            if file.key != key:
+                raise self._volume.misplaced(file)
         except FileNotFoundError:
             return None
         except DamagedBlock as error:
-            return Sight(UNREADABLE, 0, 0, False, error, damaged=True)
-        if file.key != key:
-            return Sight(UNREADABLE, 0, 0, False, self._volume.misplaced(file), damaged=True)
-        header = file.header
-        is_replica, damaged = header.kind == REPLICA, file.damaged or key in self._damaged
-        origin = file._replace(data=memoryview(b""))
-        return Sight(header.size, header.stored, file.references, is_replica, origin, damaged)
+            self._unreadable[key] = error
+            return BlockFacts(key, replica=False, size=UNREADABLE, stored=0, references=0, damaged=True)
+        self.files[key] = file._replace(data=memoryview(b""))
+        return file.facts._replace(damaged=file.damaged or key in self._damaged)
 
-    def require_countable(self, sight: Sight) -> None:
-        if isinstance(sight.origin, DamagedBlock):
-            raise sight.origin
-        assert isinstance(sight.origin, BlockFile)
-        self._volume.require_whole(sight.origin)
-
-
-class TreePlan(InPlacePlan):
-    """Knows the files of the blocks it has seen."""
-
-    def __init__(self, volume: TreeReading) -> None:
-        super().__init__(TreeSights(volume))
-
-    def file(self, key: BlockKey) -> BlockFile | None:
-        """The block's file as it was before these operations, without its data; None if they write or remove it."""
-        file = self.origin(key)
-        assert file is None or isinstance(file, BlockFile)
-        return file
+    def require_counter(self, key: BlockKey) -> None:
+        if key in self._unreadable:
+            raise self._unreadable[key]
+        self._volume.require_whole(self.files[key])
 
 
 _STRIPES = 256
@@ -404,20 +389,22 @@ class TreeVolume(TreeReading):
     def position(self) -> int:
         return self._changes
 
-    def commit(self, operations: Sequence[Operation], ticket: Ticket | None = None) -> list[OperationResult]:
-        if ticket is None:
+    def commit(
+        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
+    ) -> list[OperationResult]:
+        if idempotency_key is None:
             return [self._perform(operation) for operation in operations]
-        (result,) = self._commit_once([(operations, ticket)])
+        (result,) = self._commit_once([(operations, idempotency_key)])
         if isinstance(result, HoldfastError):
             raise result
         return result
 
-    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], Ticket | None]]) -> list[Result]:
+    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
         results: list[Result] = []
-        gathered: list[tuple[Sequence[Operation], Ticket]] = []
-        for operations, ticket in commits:
-            if ticket is not None:
-                gathered.append((operations, ticket))
+        gathered: list[tuple[Sequence[Operation], IdempotencyKey]] = []
+        for operations, idempotency_key in commits:
+            if idempotency_key is not None:
+                gathered.append((operations, idempotency_key))
                 continue
             results += self._commit_once(gathered)
             gathered = []
@@ -430,35 +417,36 @@ class TreeVolume(TreeReading):
     def _perform(self, operation: Operation) -> OperationResult:
         signature = signature_of(operation)
         with self._locks[signature[-1] % _STRIPES]:
-            plan = TreePlan(self)
-            (outcome,), changes = plan.decide((operation,))
-            if changes:
+            blocks = TreeBlocks(self)
+            result, change = decide(operation, blocks)
+            if change is not None:
                 self._claim(signature)
-                self._carry_out(changes, plan)
-                self.damage.settle([outcome])
-        return outcome
+                self._carry_out([change], blocks.files)
+                self.damage.settle([result])
+        return result
 
-    # -- with tickets: promised in the journal, then done -----------------------------------------------------------
+    # -- with idempotency keys: promised in the journal, then done ------------------------------------------------
 
-    def _commit_once(self, commits: Sequence[tuple[Sequence[Operation], Ticket]]) -> list[Result]:
+    def _commit_once(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey]]) -> list[Result]:
         operations = [operation for each, _ in commits for operation in each]
         with self._tickets_lock, self._exclusive(operations):
-            plan, promises = TreePlan(self), list[Promise]()
+            blocks, promises = TreeBlocks(self), list[Promise]()
+            plan = PlannedBlocks(blocks)
             results = [self._promise(plan, promises, *commit) for commit in commits]
             try:
-                self._keep(promises, plan)
+                self._keep(promises, blocks.files)
             except HoldfastError as error:
                 return [result if isinstance(result, HoldfastError) else fresh_error(error) for result in results]
         self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)
         return results
 
-    def void(self, ticket: Ticket) -> list[OperationResult] | None:
+    def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
         with self._tickets_lock:
             self._journal.require_working(self.name)
-            past = self._journal.sessions.find(ticket)
+            past = self._journal.sessions.find(idempotency_key)
             if past is None:
-                promises = [self._remember(ticket, Past(0, True, []), [], [])]
-                self._keep(promises, TreePlan(self))
+                promises = [self._remember(idempotency_key, Past(0, True, []), [], [])]
+                self._keep(promises, {})
         return None if past is None or past.void else past.outcomes
 
     @contextmanager
@@ -470,34 +458,40 @@ class TreeVolume(TreeReading):
             yield
 
     def _promise(
-        self, plan: TreePlan, promises: list[Promise], operations: Sequence[Operation], ticket: Ticket
+        self,
+        plan: PlannedBlocks,
+        promises: list[Promise],
+        operations: Sequence[Operation],
+        idempotency_key: IdempotencyKey,
     ) -> Result:
         try:
             self._journal.require_working(self.name)
-            past = self._journal.sessions.find(ticket)
+            past = self._journal.sessions.find(idempotency_key)
             if past is not None:
-                return require_not_void(ticket, past)
+                return require_not_void(idempotency_key, past)
             outcomes, changes = plan.decide(operations)
         except HoldfastError as error:
             return error
         if changes:  # or nothing has happened that must be remembered
-            promises.append(self._remember(ticket, Past(0, False, outcomes), changes, promises))
+            promises.append(self._remember(idempotency_key, Past(0, False, outcomes), changes, promises))
         return outcomes
 
-    def _remember(self, ticket: Ticket, past: Past, changes: list[Change], before: Sequence[Promise]) -> Promise:
+    def _remember(
+        self, idempotency_key: IdempotencyKey, past: Past, changes: list[Change], before: Sequence[Promise]
+    ) -> Promise:
         """From here on the ticket is known, so that it is not taken twice in one batch."""
-        sessions, name = self._journal.sessions, ticket_name(ticket)
-        data = pack_past(past._replace(settled=sessions.settled(ticket)))
+        sessions, name = self._journal.sessions, key_name(idempotency_key)
+        data = pack_past(past._replace(settled=sessions.settled(idempotency_key)))
         serial = before[-1].end if before else self._journal.next_serial
         sessions.apply(name, Kept(serial, data))
         return Promise(serial, name, data, changes)
 
-    def _keep(self, promises: Sequence[Promise], plan: TreePlan) -> None:
+    def _keep(self, promises: Sequence[Promise], files: Mapping[BlockKey, BlockFile]) -> None:
         if not promises:
             return
         self._journal.append(promises)
         try:
-            self._carry_out([change for promise in promises for change in promise.changes], plan)
+            self._carry_out([change for promise in promises for change in promise.changes], files)
             self._journal.done()
             self._journal.renew()
         except BaseException as error:
@@ -512,11 +506,12 @@ class TreeVolume(TreeReading):
 
     # -- files ------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, changes: Sequence[Change], plan: TreePlan) -> None:
-        files: dict[BlockKey, BlockFile] = {}  # as they are after the counts so far
+    def _carry_out(self, changes: Sequence[Change], known: Mapping[BlockKey, BlockFile]) -> None:
+        """The changes in order. `known` are block files as they are before the first of them."""
+        files = dict(known)  # as they are after the changes so far
         for change in changes:
             key = change.key
-            file = files.pop(key, None) or plan.file(key)
+            file = files.pop(key, None)
             if change.kind != COUNT:
                 self._publish(self.path(key), change)
                 self._note_change()
@@ -529,7 +524,7 @@ class TreeVolume(TreeReading):
         """Does what was promised before a crash, wherever that interrupted it."""
         for change in changes:
             with suppress(FileNotFoundError, DamagedBlock):  # a later change removes it; for `check` to report
-                self._carry_out([change], TreePlan(self))
+                self._carry_out([change], {})
 
     def _remove(self, path: Path) -> None:
         self._env.files.remove(path)
@@ -544,7 +539,7 @@ class TreeVolume(TreeReading):
         files.remove(draft)
         file = files.open(draft, writable=True, create=True)
         try:
-            file.append([block.header(self.identity, 1, 0), block.encoded.data])
+            file.append([block.packed_header(self.identity, 1, 0), block.encoded.data])
             file.sync()
         except VolumeFull:
             files.remove(draft)  # what fitted is in the way of smaller blocks
@@ -561,7 +556,7 @@ class TreeVolume(TreeReading):
         try:
             if file.excess:
                 handle.truncate(file.end)
-            handle.append([count.header(self.identity, file.serial + 1, file.serial)])
+            handle.append([count.packed_header(self.identity, file.serial + 1, file.serial)])
             handle.sync()
         except BaseException:
             handle.truncate(file.end)
