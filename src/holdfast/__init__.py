@@ -33,7 +33,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.archive import Archive, Plan, check, connect, init, open
+    from holdfast.archive import Archive, Plan, connect, init, open
+    from holdfast.archive.check import check
     from holdfast.archive.export.export import ExportOptions
     from holdfast.archive.ingest.exchange import Exchange, page
     from holdfast.archive.ingest.importer import ImportOptions
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
     from holdfast.storage.store.put import StoreOptions
 
 _HOMES = {
-    "holdfast.archive": ("Archive", "Plan", "check", "connect", "init", "open"),
+    "holdfast.archive": ("Archive", "Plan", "connect", "init", "open"),
+    "holdfast.archive.check": ("check",),
     "holdfast.archive.ingest.exchange": ("Exchange", "page"),
     "holdfast.archive.export.export": ("ExportOptions",),
     "holdfast.archive.ingest.importer": ("ImportOptions",),

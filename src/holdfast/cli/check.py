@@ -61,7 +61,7 @@ def check(
 
 
 def _check(archive: Path, options: CheckOptions) -> CheckReport:
-    from holdfast.archive import check as check_archive
+    from holdfast.archive.check import check as check_archive
 
     with progress_bar("checking") as advance:
         return check_archive(archive, options, advance)
@@ -77,7 +77,7 @@ def _check_connector(connector: Path, options: CheckOptions) -> CheckReport:
 
 
 def _repair(archive: Path, options: CheckOptions) -> CheckReport:
-    from holdfast.archive import check as check_archive
+    from holdfast.archive.check import check as check_archive
 
     with Interruption() as interruption, interruption.progress_bar("checking") as advance:
         return check_archive(archive, options, advance)
