@@ -139,4 +139,14 @@ def defects() -> dict[str, bytes]:
     file(
         name, page(name, 1), warc(name, 2, b"HTTP/1.1 203 OK\r\nContent-Type: image/png\r\n\r\nPNG", media="image/png")
     )
+    for name, old, new in (
+        ("folded-lines", b"Content-Length: ", b"Content-Length:\r\n "),
+        ("type-twice", b"WARC-Type: response", b"WARC-Type: response\r\nWARC-Type: request"),
+        ("zeros-in-id", b"<urn:uuid:00000000", b"<urn:uuid:" + bytes(8)),
+        ("carriage-return-in-id", b"<urn:uuid:0", b"<urn:uuid:\r"),
+        ("nbsp-before-length", b"Content-Length: ", b"Content-Length: \xc2\xa0"),
+    ):
+        one, two, three = sound(name, 1, 2, 3)
+        head, blank, block = two.partition(b"\r\n\r\n")
+        file(name, one, head.replace(old, new) + blank + block, three)
     return made

@@ -175,6 +175,18 @@ def test_a_plain_export_is_valid_whatever_came_in(imported: Imported, tmp_path: 
     assert (check.returncode, check.stdout) == (0, "")
 
 
+def test_a_record_without_its_url_does_not_end_other_readers(archive: Archive, quick: Path) -> None:
+    """A response must name its URL; warcio fails at one that does not, and reads nothing behind it."""
+    one, two, three = (page("no-url", number) for number in (1, 2, 3))
+    source = quick / "no-url.warc"
+    source.write_bytes(one + two.replace(b"WARC-Target-URI", b"X-Target-URI") + three)
+    archive.import_files([source])
+    archive.export(Selection(), quick / "out.warc", ExportOptions("warc"))
+    content = (quick / "out.warc").read_bytes()
+    urls = {"http://no-url.example/1", "urn:uuid:00000000-0000-4000-8000-000000000002", "http://no-url.example/3"}
+    assert set(by_warcio(content)) == set(by_fastwarc(content)) == urls
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_exact_export_gives_the_bytes_back(imported: Imported, tmp_path: Path, name: str) -> None:
     target = tmp_path / filename(name)

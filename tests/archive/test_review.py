@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,12 +174,27 @@ def test_exports_do_not_replace_what_is_no_file(quick: Path) -> None:
                 archive.export(Selection(), quick / "directory", ExportOptions(form))
 
 
-def test_after_close(quick: Path) -> None:
+def test_a_closed_archive_says_so_and_takes_nothing(quick: Path) -> None:
+    """Not that it is damaged: who repairs a sound archive may do harm (H5)."""
     holdfast.init(quick / "a")
     archive = holdfast.open(quick / "a")
+    source = quick / "late.warc"
+    source.write_bytes(b"")
+    archive.add([holdfast.page("http://a.example/", b"text")], batch="b")
     archive.close()
-    with pytest.raises(UsageError, match="is closed"):
-        archive.get(URL)
+    uses: list[Callable[[], object]] = [
+        lambda: archive.add([holdfast.page("http://a.example/2", b"late")]),
+        lambda: archive.import_files([source]),
+        lambda: archive.contents.put(b"late"),
+        lambda: archive.seal("b"),
+        lambda: archive.compact("v0"),
+        lambda: archive.get(URL),
+    ]
+    for use in uses:
+        with pytest.raises(UsageError, match="is closed"):
+            use()
+    with holdfast.open(quick / "a") as again:
+        again.add([holdfast.page("http://a.example/3", b"more")], batch="b")  # it was not sealed
 
 
 def test_exact_export_tells_what_is_not_whole(quick: Path) -> None:

@@ -130,8 +130,7 @@ class Archive(OpenVolumes):
     def catalog(self) -> Catalog:
         """Captures by URL and time. A reader opens it when it first needs it: contents can be read without."""
         with self._opening:
-            if self._closed:
-                raise UsageError(f"the archive '{self.path}' is closed")
+            self._require_open()
             if self._catalog is None:
                 settings = self.settings.records
                 self._catalog = open_catalog(self.path, settings, self.env, read_only=self.read_only)
@@ -196,7 +195,12 @@ class Archive(OpenVolumes):
         self._require_writable()
         self._list.set_state(name, state)
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise UsageError(f"the archive '{self.path}' is closed")
+
     def _require_writable(self) -> None:
+        self._require_open()
         if self.read_only:
             raise Denied("the archive is open for reading only")
 

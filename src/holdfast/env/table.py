@@ -35,7 +35,7 @@ from rocksdict import (
 )
 
 from holdfast.env.scratch import ScratchDirectory
-from holdfast.errors import Damaged, Denied, HoldfastError, VolumeFull
+from holdfast.errors import Damaged, Denied, HoldfastError, UsageError, VolumeFull
 
 log = logging.getLogger("holdfast.storage")
 
@@ -59,6 +59,8 @@ class TableKind:
             return VolumeFull(f"no space left for {self.noun} '{path}': {text}")
         if "Permission denied" in text or "Read-only file system" in text:
             return Denied(f"not permitted to use {self.noun} '{path}': {text}")
+        if "already closed" in text:
+            return UsageError(f"{self.noun} '{path}' is closed")
         return self.damaged(f"cannot read {self.noun} '{path}': {text}; run '{self.repair}'")
 
 

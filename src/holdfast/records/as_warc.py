@@ -1,10 +1,11 @@
 """Records as WARC that every reader takes, whatever they came as.
 
 A WARC record whose head and end are well formed stays as it came, byte for byte. One whose head is not (line ends other
-than CR LF, lines that are no fields, a wrong Content-Length, a date that cannot be read), or that does not end in CR LF
-CR LF, gets a new head with the same fields, corrected. If a part of it is missing, WARC-Truncated says so, and its
-digests are left out: they are those of the whole. Records of other formats become WARC 1.1. `StoredRecord.raw` and
-`export --exact` give the bytes that came in.
+than CR LF, lines that are no fields or go on with another, a required field that stands twice, a wrong Content-Length,
+a date that cannot be read, no URL where one is needed), or that does not end in CR LF CR LF, gets a new head with the
+same fields, corrected; one without a URL has its own id as its URL. If a part of a record is missing, WARC-Truncated
+says so, and its digests are left out: they are those of the whole. Records of other formats become WARC 1.1.
+`StoredRecord.raw` and `export --exact` give the bytes that came in.
 """
 
 from __future__ import annotations
@@ -19,17 +20,24 @@ from holdfast.env.files import Buffer
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.tianwang import unzipped
 from holdfast.formats.warc.compose import ID_BYTES, RECORD_END, WarcHead, record_id, record_parts, warc_date, warc_head
-from holdfast.formats.warc.framing import parse_fields
-from holdfast.formats.warc.rules import WELL_FORMED
+from holdfast.formats.warc.rules import REQUIRED, WELL_FORMED
 from holdfast.records.stored_record import StoredRecord, block_length, head_length
 
 GATHERED_BYTES_MAX = 8 << 20  # records that are not written as they came are not gathered in memory beyond this
 _MARKS = ('"block": ', '"dateFrom": ')  # in `extra`: what calls for another head
 _NEEDED = (b"\r\nwarc-type:", b"\r\nwarc-record-id:", b"\r\nwarc-date:", b"\r\ncontent-length:")
-_NAMES = ("WARC-Type", "WARC-Record-ID", "WARC-Date", "WARC-Truncated", "Content-Length")  # that are corrected
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*[0-9]+[ \t]*\r\n")
+_TARGET = b"\r\nwarc-target-uri:"
+_NAMES = (
+    "WARC-Type",
+    "WARC-Record-ID",
+    "WARC-Target-URI",
+    "WARC-Date",
+    "WARC-Truncated",
+    "Content-Length",
+)  # corrected
 _CORRECTED = frozenset(name.lower() for name in _NAMES)
 _DIGESTS = ("warc-block-digest", "warc-payload-digest")
-_LINE_END = re.compile(r"\r*\n")
 _NOT_IN_NAME = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _NOT_IN_VALUE = re.compile(r"[\x00\r\n]")
 
@@ -56,7 +64,10 @@ def _has_good_head(entry: JournalEntry, head: bytes) -> bool:
     if entry.extra != "-" and any(mark in entry.extra for mark in _MARKS):
         return False
     named = head.lower()
-    return WELL_FORMED.fullmatch(head) is not None and all(name in named for name in _NEEDED)
+    if WELL_FORMED.fullmatch(head) is None or _LENGTH.search(named) is None:
+        return False
+    needed = (*_NEEDED, _TARGET) if entry.type in REQUIRED else _NEEDED
+    return all(named.count(name) == 1 for name in needed)
 
 
 def as_warc(stored: StoredRecord, parts: Sequence[Buffer]) -> list[Buffer]:
@@ -91,15 +102,23 @@ def _warc_head(stored: StoredRecord) -> bytes:
     entry = stored.entry
     if _has_good_head(entry, stored.head):
         return stored.head
-    fields, index = parse_fields(_LINE_END.split(stored.head.decode("utf-8", "surrogateescape")), found=False)
+    fields = stored.headers
+    index = fields.first()
     version = "1.0" if entry.format < "warc/1.1" else "1.1"
     marks = {} if entry.extra == "-" else json.loads(entry.extra)
     date = index.get("warc-date", "")
+    identity = index.get("warc-record-id", "")
+    if not identity or _NOT_IN_VALUE.search(identity):
+        identity = _made_id(stored)
+    target = index.get("warc-target-uri", "")
+    if not target and entry.type in REQUIRED:
+        target = identity.strip("<>")  # nobody knows the address: the record stands for itself
     values = (
-        index.get("warc-type") or entry.type,
-        index.get("warc-record-id") or _made_id(stored),
+        _NOT_IN_VALUE.sub(" ", index.get("warc-type", "")) or entry.type,
+        identity,
+        _NOT_IN_VALUE.sub(" ", target),
         date if warc_timestamp(date) else warc_date(entry.timestamp),
-        index.get("warc-truncated") or marks.get("truncated", ""),
+        _NOT_IN_VALUE.sub(" ", index.get("warc-truncated") or marks.get("truncated", "")),
         str(stored.block_length),
     )
     corrected = {name.lower(): (name, value) for name, value in zip(_NAMES, values, strict=True)}

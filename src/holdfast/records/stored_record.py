@@ -12,10 +12,12 @@ from holdfast.catalog.revisits import is_empty
 from holdfast.formats.http import HttpHead, parse_head, split
 from holdfast.formats.record import Headers
 from holdfast.formats.tianwang import unzipped
+from holdfast.formats.warc.framing import parse_fields as warc_fields
 from holdfast.model import Capture, ContentKey, RecordId
 from holdfast.storage.store.contents import Contents
 
 _HEAD_END = re.compile(rb"\n\r{0,3}\n")
+_LINE_END = re.compile(r"\r*\n")
 _BLOCK = '"block": '  # in `extra`
 
 
@@ -195,6 +197,7 @@ def parse_fields(head: bytes, kind: str) -> Headers:
     text = head.decode("utf-8", "surrogateescape")
     if kind.startswith("arc/"):
         return Headers([("line", text.strip())])
-    lines = text.replace("\r", "").split("\n")
-    fields = [line.partition(":") for line in lines[1 if kind.startswith("warc/") else 0 :] if ":" in line]
+    if kind.startswith("warc/"):
+        return Headers(*warc_fields(_LINE_END.split(text), found=False))
+    fields = [line.partition(":") for line in text.replace("\r", "").split("\n") if ":" in line]
     return Headers([(name.strip(), value.strip()) for name, _, value in fields])

@@ -54,8 +54,9 @@ _SHA1 = re.compile(r"sha1:(?:[A-Z2-7]{32}|[0-9a-f]{40})")  # as nearly all are w
 _DIGEST = re.compile(rf"{_TOKEN}:[A-Za-z0-9+/_=-]+")
 _MESSAGE = re.compile(r"msgtype=\"?([^\";\s]+)", re.IGNORECASE)
 _VERSION_LINE = re.compile(rb"WARC/\d+\.\d+\r*\n", re.IGNORECASE)
-# What every reader of WARC takes: lines that end in CR LF and are fields, or go on with one.
-WELL_FORMED = re.compile(rb"WARC/1\.[01]\r\n(?:[!#-'*+\-.0-9A-Z^-z|~]+:[^\r\n\0]*\r\n(?:[ \t]+[^\r\n\0]*\r\n)*)+\r\n")
+# What every reader of WARC takes: lines that end in CR LF and are fields. Lines that go on with one are right, but some
+# readers of today take them for fields.
+WELL_FORMED = re.compile(rb"WARC/1\.[01]\r\n(?:[!#-'*+\-.0-9A-Z^-z|~]+:[^\r\n\0]*\r\n)+\r\n")
 _WORD = re.compile(r"=\?([^?\s]+)\?[QB]\?(?:[^?\s]*(\?=))?", re.IGNORECASE)
 _FULL_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII | re.IGNORECASE)
 _DATE_11 = re.compile(
