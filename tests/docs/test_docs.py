@@ -285,6 +285,15 @@ def test_every_method_is_in_the_reference(kind: type) -> None:
     assert [name for name in names if not re.search(rf"`(?:archive|contents|archive\.contents)\.{name}\(", text)] == []
 
 
+def test_classes_that_the_reference_names_exist() -> None:
+    of_others = {"IterableDataset", "Last-Modified"}
+    text = (DOCS / "reference/python.md").read_text()
+    named = set(re.findall(r"`(?:holdfast\.)?([A-Z][a-z][\w-]+)", text)) - of_others
+    sources = "\n".join(path.read_text() for path in (ROOT / "src/holdfast").rglob("*.py"))
+    defined = set(re.findall(r"^(?:class )?([A-Z]\w+)\b", sources, re.MULTILINE))
+    assert sorted(named - defined) == []
+
+
 def test_every_error_is_in_the_drawing_of_its_tree() -> None:
     drawing = block_after(DOCS / "reference/errors.md", "# Errors")
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
