@@ -8,24 +8,27 @@
 
 The packages, in dependency order; each imports only what stands above it:
 
-    errors, model, config   failures | the nouns as frozen values | settings
-    arguments               what callers give, held against its annotation
-    rabin                   the fingerprint of Webstore and WebBase
-    env                     the only door to clock, randomness, files and locks
-    urls                    parse, canonical form, SURT key, registered domain, page id
-    formats                 WARC, ARC, Tianwang, WACZ, CDX, Parquet, WET, links of pages; reading damaged files
-    storage                 contents as blocks in volumes: signatures, codecs, organizations, placement, check
-    batches                 the record journal
-    catalog                 captures by URL and time; CDX queries
-    records                 a record as it goes in and as it comes out; found by id, by URL and time
-    index                   words, tables of captures and links, page rank
-    query                   the query language and its answers; SQL
-    streams                 every capture of a moment, once, in bulk; restartable
-    archive                 open, add, get, import, export, remove: the front door
-    corpus                  readers for datasets, PyTorch, Ray Data and PySpark
-    testing                 shipped test doubles and conformance suites
-    demo                    the site that `holdfast demo` crawls
-    cli                     the command line, one file per noun
+    errors, arguments, model  failures | checked arguments | the nouns as frozen values
+    config                    settings and connectors
+    env                       clock, randomness, files, locks, the RocksDB table, threads, units
+    urls                      parse, canonical form, SURT key, registered domain, page id
+    formats                   WARC, ARC, Tianwang, WACZ, CDX, Parquet, WET; HTML and its links; damaged files
+    storage                   contents as blocks in volumes: codecs, organizations, servers, the store, maintenance
+    batches                   the record journal
+    catalog                   captures by URL and time; CDX queries
+    records                   a record as it goes in and as it comes out; found by id, by URL and time
+    index                     words, tables of captures and links, page rank
+    query                     the query language and its results; SQL
+    streams                   every capture of a snapshot, once, in bulk; restartable
+    archive                   open, add, get, import, export, remove
+    corpus                    readers for datasets, PyTorch, Ray Data and PySpark
+    crawl                     from seeds to captures: frontier, policy, fetching, parsing, revisits
+    web                       replay, search, APIs and pages over HTTP
+    testing                   shipped test doubles and conformance suites
+    demo                      the site that `holdfast demo` crawls
+    cli                       the command line, one file per noun
+
+Public names are those of `__all__`, loaded when first used. All of them: docs/reference/python.md.
 """
 
 from __future__ import annotations
@@ -33,8 +36,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.archive import Archive, Plan, connect, init, open
+    from holdfast.archive.archive import Archive, open
     from holdfast.archive.check import check
+    from holdfast.archive.connection import connect
+    from holdfast.archive.create import Plan, init
     from holdfast.archive.export.export import ExportOptions
     from holdfast.archive.ingest.exchange import Exchange, page
     from holdfast.archive.ingest.importer import ImportOptions
@@ -49,8 +54,10 @@ if TYPE_CHECKING:
     from holdfast.storage.store.put import StoreOptions
 
 _HOMES = {
-    "holdfast.archive": ("Archive", "Plan", "connect", "init", "open"),
+    "holdfast.archive.archive": ("Archive", "open"),
     "holdfast.archive.check": ("check",),
+    "holdfast.archive.connection": ("connect",),
+    "holdfast.archive.create": ("Plan", "init"),
     "holdfast.archive.ingest.exchange": ("Exchange", "page"),
     "holdfast.archive.export.export": ("ExportOptions",),
     "holdfast.archive.ingest.importer": ("ImportOptions",),
@@ -110,7 +117,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded when first used, so that the command line starts fast."""
+    """Loads a public name when it is first used, so that the command line starts fast.
+
+    Each comes from the module that defines it: `check` of `holdfast.archive` is a function, and a module of that name.
+    """
     if name not in _home_of:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     from importlib import import_module

@@ -285,6 +285,15 @@ def test_every_method_is_in_the_reference(kind: type) -> None:
     assert [name for name in names if not re.search(rf"`(?:archive|contents|archive\.contents)\.{name}\(", text)] == []
 
 
+def test_classes_that_the_reference_names_exist() -> None:
+    of_others = {"IterableDataset", "Last-Modified"}
+    text = (DOCS / "reference/python.md").read_text()
+    named = set(re.findall(r"`(?:holdfast\.)?([A-Z][a-z][\w-]+)", text)) - of_others
+    sources = "\n".join(path.read_text() for path in (ROOT / "src/holdfast").rglob("*.py"))
+    defined = set(re.findall(r"^(?:class )?([A-Z]\w+)\b", sources, re.MULTILINE))
+    assert sorted(named - defined) == []
+
+
 def test_every_error_is_in_the_drawing_of_its_tree() -> None:
     drawing = block_after(DOCS / "reference/errors.md", "# Errors")
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
@@ -309,20 +318,46 @@ def test_every_option_of_a_check_is_in_the_reference() -> None:
 
 
 def test_the_packages_stand_in_the_order_of_the_layers() -> None:
-    rows = table_rows((DOCS / "architecture.md").read_text().split("## The packages", 1)[1].split("Inside", 1)[0])[1:]
+    rows = table_rows((DOCS / "architecture.md").read_text().split("## The packages", 1)[1].split("##", 1)[0])[1:]
     layers = (ROOT / "tests/project/test_layers.py").read_text()
     places = [layers.index(f'"{row[0].strip("`/")}"') for row in rows]
     assert places == sorted(places)
 
 
-def test_proofs_named_in_the_status_exist() -> None:
-    named = set(re.findall(r"`(\w+/test_\w+\.py)`", (DOCS / "status.md").read_text()))
-    assert named
-    assert [name for name in sorted(named) if not (ROOT / "tests" / name).exists()] == []
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+PLACES = (ROOT, ROOT / "src/holdfast", ROOT / "tests")  # what paths in the pages are relative to
+OUR_FOLDERS = "|".join(
+    sorted({each.name for place in PLACES for each in place.iterdir() if each.is_dir() and each.name.isidentifier()})
+)
+MODULE = re.compile(r"[\w./-]*\w\.py\b")
+FOLDER = re.compile(rf"`((?:{OUR_FOLDERS})(?:/\w+)*)/`")
+IN_AN_ARCHIVE = "batches/"  # a directory of archives, too
 
 
-def test_modules_named_in_the_glossary_exist() -> None:
-    text = (DOCS / "glossary.md").read_text() + (DOCS / "architecture.md").read_text()
-    named = set(re.findall(r"`((?:storage|env|testing|cli)/[\w/]+\.py)`", text))
-    assert named
-    assert [name for name in named if not (ROOT / "src/holdfast" / name).exists()] == []
+def missing_paths(text: str) -> list[str]:
+    """Modules, tests and packages that a page names and the repository does not have."""
+    named = {*MODULE.findall(text), *(each for each in FOLDER.findall(text) if not each.startswith(IN_AN_ARCHIVE))}
+    return sorted(name for name in named if not any((place / name).exists() for place in PLACES))
+
+
+@pytest.mark.parametrize("page", [*pages(), ROOT / "CHANGELOG.md"], ids=name_of)
+def test_paths_that_a_page_names_exist(page: Path) -> None:
+    assert missing_paths(page.read_text()) == []
+
+
+def test_a_path_that_is_gone_is_noticed() -> None:
+    assert missing_paths("`storage/block.py`, `tests/docs/`, `crawl/fetch/`, `batches/202611/`") == []
+    assert missing_paths("`hash_page.py` and `storage/organizations/`") == ["hash_page.py", "storage/organizations"]
+
+
+def test_every_word_of_the_glossary_has_one_row() -> None:
+    words = [row[0].strip("*") for row in table_rows((DOCS / "glossary.md").read_text())[1:]]
+    assert words == sorted(set(words), key=str.lower)
+
+
+def test_every_promise_of_the_status_has_one_row_and_a_proof() -> None:
+    rows = table_rows((DOCS / "status.md").read_text().split("## Promised", 1)[1].split("##", 1)[0])[1:]
+    ids = [row[0] for row in rows if row[0] != "P"]
+    assert len(ids) == len(set(ids))
+    assert [row[0] for row in rows if not re.search(r"`\w[\w/]*(?:/|\.py)`", row[3])] == []

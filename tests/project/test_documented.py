@@ -73,6 +73,13 @@ def test_public_names_exist() -> None:
     assert [name for name in holdfast.__all__ if not hasattr(holdfast, name)] == []
 
 
+def test_public_names_are_what_their_modules_define() -> None:
+    """However often they are used: a module of the same name must not take the place of a function."""
+    holdfast = importlib.import_module("holdfast")
+    for name in holdfast.__all__ * 2:
+        assert not inspect.ismodule(getattr(holdfast, name)), name
+
+
 def test_commands_and_options_are_documented() -> None:
     cli = importlib.import_module("holdfast.cli.main").cli
     assert undocumented(cli, page("reference/cli.md")) == []
