@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import ImportOptions
+from holdfast.archive.index_update import start_process
 from holdfast.config import INDEX_VARIABLE
 from holdfast.errors import InvalidSetting
 from holdfast.index import paths
@@ -71,3 +72,11 @@ def test_an_import_does_not_fail_because_the_index_cannot_be_written(
     with caplog.at_level(logging.WARNING):
         imported(path, 2)
     assert "was not brought up to date" in caplog.text
+
+
+def test_a_process_that_catches_up_ends_cleanly_while_its_starter_lives(path: Path) -> None:
+    """A thread of it waits for the end of standard input; that must not abort the interpreter when it ends."""
+    imported(path, 1, ImportOptions(index=False))
+    with start_process("catch_up", path) as process:
+        assert process.wait() == 0
+    assert found(path) == 1

@@ -74,7 +74,7 @@ def _run(request: SqlRequest, source: IO[bytes], sink: IO[bytes]) -> None:
     with translated_errors(settings):
         connection = connected(settings, request.scratch)
         make_tables(connection, request.sources, request.statement.tables, _contents(source))
-        threading.Thread(target=_end_with_caller, args=(source,), daemon=True).start()
+        threading.Thread(target=_end_with_caller, daemon=True).start()
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -102,7 +102,7 @@ def _contents(source: IO[bytes]) -> Iterator[pyarrow.Table]:
         yield ipc.open_stream(body).read_all()
 
 
-def _end_with_caller(source: IO[bytes]) -> None:
+def _end_with_caller() -> None:
     """The caller sends nothing more: what is read next is the end of the pipe."""
-    source.read(1)
+    os.read(0, 1)  # not through sys.stdin, whose lock would abort an interpreter that ends
     os._exit(1)
