@@ -25,7 +25,7 @@ ERRORS = {"HoldfastError"}
 REACHED = {"Contents": Contents, "Records": Records, "Connection": Connection}  # by attributes and functions
 OPTIONS = {"QueryOptions": QueryOptions, "StreamOptions": StreamOptions, "MulticastOptions": MulticastOptions}
 # Not for callers: given by the package itself.
-INTERNAL = {"env", "instance", "journal", "catalog", "contents", "files", "self", "cls", "kind", "error", "trace"}
+INTERNAL = {"env", "store", "journal", "catalog", "contents", "files", "self", "cls", "kind", "error", "trace"}
 UNTYPED = {("Settings", "said")}
 GIVEN = {"query": {"text": "words"}}  # what must be there for others to be looked at
 REQUIRED: dict[str, dict[str, Any]] = {

@@ -97,7 +97,7 @@ def test_ctrl_c_keeps_what_was_indexed(archive: Shell, monkeypatch: pytest.Monke
 
 
 def test_ctrl_c_before_anything_was_indexed(filled: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.index.building.tasks", _press)
+    monkeypatch.setattr("holdfast.index.build.tasks", _press)
     result = filled.quick("index", "update", code=INTERRUPTED)
     assert "nothing was indexed yet; run the same command again to go on" in result.errors
 

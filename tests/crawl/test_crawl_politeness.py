@@ -220,7 +220,7 @@ def test_a_pause_that_was_asked_for_before_a_kill_holds_after_it(tmp_path: Path,
         job = write_job_file(tmp_path / "job.toml", job_for(_as_served(web), sitemap=False))
         with running(path, "crawl", job) as run:
             wait_until(lambda: log_rows(path, "pause"), "a pause")
-            os.kill(run.pid if killed == "the crawl" else member(run.mark, "fetching"), signal.SIGKILL)
+            os.kill(run.pid if killed == "the crawl" else member(run.mark, "crawl.fetch.process"), signal.SIGKILL)
             if killed == "its fetcher":
                 run.ended()
         with running(path, "crawl", "--resume", NAME) as run:

@@ -35,8 +35,8 @@ from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
 from holdfast.errors import Busy
 
-FETCHER = "crawl.fetching.process"
-READER = "crawl.reading"
+FETCHER = "crawl.fetch.process"
+READER = "crawl.parse.worker"
 PAGES = 300
 
 
@@ -113,7 +113,7 @@ def test_the_crawl_goes_on_when_one_of_its_processes_is_killed(
 
 _DEADLY = """
 import os, sys
-if "crawl.reading" in " ".join(sys.orig_argv):
+if "crawl.parse.worker" in " ".join(sys.orig_argv):
     import holdfast.crawl.parse.worker as reading
     look = reading.links_of
     def links_of(document):

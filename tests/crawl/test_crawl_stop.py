@@ -39,7 +39,7 @@ DRAIN_S = 6.0  # that the backlog takes, at least
 
 _SLOW = f"""
 import sys
-if "crawl.reading" in " ".join(sys.orig_argv):
+if "crawl.parse.worker" in " ".join(sys.orig_argv):
     import time
     from holdfast.crawl.parse.worker import Reader
     read = Reader.read

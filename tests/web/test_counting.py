@@ -90,5 +90,5 @@ def test_a_url_that_is_found_by_another_counts_as_fuzzy(served: Served) -> None:
 
 
 def test_a_failure_of_the_server_counts_as_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.replay.app.cdx_server.cdx", None)
+    monkeypatch.setattr("holdfast.web.app.server.cdx", None)
     assert counted(served, f"{served.controls}/main/cdx?url={A}/") == (500, {"cdx 5xx": 1})

@@ -339,7 +339,7 @@ class TicketConformance(ABC):
                 IdempotencyKey(ONE, 1, -1),
                 IdempotencyKey(ONE, 1 << 64),
             ):
-                with pytest.raises(UsageError, match="bad ticket"):
+                with pytest.raises(UsageError, match="bad idempotency key"):
                     volume.commit([store], bad)
             assert fetched(volume, BlockKey(sign(1))) is None
 

@@ -22,7 +22,7 @@ from holdfast.archive import Archive
 from holdfast.archive.create import init
 from holdfast.archive.ingest.exchange import Exchange
 from holdfast.crawl.browser import available
-from holdfast.crawl.browser.chromium import executable_of
+from holdfast.crawl.browser.executable import executable_of
 from holdfast.crawl.job.job import BrowserSettings
 
 missing = available(BrowserSettings())

@@ -12,7 +12,7 @@ from page_archive import BUSY, HOME, LONG, MARKUP
 from serving import Served
 
 from holdfast.config import AccessRule
-from holdfast.crawl.browser.chromium import available, executable_of
+from holdfast.crawl.browser.executable import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 from holdfast.web.auth.access import Access
 from holdfast.web.ui.display import path_to

@@ -25,7 +25,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.crawl.browser.chromium import available, executable_of
+from holdfast.crawl.browser.executable import available, executable_of
 
 if TYPE_CHECKING:
     from holdfast.crawl.browser.browser import Browser

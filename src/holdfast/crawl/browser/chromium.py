@@ -2,8 +2,6 @@
 
 How Chromium is started: without a network, without habits of its own.
 
-Which browser there is on this machine.
-
 Where Chromium keeps its profile and its sockets: a directory that a killed browser does not leave for good.
 
 It has the same name whenever the same crawl runs, so that the next run finds and empties it. It is not in the crawl's
@@ -19,7 +17,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
@@ -27,8 +24,9 @@ from typing import Any
 from playwright.async_api import Browser as Process
 from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwright
 
+from holdfast.crawl.browser.executable import executable_of
 from holdfast.crawl.browser.network import NetworkGate
-from holdfast.crawl.job.job import BrowserSettings, CrawlJob
+from holdfast.crawl.job.job import CrawlJob
 
 _ALWAYS = (
     "--proxy-bypass-list=<-loopback>",  # else it asks this machine without the proxy
@@ -59,29 +57,6 @@ UNWANTED = ("--disable-popup-blocking",)  # of those that Playwright gives
 def flags(dead_port: int) -> list[str]:
     """`dead_port` is one of this machine at which nobody answers."""
     return [f"--proxy-server=http://127.0.0.1:{dead_port}", *_ALWAYS]
-
-
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-
-def executable_of(settings: BrowserSettings) -> str:
-    """The browser's path; empty if there is none."""
-    for name in (settings.executable,) if settings.executable else _NAMES:
-        found = shutil.which(name)
-        if found:
-            return found
-    return ""
-
-
-def available(settings: BrowserSettings) -> str:
-    """Empty if pages can be shown in a browser; else why not, and what to do about it."""
-    if find_spec("playwright") is None:
-        return "Playwright is not installed: run 'pip install holdfast[browser]'"
-    if executable_of(settings):
-        return ""
-    if settings.executable:
-        return f"there is no browser '{settings.executable}': correct 'executable' of [browser], or leave it out"
-    return "there is no Chromium on this machine: install one ('apt install chromium'), or name one in [browser]"
 
 
 START_TIMEOUT_S = 60.0
