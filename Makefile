@@ -10,8 +10,8 @@ PYWB_DEFAULT := .venv-pywb/bin/python
 PYWB ?= $(PYWB_DEFAULT)
 
 # Debian packages that the tests need: zstd reads blocks without Holdfast, as the documentation shows; nginx, openssl and
-# Chromium are what is fetched from, and with; Spark runs on Java.
-DEBIAN_TEST := chromium default-jre-headless nginx-light openssl wrk zstd
+# Chromium are what is fetched from, and with; Firefox looks at replay as well; Spark runs on Java.
+DEBIAN_TEST := chromium default-jre-headless firefox-esr logrotate nginx-light openssl wrk zstd
 # For `python -m benchmarks`: what serves its site, crawlers to compare with, wrk as a client, and network file systems.
 DEBIAN_BENCH := fuse3 libnfs13 nfs-ganesha nfs-ganesha-vfs nginx-light openssh-server rpcbind sshfs wget wget2 wrk
 
@@ -27,14 +27,17 @@ endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench corpus soak clean
+.PHONY: help demo demo-cluster test check docs bench bench-quick corpus soak clean
 .DELETE_ON_ERROR:
 
 help: ## list the verbs
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: .venv/.installed ## crawl a small site, or URL=, and open the archive at http://127.0.0.1:8080, or PORT=
 	@$(BIN)/holdfast demo --port $(PORT) $(URL)
+
+demo-cluster: .venv/.installed-cluster ## run three nodes of a cluster, with pages at http://127.0.0.1:8080, or PORT=, and the next tens
+	@$(BIN)/python tools/demo-cluster --port $(PORT)
 
 test: check $(filter $(PYWB_DEFAULT),$(PYWB)) ## check, then the whole test suite
 	$(BIN)/python -m compileall -q src  # for the hundreds of processes that tests start, whatever the environment says
@@ -46,7 +49,11 @@ check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/mypy
 	$(BIN)/pytest tests/project
 
-bench: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/bin/uwsgi) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler, replay, volume servers, organizations, index and streams beside their peers, on CORPUS=
+docs: .venv/.installed-docs ## the documentation as a site with search, in build/docs; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/docs/index.html"
+
+bench: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/bin/uwsgi) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure store, archive, crawler, replay, volume servers, organizations, index, streams and clusters beside their peers, on CORPUS=
 	$(BIN)/python -m benchmarks store --corpus "$(CORPUS)"
 	$(BIN)/python -m benchmarks archive --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 	$(BIN)/python -m benchmarks crawl --corpus "$(CORPUS)"
@@ -55,6 +62,10 @@ bench: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/
 	$(BIN)/python -m benchmarks webbase --corpus "$(CORPUS)"
 	$(BIN)/python -m benchmarks query --corpus "$(CORPUS)"
 	$(BIN)/python -m benchmarks stream --corpus "$(CORPUS)"
+	$(BIN)/python -m benchmarks cluster
+
+bench-quick: .venv/.installed-bench $(if $(filter $(PYWB_DEFAULT),$(PYWB)),.venv-pywb/bin/uwsgi) $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## measure one row of each kind, compared with the figures committed last; under 10 minutes
+	$(BIN)/python -m benchmarks quick --corpus "$(CORPUS)" $(if $(PYWB),--pywb "$(PYWB)")
 
 corpus: ## collect more than 20,000 real pages into CORPUS=
 	$(PYTHON) benchmarks/harness/collect_corpus.py "$(CORPUS)"
@@ -63,7 +74,7 @@ $(CORPUS_DEFAULT)/CORPUS.json:
 	$(PYTHON) benchmarks/harness/collect_corpus.py "$(CORPUS_DEFAULT)"
 
 soak: .venv/.installed-test $(if $(filter $(CORPUS_DEFAULT),$(CORPUS)),$(CORPUS_DEFAULT)/CORPUS.json) ## the long tests; large catalogs, records and frontiers, and a long life of the server measured
-	$(BIN)/pytest -m soak
+	HOLDFAST_CORPUS="$(CORPUS)" $(BIN)/pytest -m soak
 	$(BIN)/python -m benchmarks archive --scale 1000000 --scale 10000000 --large 1G
 	$(BIN)/python -m benchmarks crawl --frontier 1000000
 	$(BIN)/python -m benchmarks replay --corpus "$(CORPUS)" --requests 200000
@@ -77,7 +88,15 @@ clean: ## remove what make made in this directory
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: pyproject.toml | .venv/bin/python
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[search]'
+	@touch $@
+
+.venv/.installed-cluster: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install --quiet --editable '.[cluster,search]'
+	@touch $@
+
+.venv/.installed-docs: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install --quiet --editable '.[docs]'
 	@touch $@
 
 .venv/.installed-test: pyproject.toml | .venv/bin/python

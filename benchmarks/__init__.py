@@ -1,5 +1,6 @@
 """Holdfast beside its peers, measured in one run: `python -m benchmarks NAME`.
 
+    quick        one row of each kind, compared with the figures committed last
     harness      what all of them run in: corpus, child processes, clock, repeats, targets, report, chart
     store        the store beside plain files, WARC writers, SQLite, RocksDB and SeaweedFS
     archive      records in, found and out, beside warcio, FastWARC, cdxj-indexer and pywb

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from holdfast.errors import HoldfastError
 
-NAMES = ("store", "archive", "crawl", "replay", "webstore", "webbase", "query", "stream")
+_BYTECODE = Path("~/.cache/holdfast/bytecode")
+NAMES = ("quick", "store", "archive", "crawl", "replay", "webstore", "webbase", "query", "stream", "cluster")
 
 
 class Benchmarks(click.Group):
@@ -34,6 +37,9 @@ def bench() -> None:
 
 
 def main() -> None:
+    # An installed package comes with its bytecode; a source tree is compiled at every start where none may be written.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE.expanduser()))
     try:
         bench(prog_name="python -m benchmarks")
     except HoldfastError as error:

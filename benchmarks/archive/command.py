@@ -47,6 +47,11 @@ _CAPTURES_DEFAULT = 1_000_000
     callback=read_bytes,
     help="Also import and export one record with so large a payload; without --corpus, measure nothing else.",
 )
+@click.option(
+    "--small",
+    type=click.IntRange(1),
+    help="Also import so many small records and measure their space; without --corpus, measure nothing else.",
+)
 @pywb_option
 @report_options
 def command(**options: Any) -> None:
@@ -54,7 +59,7 @@ def command(**options: Any) -> None:
     subjects = known_names("subject", options["only"], tuple(SUBJECTS))
     workloads = known_names("workload", options["workload"], tuple(each.value for each in ArchiveWorkload))
     corpus = None
-    alone = options["scale"] or options["large"] or options["captures"]
+    alone = options["scale"] or options["large"] or options["small"] or options["captures"]
     if options["corpus"] is not None or not alone:
         corpus = chosen_corpus(options, distinct_for(options["pages"]))
     captures = options["captures"]
@@ -68,6 +73,7 @@ def command(**options: Any) -> None:
         captures=captures,
         scales=tuple(options["scale"]),
         large_bytes=options["large"] or 0,
+        small_records=options["small"] or 0,
         pywb=options["pywb"] or sys.executable,
     )
     measure(plan, run_archive, archive_report, options)

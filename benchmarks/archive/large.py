@@ -85,7 +85,7 @@ def import_large(path: Path, source: Path) -> Cost:
 
 def export_large(path: Path, target: Path) -> Cost:
     from holdfast.archive import open
-    from holdfast.archive.export.export import ExportOptions
+    from holdfast.archive.export import ExportOptions
     from holdfast.records.selection import Selection
 
     options = ExportOptions("warc.gz", exact=True)

@@ -61,7 +61,7 @@ def look_up(lookup: Callable[[str], Sequence[Capture]], urls: Sequence[str], sub
 def export_all(path: Path, crawls: Crawls, target: Path) -> list[Figure]:
     """Everything into one gzip WARC, which is durable in the end."""
     from holdfast.archive import open
-    from holdfast.archive.export.export import ExportOptions
+    from holdfast.archive.export import ExportOptions
     from holdfast.records.selection import Selection
 
     with open(path, read_only=True) as archive:
@@ -75,7 +75,7 @@ def export_all(path: Path, crawls: Crawls, target: Path) -> list[Figure]:
 def export_cdxj(path: Path, target: Path) -> None:
     """The rows of the catalog as a sorted CDXJ file, for peers that search one."""
     from holdfast.archive import open
-    from holdfast.archive.export.export import ExportOptions
+    from holdfast.archive.export import ExportOptions
     from holdfast.records.selection import Selection
 
     with open(path, read_only=True) as archive:
@@ -143,8 +143,8 @@ def _import_and_close(archive: Archive, files: Sequence[Path]) -> int:
 
 def import_files(archive: Archive, files: Sequence[Path]) -> int:
     """Returns how many records were added. Raises ChildFailed if anything was wrong with a file."""
+    from holdfast.archive.ingest.file_reader import inputs_of
     from holdfast.archive.ingest.importer import ImportOptions
-    from holdfast.archive.ingest.input import inputs_of
 
     inputs = [each for file in files for each in inputs_of(file)]
     added = 0
@@ -157,7 +157,7 @@ def import_files(archive: Archive, files: Sequence[Path]) -> int:
 
 
 def _there_and_back(archive: Archive, files: Sequence[Path], target: Path) -> None:
-    from holdfast.archive.export.export import ExportOptions
+    from holdfast.archive.export import ExportOptions
     from holdfast.records.selection import Selection
 
     import_files(archive, files)

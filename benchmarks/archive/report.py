@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.archive.crawl import DUPLICATE_EVERY, GZIP_LEVEL
 from benchmarks.archive.run import ArchiveOutcome, ArchivePlan
+from benchmarks.archive.small import SmallRecords
 from benchmarks.archive.target import archive_verdicts
 from benchmarks.archive.workload import SUBJECTS, ArchiveWorkload, facts
 from benchmarks.harness.chart import bars, colour, draw
@@ -31,6 +32,8 @@ def archive_report(plan: ArchivePlan, outcome: ArchiveOutcome, machine: dict[str
         tables.append(_scale_table(outcome))
     if outcome.large is not None:
         tables.append(_large_table(outcome))
+    if outcome.small is not None:
+        tables.append(_small_table(outcome.small))
     return Report(
         "archive",
         machine,
@@ -42,6 +45,7 @@ def archive_report(plan: ArchivePlan, outcome: ArchiveOutcome, machine: dict[str
             "results": [_result(each, outcome) for each in outcome.figures],
             "scales": [asdict(scale) | {"lookups_per_s": scale.lookups_per_s} for scale in outcome.scales],
             "large": outcome.large and asdict(outcome.large),
+            "small": outcome.small and asdict(outcome.small) | {"ratio": outcome.small.ratio},
         },
         tables,
         outcome.missing,
@@ -187,6 +191,17 @@ def _large_table(outcome: ArchiveOutcome) -> Table:
     ]
     title = f"one record with a payload of {large.payload_bytes:,} bytes"
     return table(title, ("", "s", "MB/s", "before MB", "peak MB"), cells)
+
+
+def _small_table(small: SmallRecords) -> Table:
+    sizes = {"gzip WARC": small.warc_bytes, "Holdfast": small.disk_bytes, **small.part_bytes}
+    cells = [
+        (name, f"{size / MB:,.1f}", f"{size / small.records:,.0f}", f"{size / small.warc_bytes:.2f}")
+        for name, size in sizes.items()
+    ]
+    us = [f"{name} {cpu_s / small.records * 1e6:,.0f}" for name, cpu_s in small.cpu_s.items()]
+    title = f"{small.records:,} small records · CPU µs a record: {', '.join(us)}"
+    return table(title, ("", "disk MB", "bytes a record", "÷ gzip WARC"), cells)
 
 
 def _draw(outcome: ArchiveOutcome, panels: Sequence[tuple[ArchiveWorkload, str]], title: str, path: Path) -> None:

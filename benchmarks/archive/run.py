@@ -22,6 +22,7 @@ from benchmarks.archive.peers import (
     write_with_warcio,
 )
 from benchmarks.archive.sample import chosen
+from benchmarks.archive.small import SmallRecords, measure_small
 from benchmarks.archive.workload import READER, SUBJECTS, ArchiveWorkload
 from benchmarks.harness.corpus import Corpus
 from benchmarks.harness.figure import OURS, Figure
@@ -40,6 +41,7 @@ class ArchivePlan:
     captures: int = 0  # of the synthetic catalog in `lookup`; none if zero
     scales: tuple[int, ...] = ()  # synthetic catalogs for Holdfast alone
     large_bytes: int = 0  # payload of a single record; none if zero
+    small_records: int = 0  # with payloads of up to 600 bytes; none if zero
     pywb: str = sys.executable  # an interpreter that has pywb
 
 
@@ -52,6 +54,7 @@ class ArchiveOutcome:
     missing: list[Missing] = field(default_factory=list)
     scales: list[CatalogScale] = field(default_factory=list)
     large: LargeRecord | None = None
+    small: SmallRecords | None = None
 
     def find(self, subject: str, workload: ArchiveWorkload, form: str = "") -> Figure | None:
         """The figure of that place, if there is one."""
@@ -88,6 +91,8 @@ class _Run:
             self._attempt_captures(captures)
         if plan.large_bytes:
             self._attempt_large(plan.large_bytes)
+        if plan.small_records:
+            self._attempt_small(plan.small_records)
         outcome.figures += runner.figures()
         outcome.missing = runner.missing
         runner.finish()
@@ -101,7 +106,10 @@ class _Run:
     def _count(self) -> int:
         repeats = self._plan.repeats if self._plan.corpus is not None else 0
         steps = sum(1 for each in _PLANNED if self._wanted(*each)) if repeats else 0
-        return (1 if repeats else 0) + repeats * steps + len(self._catalogs()) + bool(self._plan.large_bytes)
+        return (1 if repeats else 0) + repeats * steps + len(self._catalogs()) + self._others()
+
+    def _others(self) -> int:
+        return bool(self._plan.large_bytes) + bool(self._plan.small_records)
 
     def _wanted(self, subject: str, workload: str) -> bool:
         return subject in self._plan.subjects and workload in self._plan.workloads
@@ -171,6 +179,17 @@ class _Run:
             self._outcome.large = measure_large(directory, payload_bytes)
         except ChildFailed as failure:
             self._runner.note(OURS, "one large record", failure)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _attempt_small(self, records: int) -> None:
+        directory = self._directory / "small"
+        self._runner.announce(f"{records:,} small records")
+        os.sync()
+        try:
+            self._outcome.small = measure_small(directory, records)
+        except ChildFailed as failure:
+            self._runner.note(OURS, "small records", failure)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 

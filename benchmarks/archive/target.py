@@ -9,14 +9,15 @@ from benchmarks.harness.figure import OURS
 from benchmarks.harness.report import Verdict, ratio_verdict
 
 _MB = 1e6
-_IMPORT = 2.0
+_IMPORT = 1.7
 _SPACE = 0.6
 _LOOKUPS_PER_S = 20_000
 _LOOKUP_CAPTURES = 1_000_000
 _SCALE_CAPTURES = 10_000_000
 _SCALE_SHARE = 0.5
-_EXPORT = 3.0
+_EXPORT = 5.0
 _LARGE_RSS_BYTES = 512 << 20
+_SMALL = 1.0
 
 
 def archive_verdicts(outcome: ArchiveOutcome) -> list[Verdict]:
@@ -28,6 +29,7 @@ def archive_verdicts(outcome: ArchiveOutcome) -> list[Verdict]:
         _scale(outcome),
         _ratio(outcome, "export to warc.gz ÷ warcio's writer", ArchiveWorkload.EXPORT, "warcio", _EXPORT),
         _large(outcome),
+        _small(outcome),
     ]
 
 
@@ -81,3 +83,12 @@ def _large(outcome: ArchiveOutcome) -> Verdict:
     coming, going = large.import_rss_peak_bytes, large.export_rss_peak_bytes
     measured = f"import {coming >> 20} MiB, export {going >> 20} MiB, payload {large.payload_bytes >> 20} MiB"
     return Verdict(target, needed, measured, max(coming, going) < _LARGE_RSS_BYTES)
+
+
+def _small(outcome: ArchiveOutcome) -> Verdict:
+    target, needed = "space of small records ÷ their gzip WARC", f"at most {_SMALL:.0%}"
+    small = outcome.small
+    if small is None:
+        return Verdict.none(target, needed)
+    measured = f"{small.ratio:.1%} ({small.disk_bytes / _MB:.1f} MB ÷ {small.warc_bytes / _MB:.1f} MB)"
+    return Verdict(target, needed, measured, small.ratio <= _SMALL)

@@ -1,4 +1,4 @@
-"""Indexing: the whole of it, and its last half alone, when text, title and links are there already."""
+"""Indexing: the whole build, and its second half alone, with text, title and links given."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from benchmarks.harness.process import ChildFailed
 from benchmarks.query.workload import BARE, QueryWorkload
 
 if TYPE_CHECKING:
-    from holdfast.index.workers.task import IndexTask, TaskResult
+    from holdfast.index.workers.worker import IndexTask, TaskResult
 
-GIVEN = 20_000  # documents at most that are held in memory with their text
+GIVEN = 20_000  # documents held in memory with their text, at most
 
 
 def build_index(path: Path, captures: int) -> Figure:
-    """The index of the archive, from nothing, on all cores."""
+    """Builds the index of the archive on all cores."""
     from holdfast.archive import open
 
     with open(path, read_only=True) as archive:
@@ -31,12 +31,12 @@ def build_index(path: Path, captures: int) -> Figure:
 
 
 def index_given_text(path: Path, scratch: Path) -> Figure:
-    """What the workers made is handed to the writer of the index, as in a build."""
+    """Hands the results of the workers to the index writer, as a build does."""
     from holdfast.archive import open
     from holdfast.config import IndexSettings
     from holdfast.env import REAL
     from holdfast.index import Index, IndexState, paths
-    from holdfast.index.writer import IndexWriter
+    from holdfast.index.build import IndexWriter
 
     harvests = given(path)
     scratch.mkdir()
@@ -60,14 +60,14 @@ def index_given_text(path: Path, scratch: Path) -> Figure:
 
 
 def index_bare(path: Path, scratch: Path) -> Figure:
-    """Title, text and number of the same documents, committed at the end."""
+    """Indexes title, text and number of the same documents, with one commit."""
     import tantivy
 
-    from holdfast.config import IndexSettings
+    from holdfast.index.build import WRITER_BYTES, WRITER_THREADS
     from holdfast.index.schema import WORDS, analyzer
 
     texts = [
-        (document["record"], document["title"], document["text"])
+        (document["record"], document.get("title", ""), [document.get("main", ""), *document.get("rest", ())])
         for _, harvest in given(path)
         for document in harvest.documents
     ]
@@ -79,15 +79,15 @@ def index_bare(path: Path, scratch: Path) -> Figure:
     schema = builder.build()
     index = tantivy.Index(schema, path=str(scratch))
     index.register_tokenizer(WORDS, analyzer())
-    settings = IndexSettings()
 
     def work() -> None:
-        writer = index.writer(settings.writer_bytes, settings.writer_threads)
+        writer = index.writer(WRITER_BYTES, WRITER_THREADS)
         for record, title, text in texts:
             document = tantivy.Document()
             document.add_unsigned("record", record)
             document.add_text("title", title)
-            document.add_text("text", text)
+            for part in text:
+                document.add_text("text", part)
             writer.add_document(document)
         writer.commit()
         writer.wait_merging_threads()
@@ -100,12 +100,13 @@ def index_bare(path: Path, scratch: Path) -> Figure:
 
 
 def given(path: Path) -> Sequence[tuple[IndexTask, TaskResult]]:
-    """What the workers of the index make of the first documents of an archive, in this process."""
+    """The workers' results for the first documents of an archive, computed in this process."""
     from holdfast.archive import open
     from holdfast.index import IndexState
-    from holdfast.index.extract import ExtractionLimits
-    from holdfast.index.workers.backlog import targets, tasks
-    from holdfast.index.workers.record_reader import TaskReader
+    from holdfast.index.extract.extract import ExtractionLimits
+    from holdfast.index.state import targets
+    from holdfast.index.workers.pool import tasks
+    from holdfast.index.workers.worker import TaskReader
 
     found: list[tuple[IndexTask, TaskResult]] = []
     with open(path, read_only=True) as archive:

@@ -1,4 +1,4 @@
-"""A whole run: an archive is made and indexed once, then every subject is asked in a fresh process."""
+"""A run: builds and indexes an archive once, then measures every subject in a fresh process."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class QueryPlan:
 
 @dataclass(slots=True)
 class QueryOutcome:
-    """All that a run found."""
+    """The results of a run."""
 
     crawls: Crawls | None = None
     comparison: Comparison = field(default_factory=lambda: Comparison(SUBJECTS))
 
 
 def run_queries(plan: QueryPlan, directory: Path, progress: Progress) -> QueryOutcome:
-    """Carries the plan out below the directory. What fails is noted and the rest goes on."""
+    """Carries out the plan in the directory. Notes failures and continues."""
     outcome, archive = QueryOutcome(), directory / "archive"
     progress(0, 1, "making the archive and its index")
     crawls = outcome.crawls = run_apart(build, plan.corpus, directory / "files")

@@ -1,4 +1,4 @@
-"""What is asked: words and pairs of words from the corpus itself, rare and frequent ones, always the same."""
+"""The queries: rare and frequent words and pairs of words of the corpus, always the same."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LETTERS_MIN = 3
 
 
 class Asked(NamedTuple):
-    """The words, and pairs that stand side by side somewhere."""
+    """Words, and pairs of adjacent words."""
 
     words: tuple[str, ...]
     pairs: tuple[str, ...]
 
 
 def sample(path: Path) -> Asked:
-    """From the first captures of an archive."""
+    """Samples the first captures of an archive."""
     from holdfast.archive import open
     from holdfast.index.schema import words_of
     from holdfast.streams import StreamOptions
@@ -42,7 +42,7 @@ def sample(path: Path) -> Asked:
 
 
 def _spread(words: Sequence[str]) -> tuple[str, ...]:
-    """A third each of the most frequent, of the middle and of the rarest."""
+    """A third each of frequent, medium and rare words."""
     part = QUERIES // 3
     middle = max(0, len(words) // 20 - part // 2)
     groups = (words[:part], words[middle : middle + part], words[-part:])

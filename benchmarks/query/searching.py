@@ -1,4 +1,4 @@
-"""Searches, one after the other, each timed by itself. Every function runs in a process of its own."""
+"""Searches in sequence, each timed. Every function runs in its own process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from benchmarks.query.workload import BARE, QueryWorkload
 if TYPE_CHECKING:
     import tantivy
 
-    from holdfast.query import QueryOptions
+    from holdfast.query.results import QueryOptions
 
 _HITS = 10
 
 
 def search(path: Path, asked: Asked, workload: QueryWorkload) -> Figure:
-    """Through the front door, the archive open for reading."""
+    """Through `archive.query`, the archive open for reading."""
     from holdfast.archive import open
 
     options = _options(workload)
@@ -48,10 +48,10 @@ def search_bare(path: Path, asked: Asked, workload: QueryWorkload) -> Figure:
 def _bare_query(text: str) -> tantivy.Query:
     from tantivy import Occur, Query
 
-    from holdfast.index.schema import schema
+    from holdfast.index.schema import TEXT_FIELDS, schema
 
     words = text.strip('"').split()
-    fields = ("title", "text")
+    fields = TEXT_FIELDS
     if len(words) == 1:
         parts = [Query.term_query(schema(), field, words[0], "freq") for field in fields]
     else:
@@ -68,11 +68,11 @@ def _texts(asked: Asked, workload: QueryWorkload) -> list[str]:
 
 
 def _options(workload: QueryWorkload) -> QueryOptions:
-    from holdfast.query import QueryOptions
-    from holdfast.query.results import FACETS
+    from holdfast.query.results import FACETS, QueryOptions
 
     counts = workload is QueryWorkload.FACETS
     return QueryOptions(
+        group="capture",  # as the peers answer
         limit=_HITS,
         snippets=workload is QueryWorkload.SNIPPETS,
         facets=FACETS if counts else (),
@@ -81,7 +81,7 @@ def _options(workload: QueryWorkload) -> QueryOptions:
 
 
 def _timed(subject: str, workload: QueryWorkload, texts: Sequence[str], ask: Callable[[str], int]) -> Figure:
-    """Each once to warm up, then each once by the clock."""
+    """Runs each query once to warm up, then once timed."""
     expected = [ask(text) for text in texts]
     times: list[float] = []
 

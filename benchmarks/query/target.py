@@ -1,4 +1,4 @@
-"""The figures that the project promised itself, and whether a run reached them."""
+"""The project's targets, and whether a run reached them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORD_CAPTURES = 100_000
 
 
 def query_verdicts(outcome: QueryOutcome) -> list[Verdict]:
-    """Every target, in the order of the issue that set them."""
+    """All targets, in the order of their issue."""
     return [_index(outcome), _word(outcome)]
 
 

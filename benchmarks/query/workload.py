@@ -1,4 +1,4 @@
-"""The workloads and the subjects: their names, and which subject has a form of which workload."""
+"""Workloads and subjects, and which subject has which workload."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from benchmarks.harness.figure import OURS
 class QueryWorkload(StrEnum):
     """What is measured. One operation is one document, or one query."""
 
-    BUILD = "build"  # the index of an archive, from nothing
-    INDEX = "index"  # the same when text, title and links are there already
-    WORD = "word"  # one word: ten hits with title and address, and how many there are
-    PHRASE = "phrase"  # two words side by side
+    BUILD = "build"  # the index of an archive
+    INDEX = "index"  # the same with text, title and links given
+    WORD = "word"  # one word: ten hits with title and address, and their total
+    PHRASE = "phrase"  # two adjacent words
     FILTERED = "filtered"  # a word, within a year, not on one host
     FACETS = "facets"  # a word, with all facets and the timeline
     SNIPPETS = "snippets"  # a word, with a piece of the text of each hit

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools", "turbohtml", "rocksdict")
+_PACKAGES = ("starlette", "uvloop", "httptools", "turbohtml", "rocksdict")
 _PANELS: tuple[tuple[str, Callable[[ReplayFigure], float]], ...] = (
     ("requests per second (logarithmic)", lambda each: each.per_s),
     ("processor time of an answer (ms, logarithmic, less is better)", lambda each: each.cpu_ms),

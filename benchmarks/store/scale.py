@@ -93,7 +93,7 @@ def fill(path: Path, blocks: int) -> Filled:
     start = time.perf_counter()
     with archive:
         for numbers in _batches(blocks):
-            stored = archive.contents.put_batch([synthetic(number) for number in numbers])
+            stored = archive.contents.store_batch([synthetic(number) for number in numbers])
             sample.extend((number, one.key) for number, one in zip(numbers, stored, strict=True) if number in wanted)
         seconds = time.perf_counter() - start
         closing = time.perf_counter()

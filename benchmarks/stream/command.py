@@ -30,13 +30,13 @@ _CAPTURES_DEFAULT = 1_000_000
     type=click.IntRange(0),
     default=_CAPTURES_DEFAULT,
     show_default=True,
-    help="Of the archive in which a paused stream goes on; 0 for none.",
+    help="Captures of the archive in which a stream is resumed; 0 for none.",
 )
 @click.option("--only", metavar="SUBJECT", multiple=True, help="Measure these subjects only.")
 @workload_option
 @report_options
 def command(**options: Any) -> None:
-    """Streams of contents, alone and shared, and how fast one goes on; beside FastWARC, warcio, datatrove and zstd."""
+    """Streams of contents, alone and shared, and resuming; compared with FastWARC, warcio, datatrove and zstd."""
     subjects = known_names("subject", options["only"], tuple(SUBJECTS))
     workloads = known_names("workload", options["workload"], tuple(each.value for each in StreamWorkload))
     corpus = None

@@ -1,4 +1,4 @@
-"""Holdfast at the workloads. Every function runs in a process of its own and checks what it got before it answers."""
+"""Holdfast at the workloads. Each function runs in its own process and checks its results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_archive(path: Path, crawls: Crawls) -> None:
 
 
 def stream_raw(path: Path, crawls: Crawls) -> Figure:
-    """The payload of every capture, as transferred; nothing of it is kept."""
+    """The payload of every capture, as transferred, then dropped."""
     with _opened(path) as archive:
         taken, cost = measured(lambda: _all_of(archive))
     _check(taken, crawls)

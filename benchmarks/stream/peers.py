@@ -1,4 +1,4 @@
-"""The peers: readers of WARC files, and zstd alone. Every function has a process of its own, and checks what it got."""
+"""The peers: WARC readers, and bare zstd. Each function runs in its own process and checks its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_with_fastwarc(crawls: Crawls) -> Figure:
 
 
 def read_with_fastwarc_on_all_cores(crawls: Crawls) -> Figure:
-    """Files are shared out among processes, which are started before the clock is."""
+    """Files are divided among processes, which are started before the clock."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context
 
@@ -56,7 +56,7 @@ def read_with_warcio(crawls: Crawls) -> Figure:
 
 
 def read_with_datatrove(crawls: Crawls) -> Figure:
-    """It leaves out what libmagic does not take for HTML, so what it gave out is counted, and not compared."""
+    """It drops what libmagic does not recognize as HTML, so its output is counted but not compared."""
     try:
         from datatrove.pipeline.readers import WarcReader
         from loguru import logger
@@ -75,7 +75,7 @@ def read_with_datatrove(crawls: Crawls) -> Figure:
 
 
 def decompress(crawls: Crawls) -> Figure:
-    """As fast as it can be done: many frames in one call, into one piece of memory, on all cores."""
+    """The limit: many frames per call, into shared memory, on all cores."""
     from zstandard import ZstdDecompressor
 
     frames: list[Any] = _frames(crawls)

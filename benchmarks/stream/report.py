@@ -62,4 +62,4 @@ def _resumed(outcome: StreamOutcome) -> Table:
         for each in outcome.resumed
     ]
     columns = ("captures", "<order", "token bytes", "open s", "first s", "together s")
-    return table("resume · the next capture behind a token", columns, rows)
+    return table("resume · the next capture after a token", columns, rows)

@@ -1,6 +1,6 @@
-"""A stream that goes on behind a token, in an archive of many small captures: how long until the next one is there.
+"""Resuming a stream from a token, in an archive of many small captures: time to the next capture.
 
-One child fills the archive and takes a token in the middle of it; a fresh one opens the archive and goes on.
+One child fills the archive and takes a token in its middle; a fresh one opens the archive and resumes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Resumed:
     order: str
     token_bytes: int
     open_s: float  # of the archive
-    first_s: float  # from asking for the stream to the first capture
+    first_s: float  # from creating the stream to the first capture
     seconds_all: tuple[float, ...]  # of all repeats, opening included
 
     @property
@@ -57,7 +57,7 @@ def fill(path: Path, captures: int) -> None:
 
 
 def pause(path: Path, order: str, captures: int) -> tuple[str, str]:
-    """The token behind so many captures, and the URL of the next one."""
+    """The token after this many captures, and the URL of the next one."""
     from holdfast.archive import open
     from holdfast.streams import StreamOptions
 
@@ -72,7 +72,7 @@ def pause(path: Path, order: str, captures: int) -> tuple[str, str]:
 
 
 def go_on(path: Path, order: str, token: str, expected: str) -> tuple[float, float]:
-    """Seconds to open the archive, and until the first capture is there with its payload."""
+    """Seconds to open the archive, and until the first capture with its payload."""
     from holdfast.archive import open
     from holdfast.streams import StreamOptions
 
@@ -85,7 +85,7 @@ def go_on(path: Path, order: str, token: str, expected: str) -> tuple[float, flo
         first = time.perf_counter()
         stream.close()
     if page.url != expected or not payload.startswith(b"<p>"):
-        raise ChildFailed(f"the stream went on with '{page.url}', expected '{expected}'")
+        raise ChildFailed(f"the stream resumed with '{page.url}', expected '{expected}'")
     return opened - start, first - opened
 
 

@@ -1,4 +1,4 @@
-"""A whole run: files and archive are made once, then every subject reads them in a fresh process."""
+"""A run: files and archive are made once, then each subject reads them in a fresh process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class StreamPlan:
     subjects: tuple[str, ...] = tuple(SUBJECTS)
     workloads: frozenset[StreamWorkload] = frozenset(StreamWorkload)
     repeats: int = 3
-    captures: int = 0  # of the archive in which a stream goes on; none if zero
+    captures: int = 0  # of the archive in which a stream is resumed; 0: none
 
 
 @dataclass(slots=True)
 class StreamOutcome:
-    """All that a run found."""
+    """The results of a run."""
 
     crawls: Crawls | None = None
     comparison: Comparison = field(default_factory=lambda: Comparison(SUBJECTS))
@@ -38,7 +38,7 @@ class StreamOutcome:
 
 
 def run_streams(plan: StreamPlan, directory: Path, progress: Progress) -> StreamOutcome:
-    """Carries the plan out below the directory. What fails is noted and the rest goes on."""
+    """Runs the plan below the directory. Failures are recorded, and the rest continues."""
     outcome = StreamOutcome()
     resumes = plan.captures > 0 and StreamWorkload.RESUME in plan.workloads and OURS in plan.subjects
     steps: list[Step] = []
@@ -50,7 +50,7 @@ def run_streams(plan: StreamPlan, directory: Path, progress: Progress) -> Stream
     runner = Runner[Figure](plan.repeats, len(steps) * plan.repeats + int(resumes), progress)
     runner.repeat(steps)
     if resumes:
-        runner.announce(f"a stream goes on among {plan.captures:,} captures")
+        runner.announce(f"resuming a stream among {plan.captures:,} captures")
         try:
             outcome.resumed += measure_resume(directory / "many", plan.captures, plan.repeats)
         except ChildFailed as failure:

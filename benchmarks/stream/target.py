@@ -1,4 +1,4 @@
-"""The figures that the project promised itself, and whether a run reached them."""
+"""Target figures, and whether a run reached them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESUME_CAPTURES = 1_000_000
 
 
 def stream_verdicts(outcome: StreamOutcome) -> list[Verdict]:
-    """Every target, in the order of the issue that set them."""
+    """Every target, in the order of docs/benchmarks.md."""
     return [_fastwarc(outcome.comparison), _zstd(outcome.comparison), _shared(outcome.comparison), _resume(outcome)]
 
 
@@ -58,7 +58,7 @@ def _shared(found: Comparison) -> Verdict:
 
 
 def _resume(outcome: StreamOutcome) -> Verdict:
-    target = f"a paused stream goes on, with {_RESUME_CAPTURES:,} captures"
+    target = f"resuming a stream, with {_RESUME_CAPTURES:,} captures"
     needed = f"within {_RESUME_S:g} s"
     large = [each for each in outcome.resumed if each.captures >= _RESUME_CAPTURES]
     if not large:

@@ -13,7 +13,7 @@ class StreamWorkload(StrEnum):
 
     RAW = "raw"  # the payload of every capture, once
     SHARED = "shared"  # the same for eight consumers at the same time
-    RESUME = "resume"  # from opening the archive to the first capture behind a token
+    RESUME = "resume"  # from opening the archive to the first capture after a token
 
 
 CONSUMERS = 8

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final
 
+from holdfast.plan.disk_model import ORGANIZATIONS
+from holdfast.plan.disk_model import PAPER_TABLE_3 as TABLE_3
+from holdfast.plan.disk_model import PAPER_TABLE_4 as TABLE_4
+from holdfast.plan.disk_model import PageOperation as Row
 
-class Row(StrEnum):
-    """What is measured of an organization (table 3)."""
+__all__ = ["ORGANIZATIONS", "READS", "TABLE_3", "TABLE_4", "TABLE_5", "TABLE_6", "Row"]
 
-    STREAM = "streaming"
-    RANDOM = "random page access"
-    ADD_RANDOM = "page addition, random order"
-    ADD_BUFFERED = "page addition, random order, 10 MB buffer"
-    ADD_SORTED = "page addition, sorted order"
-
-
-ORGANIZATIONS: Final = ("log", "hash", "hashed-log")
 READS: Final = (Row.STREAM, Row.RANDOM)
-
-TABLE_3: Final[dict[str, dict[Row, float]]] = {
-    "log": {
-        Row.STREAM: 6300,
-        Row.RANDOM: 35,
-        Row.ADD_RANDOM: 6100,
-        Row.ADD_BUFFERED: 6100,
-        Row.ADD_SORTED: 6100,
-    },
-    "hash": {Row.STREAM: 3900, Row.RANDOM: 51, Row.ADD_RANDOM: 23, Row.ADD_BUFFERED: 35, Row.ADD_SORTED: 1300},
-    "hashed-log": {Row.ADD_BUFFERED: 660},
-}
-
-# By organization of the update volumes and of the read volumes: pages added per second, seconds of a batch update.
-TABLE_4: Final[dict[tuple[str, str], tuple[float, float]]] = {
-    ("log", "hash"): (6100, 11_700),
-    ("hash", "hash"): (35, 1260),
-    ("hashed-log", "hash"): (660, 1260),
-}
 PROTOTYPE: Final = ("log", "log")
 UPDATE_RATIO: Final = 0.25
 

@@ -23,7 +23,7 @@ from benchmarks.webbase.pages import Pages
 from benchmarks.webbase.volumes import COLD_AT_ONCE, COLD_MAX
 from holdfast.archive import Archive, Plan
 from holdfast.archive.ingest.exchange import Exchange, page
-from holdfast.archive.update.update import UpdateOptions
+from holdfast.archive.update import UpdateOptions
 from holdfast.config import RecordSettings, StoreSettings, VolumeSettings
 from holdfast.streams import StreamOptions
 

@@ -10,7 +10,7 @@ from benchmarks.harness.command import chosen_corpus, corpus_option, known_names
 from benchmarks.webstore.report import webstore_report
 from benchmarks.webstore.run import WebstorePlan, run_webstore
 from benchmarks.webstore.subjects import PEERS, SUBJECTS
-from benchmarks.webstore.workload import CLIENTS, VOLUMES, Experiment, Range
+from benchmarks.webstore.workload import CLIENTS, PER_PROCESS, VOLUMES, Experiment, Range
 
 _CLIENTS_MAX = 256
 _VOLUMES_MAX = 64
@@ -52,9 +52,16 @@ def _numbers(largest: int) -> Any:
     callback=_numbers(_VOLUMES_MAX),
     help="Volumes of the fifth experiment, and the most of the sixth; default 1,2,4,8,16.",
 )
+@click.option(
+    "--per-process",
+    type=click.IntRange(1),
+    default=PER_PROCESS,
+    show_default=True,
+    help="Clients that share a process in the first four experiments; 1: each has its own.",
+)
 @report_options
 def command(**options: Any) -> None:
-    """The Webstore paper's experiments on volume servers, NFSv3, sshfs, WebDAV and SeaweedFS."""
+    """The Webstore paper's experiments on volume servers, a bare reference, NFSv3, sshfs, WebDAV and SeaweedFS."""
     names = tuple(name.strip() for name in options["peers"].split(",") if name.strip())
     peers = () if names == ("none",) else known_names("peer", names, PEERS)
     plan = WebstorePlan(
@@ -64,6 +71,7 @@ def command(**options: Any) -> None:
             experiments=tuple(Experiment(number) for number in options["experiments"]) or tuple(Experiment),
             clients=options["clients"] or CLIENTS,
             volumes=options["volumes"] or VOLUMES,
+            per_process=options["per_process"],
         ),
         repeats=options["repeat"],
     )

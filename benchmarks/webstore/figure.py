@@ -18,6 +18,7 @@ class WebstoreFigure(Figure):
 
     experiment: Experiment = Experiment.STORE
     x: int = 0  # clients, per cent of duplicates, or volumes
+    server_cpu_s: float = 0.0  # the servers' part of the processor time
 
     @property
     def line(self) -> Line:
@@ -26,6 +27,16 @@ class WebstoreFigure(Figure):
     @property
     def seconds(self) -> float:
         return self.cost.seconds
+
+    @property
+    def server_cpu_us(self) -> float:
+        """Processor time of the servers for one operation."""
+        return self.server_cpu_s / max(self.operations, 1) * 1e6
+
+    @property
+    def client_cpu_us(self) -> float:
+        """Processor time of the clients for one operation."""
+        return self.cpu_us - self.server_cpu_us
 
     @property
     def place(self) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.crawl.tree import cpu_of, family
@@ -33,9 +34,9 @@ def live(name: str, life: Life, pages: tuple[Path, ...], directory: Path) -> lis
 def _take(step: Step, name: str, life: Life, machines: Machines, subject: Subject) -> WebstoreFigure | None:
     machines.prepare(step)
     os.sync()  # what an earlier step left dirty is not this one's burden
-    before = _cpu_s(machines, subject)
+    servers, clients = _cpu_s(subject.pids()), _cpu_s(machines.pids())
     done = machines.go()
-    cpu_s = _cpu_s(machines, subject) - before
+    servers, clients = _cpu_s(subject.pids()) - servers, _cpu_s(machines.pids()) - clients
     machines.finish()
     if step.experiment is None or step.line is None:
         return None
@@ -43,13 +44,14 @@ def _take(step: Step, name: str, life: Life, machines: Machines, subject: Subjec
         name,
         step.line,
         sum(each.operations for each in done),
-        Cost(max(each.end for each in done) - min(each.start for each in done), cpu_s, 0, 0),
+        Cost(max(each.end for each in done) - min(each.start for each in done), servers + clients, 0, 0),
         content_bytes=sum(each.content_bytes for each in done),
         experiment=step.experiment,
         x=life.x,
+        server_cpu_s=servers,
     )
 
 
-def _cpu_s(machines: Machines, subject: Subject) -> float:
-    """Of servers, clients, and what they started."""
-    return cpu_of({member for pid in (*subject.pids(), *machines.pids()) for member in family(pid)})
+def _cpu_s(pids: Sequence[int]) -> float:
+    """Of these processes, and what they started."""
+    return cpu_of({member for pid in pids for member in family(pid)})

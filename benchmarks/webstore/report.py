@@ -99,6 +99,8 @@ def _result(each: WebstoreFigure, mean_bytes: float) -> dict[str, Any]:
         "seconds_all": list(each.seconds_all),
         "cpu_s": each.cost.cpu_s,
         "cpu_us": each.cpu_us,
+        "server_cpu_us": each.server_cpu_us,
+        "client_cpu_us": each.client_cpu_us,
         "per_s": each.per_s,
         "sketch_per_s": limit_per_s(each.line, mean_bytes),
     }
@@ -113,10 +115,11 @@ def _table(outcome: WebstoreOutcome, experiment: Experiment) -> Table:
         figures = outcome.of(experiment, line, name)
         by_x = {each.x: each for each in figures}
         cells = [f"{by_x[x].per_s:,.0f}\n{by_x[x].seconds:.2f} s" if x in by_x else "" for x in xs]
-        cpu = f"{min(each.cpu_us for each in figures):,.0f}"
-        rows.append([str(line) if line != before else "", facts(name).title, *cells, cpu])
+        cheapest = min(figures, key=lambda each: each.cpu_us)
+        cpu = [f"{cheapest.client_cpu_us:,.0f}", f"{cheapest.server_cpu_us:,.0f}"]
+        rows.append([str(line) if line != before else "", facts(name).title, *cells, *cpu])
         before = line
-    columns = ("", "<subject", *map(str, xs), "CPU µs")
+    columns = ("", "<subject", *map(str, xs), "client CPU µs", "server CPU µs")
     return table(TITLES[experiment][0], columns, rows, bold=lambda row: row[1] in ours)
 
 

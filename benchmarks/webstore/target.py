@@ -18,6 +18,8 @@ _FACTORS = (
     (Experiment.STORE, Line.STORE_DUPLICATE, 10.0),
     (Experiment.DELETE, Line.DELETE_BLOCK, 5.0),
 )
+_REFERENCE_SHARE = 0.75
+_REFERENCE_CLIENTS = (1, 10)
 _MANY = 16  # volumes
 _MORE = 1.1
 _SERVERS = 4
@@ -31,6 +33,8 @@ def webstore_verdicts(outcome: WebstoreOutcome) -> list[Verdict]:
         *(_ratio(outcome, *each) for each in _FACTORS),
         _elimination(outcome),
         *(_balance(outcome, line) for line in (Line.ELIMINATING, Line.RETRIEVE)),
+        _reference(outcome, Experiment.RETRIEVE, Line.RETRIEVE),
+        _reference(outcome, Experiment.STORE, Line.STORE_NEW),
     ]
 
 
@@ -46,6 +50,19 @@ def _ratio(outcome: WebstoreOutcome, experiment: Experiment, line: Line, factor:
     measured = f"{', '.join(parts)} (÷ {title} with {_clients(theirs.x)}, {theirs.per_s:,.0f}/s)"
     reached = [form for form, ratio in ratios.items() if ratio >= factor]
     return Verdict(target, needed, measured, bool(reached), by=", ".join(reached))
+
+
+def _reference(outcome: WebstoreOutcome, experiment: Experiment, line: Line) -> Verdict:
+    """Single calls beside the bare server, at each number of clients that both were measured with."""
+    target, needed = f"{line}, single calls ÷ bare reference server", f"at least {_REFERENCE_SHARE:g}x"
+    ours, theirs = (
+        {each.x: each.per_s for each in outcome.of(experiment, line, name)} for name in ("holdfast", "reference")
+    )
+    ratios = {_clients(x): ours[x] / theirs[x] for x in _REFERENCE_CLIENTS if x in ours and x in theirs}
+    if not ratios:
+        return Verdict.none(target, needed)
+    measured = ", ".join(f"{ratio:.2f}x with {clients}" for clients, ratio in ratios.items())
+    return Verdict(target, needed, measured, min(ratios.values()) >= _REFERENCE_SHARE)
 
 
 def _elimination(outcome: WebstoreOutcome) -> Verdict:

@@ -17,7 +17,7 @@ from enum import IntEnum, StrEnum
 CLIENTS = (1, 5, 10, 15, 25, 35)
 VOLUMES = (1, 2, 4, 8, 16)
 BATCH = 64  # documents, where batches are used
-_PER_MACHINE = 5  # clients of a process; the paper had so many on each of seven machines
+PER_PROCESS = 5  # clients of a process; the paper had so many on each of seven machines
 _MODE_CLIENTS = 10
 _LEVELS = (0, 20, 40, 60, 80, 100)  # per cent of the documents that are there already
 _BALANCED = (1, 2, 3, 4)  # volumes
@@ -82,7 +82,7 @@ class Life:
     volumes: int
     x: int  # where on the axis its figures stand
     steps: tuple[Step, ...]
-    per_machine: int = _PER_MACHINE
+    per_machine: int = PER_PROCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,14 @@ class Range:
     experiments: tuple[Experiment, ...] = tuple(Experiment)
     clients: tuple[int, ...] = CLIENTS
     volumes: tuple[int, ...] = VOLUMES
+    per_process: int = PER_PROCESS  # clients, in the first four experiments
 
 
 def lives(wanted: Range, *, is_ours: bool) -> Iterator[Life]:
     """Those of one subject, in order."""
     if set(wanted.experiments) & {Experiment.RETRIEVE, Experiment.DELETE, Experiment.STORE}:
         for clients in wanted.clients:
-            yield Life(clients, 1, clients, _basic(wanted.experiments))
+            yield Life(clients, 1, clients, _basic(wanted.experiments), wanted.per_process)
     if Experiment.MODES in wanted.experiments:
         yield from _modes(wanted, is_ours=is_ours)
     if Experiment.ELIMINATION in wanted.experiments:
@@ -130,7 +131,7 @@ def _modes(wanted: Range, *, is_ours: bool) -> Iterator[Life]:
         before = Step(Operation.STORE, per_cent=level)
         for line, mode in modes.items():
             clocked = Step(Operation.STORE, Experiment.MODES, line, mode, copy=1)
-            yield Life(clients, 1, level, (before, clocked) if level else (clocked,))
+            yield Life(clients, 1, level, (before, clocked) if level else (clocked,), wanted.per_process)
 
 
 def _elimination(wanted: Range, *, is_ours: bool) -> Iterator[Life]:

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from holdfast.archive.check import check
     from holdfast.archive.connection import connect
     from holdfast.archive.create import Plan, init
-    from holdfast.archive.export.export import ExportOptions
+    from holdfast.archive.export import ExportOptions
     from holdfast.archive.ingest.exchange import Exchange, page
     from holdfast.archive.ingest.importer import ImportOptions
-    from holdfast.archive.remove.removal import RemovalOptions
+    from holdfast.archive.removal import RemovalOptions
     from holdfast.catalog import CaptureQuery
     from holdfast.config import RecordSettings, Settings, StoreSettings, VolumeSettings
     from holdfast.errors import HoldfastError
-    from holdfast.formats import ArchiveIterator
+    from holdfast.formats.iterator import ArchiveIterator
     from holdfast.model import Capture, ContentKey, ContentStat, Fault, RecordId, Stored, StoreMode, VolumeState
     from holdfast.records.selection import Selection
     from holdfast.storage.maintenance.check import CheckOptions
@@ -59,14 +59,14 @@ _HOMES = {
     "holdfast.archive.connection": ("connect",),
     "holdfast.archive.create": ("Plan", "init"),
     "holdfast.archive.ingest.exchange": ("Exchange", "page"),
-    "holdfast.archive.export.export": ("ExportOptions",),
+    "holdfast.archive.export": ("ExportOptions",),
     "holdfast.archive.ingest.importer": ("ImportOptions",),
-    "holdfast.archive.remove.removal": ("RemovalOptions",),
+    "holdfast.archive.removal": ("RemovalOptions",),
     "holdfast.records.selection": ("Selection",),
     "holdfast.catalog": ("CaptureQuery",),
     "holdfast.config": ("RecordSettings", "Settings", "StoreSettings", "VolumeSettings"),
     "holdfast.errors": ("HoldfastError",),
-    "holdfast.formats": ("ArchiveIterator",),
+    "holdfast.formats.iterator": ("ArchiveIterator",),
     "holdfast.model": (
         "Capture",
         "ContentKey",

@@ -1,17 +1,18 @@
 """Every failure Holdfast reports, in one tree.
 
     HoldfastError                 exit 1
-    ├── UsageError                exit 2    the caller asked for something that makes no sense
+    ├── UsageError                exit 2    the request is wrong; nothing was changed
     │   ├── MalformedKey                    a contentkey that cannot be parsed
     │   ├── UnknownName                     no such codec, volume, signature, organization or placement
-    │   ├── MalformedQuery                  a filter, time, field or resume key that cannot be understood
+    │   ├── MalformedQuery                  a filter, time, field or resume key that cannot be parsed
     │   ├── MalformedToken                  a stream's token that is damaged, or of another stream or archive
+    │   ├── MissingExtra                    a part of Holdfast that is not installed; the message names the extra
     │   └── InvalidSetting                  holdfast.toml holds a wrong key or value
-    ├── NotFound                  exit 3    what was asked for is not here
+    ├── NotFound                  exit 3    the requested thing does not exist
     │   ├── ArchiveNotFound                 the directory holds no archive
-    │   ├── ContentNotFound                 no block answers to the contentkey
+    │   ├── ContentNotFound                 no block has the contentkey
     │   ├── CaptureNotFound                 no capture of the URL, or no record under the id
-    │   ├── IndexNotFound                   the archive has no index of words yet
+    │   ├── IndexNotFound                   the archive has no full-text index yet
     │   └── UnknownCollection               no collection of that name in the archive
     ├── Busy                      exit 4    another process is writing; try again later
     ├── Damaged                   exit 5    stored bytes are not what was written
@@ -22,29 +23,34 @@
     │   ├── DamagedIndex                    the derived index cannot be read; it can be rebuilt
     │   └── DamagedFrontier                 the state of a crawl cannot be read; its captures are safe
     ├── FormatTooNew              exit 6    written by a later release of Holdfast
+    ├── FormatTooOld              exit 6    written by an earlier release; the message names the way over
     ├── VolumeFull                exit 7    no space left for new contents
     ├── Denied                    exit 8    the operating system or a volume's state forbids it
-    │   ├── VolumeReadOnly                  the volume takes no new contents
-    │   ├── BatchSealed                     the batch takes no new records
-    │   ├── Blocked                         an access rule of the archive forbids to show it
+    │   ├── VolumeReadOnly                  the volume accepts no new contents
+    │   ├── BatchSealed                     the batch accepts no new records
+    │   ├── Blocked                         an access rule of the archive forbids showing it
     │   ├── Unauthorized                    a request without a token that it needs
+    │   ├── NotAMember                      the cluster does not know, or no longer knows, this node or token
     │   └── Throttled                       too many wrong tokens, or streams; try again later
     ├── VolumeDown                exit 9    a volume cannot be opened or has failed
     ├── TooLarge                  exit 10   a content beyond `content_bytes_max`
-    ├── MalformedInput            exit 11   a file to be imported is damaged or breaks the rules of its format
-    └── CrawlFailed               exit 12   a crawl that could not fetch a single one of its seeds
+    ├── MalformedInput            exit 11   a file to import is damaged or violates its format
+    ├── CrawlFailed               exit 12   a crawl that could not fetch any of its seeds
+    ├── ClusterDown               exit 13   the cluster's NATS service, or a node of it, does not respond
+    └── PartialAnswer             exit 14   what was printed is all that the nodes that respond have
 
-The command line exits with `exit_code`, servers answer with `http_status`, and retry loops look at `retryable`.
-A message says the error first, quotes its subject, and ends with the repair where there is one.
+The command line exits with `exit_code`, servers respond with `http_status`, and retry loops check `retryable`.
+A message states the error, quotes its subject, and ends with the repair, if there is one.
 """
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
 class HoldfastError(Exception):
-    """The root: catching it catches everything Holdfast raises on purpose."""
+    """The root of all errors that Holdfast raises on purpose."""
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
@@ -52,7 +58,7 @@ class HoldfastError(Exception):
 
 
 class UsageError(HoldfastError):
-    """The request itself is wrong; nothing was changed."""
+    """The request is wrong; nothing was changed."""
 
     exit_code = 2
     http_status = 400
@@ -63,15 +69,21 @@ class MalformedKey(UsageError):
 
 
 class UnknownName(UsageError):
-    """A codec, volume, signature, organization or placement that nobody registered, or a word that is none of a few."""
+    """An unregistered codec, volume, signature, organization or placement, or an unknown word."""
 
 
 class MalformedQuery(UsageError):
-    """A filter, time, field or resume key that cannot be understood."""
+    """A filter, time, field or resume key that cannot be parsed."""
 
 
 class MalformedToken(UsageError):
-    """A token that no stream of this archive with these options gave out."""
+    """A token that does not belong to a stream of this archive with these options."""
+
+
+class MissingExtra(UsageError):
+    """A part of Holdfast that is not installed. The message names the extra of the package."""
+
+    http_status = 501
 
 
 class InvalidSetting(UsageError):
@@ -79,7 +91,7 @@ class InvalidSetting(UsageError):
 
 
 class NotFound(HoldfastError):
-    """What was asked for is not here."""
+    """The requested thing does not exist."""
 
     exit_code = 3
     http_status = 404
@@ -90,7 +102,7 @@ class ArchiveNotFound(NotFound):
 
 
 class ContentNotFound(NotFound):
-    """No block answers to the contentkey."""
+    """No block has the contentkey."""
 
 
 class CaptureNotFound(NotFound):
@@ -98,11 +110,11 @@ class CaptureNotFound(NotFound):
 
 
 class FileNotAtHand(CaptureNotFound):
-    """The capture is known, but the file that holds its record by reference is away or is another one."""
+    """The capture is known, but the file that its record refers to is missing or another one."""
 
 
 class IndexNotFound(NotFound):
-    """No index of words yet, or one that reaches less far than a token's stream: `holdfast index update` makes it."""
+    """No full-text index yet, or one older than a token's stream: run `holdfast index update`."""
 
 
 class UnknownCollection(NotFound):
@@ -140,21 +152,27 @@ class DamagedCatalog(Damaged):
 
 
 class DamagedIndex(Damaged):
-    """The index of words, metadata and links cannot be read. It is derived: `holdfast index build` rebuilds it."""
+    """The full-text index cannot be read. It is derived: `holdfast index build` rebuilds it."""
 
 
 class DamagedFrontier(Damaged):
-    """What a crawl knows of its URLs cannot be read. Its captures are safe; the crawl can be begun anew."""
+    """The state of a crawl cannot be read. Its captures are safe; the crawl can be started again."""
 
 
 class FormatTooNew(HoldfastError):
-    """A file written by a later release; this one leaves it untouched."""
+    """A file written by a later release. Left untouched."""
+
+    exit_code = 6
+
+
+class FormatTooOld(HoldfastError):
+    """A file written by an earlier release, in a form that this one no longer reads; it is left untouched."""
 
     exit_code = 6
 
 
 class VolumeFull(HoldfastError):
-    """The volume's disk has no room; what was acknowledged before is safe."""
+    """The volume's disk is full; everything acknowledged before is safe."""
 
     exit_code = 7
     http_status = 507
@@ -169,34 +187,38 @@ class Denied(HoldfastError):
 
 
 class VolumeReadOnly(Denied):
-    """The volume takes no new contents."""
+    """The volume accepts no new contents."""
 
 
 class BatchSealed(Denied):
-    """The batch takes no new records."""
+    """The batch accepts no new records."""
 
 
 class Blocked(Denied):
-    """An access rule of the archive forbids to show the capture."""
+    """An access rule of the archive forbids showing the capture."""
 
     http_status = 451
 
 
 class Unauthorized(Denied):
-    """A request to the server needs a token and has none, or a wrong one."""
+    """A request without the token it needs, or with a wrong one."""
 
     http_status = 401
 
 
+class NotAMember(Denied):
+    """The cluster does not know, or no longer knows, this node, its certificate or its token."""
+
+
 class Throttled(Denied):
-    """Too much at once from one address: wrong tokens, of which even a right one has to wait then, or streams."""
+    """Too many wrong tokens, or streams, from one address. After wrong tokens even a valid one must wait."""
 
     http_status = 429
     retryable = True
 
 
 class VolumeDown(HoldfastError):
-    """A volume cannot be opened, or failed earlier and refuses to go on."""
+    """A volume cannot be opened, or refuses to continue after a failure."""
 
     exit_code = 9
     http_status = 503
@@ -211,15 +233,46 @@ class TooLarge(HoldfastError):
 
 
 class MalformedInput(HoldfastError):
-    """A file to be imported is damaged or breaks the rules of its format. The message gives file, offset and fault."""
+    """A file to import is damaged or violates its format. The message has file, offset and fault."""
 
     exit_code = 11
     http_status = 400
 
 
 class CrawlFailed(HoldfastError):
-    """A crawl came to its end without any response. What it knows is kept: the same command tries again."""
+    """A crawl ended without any response. Its state is kept: the same command tries again."""
 
     exit_code = 12
     http_status = 502
     retryable = True
+
+
+class ClusterDown(HoldfastError):
+    """The cluster's NATS service, or a node that is needed, does not respond."""
+
+    exit_code = 13
+    http_status = 503
+    retryable = True
+
+
+class PartialAnswer(HoldfastError):
+    """Some partitions of the cluster have no node that responds: what was printed is the answer of the others."""
+
+    exit_code = 14
+    http_status = 503
+    retryable = True
+
+
+def of_the_system(error: OSError) -> HoldfastError:
+    """The error of the tree that stands for one of the operating system."""
+    reason = error.strerror or str(error)
+    message = f"cannot use '{error.filename}': {reason}" if error.filename else reason
+    match error.errno:
+        case errno.ENOENT:
+            return NotFound(message)
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return Denied(message)
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return VolumeFull(message)
+        case _:
+            return HoldfastError(message)

@@ -1,14 +1,16 @@
-"""The nouns of Holdfast as frozen values: what passes between packages, with no behaviour beyond text forms."""
+"""The values that pass between packages, frozen but for `Coverage`, with no behaviour beyond text forms."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from holdfast.arguments import checked
 from holdfast.errors import MalformedKey, UnknownName, UsageError
+
+Member = TypeVar("Member", bound=StrEnum)
 
 OVERFLOW_MAX = 99_999  # five digits in a block's header
 SERIAL_MAX = 2**32 - 1  # of a record in its batch
@@ -19,6 +21,13 @@ _KEY = re.compile(
 )
 
 
+def _member(kind: type[Member], text: str, what: str) -> Member:
+    try:
+        return kind(text)
+    except ValueError:
+        raise UnknownName(f"unknown {what} {text!r}: one of {', '.join(kind)}") from None
+
+
 class StoreMode(StrEnum):
     """How a store decides that a content is a duplicate (W5)."""
 
@@ -26,16 +35,26 @@ class StoreMode(StrEnum):
     COMPARE = "compare"  # same bytes
     FORCE_NEW = "force-new"  # never
 
+    @classmethod
+    def parse(cls, text: str) -> StoreMode:
+        """Raises UnknownName."""
+        return _member(cls, text, "mode")
+
 
 class VolumeState(StrEnum):
-    """Whether a volume takes new contents (W8). Deleting is possible in both states."""
+    """Whether a volume accepts new contents (W8). Deleting is possible in both states."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
 
+    @classmethod
+    def parse(cls, text: str) -> VolumeState:
+        """Raises UnknownName."""
+        return _member(cls, text, "state")
+
 
 class Pick(StrEnum):
-    """Which capture of a URL stands for a time (H8)."""
+    """Which capture of a URL is shown for a time (H8)."""
 
     NEAREST = "nearest"  # in either direction
     NOT_NEWER = "not-newer"  # the last up to it
@@ -43,15 +62,12 @@ class Pick(StrEnum):
     @classmethod
     def parse(cls, text: str | Pick) -> Pick:
         """Raises UnknownName."""
-        try:
-            return cls(text)
-        except ValueError:
-            raise UnknownName(f"unknown pick {text!r}: one of {', '.join(cls)}") from None
+        return _member(cls, text, "pick")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ContentKey:
-    """All that is needed to fetch or delete a content (W1): `volume:signature[~overflow]`."""
+    """Identifies a content, to fetch or delete it (W1): `volume:signature[~overflow]`."""
 
     volume: str
     signature: bytes
@@ -64,6 +80,7 @@ class ContentKey:
     @classmethod
     @checked
     def parse(cls, text: str) -> Self:
+        """Raises MalformedKey."""
         match = _KEY.fullmatch(text)
         if match is None:
             raise MalformedKey(
@@ -74,7 +91,7 @@ class ContentKey:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The answer to a store: where the content is, and what it cost."""
+    """The result of a store: where the content is, and its sizes."""
 
     key: ContentKey
     duplicate: bool
@@ -85,7 +102,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class ContentStat:
-    """What is known of a content without reading it whole."""
+    """Facts of a content, without its bytes."""
 
     key: ContentKey
     size: int
@@ -98,7 +115,7 @@ class ContentStat:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that `check` found wrong, precise enough to look at with a hex editor."""
+    """One thing that `check` found wrong, with its exact place."""
 
     volume: str
     file: str
@@ -118,7 +135,7 @@ class Fault:
 
 
 def volume_name(text: str) -> str:
-    """`text` if it can name a volume; raises UsageError otherwise."""
+    """Returns `text` if it is a valid volume name; raises UsageError otherwise."""
     if _VOLUME_NAME.fullmatch(text) is None:
         raise UsageError(
             f"bad volume name {text!r}: use 1 to 16 of a-z, 0-9, '-' and '_', starting with a letter or digit"
@@ -127,7 +144,7 @@ def volume_name(text: str) -> str:
 
 
 def batch_name(text: str) -> str:
-    """`text` if it can name a batch or a collection; raises UsageError otherwise."""
+    """Returns `text` if it is a valid batch or collection name; raises UsageError otherwise."""
     if _BATCH_NAME.fullmatch(text) is None:
         raise UsageError(
             f"bad name {text!r} of a batch or collection: use 1 to 64 of a-z, 0-9, '.', '-' and '_', "
@@ -148,6 +165,7 @@ class RecordId(NamedTuple):
     @classmethod
     @checked
     def parse(cls, text: str) -> Self:
+        """Raises MalformedKey."""
         batch, dash, serial = text.rpartition("-")
         if not dash or not (serial.isascii() and serial.isdigit()) or int(serial) > SERIAL_MAX:
             raise MalformedKey(f"malformed record id {text!r}: expected 'batch-serial', such as '202611-0000004711'")
@@ -155,7 +173,7 @@ class RecordId(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """One row of the catalog: a record under its URL and time. Texts are `-` where nothing is known."""
+    """One row of the catalog: a record under its URL and time. Unknown texts are `-`."""
 
     urlkey: str
     timestamp: str  # 14 digits, UTC
@@ -163,14 +181,31 @@ class Capture(NamedTuple):
     mime: str
     status: str
     digest: str  # with its algorithm: 'sha1:<base32>' or 'sha256:<hex>'
-    length: int  # of the record in the file it came from, as it lies there; of the whole record for others
+    length: int  # of the record in its source file, as stored there; else of the whole record
     offset: int  # in that file
-    filename: str  # of the file it came from
+    filename: str  # of its source file
     type: str  # of the record: response, revisit, resource, ...
     size: int  # of the payload
-    contents: str  # contentkeys of the payload, in order, parted by spaces; '-' where there is none
+    contents: str  # contentkeys of the payload, in order, separated by spaces; '-': none, or the record keeps it
     record: RecordId
     collection: str
     refers_to: str = "-"  # of a revisit: timestamp, a space, URL; either may be '-'
     extra: str = "-"  # JSON object: method, requestBody, redirect, languages, charset, truncated, block, dateFrom
     modified: str = "-"  # 14 digits, UTC: Last-Modified of the response, at the latest the time of its capture
+
+    @property
+    def is_inline(self) -> bool:
+        """True if the record keeps its payload itself: it is in the batch, not in a volume."""
+        return self.contents == "-" and self.size > 0 and self.type != "revisit"
+
+
+@dataclass(slots=True)
+class Coverage:
+    """How much of a cluster an answer is about: its partitions, and those of which no holder responds (H8)."""
+
+    partitions: int
+    missing: int = 0
+
+    def __str__(self) -> str:
+        """As the header `Holdfast-Partial` has it: missing partitions, a slash, all partitions."""
+        return f"{self.missing}/{self.partitions}"

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
+from small_limits import shrink
 from truths import PLAN
 
 import holdfast
@@ -17,6 +18,11 @@ from holdfast import Archive
 
 settings.register_profile("archive", deadline=None)  # how long an example takes is not what is tested
 settings.load_profile("archive")
+
+
+@pytest.fixture(autouse=True)
+def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch.setattr)
 
 
 @pytest.fixture

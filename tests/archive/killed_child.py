@@ -21,13 +21,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from small_limits import shrink
 from truths import import_all
 
 import holdfast
-from holdfast.archive.backup import batch_copy
+from holdfast.archive import backup
 from holdfast.archive.ingest import file_reader
-from holdfast.archive.remove.removal import RemovalOptions
-from holdfast.archive.update.update import UpdateOptions
+from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.update import UpdateOptions
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.env.files import LocalFile, LocalFiles
 from holdfast.records.selection import Selection
@@ -44,7 +45,7 @@ def tell(kind: type[Any], name: str, say: Callable[[str], None]) -> None:
     setattr(kind, name, told)
 
 
-file_reader.DRAFTS_MAX = batch_copy.GROUP_MAX = 8  # many additions
+file_reader.DRAFTS_MAX = backup.GROUP_MAX = 8  # many additions
 
 
 def work(order: dict[str, Any]) -> None:
@@ -104,4 +105,5 @@ def serve(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
+    shrink(setattr)
     serve(int(sys.argv[1]))

@@ -16,15 +16,15 @@ from random import Random
 from truths import PLAN, assert_exact, entries
 
 from holdfast.archive import Archive, init
-from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.removal import RemovalOptions
 from holdfast.batches.entry import SOURCE
 from holdfast.catalog import CaptureQuery
 from holdfast.env import Environment, paths
 from holdfast.env.table import Table
-from holdfast.formats import open_records
+from holdfast.formats.io.open import open_records
 from holdfast.records.draft import Drafting, RecordDraft
 from holdfast.records.selection import Selection
-from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
+from holdfast.testing.forgetful_files import ForgetfulFiles, PowerCut
 
 Present = Counter[bytes]  # records by their bytes
 _COPIES_MAX = 10
@@ -84,7 +84,7 @@ def found_in(archive: Archive) -> Present:
 
 
 def drafts_of(archive: Archive, records: Sequence[bytes], spool: Path) -> Iterator[RecordDraft]:
-    drafting = Drafting(archive.settings.records, "main", "made.warc")
+    drafting = Drafting("main", "made.warc")
     for number, raw in enumerate(records):
         for record in open_records(io.BytesIO(raw)):
             if drafting.is_large(record):
@@ -132,7 +132,7 @@ def carry_out(archive: Archive, step: Step, spool: Path) -> None:
                 if draft.spooled is None:
                     small.append(draft)
                 else:
-                    archive._adder.add_large(draft, batch)
+                    archive.add_large(draft, batch=batch)
             archive.add_drafts(small, batch=batch)
         case Remove(url, refuse, compact):
             options = RemovalOptions("asked", refuse=refuse, compact=compact)
@@ -282,12 +282,10 @@ class World:
 
 
 def _drop(archive: Archive) -> None:
-    """As if the process had ended: locks and threads go."""
+    """As if the process had ended: locks go."""
     with suppress(BaseException):
         archive.close()
     for volume in archive.instance.volumes.values():
-        with suppress(BaseException):
-            volume.shield.close()  # type: ignore[attr-defined]
         with suppress(BaseException):
             volume.keydir.abandon()  # type: ignore[attr-defined]
     with suppress(BaseException):

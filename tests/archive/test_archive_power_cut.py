@@ -1,7 +1,7 @@
 """The power goes off at every write and sync of additions and removals: counters are exact, and nothing is half done.
 
 A script adds records of every size, some that are in already, removes some, seals a batch; it is played again and
-again, each time cut at the next point (see `holdfast.testing.forgetful`). The catalog is kept, thrown back or lost.
+again, each time cut at the next point (`holdfast.testing.forgetful_files`). The catalog is kept, thrown back or lost.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from truths import PLAN, assert_exact, captures, entries
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.ingest.add import AddOutcome
-from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.ingest.writer import AddOutcome
+from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import BatchSealed, CaptureNotFound
 from holdfast.records.selection import Selection
@@ -88,7 +88,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         for draft in drafts:
             draft.entry = draft.entry._replace(collection=collection)
         if drafts[0].spooled is not None:
-            return {self.archive._adder.add_large(drafts[0], batch).outcome}
+            return {self.archive.add_large(drafts[0], batch=batch).outcome}
         return {added.outcome for added in self.archive.add_drafts(drafts, batch=batch)}
 
     @rule(host=st.sampled_from(HOSTS), page=st.sampled_from(PAGES), refuse=st.booleans(), compact=st.booleans())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import holdfast
 from holdfast import Archive, ContentKey, RecordId
 from holdfast.archive.connection import Connection
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.query import QueryOptions
+from holdfast.query.results import QueryOptions
 from holdfast.records.records import Records
 from holdfast.storage.store.contents import Contents
 from holdfast.streams.multicast import MulticastOptions
@@ -25,7 +27,7 @@ ERRORS = {"HoldfastError"}
 REACHED = {"Contents": Contents, "Records": Records, "Connection": Connection}  # by attributes and functions
 OPTIONS = {"QueryOptions": QueryOptions, "StreamOptions": StreamOptions, "MulticastOptions": MulticastOptions}
 # Not for callers: given by the package itself.
-INTERNAL = {"env", "store", "journal", "catalog", "contents", "files", "self", "cls", "kind", "error", "trace"}
+INTERNAL = {"env", "store", "journal", "catalog", "contents", "warc_paths", "self", "cls", "kind", "error", "trace"}
 UNTYPED = {("Settings", "said")}
 GIVEN = {"query": {"text": "words"}}  # what must be there for others to be looked at
 REQUIRED: dict[str, dict[str, Any]] = {
@@ -35,7 +37,13 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "VolumeSettings": {"name": "v0"},
 }
 # Called by the package for every record it reads, or with parts of an archive.
-BETWEEN_PACKAGES = {"Records.entry", "Records.stored", "Selection.captures", "Selection.record_ids"}
+BETWEEN_PACKAGES = {
+    "Archive.remove_here",
+    "Records.entry",
+    "Records.stored",
+    "Selection.captures",
+    "Selection.record_ids",
+}
 
 
 class Wrong:
@@ -114,16 +122,100 @@ def test_values_are_looked_into(archive: Archive) -> None:
 def test_elements_are_looked_at(archive: Archive) -> None:
     key = archive.contents.put(b"x")
     with pytest.raises(UsageError, match="bad argument 'keys'"):
-        archive.contents.get_batch([key, str(key)])  # type: ignore[list-item]
+        archive.contents.get_batch([key, str(key).encode()])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="bad argument 'exchanges'"):
         archive.add([b"page"])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="bad field 'filters'"):
-        holdfast.CaptureQuery(url="*", filters="=status:200")  # type: ignore[arg-type]
+        holdfast.CaptureQuery(url="*", filters=(b"=status:200",))  # type: ignore[arg-type]
     assert holdfast.CaptureQuery(url="*", filters=["=status:200"]).filters  # type: ignore[arg-type]
 
 
 def test_the_message_names_the_repair(archive: Archive) -> None:
-    key = archive.contents.put(b"x")
-    with pytest.raises(HoldfastError, match=r"of Contents.get: .* is str, expected ContentKey; ContentKey.parse reads"):
-        archive.contents.get(str(key))  # type: ignore[arg-type]
-    assert archive.contents.get(ContentKey.parse(str(key))) == b"x"
+    capture = archive.catalog.lookup("http://a.example/")
+    assert capture == []
+    with pytest.raises(HoldfastError, match=r"of Records.entries_from: .* is str, expected RecordId; RecordId.parse"):
+        archive.records.entries_from("202611-0000000001")  # type: ignore[arg-type]
+
+
+# -- odd values of the right types ---------------------------------------------------------------------------------
+
+TEXTS = (
+    *("", " ", "\0", "\n", "\udc80", "é", "\U0001f600", "x" * 10_000, "*", "%", "nowhere/x"),
+    *("http://[", "v0:zz", "v0:" + "ab" * 32, "202611-0000004711", "202611-99999999999", "-1", "20261399"),
+)
+NUMBERS = (-1, 0, 2**63, 2**64, -(2**70))
+FRACTIONS = (-1.0, 0.0, float("nan"), float("inf"))
+PIECES = (b"", b"\0", b"x")
+USUAL: dict[str, Any] = {
+    **dict.fromkeys(("keys", "exchanges", "inputs", "signatures"), ()),
+    "url": "http://a.example/",
+    "content": b"x",
+    "key": "v0:" + "ab" * 32,
+    "text": "x",
+    "statement": "select 1",
+    "query": "*",
+    "selection": "*",
+    "target": "out.warc",
+    "options": "x",
+    "batch": "b1",
+    "name": "v0",
+    "state": "writable",
+    "backup": "nowhere",
+    "page_id": 1,
+    "record": "202611-0000000001",
+    "volume": "v1",
+    "contents": (),
+    "signature": b"ab" * 16,
+    "size": 1,
+    "path": "out",
+    "connector": "nowhere",
+    "stream": "nowhere",
+}
+OPENING = {"open", "init", "check", "connect", "page"}
+
+
+def odd_values(annotation: object) -> list[Any]:
+    text = str(annotation)
+    kinds = {"str": TEXTS, "int": NUMBERS, "float": FRACTIONS, "bytes": PIECES, "Buffer": PIECES}
+    found = [value for kind, values in kinds.items() if re.search(rf"\b{kind}\b", text) for value in values]
+    if "Sequence[" in text:
+        found += [(value,) for value in found]
+    return found
+
+
+def odd_calls(archive: Archive) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
+    things = {"Archive": archive, "Contents": archive.contents, "Records": archive.records}
+    for name in {name for name, _, _ in CALLS.values()}:
+        owner, _, method = name.rpartition(".")
+        if not (owner in things or name in OPENING or name == "ArchiveIterator.__init__"):
+            continue
+        function = getattr(things[owner], method) if owner in things else getattr(holdfast, owner or name)
+        parameters = inspect.signature(function).parameters.values()
+        asked = [each for each in parameters if each.name not in {"env", "progress"}]
+        usual = {each.name: USUAL.get(each.name) for each in asked if each.default is each.empty}
+        for each in asked:
+            for value in odd_values(each.annotation):
+                yield f"{name}({each.name}={value!r})", function, {**usual, each.name: value}
+
+
+def test_odd_values_end_in_an_answer_or_an_error_of_the_tree(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = archive.path.parent / "here"  # where relative paths lead
+    here.mkdir()
+    monkeypatch.chdir(here)
+    archive.add(holdfast.page("http://a.example/", "words"))
+    archive.index.update()
+    wrong, count = [], 0
+    for label, function, given in odd_calls(archive):
+        count += 1
+        try:
+            answer = function(**given)
+            if isinstance(answer, Iterator):
+                list(islice(answer, 3))
+            if callable(close := getattr(answer, "close", None)):
+                close()
+        except HoldfastError:
+            continue
+        except Exception as error:  # what is looked for
+            wrong.append(f"{label[:100]}: {error!r:.100}")
+    assert wrong == []
+    assert count > 1000

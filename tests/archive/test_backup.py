@@ -20,11 +20,11 @@ from warcio.warcwriter import WARCWriter
 
 import holdfast
 from holdfast import Archive, Plan
-from holdfast.archive.backup.backup import BatchCopyReport
-from holdfast.archive.export.export import ExportOptions
-from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.backup import BatchCopyReport
+from holdfast.archive.export import ExportOptions
+from holdfast.archive.removal import RemovalOptions
 from holdfast.batches.entry import REMOVED, SOURCE, JournalEntry
-from holdfast.batches.scan import Walked
+from holdfast.batches.frame import Walked
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import BatchSealed, NotFound, UnknownName, UsageError
 from holdfast.model import RecordId
@@ -428,7 +428,7 @@ def test_a_lost_end_of_the_backup_is_named(quick: Path, source: Path) -> None:
 def test_bad_input_changes_nothing(quick: Path, source: Path) -> None:
     target = new_archive(quick)
     with holdfast.open(target) as archive:
-        with pytest.raises(NotFound, match="no backup of a batch"):
+        with pytest.raises(NotFound, match="not a backup of a batch"):
             archive.restore(source)
         with pytest.raises(NotFound):
             archive.restore(quick / "nothing")
@@ -443,7 +443,7 @@ def test_bad_input_changes_nothing(quick: Path, source: Path) -> None:
             archive.back_up("late", quick / "file")
         (quick / "mine.open").mkdir()
         (quick / "mine.open/letter").write_bytes(b"dear")
-        with pytest.raises(UsageError, match="no unfinished backup"):
+        with pytest.raises(UsageError, match="not an unfinished backup"):
             archive.back_up("late", quick / "mine")
         assert (quick / "mine.open/letter").read_bytes() == b"dear"
 
@@ -470,7 +470,7 @@ def test_a_batch_under_restore_takes_nothing_else(quick: Path, source: Path) -> 
         assert [fault.kind for fault in archive.verify("late").faults] == ["unfinished restore"]
         with pytest.raises(BatchSealed, match="batch restore"):
             import_all(archive, write(quick / "o.warc", [response("http://c.example/", b"o")]), batch="late")
-        with pytest.raises(UsageError, match="not restored to its end"):
+        with pytest.raises(UsageError, match="not completely restored"):
             archive.back_up("late", quick / "other")
     assert "unfinished restore" in {fault.kind for fault in holdfast.check(target).faults}
     restore(target, quick / "backup")
@@ -511,6 +511,50 @@ def test_a_backup_and_a_restore_that_are_killed_again_and_again(quick: Path, sou
     assert min(kills["backup"], kills["restore"]) > 8
     with holdfast.open(source) as archive:
         assert references(archive) == before
+
+
+def test_a_backup_killed_at_any_of_its_last_steps_goes_on(quick: Path, source: Path) -> None:
+    """When its facts are written, it is still known as unfinished."""
+    finished, step = 0, 6  # far from the end, every sixth moment is enough
+    with children() as living:
+        number = 1
+        while True:
+            backup, draft = quick / f"backup{number}", quick / f"backup{number}.open"
+            if living.life(NEVER, what="backup", path=str(source), backup=str(backup), die=number):
+                break
+            if (draft / "BACKUP").exists() or (draft / "BACKUP.open").exists():
+                finished += 1
+                assert living.life(NEVER, what="backup", path=str(source), backup=str(backup))
+                assert_sound(backup)
+                assert not (backup / "BACKING-UP").exists()
+                if step > 1:
+                    number, step = number - step, 1
+            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(backup, ignore_errors=True)
+            number += step
+    assert finished > 4
+
+
+def test_a_draft_that_is_removed_in_part_is_still_known_as_one(
+    quick: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = quick / "backup.open" / "BACKING-UP"
+    (mark.parent / "batches").mkdir(parents=True)
+    mark.write_text("of another state")
+    remove = shutil.rmtree
+
+    def killed(path: Path, **options: bool) -> None:
+        if mark.parent not in (path, path.parent):
+            return remove(path, **options)
+        (path / mark.name).unlink(missing_ok=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        back_up(source, quick / "backup")
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    back_up(source, quick / "backup")
+    assert_sound(quick / "backup")
 
 
 def test_a_killed_restore_leaves_exact_counters_and_a_batch_that_says_so(quick: Path, source: Path) -> None:

@@ -21,7 +21,8 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 import holdfast
 from holdfast import Archive, CaptureQuery, ExportOptions, Selection
 from holdfast.archive.ingest.importer import ImportReport
-from holdfast.formats import FindingKind, open_records
+from holdfast.formats.io.open import open_records
+from holdfast.formats.record import FindingKind
 from holdfast.records.references import reference_drafts
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.outputs.warc import Warc

@@ -9,7 +9,7 @@ from archive_warcs import HTTP, record
 
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreSettings
-from holdfast.archive.ingest.add import AddOutcome
+from holdfast.archive.ingest.writer import AddOutcome
 from holdfast.errors import DamagedBlock
 
 BODY = b"<p>a page that comes to harm</p>" * 40
@@ -75,13 +75,12 @@ def test_the_same_file_imported_again_heals_and_counts_nothing(path: Path, tmp_p
     assert '"event": "healed"' in (path / "audit.log").read_text()
 
 
-def test_a_large_record_imported_again(tmp_path: Path) -> None:
+def test_a_large_record_imported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its payload is in pieces, each a content by itself."""
     path, warc = tmp_path / "a", tmp_path / "large.warc"
     body = bytes(range(256)) * 1024
     holdfast.init(path, Plan(store=StoreSettings(codec="none")))
-    settings = path / "holdfast.toml"
-    settings.write_text(settings.read_text() + "\n[records]\npiece_bytes_max = 65536\n")
+    monkeypatch.setattr("holdfast.records.draft.PIECE_BYTES_MAX", 65536)
     warc.write_bytes(record("response", URL, HTTP + body))
     with holdfast.open(path) as archive:
         list(archive.import_files([warc]))

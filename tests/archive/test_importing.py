@@ -8,6 +8,7 @@ import pytest
 from archive_warcs import record, response, write
 
 from holdfast import Archive, ImportOptions
+from holdfast.archive.ingest.reader_process import ReaderPool
 from holdfast.errors import Denied, MalformedInput, NotFound, UsageError
 
 URL = "http://example.com/"
@@ -82,3 +83,23 @@ def test_a_reader_imports_nothing(archive: Archive, quick: Path) -> None:
     path = write(quick / "x.warc", [response(URL, b"one")])
     with holdfast.open(archive.path, read_only=True) as reader, pytest.raises(Denied):
         reader.import_files([path])
+
+
+def test_a_reader_that_dies_costs_one_file(archive: Archive, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is reported as given up; another process reads the next one (P1, N7)."""
+    monkeypatch.setattr("holdfast.archive.ingest.importer.PROCESS_BYTES_MIN", 0)
+    paths = [write(quick / f"{name}.warc", [response(f"{URL}{name}", b"one")]) for name in "abc"]
+    started = []
+    usual = ReaderPool.__init__
+
+    def start(pool: ReaderPool, count: int) -> None:
+        usual(pool, count)
+        started.append(count)
+        if len(started) == 1:
+            pool.kill()
+
+    monkeypatch.setattr(ReaderPool, "__init__", start)
+    first, *others = archive.import_files(paths)
+    assert (first.complete, str(first.error)) == (False, "the process that read 'a.warc' died")
+    assert [(each.complete, each.added) for each in others] == [(True, 1)] * 2
+    assert started == [1, 1]

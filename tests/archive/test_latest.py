@@ -15,8 +15,8 @@ from update_worlds import ERROR, NOW, crawl, date_of, text_of, url_of
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.update import latest
-from holdfast.archive.update.update import UpdateOptions
+from holdfast.archive import update
+from holdfast.archive.update import UpdateOptions
 from holdfast.errors import CaptureNotFound
 from holdfast.model import Capture
 
@@ -164,7 +164,7 @@ def test_what_arrives_while_it_works_is_not_broken(quick: Path, monkeypatch: pyt
 
 
 def test_many_are_removed_in_groups(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latest, "AT_A_TIME", 4)
+    monkeypatch.setattr(update, "AT_A_TIME", 4)
     path = make(quick / "archive")
     with holdfast.open(path) as archive:
         for visit in range(4):

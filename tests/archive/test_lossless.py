@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from truths import PLAN, SAMPLES, assert_exact, captures, import_all, records_of, references, sources
 
 import holdfast
-from holdfast import Archive, Plan, RecordSettings
+from holdfast import Archive
+from holdfast.archive.ingest.file_reader import ImportInput
 from holdfast.archive.ingest.importer import ImportOptions
-from holdfast.archive.ingest.input import ImportInput
 from holdfast.catalog import CaptureQuery
 
 URL = "http://example.com/"
@@ -165,8 +165,9 @@ def test_payloads_of_records_that_are_kept_in_pieces(archive: Archive, quick: Pa
     assert sum(references(archive).values()) == 2 * len(references(archive)), "the pieces are shared"
 
 
-def test_a_payload_of_100_mb(quick: Path) -> None:
+def test_a_payload_of_100_mb(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read from a stream and kept in pieces; it is never in memory as a whole."""
+    monkeypatch.setattr("holdfast.records.draft.PIECE_BYTES_MAX", 32 << 20)
     size = 100 << 20
     step = bytes(range(256)) * 4096
     head = record("resource", URL, b"", [("Content-Length", str(size))]).replace(b"Content-Length: 0\r\n", b"")[:-4]
@@ -235,6 +236,13 @@ def test_any_blocks(blocks: list[tuple[str, bytes, bytes]], coding: str) -> None
             assert_exact(archive)
 
 
+def test_a_request_without_a_block_has_no_payload(archive: Archive, quick: Path) -> None:
+    import_all(archive, write(quick / "empty.warc", [record("request", URL, b"")]))
+    (stored,) = [entry for _, entry in holdfast.Selection().entries(archive.journal)]
+    assert stored.size == 0
+    assert records_of(archive, "empty.warc") == [record("request", URL, b"")]
+
+
 # -- once and again ---------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +260,7 @@ def test_the_same_records_under_another_name(archive: Archive, quick: Path) -> N
     """No new captures, and both files can be written again."""
     import_all(archive, write(quick / "one.warc.gz", KINDS.values(), "gzip"))
     before, listed = references(archive), captures(archive)
-    other = [*reversed(KINDS.values()), response("http://example.com/new", b"new")]
+    other = [*reversed(KINDS.values()), response("http://example.com/new", b"new" * 30)]
     (report,) = import_all(archive, write(quick / "two.warc", other))
     assert report.added == 1
     assert len(captures(archive)) == len(listed) + 1
@@ -297,11 +305,12 @@ def test_packed_is_what_it_says() -> None:
     assert [packed(b"a" * 99, coding)[:2] for coding in CODINGS] == [b"aa", b"\x1f\x8b", b"\x28\xb5"]
 
 
-def test_many_chunks_of_a_large_record(quick: Path) -> None:
+def test_many_chunks_of_a_large_record(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time and memory grow with the record, not with its chunks times its pieces."""
     body = chunked(bytes(6_000_000), 100)
     write(quick / "chunks.warc", [record("response", URL, body)])
-    holdfast.init(quick / "archive", Plan(records=RecordSettings(piece_bytes_max=4 << 20)))
+    monkeypatch.setattr("holdfast.records.draft.PIECE_BYTES_MAX", 4 << 20)
+    holdfast.init(quick / "archive")
     with holdfast.open(quick / "archive") as archive:
         (report,) = archive.import_files([quick / "chunks.warc"])
         assert (report.added, report.findings) == (1, [])

@@ -87,7 +87,7 @@ def test_answers_with_originals(archive: Archive, quick: Path) -> None:
 
 
 def test_a_revisit_after_its_original_was_removed(archive: Archive, quick: Path) -> None:
-    from holdfast.archive.remove.removal import RemovalOptions
+    from holdfast.archive.removal import RemovalOptions
     from holdfast.records.selection import Selection
 
     import_all(archive, write(quick / "a.warc", [REFERRING, ORIGINAL]))

@@ -50,7 +50,7 @@ def test_what_was_removed_is_not_had_by_its_id(archive: Archive) -> None:
         with pytest.raises(CaptureNotFound):
             archive.get_page(each)
     archive.catalog.verify()
-    assert archive.catalog.cursor().by_modified(b"", b"\x7f", 10) == []
+    assert archive.catalog.rows.by_time(b"", b"\x7f", 10, modified=True) == []
 
 
 def test_no_such_page(archive: Archive) -> None:

@@ -19,7 +19,7 @@ from truths import PLAN, captures, import_all
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import CaptureNotFound, ContentNotFound
 from holdfast.records.selection import Selection

@@ -14,9 +14,9 @@ import holdfast
 from holdfast import Archive
 from holdfast.archive.check import check
 from holdfast.archive.create import Plan
-from holdfast.archive.export.export import ExportOptions
-from holdfast.archive.ingest.add import AddOutcome
-from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.export import ExportOptions
+from holdfast.archive.ingest.writer import AddOutcome
+from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.config import RecordSettings
 from holdfast.errors import CaptureNotFound, MalformedInput
@@ -162,7 +162,7 @@ def test_references_are_checked_reindexed_exported_and_removed(opened: Archive, 
     assert opened.get(URL).payload() == b"hello"
     report = opened.export(Selection(), quick / "out.warc", ExportOptions("warc"))
     assert report.records == 0
-    assert report.notes == ("1 records by reference were left out: they lie in files of their own",)
+    assert report.notes == ("1 records by reference were left out: they are in other files",)
     rows = opened.export(Selection(), quick / "out.cdxj", ExportOptions("cdxj"))
     assert rows.records == 1
     selection = Selection(CaptureQuery(url=URL))

@@ -11,7 +11,8 @@ from truths import assert_exact, captures, import_all, records_of
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.ingest.writer import ArchiveWriter
+from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import DamagedCatalog
 from holdfast.records.selection import Selection
@@ -19,7 +20,7 @@ from holdfast.records.selection import Selection
 
 def fill(archive: Archive, quick: Path) -> None:
     for number in range(4):
-        records = [r for n in range(8) for r in exchange(f"http://{number}.example/{n}", b"content %d" % (n % 3))]
+        records = [r for n in range(8) for r in exchange(f"http://{number}.example/{n}", b"content %d" % (n % 3) * 200)]
         path = write(quick / f"{number}.warc", records)
         import_all(archive, path, batch=f"b{number % 2}", collection=f"c{number % 3}")
     archive.remove(Selection(CaptureQuery(url="http://1.example/3")), RemovalOptions("asked", refuse=True))
@@ -53,14 +54,12 @@ def test_a_catalog_that_is_gone(archive: Archive, quick: Path) -> None:
 
 def test_opening_walks_a_batch_only_once(archive: Archive, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalog that was made anew is known to be complete the next time."""
-    from holdfast.archive.ingest import recovery
-
     fill(archive, quick)
     archive.close()
     shutil.rmtree(quick / "archive/catalog")
     holdfast.open(quick / "archive").close()
     entered: list[object] = []
-    monkeypatch.setattr(recovery, "enter", lambda *each: entered.append(each))
+    monkeypatch.setattr(ArchiveWriter, "_enter", lambda *each: entered.append(each))
     holdfast.open(quick / "archive").close()
     assert entered == []
 

@@ -14,7 +14,7 @@ from truths import EVERYTHING, PLAN, assert_exact, assert_sound, captures, impor
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings
-from holdfast.archive.remove.removal import RemovalOptions
+from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.records.selection import Selection
@@ -270,7 +270,7 @@ def test_dead_bytes_of_a_removal_that_was_killed_can_be_compacted(quick: Path) -
     with holdfast.open(quick / "archive") as archive:
         import_all(archive, write(quick / "a.warc", exchange(SECRET_URL, SECRET)))
         plan, _ = archive._remover._plan(archive._remover._find(selecting(SECRET_URL)), WHY)
-        (quick / "archive/removal").write_text(json.dumps(plan.facts))
+        (quick / "archive/removal").write_text(json.dumps(plan))
     with holdfast.open(quick / "archive") as archive:
         assert captures(archive) == []
         assert_exact(archive)

@@ -11,8 +11,8 @@ import pytest
 from archive_warcs import record, response, write
 
 import holdfast
-from holdfast import CaptureQuery, ExportOptions, Plan, RecordSettings, RemovalOptions, Selection
-from holdfast.archive.ingest.add import AddOutcome
+from holdfast import CaptureQuery, ExportOptions, RemovalOptions, Selection
+from holdfast.archive.ingest.writer import AddOutcome
 from holdfast.env import REAL, File
 from holdfast.env.files import Buffer, LocalFiles
 from holdfast.errors import Damaged, DamagedBatch, UsageError, VolumeFull
@@ -52,8 +52,9 @@ class _FullOnce:
 
 
 @pytest.mark.parametrize("name", ["records-000001.tw.zst", "records-000002.tw.zst"])
-def test_a_full_disk_when_a_file_is_begun(quick: Path, name: str) -> None:
-    holdfast.init(quick / "a", Plan(records=RecordSettings(file_bytes_max=4096)))
+def test_a_full_disk_when_a_file_is_begun(quick: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.batches.batch.FILE_BYTES_MAX", 4096)
+    holdfast.init(quick / "a")
     env = replace(REAL, files=FullFiles(name))
     kept = []
     with holdfast.Archive(quick / "a", env=env) as archive:
@@ -131,11 +132,11 @@ def test_a_damaged_plan_of_a_removal_is_named(quick: Path) -> None:
 def test_captures_whose_content_is_lost_can_be_removed(quick: Path) -> None:
     holdfast.init(quick / "a")
     with holdfast.open(quick / "a") as archive:
-        archive.add([holdfast.page(URL, b"lost"), holdfast.page(URL + "2", b"kept")])
+        archive.add([holdfast.page(URL, b"lost" * 500), holdfast.page(URL + "2", b"kept" * 500)])
         key = archive.get(URL).capture.contents
         archive.contents.delete(holdfast.ContentKey.parse(key))
         assert archive.remove(Selection(CaptureQuery(url=URL)), RemovalOptions("x")).captures == 1
-        assert archive.get(URL + "2").payload() == b"kept"
+        assert archive.get(URL + "2").payload() == b"kept" * 500
 
 
 def test_removing_an_original_tells_of_its_revisits(quick: Path) -> None:

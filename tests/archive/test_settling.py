@@ -13,9 +13,9 @@ from truths import PLAN, assert_exact, captures, import_all, references
 import holdfast
 from holdfast import Archive
 from holdfast.archive.ingest import intent
-from holdfast.archive.ingest.input import ImportInput, inputs_of
+from holdfast.archive.ingest.file_reader import ImportInput, inputs_of
 from holdfast.archive.ingest.intent import IntentLog, Purpose
-from holdfast.archive.remove.refusals import Refusals
+from holdfast.archive.ingest.writer import Refusals
 from holdfast.env import REAL
 from holdfast.errors import VolumeFull
 from holdfast.model import ContentKey

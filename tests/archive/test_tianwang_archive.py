@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.archive.export.export import ExportOptions
-from holdfast.formats import open_records
+from holdfast.archive.export import ExportOptions
+from holdfast.formats.io.open import open_records
 from holdfast.formats.tianwang import page_attributes, tianwang_record
 from holdfast.formats.warc.compose import digest_of
 from holdfast.records.selection import Selection

@@ -16,16 +16,14 @@ from update_worlds import NOW, blocks, classes_by_hand, crawl, date_of, make, se
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.update.update import UpdateOptions
+from holdfast.archive.update import UpdateOptions
 from holdfast.config import VolumeSettings
 from holdfast.env import paths
 from holdfast.errors import Damaged, UsageError, VolumeReadOnly
 from holdfast.index.schema import schema
 from holdfast.model import VolumeState
-from holdfast.records.active_state import ActiveState, read_active, write_active
-from holdfast.records.leases import leased
-from holdfast.records.page_classes import ClassCounts
-from holdfast.storage.maintenance.transfer import Transfer
+from holdfast.records.active_state import ActiveState, ClassCounts, leased, read_active, write_active
+from holdfast.storage.maintenance.migrate import Transfer
 from holdfast.streams import StreamOptions
 
 
@@ -133,7 +131,7 @@ def test_latest_only_removes_what_the_new_state_supersedes_and_not_before_the_sw
 def found(archive: Archive, word: str) -> set[str]:
     """The URLs that the index finds under a word."""
     view = archive.index.view()
-    query = view.restricted(tantivy.Query.term_query(schema(), "text", word))
+    query = view.restricted(tantivy.Query.term_query(schema(), "main", word))
     hits = view.searcher.search(query, limit=100, order_by_field="record").hits
     records = [archive.records.read(view.record_of(number)) for number, _ in hits]
     return {each.entry.url for each in records}
@@ -270,7 +268,7 @@ def test_contents_are_moved_in_sorted_order_whatever_fits_in_memory(quick: Path)
         crawl(archive, 0, range(300))
         transfer = Transfer(archive.instance, signatures_max=7)
         volume = archive.instance.volume("u0")
-        keys = [key for group in transfer._groups(volume) for key in group]
+        keys = [facts.key for facts in transfer._sorted(volume)]
         assert len(keys) == 300
         assert keys == sorted(keys)
         assert transfer.run().blocks == 300

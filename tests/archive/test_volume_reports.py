@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import Archive, VolumeSettings
-from holdfast.archive.volumes.reports import VolumeReport, VolumeReports
+from holdfast.archive.volumes import VolumeReport, VolumeReports
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
 from holdfast.storage.volume import Activity, ReadableVolume, VolumeStat

@@ -8,23 +8,19 @@ from pathlib import Path
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings
-from holdfast.archive.export.manifest import listed
+from holdfast.archive.ingest.file_reader import inputs_of
 from holdfast.archive.ingest.importer import ImportOptions, ImportReport
-from holdfast.archive.ingest.input import inputs_of
+from holdfast.archive.ingest.manifest import listed
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, JournalEntry
-from holdfast.batches.scan import Walked
+from holdfast.batches.frame import Walked
 from holdfast.catalog import CaptureQuery
 from holdfast.config import RecordSettings
 from holdfast.model import Capture, ContentKey, RecordId
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared/samples/warc"
-STORE = StoreSettings(segment_bytes_max=16_384, keydir_cache_bytes=1 << 20, train_after=0, dictionary_bytes=1024)
+STORE = StoreSettings(segment_bytes_max=16_384, keydir_cache_bytes=1 << 20, train_after=0)
 RECORDS = RecordSettings(
     batch="b",
-    piece_bytes_max=4096,
-    inline_bytes_max=64,
-    frame_bytes=1024,
-    file_bytes_max=8192,
     catalog_cache_bytes=1 << 20,
 )
 PLAN = Plan(store=STORE, records=RECORDS)
@@ -78,7 +74,10 @@ def assert_exact(archive: Archive) -> None:
     for record, entry in entries(archive):
         stored = archive.records.read(record)
         assert stored.entry == entry
-        b"".join(stored.raw())
+        raw = b"".join(stored.raw())
+        if entry.is_inline:
+            assert entry.data == raw
+            assert archive.contents.sign([entry.payload])[0].hex() == entry.signature
         there[record] = entry
     listed_there = {capture.record for capture in captures(archive)}
     assert listed_there <= there.keys()

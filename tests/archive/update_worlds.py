@@ -11,10 +11,10 @@ from truths import PLAN, captures, import_all
 
 import holdfast
 from holdfast import Archive
-from holdfast.archive.update.update import UpdateOptions
+from holdfast.archive.update import UpdateOptions
 from holdfast.config import VolumeSettings
 from holdfast.model import Capture, RecordId
-from holdfast.records.page_classes import PageClass
+from holdfast.records.active_state import PageClass
 
 NOW = UpdateOptions(wait_s=0)
 ERROR = HTTP.replace(b"200 OK", b"503 Busy")

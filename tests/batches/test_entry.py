@@ -6,11 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.batches.entry import JournalEntry, OpenFrame, digits, encode, one_line, parse_entries, runs
+from holdfast.batches.entry import (
+    JournalEntry,
+    OpenFrame,
+    digits,
+    encode,
+    find_heads,
+    one_line,
+    parse_entries,
+    payload_of,
+    runs,
+    with_payload,
+)
 from holdfast.errors import DamagedBatch, UsageError
 from holdfast.formats.dates import mail_date
 
-GOLDEN = b"""version: 2.0
+GOLDEN = b"""version: 2.1
 serial: 4711
 type: response
 url: http://www.pku.edu.cn/
@@ -46,6 +57,7 @@ ENTRY = JournalEntry(
     "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
     18133,
     "v0:3f0a",
+    "-",
     "8+18133+4",
     "crawl.warc.gz",
     81920,
@@ -71,6 +83,7 @@ ENTRIES = st.builds(
     TEXT,
     TEXT,
     TEXT,
+    TEXT,
     st.integers(0, 2**40),
     st.integers(0, 2**40),
     TEXT,
@@ -81,6 +94,30 @@ ENTRIES = st.builds(
 def test_golden_bytes() -> None:
     assert encode(ENTRY) == GOLDEN
     assert parse_entries(GOLDEN) == [ENTRY]
+
+
+def test_a_payload_that_stays_with_its_record() -> None:
+    entry = ENTRY._replace(data=b"<1+2>", layout="1+1+1+1+1", contents="-", size=2)
+    whole = with_payload(entry._replace(data=b"<+>"), b"12", b"\x3f\x0a")
+    assert (whole.data, whole.signature) == (b"<1+2>", "3f0a")
+    assert (whole.payload, whole.literals, whole.is_inline) == (b"12", b"<+>", True)
+    raw = encode(whole)
+    assert b"\nsize: 2\nsignature: 3f0a\nlayout: 1+1+1+1+1\n" in raw
+    assert parse_entries(raw) == [whole]
+    ((_, head),) = find_heads(raw, {4711})
+    assert not isinstance(head, JournalEntry)
+    assert payload_of(head) == b"12"
+    assert (ENTRY.payload, ENTRY.literals, ENTRY.is_inline) == (b"", ENTRY.data, False)
+
+
+def test_heads_of_other_programs() -> None:
+    """Attributes in another order, and some that we do not know."""
+    first, *lines, length = GOLDEN.partition(b"\n\n")[0].split(b"\n")
+    head = b"\n".join([first, b"note: by hand", *reversed(lines), length])
+    assert parse_entries(GOLDEN.replace(GOLDEN.partition(b"\n\n")[0], head)) == [ENTRY]
+    request = b"version: 2.1\nserial: 1\ntype: request\nurl: -\ndate: Tue, 15 Apr 2003 08:13:06 GMT\nsize: -3\n"
+    (short,) = parse_entries(request + b"length: 0\n\n\n")
+    assert short.size == -3, "so it was written once, of requests without a block"
 
 
 @given(st.lists(ENTRIES, max_size=5))

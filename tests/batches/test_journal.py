@@ -9,18 +9,22 @@ from random import Random
 
 import pytest
 
+from holdfast.batches import batch
 from holdfast.batches.batch import Batch, BatchState
 from holdfast.batches.entry import REMOVED, JournalEntry
-from holdfast.batches.frame import FrameCompressor
+from holdfast.batches.frame import FrameCompressor, Passed, Walked
 from holdfast.batches.journal import Journal
-from holdfast.batches.scan import Passed, Walked
 from holdfast.batches.verify import verify_batch
-from holdfast.config import RecordSettings
 from holdfast.env import REAL, Environment
 from holdfast.errors import BatchSealed, FormatTooNew, UnknownName
-from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
+from holdfast.testing.forgetful_files import ForgetfulFiles, PowerCut
 
-SETTINGS = RecordSettings(frame_bytes=1024, file_bytes_max=8192)
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little data makes many frames and files."""
+    monkeypatch.setattr(batch, "FRAME_BYTES", 1024)
+    monkeypatch.setattr(batch, "FILE_BYTES_MAX", 8192)
 
 
 def entry(number: int) -> JournalEntry:
@@ -34,7 +38,7 @@ def entries(start: int, count: int) -> list[JournalEntry]:
 
 
 def journal(root: Path, env: Environment = REAL, *, writable: bool = True) -> Journal:
-    return Journal(root, env, SETTINGS, writable=writable)
+    return Journal(root, env, writable=writable)
 
 
 def filled(root: Path, count: int = 100) -> Journal:
@@ -98,7 +102,7 @@ def test_zstdcat_reads_a_finished_file(tmp_path: Path) -> None:
     name = min((tmp_path / "batches/b").glob("records-*"))
     text = subprocess.run(["zstd", "-dc", str(name)], check=True, capture_output=True).stdout
     assert text.count(b"\nurl: http://example.org/") == 20 or len(opened.files("b")) > 1
-    assert text.startswith(b"version: 2.0\nserial: 0\ntype: batch\n")
+    assert text.startswith(b"version: 2.1\nserial: 0\ntype: batch\n")
 
 
 def test_a_sealed_batch_takes_no_more(tmp_path: Path) -> None:
@@ -193,7 +197,7 @@ def _live(files: ForgetfulFiles, root: Path) -> int:
     env = Environment(files=files)
     acknowledged = 0
     try:
-        batch = Batch("b", root / "batches/b", env, SETTINGS)
+        batch = Batch("b", root / "batches/b", env)
         for start in range(0, 60, 5):
             batch.append(entries(start, 5))
             acknowledged = start + 5
@@ -215,7 +219,7 @@ def test_a_power_cut_at_every_point(tmp_path: Path) -> None:
         acknowledged = _live(files, root)
         for seed in range(3):
             disk = files.after_power_cut(Random(1000 * fuse + seed))
-            opened = Journal(root, Environment(files=disk), SETTINGS, writable=True)
+            opened = Journal(root, Environment(files=disk), writable=True)
             if "b" in opened.names():
                 recovered(opened)
             found = read_all(opened)
@@ -231,7 +235,7 @@ def test_entries_of_a_later_release_are_left_alone(tmp_path: Path) -> None:
     before = path.read_bytes()
     later = FrameCompressor().compress(b"version: 3.0\nserial: 11\nlength: 0\n\n\n")
     path.write_bytes(before + later)
-    with pytest.raises(FormatTooNew, match=r"version: 3\.0"):
+    with pytest.raises(FormatTooNew, match=r"version 3\.0"):
         recovered(journal(tmp_path))
     assert path.read_bytes() == before + later
 

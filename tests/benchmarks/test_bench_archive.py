@@ -32,7 +32,7 @@ from benchmarks.harness.process import ChildFailed, Unavailable
 from click.testing import CliRunner, Result
 
 from holdfast.errors import UnknownName
-from holdfast.formats import open_records
+from holdfast.formats.io.open import open_records
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Use the new:DeprecationWarning"),
@@ -113,7 +113,7 @@ def test_every_workload_is_measured_and_every_report_is_made(corpus: Corpus, tmp
     assert values["crawls"]["pages"] == PAGES
     assert [each["captures"] for each in values["scales"]] == [200, 400]
     assert values["large"]["payload_bytes"] == 70_000
-    assert len(values["targets"]) == 6
+    assert len(values["targets"]) == 7
     assert (tmp_path / "out" / "archive.png").read_bytes().startswith(b"\x89PNG")
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -130,13 +130,17 @@ def _check_results(values: dict[str, Any], here: set[str]) -> None:
 
 
 def test_scale_and_large_need_no_corpus(tmp_path: Path) -> None:
-    result = run_cli("--scale", "100", "--large", "64K", "--repeat", "1", "--work-dir", tmp_path, "--json")
+    result = run_cli(
+        "--scale", "100", "--large", "64K", "--small", "300", "--repeat", "1", "--work-dir", tmp_path, "--json"
+    )
     assert result.exit_code == 0, result.output
     values = json.loads(result.stdout)
     assert values["crawls"] is None
     assert values["results"] == []
     assert [each["captures"] for each in values["scales"]] == [100]
     assert values["large"]["payload_bytes"] == 64 << 10
+    assert values["small"]["records"] == 300
+    assert values["small"]["part_bytes"].keys() == {"volumes", "batches", "catalog"}
 
 
 def test_wrong_names_are_refused_with_the_nearest_one(corpus: Corpus) -> None:
@@ -255,9 +259,9 @@ def test_targets_compare_with_the_named_peer() -> None:
         scales=[_scale(1_000, 1.0), _scale(1_000_000, 0.5), _scale(10_000_000, 1.1)],
         large=LargeRecord(1 << 30, 1.0, 0, 100 << 20, 1.0, 0, 600 << 20),
     )
-    assert [verdict.met for verdict in archive_verdicts(outcome)] == [True, False, True, False, None, False]
+    assert [verdict.met for verdict in archive_verdicts(outcome)] == [True, False, True, False, None, False, None]
     assert "2.10x" in archive_verdicts(outcome)[0].measured
-    assert [verdict.met for verdict in archive_verdicts(ArchiveOutcome())] == [None] * 6
+    assert [verdict.met for verdict in archive_verdicts(ArchiveOutcome())] == [None] * 7
 
 
 def _blocks(path: Path) -> list[bytes]:

@@ -198,14 +198,18 @@ def test_targets_compare_the_best_of_each_side_and_never_with_seaweedfs() -> Non
             (Experiment.RETRIEVE, Line.RETRIEVE, "seaweedfs", 1, 9_000.0),
             (Experiment.STORE, Line.STORE_NEW, "holdfast", 1, 2_999.0),
             (Experiment.STORE, Line.STORE_NEW, "webdav", 1, 1_000.0),
+            (Experiment.RETRIEVE, Line.RETRIEVE, "reference", 10, 3_800.0),
+            (Experiment.STORE, Line.STORE_NEW, "reference", 1, 5_000.0),
         ]
     )
-    retrieve, store, *others = webstore_verdicts(outcome)
+    retrieve, store, *others, retrieve_bare, store_bare = webstore_verdicts(outcome)
     assert (retrieve.met, retrieve.by) == (True, "batches of 64")
     assert "2.9x single calls, 3.0x batches of 64" in retrieve.measured
     assert "NFSv3 with 35 clients, 1,000/s" in retrieve.measured
     assert store.met is False
     assert [verdict.met for verdict in others] == [None] * 5
+    assert (retrieve_bare.met, retrieve_bare.measured) == (True, "0.76x with 10 clients")
+    assert (store_bare.met, store_bare.measured) == (False, "0.60x with 1 client")
 
 
 def test_targets_of_many_volumes_compare_with_one() -> None:
@@ -216,7 +220,7 @@ def test_targets_of_many_volumes_compare_with_one() -> None:
     for volumes, per_s in ((1, 1_000.0), (4, 999.0)):
         rows.append((Experiment.BALANCE, Line.ELIMINATING, "holdfast", volumes, per_s))
         rows.append((Experiment.BALANCE, Line.RETRIEVE, "holdfast", volumes, 2_000.0 - per_s))
-    *_, elimination, stores, retrieves = webstore_verdicts(outcome_of(rows))
+    *_, elimination, stores, retrieves, _, _ = webstore_verdicts(outcome_of(rows))
     assert (elimination.met, elimination.by) == (True, "single calls")
     assert "1.09x single calls, 1.18x batches of 64" in elimination.measured
     assert (stores.met, retrieves.met) == (False, True)

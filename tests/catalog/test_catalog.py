@@ -110,8 +110,8 @@ def test_frames_and_states_of_batches(catalog: Catalog) -> None:
     assert catalog.frame_of(RecordId("a.b", 4)) is None
     assert list(catalog.frames("a")) == [(0, b"p0"), (10, b"p10"), (300, b"p300")]
     assert (catalog.batches(), catalog.batch_state("a"), catalog.batch_state("b")) == (["a", "b"], b"state", b"")
-    catalog.add(CatalogChange(frames_removed=[("a", 10)], batches={"a": None}))
-    assert (catalog.frame_of(RecordId("a", 11)), catalog.batches(), catalog.batch_state("a")) == (b"p0", ["b"], None)
+    catalog.add(CatalogChange(frames_removed=[("a", 10)], batches={"a": b"next"}))
+    assert (catalog.frame_of(RecordId("a", 11)), catalog.batch_state("a")) == (b"p0", b"next")
 
 
 def test_it_lasts(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from captures import capture
 
 from holdfast.catalog import Catalog, CatalogChange
-from holdfast.catalog.neighbours import LOOK_AT
+from holdfast.catalog.pick import LOOK_AT
 from holdfast.model import Capture
 
 URL = "http://a.example/"

@@ -73,10 +73,20 @@ def test_help_lists_every_command(shell: Shell) -> None:
     assert shell(code=2).errors == text
 
 
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_shells_get_their_completion(shell: Shell, name: str) -> None:
+    command = [sys.executable, "-m", "holdfast"]
+    variables = {"PYTHONPATH": str(SOURCE), "_HOLDFAST_COMPLETE": f"{name}_source"}
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True)
+    assert "holdfast" in done.stdout
+    assert "complet" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["contents"], "No such command 'contents'"),
+        (["contents"], "No such command 'contents'. Did you mean 'content'"),
+        (["frobnicate"], "No such command 'frobnicate'.\n"),
         (["content", "put"], "Missing argument 'FILE...'"),
         (["content", "put", "x", "--mode", "sloppy"], "'sloppy' is not one of"),
         (["content", "get", KEY, "--colour"], "No such option '--colour'"),
@@ -191,9 +201,9 @@ def as_nobody(shell: Shell, arguments: list[str]) -> subprocess.CompletedProcess
     Everything is imported before root's rights go, since nobody may not be able to read the interpreter's files.
     """
     program = (
-        "import os, sys, rocksdict, tomlkit, holdfast.archive.check, holdfast.cli.check\n"
-        "import holdfast.cli.content, holdfast.cli.import_, holdfast.cli.init, holdfast.cli.rm, holdfast.cli.status\n"
-        "import holdfast.archive.create, holdfast.archive.ingest.importer, holdfast.cli.volume\n"
+        "import os, sys, rocksdict, tomlkit, holdfast.archive.check, holdfast.cli.archive.archive\n"
+        "import holdfast.cli.store.content, holdfast.cli.captures.import_, holdfast.cli.captures.rm\n"
+        "import holdfast.archive.create, holdfast.archive.ingest.importer, holdfast.cli.store.volume\n"
         "from holdfast.cli.main import run\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(run())"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from holdfast.cli.inputs import BATCH_FILES_MAX
+from holdfast.cli.store.content import BATCH_FILES_MAX
 
 # -- put and get -------------------------------------------------------------------------------------------------------
 

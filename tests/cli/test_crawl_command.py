@@ -77,7 +77,7 @@ def test_a_site_is_crawled_and_crawled_again(archive: Shell, site: Site) -> None
     assert lines["log"] == f"crawls/{site.name}/log.jsonl"
     said = dict(line.split(None, 1) for line in first.errors.splitlines())
     assert said["crawl"] == f"'{site.name}' begins"
-    assert said["scope"] == f"what begins with {site.url}; and what these pages need from anywhere"
+    assert said["scope"] == f"what begins with {site.url}; plus page requisites from anywhere"
     assert said["robots.txt"] == "is obeyed"
     assert said["collection"] == "main"
 
@@ -91,7 +91,7 @@ def test_a_site_is_crawled_and_crawled_again(archive: Shell, site: Site) -> None
     (summary,) = again.objects
     assert (summary["event"], summary["visit"], summary["state"]) == ("summary", 2, "finished")
     assert (summary["fetched"], summary["changed"], summary["unchanged"], summary["new"]) == (4, 1, 2, 1)
-    assert "was finished: looks again at all it knows (visit 2)" in again.errors
+    assert "was finished: visits all it knows again (visit 2)" in again.errors
 
 
 def test_limits_end_a_run_and_the_next_goes_on(archive: Shell, site: Site) -> None:
@@ -99,7 +99,7 @@ def test_limits_end_a_run_and_the_next_goes_on(archive: Shell, site: Site) -> No
     (first,) = archive("crawl", endless, *QUICK, "--limit", "5", "--json", "-q").objects
     assert (first["state"], first["reason"], first["fetched"]) == ("limit", "5 URLs are fetched", 5)
     again = archive("crawl", endless, *QUICK, "--limit", "5", "--json")
-    assert "had reached a limit: goes on (visit 1)" in again.errors
+    assert "had reached a limit: continues (visit 1)" in again.errors
     assert again.objects[0]["fetched"] == 10
     assert len(captured(archive)) == 10
     assert archive("crawl", "list", "--json").objects[0]["state"] == "limit"
@@ -154,10 +154,10 @@ def test_stop_and_resume(archive: Shell, site: Site) -> None:
     assert stopped.text == f"crawl '{site.name}' has ended: stopped (asked to)\n"
     assert process.returncode == 0
     assert json.loads(output)["state"] == "stopped"
-    assert f"'holdfast crawl --resume {site.name}' goes on" in errors.decode()
+    assert f"'holdfast crawl --resume {site.name}' continues" in errors.decode()
     before = crawl_status(archive.directory, site.name).tally["fetched"]
     resumed = archive("crawl", "--resume", site.name, "--limit", str(before + 5), "--json")
-    assert "was stopped: goes on (visit 1)" in resumed.errors
+    assert "was stopped: continues (visit 1)" in resumed.errors
     assert resumed.objects[0]["fetched"] == before + 5
     assert len(set(site.asked)) == len(site.asked)  # nothing twice, as nothing was cut off
 
@@ -170,7 +170,7 @@ def test_ctrl_c(archive: Shell, site: Site) -> None:
     assert process.returncode == 130
     assert f"crawl       {site.name}, visit 1: stopped".encode() in output
     assert [line for line in errors.decode().splitlines() if line][-2:] == [
-        f"holdfast: what waits is kept; 'holdfast crawl --resume {site.name}' goes on",
+        f"holdfast: the queue is kept; 'holdfast crawl --resume {site.name}' continues",
         "holdfast: interrupted",
     ]
 
@@ -182,7 +182,7 @@ def test_a_killed_crawl_goes_on(archive: Shell, site: Site) -> None:
         process.communicate()
     assert "interrupted" in archive.quick("crawl", "status", site.name).text
     resumed = archive("crawl", site.url + ENDLESS[1:], *QUICK, "--limit", "40", "--json")
-    assert "was interrupted: goes on (visit 1)" in resumed.errors
+    assert "was interrupted: continues (visit 1)" in resumed.errors
     assert resumed.objects[0]["state"] == "limit"
 
 

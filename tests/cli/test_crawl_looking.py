@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from holdfast.cli.output import note, show_fields, show_table, visible
+from holdfast.cli.terminal import note, show_fields, show_table, visible
 from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.job import CrawlJob
@@ -49,7 +49,7 @@ def test_a_damaged_status_is_noted(archive: Shell) -> None:
     keep_job(archive.directory, JOB)
     (archive.directory / "crawls" / "example.com" / "status.json").write_text('{"state": "finished", "updated": "x"}')
     result = archive.quick("crawl", "list")
-    assert "note: how far the crawl 'example.com' has come is not known: status.json cannot be read" in result.errors
+    assert "note: the progress of the crawl 'example.com' is unknown: status.json cannot be read" in result.errors
     assert result.lines[1].split()[:3] == ["example.com", "interrupted", "-"]
     assert "interrupted (status.json cannot be read)" in archive.quick("crawl", "status").text
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from program import SOURCE, Shell
 
-from holdfast.cli.crawl_options import SCOPES, changed_options, with_options
-from holdfast.cli.crawl_plan import scope_words
-from holdfast.cli.crawl_run import Pace, progress_lines, tally_fields
+from holdfast.cli.crawl.options import SCOPES, changed_options, with_options
+from holdfast.cli.crawl.plan import scope_words
+from holdfast.cli.crawl.run import Pace, progress_lines, tally_fields
 from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.job import CrawlJob, ScopeKind
@@ -81,25 +81,25 @@ def test_the_scopes_are_those_of_the_crawler() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ftp://example.com/"], "seed 'ftp://example.com/' is no URL that can be fetched"),
-        (["lst"], "'lst' is no URL: did you mean 'holdfast crawl list'?"),
-        (["--json", "list"], "'list' is no URL: did you mean 'holdfast crawl list'?"),
+        (["ftp://example.com/"], "seed 'ftp://example.com/' is not a URL that can be fetched"),
+        (["lst"], "'lst' is not a URL: did you mean 'holdfast crawl list'?"),
+        (["--json", "list"], "'list' is not a URL: did you mean 'holdfast crawl list'?"),
         (["statsu", "news"], "did you mean 'holdfast crawl status'?"),
-        (["bg"], "seed 'bg' is no URL that can be fetched: write 'https://example.com/'"),
-        (["./list"], "seed './list' is no URL that can be fetched: it is a path"),
-        (["example.com", "stat"], "seed 'stat' is no URL that can be fetched"),
-        ([__file__], "is no URL that can be fetched: it is a path"),
+        (["bg"], "seed 'bg' is not a URL that can be fetched: write 'https://example.com/'"),
+        (["./list"], "seed './list' is not a URL that can be fetched: it is a path"),
+        (["example.com", "stat"], "seed 'stat' is not a URL that can be fetched"),
+        ([__file__], "is not a URL that can be fetched: it is a path"),
         (["example.com", "--header", "Host: a"], "the header 'Host' is written for each request"),
         (["example.com", "--name", "No"], "bad name 'No' of a crawl"),
-        (["example.com", "--include", "a("], "include 'a(' is no regular expression"),
-        (["example.com", "--header", "A"], "'A' is no header"),
-        (["example.com", "--resolve", "a"], "'a' is no address for a host"),
+        (["example.com", "--include", "a("], "include 'a(' is not a regular expression"),
+        (["example.com", "--header", "A"], "'A' is not a header"),
+        (["example.com", "--resolve", "a"], "'a' is not an address for a host"),
         (["example.com", "--proxy", "p"], "proxy 'p' must begin with one of"),
         (["example.com", "--time", "soon"], "'soon' is not a duration"),
         (["example.com", "--quota", "much"], "'much' is not a number of bytes"),
         (["example.com", "--limit", "0"], "0 is not in the range"),
         (["example.com", "--scope", "world"], "'world' is not one of"),
-        (["example.com", "--revisit"], "there is no crawl 'example.com' to look at again"),
+        (["example.com", "--revisit"], "there is no crawl 'example.com' to visit again"),
         (["example.com", "--revisit", "--due"], "give one of them"),
         (["--resume", "news"], "no crawl 'news'"),
         (["--name", "news"], "no crawl 'news'"),
@@ -136,7 +136,7 @@ def test_no_archive(shell: Shell, arguments: list[str]) -> None:
 def test_the_name_of_a_crawl_is_no_seed(archive: Shell) -> None:
     keep_job(archive.directory, replace(JOB, name="bg"))
     said = archive.quick("crawl", "bg", "--dry-run", code=2).errors
-    assert "'bg' is no URL: there is a crawl of that name, '--resume bg' goes on with it" in said
+    assert "'bg' is not a URL: there is a crawl of that name, '--resume bg' continues it" in said
 
 
 def test_a_file_is_no_seed(archive: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,11 +178,11 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("state", "action"),
     [
-        (CrawlState.FINISHED, "was finished: looks again at all it knows (visit 3)"),
-        (CrawlState.STOPPED, "was stopped: goes on (visit 2)"),
-        (CrawlState.LIMIT, "had reached a limit: goes on (visit 2)"),
-        (CrawlState.FAILED, "had failed: goes on (visit 2)"),
-        (CrawlState.RUNNING, "is running in another process: goes on (visit 2)"),
+        (CrawlState.FINISHED, "was finished: visits all it knows again (visit 3)"),
+        (CrawlState.STOPPED, "was stopped: continues (visit 2)"),
+        (CrawlState.LIMIT, "had reached a limit: continues (visit 2)"),
+        (CrawlState.FAILED, "had failed: continues (visit 2)"),
+        (CrawlState.RUNNING, "is running in another process: continues (visit 2)"),
     ],
 )
 def test_what_a_known_crawl_does(archive: Shell, state: CrawlState, action: str) -> None:
@@ -204,7 +204,7 @@ def test_more_seeds_and_another_scope_for_a_known_crawl(archive: Shell) -> None:
     assert values["job"]["seeds"] == ["https://example.com/", "https://example.com/b"]
     assert values["notes"] == [
         "1 seed more for the crawl 'example.com'",
-        "not as before in the crawl 'example.com': scope, limit",
+        "changed for the crawl 'example.com': scope, limit",
     ]
     assert values["job"]["limit"] is None
 
@@ -216,7 +216,7 @@ def test_more_seeds_and_another_scope_for_a_known_crawl(archive: Shell) -> None:
         (["--depth", "3"], "because what they link to may be in scope now"),
         (["--exclude", "x"], "because what they link to may be in scope now"),
         (["https://example.com/b"], "because what they link to may be in scope now"),
-        (["-c", "papers"], "because that collection has not got them"),
+        (["-c", "papers"], "because that collection does not have them"),
         (["-c", "main"], ""),
         (["--limit", "3"], ""),
     ],
@@ -237,7 +237,7 @@ def test_lifetimes_of_all_pages_and_of_some(archive: Shell) -> None:
     write_status(archive.directory, CrawlStatus("example.com", CrawlState.FINISHED, 1))
     options = ("--lifetime", r"/news/\?a=1=36h", "--lifetime", "/law/=0", "--lifetime", "90d")
     values = planned(archive, "--resume", "example.com", *options)
-    assert values["notes"] == ["not as before in the crawl 'example.com': lifetime"]
+    assert values["notes"] == ["changed for the crawl 'example.com': lifetime"]
     revisit = values["job"]["revisit"]
     assert (revisit["lifetime_s"], revisit["lifetimes"]) == (90 * 86400, [[r"/news/\?a=1", 129600], ["/law/", 0]])
     words = archive.quick("crawl", "--resume", "example.com", *options, "--dry-run").text
@@ -256,14 +256,14 @@ def test_the_job_that_a_crawl_has(archive: Shell, how: str) -> None:
     write_status(archive.directory, CrawlStatus("example.com", CrawlState.FINISHED, 1))
     values = planned(archive, how, "example.com", "--due", "--depth", "3")
     assert (values["job"]["limit"], values["job"]["depth"]) == (7, 3)
-    assert values["action"] == "was finished: looks again at what is due (visit 2)"
-    assert values["notes"][0] == "not as before in the crawl 'example.com': depth, revisit"
+    assert values["action"] == "was finished: visits what is due again (visit 2)"
+    assert values["notes"][0] == "changed for the crawl 'example.com': depth, revisit"
 
 
 def test_revisiting_what_did_not_come_to_its_end(archive: Shell) -> None:
     keep_job(archive.directory, JOB)
     assert planned(archive, "--resume", "example.com", "--revisit")["notes"] == [
-        "its last visit did not come to its end: that goes on first"
+        "its last visit is unfinished and continues first"
     ]
 
 
@@ -271,7 +271,10 @@ def test_resume_takes_no_other_job(archive: Shell) -> None:
     keep_job(archive.directory, JOB)
     archive.file("job.toml", 'seeds = ["example.com"]')
     for more in (["--name", "b"], [str(archive.directory / "job.toml")]):
-        assert "--resume NAME goes on" in archive.quick("crawl", "--resume", "example.com", *more, code=2).errors
+        assert (
+            "--resume NAME uses the crawl's own job"
+            in archive.quick("crawl", "--resume", "example.com", *more, code=2).errors
+        )
 
 
 def test_changed_options() -> None:
@@ -314,12 +317,12 @@ def test_durations_for_people(seconds: float, text: str) -> None:
 )
 def test_scopes_in_words(scope: ScopeKind, words: str) -> None:
     job = CrawlJob(seeds=("https://a.example.com/x/y?z=/", "https://b.example.com:8443/"), scope=scope)
-    assert scope_words(job) == f"{words}; and what these pages need from anywhere"
+    assert scope_words(job) == f"{words}; plus page requisites from anywhere"
     narrow = replace(job, depth=1, include=("a", "b", "c", "d"), exclude=("e",))
     assert scope_words(narrow) == (
         f"{words}, at most 1 link from a seed; also what matches a, b, c or 1 more; never what matches e, but for "
         "seeds; "
-        "and what these pages need from anywhere"
+        "plus page requisites from anywhere"
     )
 
 
@@ -338,12 +341,12 @@ def test_the_pace_is_that_of_the_last_seconds() -> None:
     pace = Pace(replace(JOB, limit=1000, time_s=500.0), lambda: now)
     tally = CrawlTally()
     pace.take(tally)
-    assert pace.urls == 0.0
+    assert pace.rates()[0] == 0.0
     for now in range(1, 31):
         tally.fetched += 10 if now > 15 else 1
         tally.seconds = float(now)
         pace.take(tally)
-    assert pace.urls == 10.0
+    assert pace.rates()[0] == 10.0
     assert pace.remaining_s(tally) == (1000 - tally.fetched) / 10
     tally.seconds = 490.0
     assert pace.remaining_s(tally) == 10.0

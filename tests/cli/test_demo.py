@@ -31,8 +31,8 @@ def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
     return shell.run(command, capture_output=True, text=True)
 
 
-def demo(shell: Shell, *arguments: str) -> tuple[str, str]:
-    """Runs the demo until it serves, and ends it by Ctrl-C. What it printed, and its first page."""
+def demo(shell: Shell, *arguments: str) -> tuple[str, dict[str, str]]:
+    """Runs the demo until it serves, and ends it by Ctrl-C. What it printed, and the pages that it names."""
     command = [sys.executable, "-m", "holdfast", "demo", "--port", "0", *arguments]
     with subprocess.Popen(
         command,
@@ -44,15 +44,14 @@ def demo(shell: Shell, *arguments: str) -> tuple[str, str]:
         start_new_session=True,
     ) as process:
         assert process.stdout is not None
-        printed, page = "", ""
+        printed, shown = "", {}
         for line in process.stdout:
             printed += line
-            if found := re.match(r"pages +(http://127\.0\.0\.1:\d+/)$", line):
-                page = found[1]
-            if line.startswith("replay "):
+            if line == "Ctrl-C ends it.\n":
                 break
-        with urlopen(page) as home:
-            shown = home.read().decode()
+        for address in re.findall(r"(?:The archive is at |^  )(http://\S+)", printed, re.MULTILINE):
+            with urlopen(address) as page:
+                shown[address] = page.read().decode()
         os.killpg(process.pid, signal.SIGINT)
         printed += process.stdout.read()
         assert process.wait() == 0, printed
@@ -62,14 +61,20 @@ def demo(shell: Shell, *arguments: str) -> tuple[str, str]:
 
 
 def test_demo(shell: Shell) -> None:
-    printed, home = demo(shell)
-    assert "visit 1: finished" in printed
-    assert "visit 2: finished" in printed
-    assert len(re.findall(r"days/7\.html 2026\d{10} ", printed)) == 2
-    assert "@import" in printed
-    assert "saved by duplicates" in printed
-    assert ": no faults" in printed
+    """P11: few lines, and every address that they name shows something."""
+    printed, pages = demo(shell)
+    assert printed.count("\n") < 25
+    assert len(re.findall(r"\d+ URLs in .* duplicates", printed)) == 2
+    assert "unchanged" in printed
+    assert "no faults" in printed
+    assert len(pages) == 6
+    home, calendar, compared, found, explored, crawl = pages.values()
     assert "<h1" in home
+    assert "en/lamp.html" in calendar
+    assert "lens" in compared
+    assert "tide" in found
+    assert "127.0.0.1" in explored
+    assert "harbour" in crawl
 
 
 def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
@@ -83,7 +88,7 @@ def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
         finally:
             server.shutdown()
             thread.join()
-    assert "visit 1: finished" in printed
+    assert re.search(r"\d+ URLs in ", printed)
 
 
 def test_demo_of_a_site_that_does_not_answer(shell: Shell) -> None:

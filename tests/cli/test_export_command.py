@@ -13,8 +13,8 @@ from program import Shell
 from warcio.archiveiterator import ArchiveIterator
 from warcs import PAGES
 
-from holdfast.archive.export.export import FORMATS as ALL_FORMATS
-from holdfast.cli.export import FORMATS
+from holdfast.archive.export import FORMATS as ALL_FORMATS
+from holdfast.cli.captures.export import FORMATS
 
 URLS = [url for url, _, _ in PAGES]
 

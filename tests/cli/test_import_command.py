@@ -14,7 +14,7 @@ from program import Shell
 from warcs import PAGES, SAMPLES, many_pages, write_warc
 
 import holdfast
-from holdfast.cli.import_ import SUFFIXES
+from holdfast.cli.captures.import_ import SUFFIXES
 
 COUNTS = ("records", "added", "known", "refused", "lost", "lost_bytes", "truncated", "invalid")
 
@@ -37,8 +37,9 @@ def test_a_file_and_again(archive: Shell) -> None:
         "imported 10 records of 1 file: 10 added, 0 known already, 0 refused",
         result.lines[1],
     ]
-    assert result.lines[1].startswith("payloads: 4 new contents (")
-    assert ", 1 held already (18 B saved)" in result.lines[1]
+    assert result.lines[1].startswith(
+        "payloads: 0 new contents (0 B stored), 0 held already (0 B saved), 5 in batches ("
+    )
     assert result.errors == ""
     assert len(captures(archive)) == len(PAGES)
     keys = archive.keys()
@@ -46,6 +47,11 @@ def test_a_file_and_again(archive: Shell) -> None:
     assert again.lines[0] == "imported 10 records of 1 file: 0 added, 10 known already, 0 refused"
     assert len(captures(archive)) == len(PAGES)
     assert archive.keys() == keys
+    long = [(f"http://example.com/{number}", "2020-01-02T03:04:05Z", b"<p>long</p>" * 200) for number in range(2)]
+    write_warc(archive.directory / "long.warc", long)
+    payloads = archive("import", "long.warc").lines[1]
+    assert payloads.startswith("payloads: 1 new content (")
+    assert payloads.endswith("), 1 held already (2.1 KiB saved)")
 
 
 def test_json_has_an_object_per_file_and_a_summary(archive: Shell) -> None:
@@ -74,7 +80,9 @@ def test_json_has_an_object_per_file_and_a_summary(archive: Shell) -> None:
     assert summary["event"] == "summary"
     assert (summary["files"], summary["files_failed"]) == (2, 0)
     assert all(summary[name] == sum(each[name] for each in files) for name in COUNTS)
-    assert (summary["contents"], summary["references"], summary["known"]) == (4, 5, 2)
+    assert (summary["contents"], summary["references"], summary["known"]) == (0, 0, 2)
+    assert summary["inline"] == len(PAGES)
+    assert summary["inline_bytes"] > sum(len(body) for url, _, body in PAGES if not url.endswith("/"))
 
 
 def test_a_folder_with_other_files_in_it(archive: Shell) -> None:
@@ -86,8 +94,8 @@ def test_a_folder_with_other_files_in_it(archive: Shell) -> None:
     (folder / "notes.txt").write_text("mine")
     result = archive("import", "crawl", "--json")
     assert {each["file"] for each in result.objects[:-1]} == {"crawl/a.warc", "crawl/deep/B.WARC.GZ"}
-    assert result.errors == "note: passed over 2 files of other kinds in folders\n"
-    assert "passed over 'crawl/notes.txt'" in archive("-v", "import", "crawl").errors
+    assert result.errors == "note: skipped 2 files of other kinds in folders\n"
+    assert "skipped 'crawl/notes.txt'" in archive("-v", "import", "crawl").errors
     assert len(captures(archive)) == len(PAGES)
 
 
@@ -299,7 +307,7 @@ def test_ctrl_c_then_again_is_the_same_as_never(archive: Shell) -> None:
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=60) == 130
     _, errors = running.communicate()
-    assert b"run the same command again to go on" in errors
+    assert b"run the same command again to continue" in errors
     assert errors.endswith(b"holdfast: interrupted\n")
     assert b"Traceback" not in errors
     assert 0 < len(captures(archive)) <= 2500
@@ -309,7 +317,8 @@ def test_ctrl_c_then_again_is_the_same_as_never(archive: Shell) -> None:
     assert len(archive.keys()) == len(Shell(archive.directory / "whole").keys())
     with holdfast.open(archive.directory, read_only=True) as opened:
         references = sum(report.stat.references for report in opened.volumes() if report.stat)
-    assert references == 2500
+        inline = sum(total.inline for total in opened.catalog.totals()[0].values())
+    assert references + inline == 2500
 
 
 def test_ctrl_c_while_standard_input_is_silent(archive: Shell) -> None:

@@ -11,11 +11,11 @@ from waiting import wait_until
 from warcs import PAGES, write_warc
 
 import holdfast
-from holdfast.archive.index_update import IndexKeeper
-from holdfast.cli.index import bring_up
-from holdfast.cli.interrupt import Interruption
+from holdfast.cli.archive.index import bring_up
 from holdfast.cli.main import INTERRUPTED
-from holdfast.index.workers.backlog import TASK_RECORDS
+from holdfast.cli.terminal import Interruption
+from holdfast.index.updater import IndexUpdater
+from holdfast.index.workers.pool import TASK_RECORDS
 
 ON = {"HOLDFAST_INDEX_AUTOMATIC": "true"}
 
@@ -47,7 +47,7 @@ def test_when_the_time_is_over_the_index_is_left_for_later(archive: Shell, capsy
     with holdfast.open(archive.directory) as writer:
         writer.add([holdfast.page("http://example.org/", b"whales")])
     bring_up(archive.directory, quiet=False, until=time.monotonic())
-    told = "note: the time is over before 1 record could be indexed: 'holdfast index update' goes on\n"
+    told = "note: time ran out before 1 record could be indexed: 'holdfast index update' continues\n"
     assert capsys.readouterr().err == told
     assert archive.quick("index", "status", "--json").objects[0]["pending"] == 1
     bring_up(archive.directory, quiet=False, until=time.monotonic() + 1000.0)
@@ -57,7 +57,7 @@ def test_when_the_time_is_over_the_index_is_left_for_later(archive: Shell, capsy
 def test_beside_a_writer_the_index_is_brought_up_to_date(archive: Shell) -> None:
     with holdfast.open(archive.directory) as writer:
         writer.add([holdfast.page("http://example.org/", b"whales")])
-        with IndexKeeper(archive.directory, 0.1):
+        with IndexUpdater(archive.directory, 0.1):
             wait_until(lambda: writer.index.exists and writer.index.pending() == 0, "the first capture indexed")
             writer.add([holdfast.page("http://example.org/2", b"more whales")])
             wait_until(lambda: writer.index.pending() == 0, "the second one")
@@ -99,7 +99,7 @@ def test_ctrl_c_keeps_what_was_indexed(archive: Shell, monkeypatch: pytest.Monke
 def test_ctrl_c_before_anything_was_indexed(filled: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.index.build.tasks", _press)
     result = filled.quick("index", "update", code=INTERRUPTED)
-    assert "nothing was indexed yet; run the same command again to go on" in result.errors
+    assert "nothing was indexed yet; run the same command again to continue" in result.errors
 
 
 def _press(*_: object) -> None:

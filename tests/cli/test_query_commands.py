@@ -42,13 +42,34 @@ def test_without_an_index_it_is_told_how_to_make_one(shown: Shell) -> None:
 
 def test_hits_are_shown_and_told(indexed: Shell) -> None:
     result = indexed.quick("search", "site:example.com", "--limit", "2", "--sort", "oldest")
-    assert result.errors == "4 captures for site:example.com, 1-2 by oldest\n"
+    assert result.errors == "3 pages (4 captures) for site:example.com, 1-2 by oldest\n"
     found = [line.split()[1] for line in result.lines if not line.startswith(" ")]
     assert found == ["http://example.com/", "http://example.com/about"]
     *hits, summary = (json.loads(line) for line in indexed.quick("search", "--json", "site:example.com").lines)
-    assert summary == {"query": "site:example.com", "sort": "newest", "total": 4, "offset": 0, "pending": 0}
+    assert summary == {
+        "query": "site:example.com",
+        "sort": "newest",
+        "group": "page",
+        "total": 3,
+        "captures": 4,
+        "is_exact": True,
+        "offset": 0,
+        "pending": 0,
+    }
     assert {hit["url"] for hit in hits} >= {"http://example.com/", "http://example.com/about"}
     assert all(hit["record"].count("-") and "snippet" in hit for hit in hits)
+
+
+def test_hits_are_pages_texts_or_captures(indexed: Shell) -> None:
+    """P9, N11."""
+    grouped = indexed.quick("search", "site:example.com", "--no-snippets")
+    assert [line for line in grouped.lines if line.endswith("(2 captures)")]
+    every = indexed.quick("search", "site:example.com", "--group", "capture")
+    assert every.errors.startswith("4 captures for")
+    assert len([line for line in every.lines if not line.startswith(" ")]) == 4
+    texts = indexed.quick("search", "site:example.com", "--group", "text")
+    assert "(4 captures)" in texts.errors
+    indexed.quick("search", "a", "--group", "site", code=2)
 
 
 def test_counts_are_shown(indexed: Shell) -> None:
@@ -133,14 +154,20 @@ def test_numbers_that_json_does_not_have_are_null(indexed: Shell) -> None:
 
 
 def test_rows_are_written_to_files(indexed: Shell, tmp_path: Path) -> None:
-    indexed.quick("sql", COUNTED, "--parquet", tmp_path / "a.parquet")
-    indexed.quick("sql", COUNTED, "--arrow", tmp_path / "a.arrow")
+    indexed.quick("sql", COUNTED, "-o", tmp_path / "a.parquet")
+    indexed.quick("sql", COUNTED, "-o", tmp_path / "a.arrow")
     wanted = [{"host": "example.com", "n": 4}, {"host": "other.org", "n": 1}]
     assert parquet.read_table(tmp_path / "a.parquet").to_pylist() == wanted
     assert feather.read_table(tmp_path / "a.arrow").to_pylist() == wanted
+    indexed.quick("sql", COUNTED, "-o", tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text() == "host,n\nexample.com,4\nother.org,1\n"
+    indexed.quick("sql", COUNTED, "--format", "jsonl", "-o", tmp_path / "rows")
+    assert json.loads((tmp_path / "rows").read_text().splitlines()[0]) == wanted[0]
+    for wrong in (["-o", tmp_path / "a.doc"], ["--format", "parquet"], ["--format", "csv", "--json"]):
+        assert "format" in indexed.quick("sql", COUNTED, *wrong, code=2).errors or wrong[1] == "parquet"
     failed = "SELECT CASE WHEN range < 100000 THEN range ELSE error('no') END FROM range(100001)"
-    indexed.quick("sql", failed, "--parquet", tmp_path / "b.parquet", code=MalformedQuery.exit_code)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.arrow", "a.parquet"]
+    indexed.quick("sql", failed, "--format", "parquet", "-o", tmp_path / "b.parquet", code=MalformedQuery.exit_code)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.arrow", "a.csv", "a.parquet", "rows"]
 
 
 def test_statements_that_write_are_refused(indexed: Shell, tmp_path: Path) -> None:

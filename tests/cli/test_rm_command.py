@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from program import Shell
-from warcs import PAGES
+from warcs import PAGES, write_warc
 
 
 def urls(shell: Shell) -> list[str]:
@@ -27,9 +27,7 @@ def test_dry_run_tells_and_changes_nothing(filled: Shell) -> None:
 
 def test_removal(filled: Shell) -> None:
     result = filled("rm", "http://example.com/about", "--reason", "asked to")
-    assert result.text == (
-        "removed 1 capture, 2 records and 0 contents (0 B), but not 1 content that others hold too\n"
-    )
+    assert result.text == "removed 1 capture, 2 records and 1 content (18 B)\n"
     filled("get", "http://example.com/about", code=3)
     assert filled("get", "http://www.example.com/copy").output == b"<html>about</html>"
     (line,) = (filled.directory / "audit.log").read_text().splitlines()
@@ -41,6 +39,17 @@ def test_removal(filled: Shell) -> None:
     assert filled("rm", "*.example.com", "--reason", "again").text == "nothing to remove\n"
     filled("check")
     filled("batch", "verify")
+
+
+def test_a_content_that_others_hold_stays(filled: Shell) -> None:
+    page = b"<p>larger than what a record keeps itself</p>" * 40
+    both = [(f"http://both.org/{number}", "2022-01-01T00:00:00Z", page) for number in range(2)]
+    write_warc(filled.directory / "both.warc", both)
+    filled("import", "both.warc")
+    assert filled("rm", "http://both.org/0", "--reason", "asked to").text == (
+        "removed 1 capture, 2 records and 0 contents (0 B), but not 1 content that others hold too\n"
+    )
+    assert filled("get", "http://both.org/1").output == page
 
 
 def test_refused_ones_do_not_come_back(filled: Shell) -> None:

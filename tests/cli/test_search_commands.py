@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from program import Shell
@@ -14,7 +15,7 @@ from warcs import PAGES
 from holdfast.catalog.query.query import MATCHES as QUERY_MATCHES
 from holdfast.catalog.query.query import SORTS
 from holdfast.catalog.query.render import OUTPUTS as RENDERED
-from holdfast.cli.cdx import OUTPUTS, cdx
+from holdfast.cli.captures.cdx import OUTPUTS, cdx
 from holdfast.cli.options import MATCHES
 from holdfast.urls import page_id, page_id_text
 
@@ -87,6 +88,15 @@ def test_pages_and_resume_keys(shown: Shell) -> None:
     assert shown.quick("cdx", "*", "--json", "--limit", "1", "--show-resume-key").objects[-1].keys() == {"resume_key"}
 
 
+def test_captures_are_written_to_a_file(shown: Shell, tmp_path: Path) -> None:
+    printed = shown.quick("cdx", "other.org", "--format", "text").text
+    shown.quick("cdx", "other.org", "--format", "text", "-o", tmp_path / "captures.txt")
+    assert (
+        (tmp_path / "captures.txt").read_text() == printed == shown.quick("cdx", "other.org", "--output", "text").text
+    )
+    assert "exclude each other" in shown.quick("cdx", "*", "--format", "text", "--json", code=2).errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -95,7 +105,7 @@ def test_pages_and_resume_keys(shown: Shell) -> None:
         (["*", "--from", "soon"], "bad time 'soon'"),
         (["*", "--filter", "stats:200"], "did you mean 'status'?"),
         (["*", "--fl", "urlkye"], "did you mean 'urlkey'?"),
-        (["*", "--output", "xml"], "'xml' is not one of"),
+        (["*", "--format", "xml"], "'xml' is not one of"),
         (["*", "--resume-key", "xyz"], "malformed resume key 'xyz'"),
         (["a.com", "--match", "range"], "needs the end of the range"),
     ],
@@ -182,7 +192,7 @@ def test_get_tells_in_json_what_it_found(shown: Shell) -> None:
     ("arguments", "message"),
     [
         (["http://example.com/abuot"], "such as 'http://example.com/about'"),
-        (["http://nowhere.net/"], "nor of anything else of its host"),
+        (["http://nowhere.net/"], "and of nothing else on its host"),
         (["http://other.org/", "-c", "elsewhere"], "collection 'main' has it"),
         (["pages-0000004711"], "record pages-0000004711 does not exist"),
     ],

@@ -77,7 +77,7 @@ def test_it_warns_if_others_can_read_without_a_token_and_frames_have_the_name_th
         assert f"frame-src http://127.0.0.1:{ports[1]}" in policy
         code, _, errors = stop(process)
         assert code == 0
-        assert "warning: whoever reaches this machine can read the archive" in errors
+        assert "warning: everybody who reaches this machine can read the archive" in errors
         assert "serve.read_token_file" in errors
 
 

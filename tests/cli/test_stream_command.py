@@ -16,8 +16,8 @@ import pytest
 from program import Result, Shell
 
 import holdfast
-from holdfast.cli.interrupt import Interruption
-from holdfast.formats import open_records
+from holdfast.cli.terminal import Interruption
+from holdfast.formats.io.open import open_records
 
 
 def pages(shell: Shell) -> list[holdfast.streams.Page]:  # type: ignore[name-defined]
@@ -119,7 +119,7 @@ def test_the_token_file(shown: Shell, tmp_path: Path) -> None:
     out.write_bytes(b"")
     assert "give the output that belongs to it" in shown.quick(*command, "--resume", code=2).errors
     token.write_text("nonsense")
-    assert "no token file" in shown.quick(*command, "--resume", code=2).errors
+    assert "not the token file" in shown.quick(*command, "--resume", code=2).errors
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_ctrl_c_keeps_what_was_acknowledged_of_a_shared_stream(shown: Shell, tmp
     out = tmp_path / "out.jsonl"
     command = ["stream", "--batch-size", "1", "--share", tmp_path / "work.json", "-o", out]
     result = shown.quick(*command, code=130)
-    assert "go on with the same --share" in result.errors
+    assert "continue with the same --share" in result.errors
     kept = out.read_text().splitlines()
     shown.quick(*command)
     whole = out.read_text().splitlines()
@@ -294,5 +294,5 @@ def test_ctrl_c_keeps_what_was_acknowledged_of_a_shared_stream(shown: Shell, tmp
 def test_a_shared_stream_spares_a_file_that_is_not_its_own(shown: Shell, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_bytes(b"precious")
     refused = shown.quick("stream", "--share", tmp_path / "work.json", "-o", tmp_path / "out.jsonl", code=2)
-    assert "no output of this shared stream" in refused.errors
+    assert "not an output of this shared stream" in refused.errors
     assert (tmp_path / "out.jsonl").read_bytes() == b"precious"

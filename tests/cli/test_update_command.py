@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 from program import Shell
 from warcs import PAGES, write_warc
 
 from holdfast.env import paths
 
+LARGE = Random(1).randbytes(2048).hex().encode()  # more than a record keeps itself, even gzipped
 LATER = (
-    ("http://example.com/", "2022-01-02T03:04:05Z", b"<html>third</html>"),
+    ("http://example.com/", "2022-01-02T03:04:05Z", b"<html>third</html>" + LARGE),
     ("http://example.com/about", "2022-06-01T00:00:00Z", b"<html>about</html>"),
-    ("http://new.example/page", "2022-07-01T00:00:00Z", b"<html>new</html>"),
+    ("http://new.example/page", "2022-07-01T00:00:00Z", b"<html>new</html>" + LARGE),
 )
 
 
@@ -48,7 +50,9 @@ def test_an_update(filled: Shell) -> None:
 def test_only_the_latest(filled: Shell) -> None:
     batched(filled, keep="latest")
     assert filled.quick("update", "status").lines[0] == "batch updates; only the latest capture of a page is kept"
-    assert filled.quick("update", "run", "--dry-run").lines == ["would remove 3 superseded captures (2 contents)"]
+    assert filled.quick("update", "run", "--dry-run").lines == [
+        "would remove 3 superseded captures (3 contents)"
+    ]  # small ones, one in each record
     assert len(filled.quick("cdx", "*", "--output", "text").lines) == 8
     (facts,) = filled.quick("update", "run", "--wait", "0", "--json").objects
     assert (facts["captures"], facts["records"]) == (3, 6)
@@ -64,8 +68,8 @@ def test_an_update_that_was_interrupted_is_told(filled: Shell) -> None:
     batched(filled)
     plan = {"format": 1, "step": "transfer", "generation": 2, "time": "2026-11-17T06:00:00+00:00", "batches": {}}
     (filled.directory / paths.UPDATE).write_text(json.dumps(plan))
-    told = "an update was interrupted at step 'transfer': 'holdfast update run' carries it on"
+    told = "an update was interrupted at step 'transfer': 'holdfast update run' continues it"
     assert filled.quick("update", "status").lines[-1] == told
-    assert filled.quick("update", "run").lines[0] == "carried on an update that had been interrupted"
+    assert filled.quick("update", "run").lines[0] == "continued an interrupted update"
     (filled.directory / paths.UPDATE).write_text("{")
     assert "delete it" in filled.quick("update", "status", code=5).errors

@@ -54,7 +54,7 @@ def test_the_table_tells_what_volumes_do_and_how_full_they_are(archive: Shell) -
 
 def test_a_table_of_full_volumes_fits_its_window() -> None:
     from holdfast.archive import VolumeReport
-    from holdfast.cli.volume import table_of
+    from holdfast.cli.store.volume import table_of
     from holdfast.storage.volume import Activity, VolumeStat
 
     stat = VolumeStat("log", 123_456_789, 0, 10**9, 2 << 40, 999 << 30, 9 << 40, 999 << 30, 99 << 30, 999 << 30, 1)
@@ -72,7 +72,7 @@ def test_a_volume_that_is_down_is_named_with_its_reason_below_the_table(archive:
 
 def test_all_columns(archive: Shell) -> None:
     with holdfast.open(archive.directory) as opened:
-        opened.contents.put_batch([b"word " * 100] * 2, IN_V0)
+        opened.contents.store_batch([b"word " * 100] * 2, IN_V0)
     heading, first, _ = archive.quick("volume", "list", "--wide").lines
     assert "SAVED BY DUPLICATES" in heading
     assert columns(first)[10:16] == ["-", "1", "0", "2", "0", "500B"]

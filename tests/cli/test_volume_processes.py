@@ -20,7 +20,7 @@ from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
 from holdfast.storage.volume import BlockKey, Refer, Store
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.organizations import create_volume
 from holdfast.testing.volumes import fetched, perform, plain, sign
 
@@ -95,7 +95,7 @@ def test_each_volume_has_the_port_of_its_place(place: Shell) -> None:
 def test_a_volume_that_is_named_twice_is_served_once(place: Shell) -> None:
     with served(place, "v0", "v0", "v1", *SECRET, "--processes", "1", volumes=2) as (process, ports):
         assert "is being written by another process" in next_line(process)
-        assert next_line(process) == "served no more: 'v0' (exit 4)\n"
+        assert next_line(process) == "no longer served: 'v0' (exit 4)\n"
         with closing(client(place, ports["v1"])) as volume:
             assert volume.stat().blocks == 0
 
@@ -122,9 +122,9 @@ def test_what_fails_is_told_by_name_whichever_process_has_it(place: Shell, proce
     with served(place, *words, volumes=3) as (process, ports):
         assert sorted(ports) == ["v0", "v1", "v2"]
         told = {next_line(process) for _ in range(4)}
-        assert {line for line in told if line.startswith("served")} == {
-            "served no more: 'none' (exit 9)\n",
-            "served no more: 'nothing' (exit 9)\n",
+        assert {line for line in told if line.startswith("no longer")} == {
+            "no longer served: 'none' (exit 9)\n",
+            "no longer served: 'nothing' (exit 9)\n",
         }
         for port in ports.values():
             with closing(client(place, port)) as volume:
@@ -145,7 +145,7 @@ def test_a_taken_port_is_the_failure_of_one_volume(place: Shell) -> None:
         with served(place, *words, volumes=2) as (process, ports):
             assert ports == {"v0": first, "v2": first + 2}
             assert "cannot listen on" in next_line(process)
-            assert next_line(process) == "served no more: 'v1' (exit 2)\n"
+            assert next_line(process) == "no longer served: 'v1' (exit 2)\n"
     with served(place, "v1", *SECRET):
         """It was closed in order, and nobody holds it."""
 
@@ -160,7 +160,7 @@ def test_a_killed_process_takes_only_its_volumes_along(place: Shell) -> None:
         assert "'nothing' (exit 9)" in next_line(process)
         os.kill(child_pids(process)[0], signal.SIGKILL)
         assert [next_line(process) for _ in range(2)] == [
-            f"served no more: '{name}' (exit -9)\n" for name in ("v0", "v1")
+            f"no longer served: '{name}' (exit -9)\n" for name in ("v0", "v1")
         ]
         for name in ("v2", "v3"):
             assert fetched(volumes[name], BlockKey(sign(1))) == (b"one", 1)

@@ -102,7 +102,7 @@ def test_the_others_go_on_if_one_of_several_cannot_be_served(place: Shell, proce
         volume.close()
         assert process.stderr is not None
         assert b"no volume in" in process.stderr.readline()
-        assert process.stderr.readline() == b"served no more: 'nothing' (exit 9)\n"
+        assert process.stderr.readline() == b"no longer served: 'nothing' (exit 9)\n"
         assert process.poll() is None
         process.terminate()
         _, errors = process.communicate(timeout=120)
@@ -145,7 +145,7 @@ def test_mistakes_are_told(place: Shell) -> None:
     assert "bytes" in told(here / "v0", *secret, "--capacity", "much", code=2)
     assert "--connections" in told(here / "v0", *secret, "--connections", "0", code=2)
     assert "--processes" in told(here / "v0", *secret, "--processes", "0", code=2)
-    assert "no more than 2 volumes" in told(here / "v0", here / "v1", *secret, "--processes", "3", code=2)
+    assert "there are only 2 volumes" in told(here / "v0", here / "v1", *secret, "--processes", "3", code=2)
     for mistake, told in (
         (("v0", "v0", "--listen", "127.0.0.1:65535"), "need ports beyond 65535"),
         (("v0", "--message-max", "10"), "with less than 65536 bytes"),

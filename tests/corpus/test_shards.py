@@ -12,7 +12,7 @@ import pytest
 from corpus_pages import CAPTURES, FIELDS, OPTIONS, body
 
 import holdfast
-from holdfast.corpus import Shard, columns, split
+from holdfast.corpus import Shard, shards, split
 from holdfast.errors import UsageError
 from holdfast.streams import StreamOptions
 
@@ -45,7 +45,7 @@ def test_rows_and_tables_have_the_fields(archive_path: Path) -> None:
     tables = list(shard.tables())
     assert sum(table.num_rows for table in tables) == CAPTURES
     assert {table.schema for table in map(pyarrow.Table.from_batches, ([each] for each in tables))} == {
-        columns.schema_of(FIELDS)
+        shards.schema_of(FIELDS)
     }
     assert tables[0].to_pylist()[0] == row
 
@@ -67,4 +67,4 @@ def test_bad_numbers_and_shards_of_shards_are_refused(archive_path: Path) -> Non
 
 def test_without_fields_a_corpus_has_its_own(archive_path: Path) -> None:
     (shard,) = split(archive_path, StreamOptions(), 1)
-    assert tuple(next(shard.rows())) == columns.DEFAULT
+    assert tuple(next(shard.rows())) == shards.DEFAULT

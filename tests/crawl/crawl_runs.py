@@ -20,8 +20,7 @@ import holdfast
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.crawl import Crawl, Summary
 from holdfast.crawl.crawls import crawl_directory, log_path
-from holdfast.crawl.frontier import Frontier, UrlRow
-from holdfast.crawl.frontier.rows import Totals
+from holdfast.crawl.frontier import Frontier, Totals, UrlRow
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.log import read_log
@@ -125,7 +124,7 @@ def running(path: Path, *words: str | Path, **variables: str) -> Iterator[Run]:
             kill_family(mark)
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- reports ---------------------------------------------------------------------------------------------------
 
 
 def captured(path: Path) -> set[str]:
@@ -181,7 +180,7 @@ def family(run: str) -> dict[int, str]:
     found = {}
     for name in os.listdir("/proc"):
         # Not by way of Path: tests ask again and again, while what they wait for needs the processor.
-        if name.isdigit() and mark in _read(f"/proc/{name}/environ") and _lives(name):
+        if name.isdigit() and mark in _read(f"/proc/{name}/environ") and lives(name):
             found[int(name)] = _read(f"/proc/{name}/cmdline").replace(b"\0", b" ").decode(errors="replace")
     return found
 
@@ -205,7 +204,7 @@ def kill_family(run: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _lives(process: str) -> bool:
+def lives(process: str) -> bool:
     return _read(f"/proc/{process}/stat").rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
 
 

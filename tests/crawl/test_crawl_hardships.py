@@ -21,9 +21,9 @@ from holdfast.crawl.frontier import HostRow
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.parse.records import Recorder
-from holdfast.crawl.parse.worker import ParseWorker, ParseWorkerStart
+from holdfast.crawl.parse.worker import ParseWorker
 from holdfast.crawl.processes.feeder import Feeder, Flight
-from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchKind, FetchOutcome
+from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchKind, FetchOutcome, ParseWorkerStart
 
 Handling = Callable[[BaseHTTPRequestHandler], None]
 
@@ -247,12 +247,12 @@ def test_a_page_that_cannot_be_recorded_fails_alone(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("kind", "outcome"), [(FetchKind.PAGE, FetchOutcome.OK), (FetchKind.ROBOTS, FetchOutcome.PROTOCOL)]
 )
-def test_a_page_that_cannot_be_looked_into_is_kept(monkeypatch: pytest.MonkeyPatch, kind: str, outcome: str) -> None:
+def test_a_page_that_cannot_be_parsed_is_kept(monkeypatch: pytest.MonkeyPatch, kind: str, outcome: str) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("never seen before")
 
     reader = ParseWorker(ParseWorkerStart(CrawlJob(), "main", "sha256"))
-    monkeypatch.setattr(ParseWorker, "_looked_into", broken)
+    monkeypatch.setattr(ParseWorker, "_parsed", broken)
     reading = reader.read(fetched(kind))
     assert reading.outcome == outcome
     assert "never seen before" in reading.detail

@@ -30,6 +30,7 @@ from crawl_runs import (
     frontier_state,
     job_for,
     kill_family,
+    lives,
     log_rows,
     make_archive,
     program,
@@ -115,7 +116,8 @@ class Victim:
             if self.random.random() < 0.5:
                 kill_family(mark)
             try:
-                wait_until(lambda: not family(mark), "all processes of the crawl end by themselves")
+                # Until the killed process is gone it holds the archive's lock, and the next run would end at once.
+                wait_until(lambda: not lives(str(pid)) and not family(mark), "all processes of the crawl to end")
             finally:
                 kill_family(mark)
 

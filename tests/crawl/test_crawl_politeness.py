@@ -160,7 +160,7 @@ def test_a_refusal_that_names_no_time_is_backed_off_from(tmp_path: Path) -> None
     assert [entry.status for entry in log if entry.target == "/"][-1] == 200
 
 
-# -- robots.txt that cannot be had -------------------------------------------------------------------------------------
+# -- robots.txt that is unreachable -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("answer", ["refused", "broken", "limited", "reset"])
@@ -180,7 +180,7 @@ def test_nothing_is_asked_of_a_host_whose_robots_txt_cannot_be_had(tmp_path: Pat
         asked = [(entry.host, entry.target) for entry in web.log()]
     assert (HOST, "/a") in asked
     assert {target for host, target in asked if host == "bad.test"} <= {"/robots.txt"}
-    assert summary.errors == {"robots.txt cannot be had": 1}
+    assert summary.errors == {"robots.txt is unreachable": 1}
     assert summary.state is CrawlState.FINISHED
 
 

@@ -65,8 +65,11 @@ def listed(path: Path) -> set[str]:
         return {"/" + each.row.url.split("/", 3)[3] for each in expire(archive, NAME, dry_run=True)}
 
 
-def test_what_is_gone_is_removed_after_its_lifetime_and_what_is_shared_stays(tmp_path: Path, clock: Clock) -> None:
+def test_what_is_gone_is_removed_after_its_lifetime_and_what_is_shared_stays(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """B4: captures, contents, references, audit, and the frontier forgets."""
+    monkeypatch.setattr("holdfast.records.draft.REPEATED_BYTES_MAX", 0)  # pages are contents of the store
     path = make_archive(tmp_path / "archive")
     web = small_web()
     with web.serving():
@@ -405,7 +408,7 @@ def test_a_page_that_cannot_be_reached_is_never_gone(tmp_path: Path, clock: Cloc
 
 def _forget_rules(path: Path, web: LittleWeb) -> None:
     frontier = Frontier(crawl_directory(path, NAME) / FRONTIER)
-    frontier.set_robots(web.url("/").rstrip("/"), 0.0, Robots.parse(b"").pack())
+    frontier.set_robots(web.url("/").rstrip("/"), 0.0, Robots(b"").pack())
     frontier.commit()
     frontier.close()
 

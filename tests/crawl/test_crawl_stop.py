@@ -1,7 +1,7 @@
 """An orderly stop, whatever the backlog: all that was fetched is kept, nothing is asked for again, all hosts have had
 their turn (H5).
 
-The readers of these crawls are slow, so that as much as is allowed waits for them when the stop comes.
+The parse workers of these crawls are slow, so that as much as is allowed waits for them when the stop comes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from crawl_runs import (
     write_job_file,
 )
 
+from holdfast.crawl import frontier as frontier_module
 from holdfast.crawl.crawls import CrawlState, crawl_status
-from holdfast.crawl.frontier import frontier as frontier_module
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.policy import limits
 
@@ -40,13 +40,15 @@ DRAIN_S = 6.0  # that the backlog takes, at least
 _SLOW = f"""
 import sys
 if "crawl.parse.worker" in " ".join(sys.orig_argv):
+    import pathlib
     import time
-    from holdfast.crawl.parse.worker import Reader
-    read = Reader.read
+    from holdfast.crawl.parse.worker import ParseWorker
+    read = ParseWorker.read
     def slow(self, fetched):
+        pathlib.Path(__file__).with_name("slow").touch()
         time.sleep({DRAIN_S / WORKERS})
         return read(self, fetched)
-    Reader.read = slow
+    ParseWorker.read = slow
 """
 
 
@@ -62,11 +64,13 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hooks(tmp_path: Path) -> Path:
-    """What makes readers slow, for `PYTHONPATH`."""
-    (tmp_path / "hooks").mkdir()
-    (tmp_path / "hooks" / "sitecustomize.py").write_text(_SLOW)
-    return tmp_path / "hooks"
+def hooks(tmp_path: Path) -> Iterator[Path]:
+    """What makes parse workers slow, for `PYTHONPATH`."""
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(_SLOW)
+    yield hooks
+    assert (hooks / "slow").exists(), "no parse worker was slowed down"
 
 
 def job_of(served: ServedHosts, **chosen: Any) -> CrawlJob:

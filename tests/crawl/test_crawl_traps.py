@@ -187,7 +187,7 @@ def test_a_host_without_sound_tls_is_given_up_at_its_robots_txt(survived: Surviv
     asked = [row for row in log_rows(survived.path, "fetch") if row["url"].startswith(url)]
     assert {(row["url"], row["outcome"]) for row in asked} == {(f"{url}robots.txt", "tls")}
     assert [row["note"] for row in log_rows(survived.path, "refused") if row["url"] == url] == [
-        "robots.txt cannot be had"
+        "robots.txt is unreachable"
     ]
 
 

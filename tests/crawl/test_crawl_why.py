@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,7 +222,7 @@ def test_the_last_row_is_found_whatever_lies_around_it(tmp_path: Path) -> None:
     assert last_row(path, "url", "a") is None
     path.touch()
     assert last_row(path, "url", "a") is None
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write([{"event": "fetch", "url": "a", "n": 1}, {"event": "fetch", "url": "ab"}, {"event": "x", "url": "a"}])
         log.write([{"event": "x", "note": '"url":"a"', "url": "b"}, {"event": "fetch", "url": 'ü"\\'}])
     with path.open("ab") as file:

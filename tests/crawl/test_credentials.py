@@ -192,7 +192,7 @@ def test_a_crawl_that_goes_on_has_its_credentials_still(tmp_path: Path) -> None:
         words = ("crawl", web.url("/"), "--name", NAME, *resolve, "--delay", "0", "--limit", "1")
         said = program(path, *words, "--credentials", given).stderr
         assert "credentials  Authorization for http://" in said
-        assert f"'{given}' holds credentials, and others may read it: 'chmod 600 {given}'" in said
+        assert f"'{given}' holds credentials and others may read it: 'chmod 600 {given}'" in said
         given.chmod(0o600)
         web.clear_log()
         said = program(path, "crawl", "--resume", NAME, "--limit", "10").stderr
@@ -200,7 +200,7 @@ def test_a_crawl_that_goes_on_has_its_credentials_still(tmp_path: Path) -> None:
         assert "others may read it" not in said
         web.clear_log()
         said = program(path, "crawl", "--resume", NAME, "--credentials", "/dev/null").stderr
-        assert f"not as before in the crawl '{NAME}': credentials" in said
+        assert f"changed for the crawl '{NAME}': credentials" in said
         assert SECRET not in repr(web.log())
     assert not (crawl_directory(path, NAME) / CREDENTIALS).exists()
     assert places_of(SECRET, path) == set()
@@ -299,12 +299,15 @@ def test_credentials_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"Authorization: {SECRET}", "no credential: write 'https://example.com Name: value'"),
-        (f"https://example.com {SECRET}", "no credential for 'https://example.com': write 'https://example.com Name"),
-        (f"https://example.com/private/ A: {SECRET}", "is no origin: write scheme, host and port"),
-        (f"ftp://example.com A: {SECRET}", "is no origin: write scheme, host and port"),
+        (f"Authorization: {SECRET}", "not a credential: write 'https://example.com Name: value'"),
+        (
+            f"https://example.com {SECRET}",
+            "not a credential for 'https://example.com': write 'https://example.com Name",
+        ),
+        (f"https://example.com/private/ A: {SECRET}", "is not an origin: write scheme, host and port"),
+        (f"ftp://example.com A: {SECRET}", "is not an origin: write scheme, host and port"),
         (f"https://example.com Host: {SECRET}", "the header 'Host' is written for each request"),
-        ("https://example.com A:", "no credential for 'https://example.com'"),
+        ("https://example.com A:", "not a credential for 'https://example.com'"),
     ],
 )
 def test_mistakes_are_told_without_the_secret(text: str, message: str) -> None:
@@ -318,7 +321,7 @@ def test_mistakes_are_told_without_the_secret(text: str, message: str) -> None:
 def test_a_header_that_is_none_is_told_without_its_value(tmp_path: Path) -> None:
     path = make_archive(tmp_path / "archive")
     said = program(path, "crawl", SEED, "--header", f"Authorization {SECRET}\x01: b", code=2).stderr
-    assert "is no header: write 'Name: value'" in said
+    assert "is not a header: write 'Name: value'" in said
     assert SECRET not in said
     said = program(path, "crawl", SEED, "--proxy", f"ftp://me:{SECRET}@h", code=2).stderr
     assert "must begin with one of" in said

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.crawl import frontier as frontier_module
 from holdfast.crawl.frontier import FoundUrl, Frontier, HostRow, UrlRow, UrlState, host_of, key_of
-from holdfast.crawl.frontier import frontier as frontier_module
 from holdfast.crawl.processes.messages import FetchKind
 from holdfast.formats.html.links.references import Hop
 

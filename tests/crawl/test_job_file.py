@@ -20,8 +20,12 @@ from holdfast.crawl.job.job import (
     RevisitSettings,
     ScopeKind,
     TrapSettings,
+    checked,
+    header_of,
+    name_for,
+    resolution_of,
+    seed_of,
 )
-from holdfast.crawl.job.validation import checked, header_of, name_for, resolution_of, seed_of
 from holdfast.env.units import duration_text, parse_duration, parse_size, size_text
 from holdfast.errors import FormatTooNew, InvalidSetting, NotFound, UsageError
 
@@ -197,28 +201,28 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
         (SEED + "time = inf", "time must be at least 1, found inf"),
         (SEED + "bytes_max = 'many'", "bytes_max: 'many' is not a size"),
         (SEED + "include = 'x'", "include must be a list of texts, found 'x'"),
-        (SEED + "include = ['a(']", "include 'a(' is no regular expression: missing )"),
+        (SEED + "include = ['a(']", "include 'a(' is not a regular expression: missing )"),
         (SEED + "collection = 'A b'", "bad name 'A b' of a batch or collection"),
         (SEED + "name = '../x'", "bad name '../x' of a crawl"),
-        (SEED + "[fetch]\nheaders = ['X']", "'X' is no header: write 'Name: value'"),
-        (SEED + '[fetch]\nheaders = ["X: a\\r\\nY: b"]', "is no header"),
+        (SEED + "[fetch]\nheaders = ['X']", "'X' is not a header: write 'Name: value'"),
+        (SEED + '[fetch]\nheaders = ["X: a\\r\\nY: b"]', "is not a header"),
         (SEED + "[fetch]\nheaders = ['host: b']", "the header 'host' is written for each request as it needs it"),
         (SEED + "[fetch]\nheaders = ['Content-Length: 1']", "leave it out"),
-        ("seeds = ['news']", "seed 'news' is no URL that can be fetched: write 'https://example.com/'"),
-        (SEED + "[revisit]\nlifetimes = ['30d']", "'30d' is no lifetime of some pages: write 'REGEX=30d'"),
+        ("seeds = ['news']", "seed 'news' is not a URL that can be fetched: write 'https://example.com/'"),
+        (SEED + "[revisit]\nlifetimes = ['30d']", "'30d' is not a lifetime for some pages: write 'REGEX=30d'"),
         (SEED + "[revisit]\nlifetimes = ['/news/=soon']", "'soon' is not a duration"),
-        (SEED + "[revisit]\nlifetimes = ['a(=30d']", "lifetime of 'a(' is no regular expression: missing )"),
-        (SEED + "[fetch]\nresolve = ['example.com']", "'example.com' is no address for a host"),
-        (SEED + "[fetch]\nresolve = ['example.com=localhost']", "is no address for a host"),
+        (SEED + "[revisit]\nlifetimes = ['a(=30d']", "lifetime of 'a(' is not a regular expression: missing )"),
+        (SEED + "[fetch]\nresolve = ['example.com']", "'example.com' is not an address for a host"),
+        (SEED + "[fetch]\nresolve = ['example.com=localhost']", "is not an address for a host"),
         (SEED + "[fetch]\nproxy = 'example.com:80'", "proxy 'example.com:80' must begin with one of http://"),
-        (SEED + "[fetch]\nrefuse = ['10']", "fetch.refuse '10' is no network"),
+        (SEED + "[fetch]\nrefuse = ['10']", "fetch.refuse '10' is not a network"),
         (SEED + '[fetch]\nuser_agent = "a\\nb"', "has control characters in it"),
         (SEED + "[revisit]\nonly = 'some'", "revisit.only must be one of all, due, found 'some'"),
         (SEED + "[revisit]\ninterval_min = '100d'", "interval_min must not be larger"),
-        ("seeds = ['ftp://example.com/']", "seed 'ftp://example.com/' is no URL that can be fetched"),
+        ("seeds = ['ftp://example.com/']", "seed 'ftp://example.com/' is not a URL that can be fetched"),
         ("seeds = ['https://me:secret@example.com/']", "has a user name in it"),
         ("seeds = ['me:secret@example.com']", "has a user name in it"),
-        ("seeds = ['']", "seed '' is no URL that can be fetched"),
+        ("seeds = ['']", "seed '' is not a URL that can be fetched"),
         ("seeds = 'https://example.com/'", "seeds must be a list of texts"),
         ("seeds = [", "cannot read 'job.toml'"),
         (SEED + "format = 0", "format must be 1, found 0"),
@@ -291,7 +295,7 @@ def test_seeds(written: str, url: str) -> None:
 def test_what_is_no_seed(written: str, repair: str) -> None:
     with pytest.raises(UsageError, match=re.escape(repair)) as raised:
         seed_of(written)
-    assert f"seed {written!r} is no URL that can be fetched" in str(raised.value)
+    assert f"seed {written!r} is not a URL that can be fetched" in str(raised.value)
 
 
 @pytest.mark.parametrize(

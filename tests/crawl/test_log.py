@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,12 @@ def numbers(rows: Iterator[dict[str, Any]]) -> list[int]:
 
 
 def test_what_is_written_is_read(path: Path) -> None:
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write(ROWS[:1])
         log.write([])
         log.write(ROWS[1:])
         assert list(read_log(path)) == ROWS  # nothing is held back
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write([{"event": "stop", "odd": "\ud800 \n é", "path": Path("/x")}])
         log.sync()
     assert list(read_log(path))[-1] == {"event": "stop", "odd": "\ud800 \n é", "path": "/x"}
@@ -49,13 +50,13 @@ def test_what_is_written_is_read(path: Path) -> None:
 
 @pytest.mark.parametrize("keep", range(1, 40))
 def test_a_torn_line_is_cut_off(path: Path, keep: int) -> None:
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write(numbered(2))
     whole = path.read_bytes()
     line = whole.splitlines(keepends=True)[0]
     path.write_bytes(whole + line[: min(keep, len(line) - 1)])
     assert numbers(read_log(path)) == [0, 1]
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         assert path.read_bytes() == whole
         log.write(numbered(1, 2))
     assert numbers(read_log(path)) == [0, 1, 2]
@@ -63,7 +64,7 @@ def test_a_torn_line_is_cut_off(path: Path, keep: int) -> None:
 
 def test_a_log_that_is_one_torn_line(path: Path) -> None:
     path.write_bytes(b'{"event": "' + b"x" * 200_000)
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         assert path.stat().st_size == 0
         log.write(numbered(1))
     assert numbers(read_log(path)) == [0]
@@ -95,7 +96,7 @@ def test_a_failed_group_leaves_nothing_and_the_log_takes_no_more(path: Path, mon
             raise OSError(28, "No space left on device")
         return write(descriptor, data[: len(data) - 10], offset)
 
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write(numbered(1))
         monkeypatch.setattr(os, "pwrite", full)
         with pytest.raises(VolumeFull):
@@ -126,7 +127,7 @@ def test_a_log_that_may_not_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_filters(path: Path, chosen: LogFilter, places: list[int]) -> None:
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write(ROWS)
     assert list(read_log(path, chosen)) == [ROWS[place] for place in places]
     assert list(read_log(path, chosen, last=1)) == [ROWS[places[-1]]]
@@ -136,7 +137,7 @@ def test_filters(path: Path, chosen: LogFilter, places: list[int]) -> None:
 def test_the_last_rows(path: Path, last: int) -> None:
     """Many enough that they are looked for in several steps."""
     filler = "x" * 500
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write([row | {"filler": filler} for row in numbered(1000)])
     assert numbers(read_log(path, last=last)) == list(range(1000))[max(0, 1000 - last) :]
 
@@ -145,7 +146,7 @@ def test_the_last_rows(path: Path, last: int) -> None:
 
 
 def test_following_across_waits_and_torn_lines(path: Path) -> None:
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write(numbered(5))
     whole = json.dumps(numbered(1, 6)[0]) + "\n"
     steps = iter(range(4))
@@ -153,13 +154,13 @@ def test_following_across_waits_and_torn_lines(path: Path) -> None:
     def wait() -> None:
         match next(steps):
             case 0:
-                with CrawlLog(path) as log:
+                with closing(CrawlLog(path)) as log:
                     log.write(numbered(1, 5))
             case 1:
                 with path.open("a") as file:
                     file.write(whole[:7])
             case 2:  # the writer was killed and began again
-                with CrawlLog(path) as log:
+                with closing(CrawlLog(path)) as log:
                     log.write(numbered(2, 6))
             case _:
                 pass
@@ -169,7 +170,7 @@ def test_following_across_waits_and_torn_lines(path: Path) -> None:
 
 
 def test_what_is_written_at_the_very_end_is_seen(path: Path) -> None:
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write(numbered(1))
 
         def ended() -> bool:
@@ -180,7 +181,7 @@ def test_what_is_written_at_the_very_end_is_seen(path: Path) -> None:
 
 
 def test_following_with_a_filter(path: Path) -> None:
-    with CrawlLog(path) as log:
+    with closing(CrawlLog(path)) as log:
         log.write(ROWS)
     chosen = LogFilter(host="a.example")
     assert list(follow_log(path, lambda: True, lambda: None, chosen)) == [ROWS[1], ROWS[3]]

@@ -89,15 +89,15 @@ def test_clocks_set_back_and_visits_at_once() -> None:
 def test_explanations() -> None:
     assert History().explain(SETTINGS) == "not visited yet"
     assert _visits().explain(SETTINGS) == (
-        "visited once, so nothing is known about its changes: looked at again 1 day after the last visit"
+        "visited once, so nothing is known about its changes: due 1 day after the last visit"
     )
     assert _visits(True, False, True, False).explain(SETTINGS) == (
         "changed at 2 of 4 visits after the first, in 4 days: it seems to change every 1.7 days, "
-        "looked at again 1.7 days after the last visit"
+        "due 1.7 days after the last visit"
     )
     assert _visits(False, False).explain(SETTINGS) == (
         "changed at 0 of 2 visits after the first, in 2 days: no change is expected, "
-        "looked at again 2 days after the last visit, as it has not been watched for longer"
+        "due 2 days after the last visit, as it has not been watched for longer"
     )
     assert _visits(*[True] * 9, apart=60).explain(SETTINGS).endswith("the shortest that the settings allow")
     assert _visits(*[False] * 9, apart=30 * DAY).explain(SETTINGS).endswith("the longest that the settings allow")

@@ -247,7 +247,7 @@ def test_the_saved_filter_is_as_documented(tmp_path: Path) -> None:
     assert [
         name for name in re.findall(r'"(\w+)":', facts.decode()) if f"`{name}`" not in text and name[0] != "v"
     ] == []
-    assert len(masks) == 4096
+    assert len(masks) == 65536
 
 
 # -- reference ---------------------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def test_the_numbers_of_training_are_those_of_the_code() -> None:
     how_to = " ".join((DOCS / "how-to/train-a-dictionary.md").read_text().split())
     assert f"{StoreSettings().train_after:,} by default" in how_to
     assert f"at most about {train.SAMPLES_MAX:,}" in how_to
-    assert f"up to {train.SAMPLE_BYTES_MAX >> 10} KB of each and {train.SAMPLES_BYTES_MAX >> 20} MB in all" in how_to
+    assert f"up to {train.SAMPLE_BYTES_MAX >> 10} KiB of each and {train.SAMPLES_BYTES_MAX >> 20} MiB in all" in how_to
     assert "k=2000, d=6" in inspect.getsource(codec.train_dictionary)
     assert "k = 2000, d = 6" in (DOCS / "decisions.md").read_text()
 

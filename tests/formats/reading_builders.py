@@ -13,7 +13,8 @@ from typing import BinaryIO
 import pytest
 import zstandard
 
-from holdfast.formats import Finding, FindingKind, Record, open_records
+from holdfast.formats.io.open import open_records
+from holdfast.formats.record import Finding, FindingKind, Record
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "warc"
 

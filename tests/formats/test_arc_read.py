@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from reading_builders import CODINGS, SAMPLES, arc, assert_accounted, gz, needs_samples, page, read_all
 
-from holdfast.formats import FindingKind, sniff
+from holdfast.formats.io.sniff import sniff
+from holdfast.formats.record import FindingKind
 
 DESCRIPTION = b"1 1 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n<xml/>\n"
 FIRST = b"filedesc://a.arc 0.0.0.0 20200102030405 text/plain %d\n" % len(DESCRIPTION) + DESCRIPTION + b"\n"

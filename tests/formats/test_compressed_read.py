@@ -14,7 +14,8 @@ import pytest
 import zstandard
 from reading_builders import Pipe, assert_accounted, gz, page, read_all, warc, warc_record, zst
 
-from holdfast.formats import FindingKind, open_records
+from holdfast.formats.io.open import open_records
+from holdfast.formats.record import FindingKind
 
 RECORDS = [warc(number, b"some text of a page " * number) for number in range(1, 9)]
 

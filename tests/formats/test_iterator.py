@@ -12,7 +12,7 @@ import zstandard
 from reading_builders import SAMPLES, arc, gz, needs_samples, page, warc, warc_record
 
 from holdfast.errors import MalformedInput, TooLarge
-from holdfast.formats import ArchiveIterator, ArchiveRecord
+from holdfast.formats.iterator import ArchiveIterator, ArchiveRecord
 
 
 def only(record: bytes) -> ArchiveRecord:

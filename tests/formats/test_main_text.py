@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.formats.html.main_text import main_text_of
-from holdfast.formats.html.tree import is_html
+from holdfast.formats.html.text import is_html, main_text_of
 
 STORY = (
     "The harbour was rebuilt in the spring, after the storm had taken the old pier away, and nobody in the town "

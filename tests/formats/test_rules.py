@@ -9,7 +9,7 @@ import pytest
 from reading_builders import SAMPLES, digest, needs_samples, page, read_all, warc_record
 
 from holdfast.errors import MalformedInput
-from holdfast.formats import FindingKind
+from holdfast.formats.record import FindingKind
 from holdfast.formats.warc.digests import decode_digest
 
 GOOD = "WARC-Type: response\r\nWARC-Record-ID: <urn:uuid:1>\r\nWARC-Date: 2020-01-02T03:04:05Z\r\nWARC-Target-URI: http://e.com/"

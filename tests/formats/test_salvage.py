@@ -25,7 +25,8 @@ from reading_builders import (
 )
 
 from holdfast.errors import MalformedInput
-from holdfast.formats import FindingKind, open_records
+from holdfast.formats.io.open import open_records
+from holdfast.formats.record import FindingKind
 
 RECORDS = [warc(number, b"line of text\r\n" * number * 5) for number in range(10)]
 SIZES = st.sampled_from([0, 1, 7, 90, 800, 5000])

@@ -7,7 +7,8 @@ import zlib
 import pytest
 from reading_builders import assert_accounted, read_all, tianwang
 
-from holdfast.formats import FindingKind, sniff
+from holdfast.formats.io.sniff import sniff
+from holdfast.formats.record import FindingKind
 
 GOLDEN = (
     b"version: 1.0\n"

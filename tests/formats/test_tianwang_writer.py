@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
-from holdfast.formats import open_records
+from holdfast.formats.io.open import open_records
 from holdfast.formats.tianwang import TianwangWriter, page_attributes, tianwang_record
 
 DATA = b"<html>XXXXXXXXXX\nXXXXXXXXXX</html>"

@@ -15,7 +15,7 @@ from wacz_samples import NAMES, findings, rewrite, write
 from warcio.archiveiterator import ArchiveIterator
 
 from holdfast.errors import MalformedInput
-from holdfast.formats import open_records
+from holdfast.formats.io.open import open_records
 from holdfast.formats.record import Finding, FindingKind
 from holdfast.formats.wacz.reader import DATAPACKAGE, DATAPACKAGE_DIGEST, PAGES, Wacz, WaczLimits
 

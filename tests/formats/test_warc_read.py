@@ -8,7 +8,9 @@ import pytest
 from reading_builders import CODINGS, Pipe, assert_accounted, page, read_all, warc, warc_record, whole
 
 from holdfast.errors import MalformedInput
-from holdfast.formats import Finding, FindingKind, open_records, sniff
+from holdfast.formats.io.open import open_records
+from holdfast.formats.io.sniff import sniff
+from holdfast.formats.record import Finding, FindingKind
 
 RECORDS = [warc(number, b"x" * number * 100) for number in range(12)]
 

@@ -22,7 +22,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from holdfast.env import Environment, LocalFiles
 from holdfast.errors import UsageError, VolumeDown
-from holdfast.formats import Finding, open_records
+from holdfast.formats.io.open import open_records
+from holdfast.formats.record import Finding
 from holdfast.formats.warc.compose import WarcHead, digest_of, record_id, record_parts
 from holdfast.formats.warc.writer import (
     DICTIONARY_FRAME,

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.recordloader import ArcWarcRecord
 
-from holdfast.formats import wet
-from holdfast.formats.wet import charset_of, has_text, text_of, wet_record
+from holdfast.formats.html import text as page_text
+from holdfast.formats.html.charset import charset_of
+from holdfast.formats.html.text import has_text, text_of
+from holdfast.formats.wet import wet_record
 from holdfast.model import Capture, RecordId
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "warc" / "commoncrawl"
@@ -157,7 +159,7 @@ def test_hostile_pages_are_read_in_time(content: bytes) -> None:
 
 
 def test_only_the_beginning_of_a_huge_page_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wet, "HTML_BYTES_MAX", 10)
+    monkeypatch.setattr(page_text, "HTML_BYTES_MAX", 10)
     assert text_of(b"<p>0123456789", "text/html") == "0123456"
 
 

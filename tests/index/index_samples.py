@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from pyarrow import concat_tables
-from tantivy import Query
+from tantivy import Occur, Query
 
 import holdfast
 from holdfast import Exchange
 from holdfast.archive import Archive
 from holdfast.index import Index, IndexView
-from holdfast.index.schema import schema, words_of
+from holdfast.index.schema import TEXT_FIELDS, schema, words_of
 from holdfast.index.tables import read_rows
 
 DATE = "20260102030405"
@@ -65,14 +65,17 @@ def update(path: Path) -> None:
         archive.index.update()
 
 
-def finds(index: Index | IndexView, word: str, field: str = "text") -> list[str]:
-    """The records that have a word, in their order; a text of several words is a phrase."""
+def finds(index: Index | IndexView, word: Any, field: str = "text") -> list[str]:
+    """The records that have a word, in their order; several words are a phrase. `text` is main text and rest."""
     view = index.view() if isinstance(index, Index) else index
-    words = words_of(word) if field in ("text", "title") else [word]
-    if len(words) > 1:
-        query = Query.phrase_query(schema(), field, list(words))
-    else:
-        query = Query.term_query(schema(), field, words[0])
+    words = words_of(word) if field in ("text", *TEXT_FIELDS) else [word]
+    parts = []
+    for name in ("main", "rest") if field == "text" else (field,):
+        if len(words) > 1:
+            parts.append(Query.phrase_query(schema(), name, list(words)))
+        else:
+            parts.append(Query.term_query(schema(), name, words[0]))
+    query = Query.boolean_query([(Occur.Should, part) for part in parts])
     hits = view.searcher.search(view.restricted(query), limit=10_000, order_by_field="record").hits
     return sorted(str(view.record_of(number)) for number, _ in hits)
 

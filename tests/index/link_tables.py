@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.index.ranks.generations import Tables
+from holdfast.index.ranks.ranks import Tables
 
 CAPTURES = pa.schema({"page": pa.uint64(), "number": pa.uint64(), "timestamp": pa.string(), "type": pa.string()})
 LINKS = pa.schema({"page": pa.uint64(), "number": pa.uint64(), "target_page": pa.uint64(), "kind": pa.string()})

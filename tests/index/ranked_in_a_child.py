@@ -15,7 +15,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from holdfast.env.files import LocalFiles
-from holdfast.index.ranks.generations import Tables, update_ranks
+from holdfast.index.ranks.ranks import Tables, update_ranks
 directory = Path(sys.argv[1])
 report = update_ranks(LocalFiles(), directory, Tables((directory / "captures",), (directory / "links",)))
 facts = Path("/proc/self/status").read_text()  # not getrusage: that remembers the parent of before exec

@@ -8,9 +8,16 @@ import pytest
 from index_samples import DOCX, ODT, PPTX, XLSX, docx, odt, pdf, pptx, xlsx, zipped
 
 from holdfast.formats.record import Headers
-from holdfast.index.extract import Extracted, ExtractionLimits, LinkKind, OutLink, Payload, extract
-from holdfast.index.extract.dates import document_date
-from holdfast.index.extract.language import language_of
+from holdfast.index.extract.extract import (
+    Extracted,
+    ExtractionLimits,
+    LinkKind,
+    OutLink,
+    Payload,
+    document_date,
+    extract,
+    language_of,
+)
 
 URL = "http://example.com/dir/page"
 ENGLISH = "The whale is the largest animal that has ever lived, and it sings under water to those it knows."
@@ -62,6 +69,33 @@ def test_page() -> None:
         OutLink("http://example.com/dir/search?q=", "form", ""),
     }
     assert found.failure == ""
+
+
+def test_the_main_text_of_a_page() -> None:
+    page = f"<nav>Home About</nav><main><h1>Whales</h1><p>{ENGLISH}</main><footer>Imprint</footer>"
+    found = extracted(page.encode(), "text/html")
+    assert found.text.splitlines() == ["Home About", "Whales", ENGLISH, "Imprint"]
+    assert (found.main_text, found.rest) == (f"Whales\n{ENGLISH}", ["Home About\n", "\nImprint"])
+    assert Extracted.unpack(found.pack()).main_text == found.main_text
+    links = " ".join(f'<li><a href="/{number}">Go there</a>' for number in range(50))
+    found = extracted(f"<div><ul>{links}</ul></div><div><p>{PROSE}</p><p>{PROSE}</p></div>".encode(), "text/html")
+    assert found.main_text.startswith("Its song")
+    assert "Go there" not in found.main_text
+
+
+@pytest.mark.parametrize("page", ["<nav>Home</nav>", "<main> </main><p>Home", "<main></main>Home", "\ufdd1Ho\ufdd0me"])
+def test_without_a_main_text_all_of_it_is(page: str) -> None:
+    found = extracted(page.encode(), "text/html; charset=utf-8")
+    assert (found.text, found.main_text, found.rest) == (found.text, found.text, [])
+    assert found.text.endswith("me")
+
+
+def test_a_main_text_is_cut_with_the_text() -> None:
+    page = b"<nav>0123456789</nav><main>0123456789</main><footer>more</footer>"
+    found = extracted(page, "text/html", limits=ExtractionLimits(text_characters=15))
+    assert (found.text, found.main_text, found.rest) == ("0123456789\n0123", "0123", ["0123456789\n"])
+    found = extracted(page, "text/html", limits=ExtractionLimits(text_characters=5))
+    assert (found.text, found.main_text, found.rest) == ("01234", "", ["01234"])
 
 
 def test_page_in_another_charset() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
 from index_samples import add, exchange, finds, new_archive, pages, reading, rows
+
+from holdfast.index import build
 
 DOCUMENT = "http://example.org/large"
 
@@ -19,8 +22,9 @@ def indexed(path: Path) -> tuple[dict[str, str | None], list[str]]:
         return failures, finds(archive.index, "common")
 
 
-def test_one_that_takes_too_long(tmp_path: Path) -> None:
-    path = new_archive(tmp_path / "archive", "document_seconds_max = 0.5\nworkers = 1")
+def test_one_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_archive(tmp_path / "archive", "workers = 1")
+    monkeypatch.setattr(build, "DOCUMENT_SECONDS_MAX", 0.5)
     slow = gzip.compress(b"<a href=x>y</a><table><tr><td>" * 1_000_000)
     add(path, [*pages(3), exchange(DOCUMENT, slow, "text/html", "Content-Encoding: gzip"), *pages(3, 3)])
     failures, found = indexed(path)
@@ -28,8 +32,9 @@ def test_one_that_takes_too_long(tmp_path: Path) -> None:
     assert len(found) == 6
 
 
-def test_one_that_takes_too_much_memory(tmp_path: Path) -> None:
-    path = new_archive(tmp_path / "archive", "worker_bytes_max = 536870912\nworkers = 1")
+def test_one_that_takes_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_archive(tmp_path / "archive", "workers = 1")
+    monkeypatch.setattr(build, "WORKER_BYTES_MAX", 512 << 20)
     large = gzip.compress(b"<b><i>" * 5_000_000)
     add(path, [*pages(3), exchange(DOCUMENT, large, "text/html", "Content-Encoding: gzip"), *pages(3, 3)])
     failures, found = indexed(path)

@@ -19,9 +19,11 @@ from holdfast.index import paths
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = new_archive(tmp_path_factory.mktemp("indexed") / "archive", "writer_threads = 1")
+    path = new_archive(tmp_path_factory.mktemp("indexed") / "archive")
     add(path, pages(5))
-    update(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.index.build.WRITER_THREADS", 1)
+        update(path)
     return path
 
 
@@ -88,7 +90,7 @@ def test_a_build_mends_everything(archive_path: Path) -> None:
 
 def test_a_later_format_is_left_alone(archive_path: Path) -> None:
     state = archive_path / "index" / paths.STATE
-    text = state.read_text().replace("holdfast-index 3", "holdfast-index 4")
+    text = state.read_text().replace("holdfast-index 4", "holdfast-index 5")
     state.write_text(text)
     with reading(archive_path) as archive:
         with pytest.raises(FormatTooNew):

@@ -19,6 +19,8 @@ from holdfast.index.state import read_state
 CHILD = """
 import sys
 import holdfast
+from holdfast.index import build
+build.COMMIT_RECORDS = 20
 with holdfast.open(sys.argv[1], read_only=True) as archive:
     print("begun", flush=True)
     archive.index.build() if sys.argv[2] == "build" else archive.index.update()
@@ -28,8 +30,9 @@ MOMENTS = ("before words", "after words", "after tables", "after state")
 KILLING = """
 import os, signal, sys
 import holdfast
-from holdfast.index import state, tables, words, writer
+from holdfast.index import build, state, tables, words
 moment, count = sys.argv[2], int(sys.argv[3])
+build.COMMIT_RECORDS = 1
 def dying(function, when):
     def wrapped(*arguments, **named):
         global count
@@ -43,7 +46,7 @@ def dying(function, when):
     return wrapped
 words.WordsWriter.commit = dying(dying(words.WordsWriter.commit, "before words"), "after words")
 tables.TableWriter.keep = dying(tables.TableWriter.keep, "after tables")
-writer.write_state = dying(writer.write_state, "after state")
+build.write_state = dying(build.write_state, "after state")
 with holdfast.open(sys.argv[1], read_only=True) as archive:
     archive.index.update()
 """
@@ -51,7 +54,7 @@ with holdfast.open(sys.argv[1], read_only=True) as archive:
 
 @pytest.fixture(scope="module")
 def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = new_archive(tmp_path_factory.mktemp("unindexed") / "archive", "commit_records = 20\nworkers = 1")
+    path = new_archive(tmp_path_factory.mktemp("unindexed") / "archive", "workers = 1")
     for batch in range(4):  # frames of their own, so that there are several tasks
         add(path, pages(20, 20 * batch))
     return path
@@ -72,7 +75,6 @@ def test_killed_where_something_becomes_durable(
 ) -> None:
     path = tmp_path / "archive"
     shutil.copytree(unindexed, path)
-    (path / "holdfast.toml").write_text((path / "holdfast.toml").read_text().replace("records = 20", "records = 1"))
     killed = subprocess.run([sys.executable, "-c", KILLING, str(path), moment, "1"], check=False)
     assert killed.returncode == -signal.SIGKILL
     with reading(path) as archive:

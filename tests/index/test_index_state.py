@@ -17,14 +17,14 @@ STATE = IndexState(
     2,
     (("202610", 812), ("spring", 5)),
     5120,
-    {"captures": (TableFile("captures-000001.parquet", 813),), "links": (), "backlinks": ()},
+    {"captures": (TableFile("captures-000001.parquet", 813, 7),), "links": (), "backlinks": ()},
     2,
     (record_number(1, 3),),
 )
 TEXT = (
-    "holdfast-index 3 7cf22747\n"
+    "holdfast-index 4 498bf31d\n"
     '{"generation": 2, "batches": [["202610", 812], ["spring", 5]], "opstamp": 5120, '
-    '"tables": {"captures": [["captures-000001.parquet", 813]], "links": [], "backlinks": []}, "next_file": 2, '
+    '"tables": {"captures": [["captures-000001.parquet", 813, 7]], "links": [], "backlinks": []}, "next_file": 2, '
     '"unresolved": [4294967299]}\n'
 )
 
@@ -53,8 +53,8 @@ def test_numbers_of_records() -> None:
 
 
 def test_other_formats_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    for number, error, repair in (("2", DamagedIndex, "holdfast index build"), ("4", FormatTooNew, "later")):
-        (tmp_path / "STATE").write_text(TEXT.replace("index 3", f"index {number}"))
+    for number, error, repair in (("3", DamagedIndex, "holdfast index build"), ("5", FormatTooNew, "later")):
+        (tmp_path / "STATE").write_text(TEXT.replace("index 4", f"index {number}"))
         with pytest.raises(error, match=f"has format {number}.*{repair}"):
             read_state(tmp_path, REAL)
 

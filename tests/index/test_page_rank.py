@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from link_tables import LinkTables
 
 from holdfast.env.files import LocalFiles
-from holdfast.index.ranks.generations import newest_ranks, update_ranks
-from holdfast.index.ranks.link_graph import LinkGraph
-from holdfast.index.ranks.page_rank import page_rank
-from holdfast.index.ranks.ranks import Ranks
+from holdfast.index.ranks.page_rank import LinkGraph, page_rank
+from holdfast.index.ranks.ranks import Ranks, newest_ranks, update_ranks
 
 PAGE_MAX = 2**64 - 1
 

@@ -12,15 +12,19 @@ from link_tables import LinkTables
 
 from holdfast.env.files import LocalFiles
 from holdfast.errors import DamagedIndex, FormatTooNew, NotFound
-from holdfast.index.ranks.generations import (
+from holdfast.index.ranks.ranks import (
     GENERATIONS_KEPT,
+    HEAD_BYTES,
+    RankColumns,
+    Ranks,
+    RanksHead,
     generations,
     newest_ranks,
     ranks_of,
     ranks_path,
     update_ranks,
+    write_ranks,
 )
-from holdfast.index.ranks.ranks import HEAD_BYTES, RankColumns, Ranks, RanksHead, write_ranks
 
 FILES = LocalFiles()
 PAGES = [3, 7, 2**64 - 1]

@@ -21,13 +21,16 @@ from index_samples import (
     rows,
     update,
 )
+from tantivy import Query
 
 import holdfast
 from holdfast import Exchange
-from holdfast.errors import Busy, IndexNotFound
+from holdfast.errors import Busy, DamagedIndex, IndexNotFound
 from holdfast.formats.warc.compose import WarcHead, record_id, record_parts
+from holdfast.index import build
 from holdfast.index.build import locked
-from holdfast.index.schema import page_number
+from holdfast.index.extract.sketch import sketch_of
+from holdfast.index.schema import page_number, partition_of
 from holdfast.index.state import TABLES
 from holdfast.model import RecordId
 
@@ -51,6 +54,46 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     update(path)
     return path
+
+
+def test_an_index_of_an_earlier_release_is_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It cannot be searched; the next update rebuilds it, and says so."""
+    path = new_archive(tmp_path / "archive")
+    add(path, pages(3))
+    update(path)
+    with reading(path) as archive:
+        before = everything(archive.index)
+    state = path / "index" / "STATE"
+    state.write_text(state.read_text().replace("holdfast-index 4", "holdfast-index 3"))
+    add(path, pages(1, first=3))
+    with reading(path) as archive:
+        with pytest.raises(DamagedIndex, match=r"has format 3 of an earlier release.*holdfast index build"):
+            archive.query("common")
+        assert archive.index.pending() == 4, "all records are to be indexed again"
+        assert archive.index.update().documents == 4
+        assert "has the format of an earlier release: rebuilding it" in caplog.text
+        assert archive.query("common").total == 4
+        assert everything(archive.index)["documents"][:3] == before["documents"]
+        assert archive.index.update().documents == 0
+
+
+def test_partition_and_sketch_are_in_words_and_tables(tmp_path: Path) -> None:
+    """Copies in a cluster never count, and near-duplicates can be found (N11)."""
+    path = new_archive(tmp_path / "archive")
+    text = " ".join(f"word{number}" for number in range(200))
+    urls = ("http://a.example.org/1", "http://b.example.org/2", "http://example.com/3")
+    add(path, [exchange(url, f"<nav>{number}</nav><main>{text}".encode()) for number, url in enumerate(urls)])
+    update(path)
+    with reading(path) as archive:
+        found = rows(archive.index, "captures")
+        one, two, other = (row["partition"] for row in found)
+        assert one == two == partition_of("example.org")
+        assert other == partition_of("example.com")
+        assert {row["sketch"] for row in found} == {sketch_of(text)}
+        assert len(finds(archive.index, one, "partition")) == 2
+        hits = archive.index.view().searcher.search(Query.all_query(), 10).hits
+        addresses = [address for _, address in hits]
+        assert set(archive.index.view().searcher.fast_field_values("sketch", addresses)) == {sketch_of(text)}
 
 
 def test_all_captures_are_in_words_and_tables(mixed: Path) -> None:
@@ -97,8 +140,9 @@ def test_status_counts(mixed: Path) -> None:
     assert status.bytes > 1000
 
 
-def test_an_update_in_steps_equals_a_build(tmp_path: Path) -> None:
-    path = new_archive(tmp_path / "archive", "commit_records = 7")
+def test_an_update_in_steps_equals_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_archive(tmp_path / "archive")
+    monkeypatch.setattr(build, "COMMIT_RECORDS", 7)
     add(path, pages(12))
     update(path)
     with holdfast.open(path) as archive:
@@ -148,8 +192,9 @@ def test_a_second_writer_is_told(tmp_path: Path) -> None:
         archive.index.update()
 
 
-def test_small_files_of_tables_are_merged(tmp_path: Path) -> None:
-    path = new_archive(tmp_path / "archive", "commit_records = 1")
+def test_small_files_of_tables_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_archive(tmp_path / "archive")
+    monkeypatch.setattr(build, "COMMIT_RECORDS", 1)
     with holdfast.open(path) as archive:
         for number in range(12):
             archive.add(pages(1, number), batch=f"b{number:02d}")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.index.extract.sketch import sketch_of
 from holdfast.index.schema import (
+    PARTITIONS,
+    STEMMERS,
     WORD_BYTES_MAX,
     host_of,
     page_number,
+    partition_of,
     record_number,
     separated,
     short_type,
     split_record_number,
+    stem_of,
+    stemmed_field,
     suffixes_of,
     types_of,
     words_of,
@@ -90,3 +96,36 @@ def test_types() -> None:
         "video/mp4": "video",
     }
     assert {mime: short_type(mime) for mime in names} == names
+
+
+def test_stems() -> None:
+    """Golden, as words are: an index that was built with other stems finds nothing."""
+    assert {stem_of(word, "en") for word in ("library", "Libraries", "library's")} == {"librari", ""}
+    assert stem_of("Häuser", "de") == stem_of("haus", "de") == "haus"
+    assert stem_of("étudiantes", "fr") == stem_of("e\u0301tudiante", "fr") == "etudi"
+    assert stem_of("книги", "ru") == stem_of("книга", "ru")
+    assert (stemmed_field("text", "en"), stemmed_field("title", "nb"), stemmed_field("text", "ja")) == (
+        "text_en",
+        "title_no",
+        "",
+    )
+    assert all(stem_of("test", code) for code in STEMMERS)
+
+
+def test_partitions() -> None:
+    """Golden: nodes of a cluster must agree (CLUSTER.md)."""
+    assert PARTITIONS == 1024
+    assert [partition_of(each) for each in ("example.com", "example.org", "")] == [614, 437, 692]
+
+
+def test_sketches() -> None:
+    """N11: equal texts have equal sketches, similar ones share most bits, others half of them."""
+    text = " ".join(f"word{number * 7919 % 1000}" for number in range(500))
+    assert sketch_of("Whales sing. " * 20) == 0x3FFFFFFFF80001F
+    assert sketch_of(text) == sketch_of(text.upper().replace(" ", "\n")) != 0
+    changed = text.replace("word7 ", "another ")
+    assert 0 <= (sketch_of(text) ^ sketch_of(changed)).bit_count() <= 6
+    other = " ".join(f"term{number * 104729 % 1000}" for number in range(500))
+    assert 16 <= (sketch_of(text) ^ sketch_of(other)).bit_count() <= 48
+    assert sketch_of("too short") == 0
+    assert sketch_of(f"{text}\ud800") == sketch_of(f"{text}?"), "half of a surrogate pair is no error"

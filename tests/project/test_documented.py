@@ -46,9 +46,13 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[s
 
 
 def undocumented(cli: click.Command, text: str) -> list[str]:
-    """Commands without a heading of their own, and options missing below that heading."""
+    """Commands without a heading of their own, and options missing below that heading.
+
+    An option of the program itself, such as `--archive`, is documented once, for all commands.
+    """
     documented = sections(text)
     missing = []
+    common = {word for param in cli.params for word in param.opts}
     for name, command in commands(cli, click.Context(cli, info_name="holdfast")):
         if name not in documented:
             missing.append(name)
@@ -56,6 +60,8 @@ def undocumented(cli: click.Command, text: str) -> list[str]:
         options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
         spellings = [word for option in options for word in (*option.opts, *option.secondary_opts)]
         body = documented[name]
+        if command is not cli:
+            spellings = [word for word in spellings if word not in common]
         missing += [f"{name} {word}" for word in spellings if not re.search(rf"(?<![\w-]){word}(?![\w-])", body)]
     return missing
 

@@ -26,9 +26,10 @@ LAYERS = (
     "__init__",  # the public surface: what `import holdfast` gives
     "corpus",
     "crawl",
+    "study",
+    "plan",
     "web",
     "cluster",
-    "study",
     "testing",
     "demo",
     "cli",

@@ -7,9 +7,10 @@ from random import Random
 
 from oracle import Document
 
-from holdfast.index.schema import suffixes_of
-from holdfast.query.lexer import has_word
-from holdfast.query.syntax import Compare, Expression, Match, Words, conjunction, disjunction, negation
+from holdfast.index.schema import suffixes_of, words_of
+from holdfast.query.lexer import has_word, is_bare_value, is_bare_word
+from holdfast.query.parser import PREFIX_MIN
+from holdfast.query.syntax import Compare, Expression, Match, Phrase, Prefix, Words, conjunction, disjunction, negation
 from holdfast.urls import page_id, page_id_text
 
 _SIGNS = ("<", "<=", "=", ">=", ">")
@@ -24,6 +25,7 @@ class Asker:
         self._linked = sorted({key for each in documents for key in each.links}) or ["com,example)/"]
         self._terms: list[Callable[[Document], Expression]] = [
             *[self._word] * 6,
+            *[self._prefix] * 2,
             *[self._phrase] * 4,
             self._title,
             lambda one: Match("site", one.host),
@@ -58,6 +60,13 @@ class Asker:
     def _word(self, one: Document) -> Expression:
         return self._piece(one, one.raw_text, 1, "")
 
+    def _prefix(self, one: Document) -> Expression:
+        """The beginning of a word of the document."""
+        word = self._random.choice(words_of(one.raw_text) or ["stanford"])
+        if len(word) <= PREFIX_MIN:
+            return Phrase("", word)
+        return Prefix(self._random.choice(("", "title")), word[: self._random.randrange(PREFIX_MIN, len(word))])
+
     def _phrase(self, one: Document) -> Expression:
         return self._piece(one, one.raw_text, self._random.randrange(2, 5), "")
 
@@ -70,7 +79,10 @@ class Asker:
             return Match("site", one.host)
         at = self._random.randrange(len(words) - count + 1)
         piece = " ".join(words[at : at + count])[:300].strip()
-        return Words(field, piece) if has_word(piece) else Match("site", one.host)
+        if not has_word(piece):
+            return Match("site", one.host)
+        is_plain = is_bare_word(piece) and is_bare_value(piece) and not piece.endswith("*")
+        return Words(field, piece) if is_plain and self._random.random() < 0.7 else Phrase(field, piece)
 
     def _compare(self, field: str, number: float) -> Expression:
         return Compare(field, self._random.choice(_SIGNS), number)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from holdfast.query.fields import COMPARED, MATCHES, SIGNS
-from holdfast.query.lexer import has_word
+from holdfast.query.lexer import has_word, is_bare_value, is_bare_word
+from holdfast.query.parser import PREFIX_MIN
 from holdfast.query.syntax import (
     Compare,
     Everything,
     Expression,
     Match,
+    Phrase,
+    Prefix,
     Words,
     conjunction,
     disjunction,
@@ -48,7 +51,11 @@ _VALUES = {
 assert set(_VALUES) == set(MATCHES)
 
 texts = st.text(min_size=1, max_size=30).filter(has_word).map(lambda text: " ".join(text.split()))
-words = st.builds(Words, st.sampled_from(["", "title"]), texts | st.sampled_from(["OR", "not", "-a", "a:b", "size>1"]))
+fields = st.sampled_from(["", "title"])
+phrases = st.builds(Phrase, fields, texts | st.sampled_from(["OR", "not", "-a", "a:b", "size>1", "a*", "*a"]))
+_bare = texts.filter(lambda text: is_bare_word(text) and is_bare_value(text) and not text.endswith("*"))
+_beginnings = _bare.filter(lambda text: text[-1].isalnum() and sum(map(str.isalnum, text)) >= PREFIX_MIN)
+words = phrases | st.builds(Words, fields, _bare) | st.builds(Prefix, fields, _beginnings)
 matches = st.one_of(*(st.builds(Match, st.just(name), values) for name, values in _VALUES.items()))
 _whole = st.integers(0, 10**15 - 1) | st.integers(0, 5000).map(lambda count: count << 10)
 compares = st.builds(

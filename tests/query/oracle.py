@@ -14,9 +14,9 @@ from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 from holdfast import Archive, CaptureQuery, RecordId
 from holdfast.formats.http import decoded_content
 from holdfast.formats.record import Headers
-from holdfast.index.extract import ExtractionLimits, Payload, extract
-from holdfast.index.schema import WORD_BYTES_MAX, page_number, separated, short_type
-from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words
+from holdfast.index.extract.extract import ExtractionLimits, Payload, extract
+from holdfast.index.schema import STEMMERS, WORD_BYTES_MAX, analyzer, page_number, separated, short_type
+from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Prefix, TextTerm, Words
 from holdfast.urls import page_id, url_key
 
 _KINDS = ("response", "resource", "revisit", "conversion")
@@ -31,7 +31,9 @@ class Document:
     urlkey: str
     timestamp: str
     title: str  # as `tokens` gives it
-    text: str
+    text: tuple[str, ...]  # main text, and what stands before and after it, likewise
+    title_stems: frozenset[str]
+    text_stems: frozenset[str]
     host: str
     mime: str
     status: int
@@ -55,6 +57,11 @@ def tokens(text: str) -> str:
     words = _analyzer().analyze(separated(text))
     kept = [word if len(word.encode()) <= WORD_BYTES_MAX else "*" for word in words]
     return f" {' '.join(kept)} "
+
+
+def stems(text: str, language: str) -> frozenset[str]:
+    """The stems of a text in its language; none if that has no stemmer."""
+    return frozenset(analyzer(language).analyze(separated(text)) if language in STEMMERS else ())
 
 
 def scan(archive: Archive) -> list[Document]:
@@ -83,7 +90,9 @@ def scan(archive: Archive) -> list[Document]:
                 urlkey=capture.urlkey,
                 timestamp=capture.timestamp,
                 title=tokens(seen.title),
-                text=tokens(seen.text),
+                text=tuple(map(tokens, (seen.main_text, *seen.rest))),
+                title_stems=stems(seen.title, seen.language),
+                text_stems=stems(seen.text, seen.language),
                 host=".".join(reversed(host.split(","))),
                 mime=capture.mime.lower(),
                 status=int(capture.status),
@@ -122,7 +131,7 @@ class Scan:
             return not self.fits(expression.part, document)
         if isinstance(expression, Everything):
             return True
-        if isinstance(expression, Words):
+        if isinstance(expression, TextTerm):
             return _has_words(expression, document)
         if isinstance(expression, Match):
             if expression.field == "linked-from":
@@ -131,11 +140,21 @@ class Scan:
         return _compares(expression, document)
 
 
-def _has_words(asked: Words, document: Document) -> bool:
+def _has_words(asked: TextTerm, document: Document) -> bool:
     wanted = _tokens_of_query(asked.text)
     if not wanted.strip() or "*" in wanted:
         return False
-    return wanted in document.title or (not asked.field and wanted in document.text)
+    texts = (document.title,) if asked.field else (document.title, *document.text)
+    if isinstance(asked, Prefix):
+        return any(wanted.removesuffix(" ") in text for text in texts)
+    return any(wanted in text for text in texts) or (isinstance(asked, Words) and _has_stem(asked, document))
+
+
+def _has_stem(asked: Words, document: Document) -> bool:
+    if len(_tokens_of_query(asked.text).split()) > 1:
+        return False
+    found = document.title_stems if asked.field else document.title_stems | document.text_stems
+    return stems(asked.text, document.lang) <= found if document.lang in STEMMERS else False
 
 
 _tokens_of_query = cache(tokens)

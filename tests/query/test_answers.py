@@ -6,15 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from asked_archive import Asked, filled, real_files
 from asking import Asker
 from oracle import Document
+from query_archive import Asked, filled, real_files
 
 from holdfast.index.schema import short_type
 from holdfast.model import RecordId
-from holdfast.query import QueryOptions, canonical
-from holdfast.query.results import FACETS
-from holdfast.query.syntax import Expression
+from holdfast.query.results import FACETS, QueryOptions
+from holdfast.query.syntax import Expression, canonical
+from holdfast.urls import url_key
 
 QUERIES = 100
 REAL_PAGES = 200
@@ -33,18 +33,32 @@ def check(asked: Asked, expression: Expression) -> int:
     text = canonical(expression)
     wanted = asked.scan.matching(expression)
     assert found(asked, text) == wanted, text
-    options = QueryOptions(limit=25, sort="newest", snippets=False, facets=FACETS, facet_values=1000, timeline=True)
+    options = QueryOptions(
+        group="capture", limit=25, sort="newest", snippets=False, facets=FACETS, facet_values=1000, timeline=True
+    )
     answer = asked.archive.query(text, options)
     documents = [each for each in asked.documents if each.record in wanted]
     assert answer.query == text
-    assert answer.total == len(wanted), text
+    assert (answer.total, answer.captures) == (len(wanted), len(wanted)), text
     newest = sorted(documents, key=lambda each: (each.timestamp, each.record), reverse=True)
     assert [hit.record for hit in answer.hits] == [each.record for each in newest[:25]], text
     counted = {facet.name: {each.value: each.count for each in facet.values} for facet in answer.facets}
     assert counted == counts(documents), text
     months = Counter(each.timestamp[:6] for each in documents)
     assert [(each.month, each.count) for each in answer.timeline] == sorted(months.items()), text
+    check_pages(asked, text, newest)
     return len(wanted)
+
+
+def check_pages(asked: Asked, text: str, newest: list[Document]) -> None:
+    """The same matches, with one hit for each page (P9)."""
+    pages: dict[str, list[Document]] = {}
+    for each in newest:
+        pages.setdefault(url_key(each.url), []).append(each)
+    answer = asked.archive.query(text, QueryOptions(limit=1000, sort="newest", snippets=False))
+    assert (answer.total, answer.captures, answer.is_exact) == (len(pages), len(newest), True), text
+    grouped = [(hit.record, hit.captures) for hit in answer.hits]
+    assert grouped == [(captures[0].record, len(captures)) for captures in pages.values()], text
 
 
 def counts(documents: list[Document]) -> dict[str, dict[str, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import tantivy
 
-from holdfast.index.schema import WORDS, analyzer, schema
+from holdfast.index.schema import register_tokenizers, schema
 from holdfast.query.facets import count_facets
 from holdfast.query.results import Facet
 
@@ -29,7 +29,7 @@ class Indexed:
 def indexed() -> Indexed:
     """A capture of each host in each of several segments, and of a few hosts some more; some have no host."""
     index = tantivy.Index(schema())
-    index.register_tokenizer(WORDS, analyzer())
+    register_tokenizers(index)
     writer = index.writer(60 << 20, 1)
     for number in range(HOSTS):
         for _ in range(1 + (FREQUENT - number if number < FREQUENT else 0)):

@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from asked_archive import Asked
+from query_archive import Asked
 
 import holdfast
 from holdfast import Archive, CaptureQuery, RemovalOptions, Selection, page
 from holdfast.errors import IndexNotFound, MalformedQuery, NotFound, UnknownName, UsageError
 from holdfast.index.schema import page_number
-from holdfast.query import Hit, QueryOptions, Snippet
 from holdfast.query.parser import parse
+from holdfast.query.results import Hit, QueryOptions, Snippet
 from holdfast.query.snippets import Snippets
 from holdfast.urls import page_id, page_id_text, url_key
 
@@ -155,7 +155,7 @@ def test_records_that_are_not_indexed_are_counted(archive: Archive) -> None:
     assert (answer.total, answer.pending) == (1, 1)
     archive.index.update()
     answer = archive.query("quiet")
-    assert (answer.total, answer.pending) == (2, 0)
+    assert (answer.total, answer.captures, answer.pending) == (1, 2, 0)
     assert archive.query("quiet", QueryOptions(latest=True)).total == 1
     (hit,) = archive.query("quiet", QueryOptions(latest=True)).hits
     assert hit.timestamp == "20210102030405"
@@ -199,6 +199,77 @@ def test_without_an_index_it_is_told_how_to_make_one(scratch: Path) -> None:
             opened.index.update()
             assert opened.query("*").total == 0
             assert opened.sql("SELECT * FROM captures, links, pages, contents").table().num_rows == 0
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def library(scratch: Path) -> Iterator[Archive]:
+    """Pages in several languages, with navigation around their text."""
+    texts = {
+        "http://en.example/library": ("en", "A library", "<nav>whales</nav><main>It lends books.</main>"),
+        "http://en.example/libraries": (
+            "en",
+            "Elsewhere",
+            "<main>Libraries lend whales.</main><footer>reading</footer>",
+        ),
+        "http://de.example/haus": ("de", "Das Haus", "<main>Ein Buch über Wale.</main>"),
+        "http://de.example/haeuser": ("de", "Die Häuser", "<main>Bücher in vielen libraries.</main>"),
+        "http://ja.example/": ("ja", "図書館", "<main>libraries 図書館</main>"),
+    }
+    with TemporaryDirectory(dir=scratch) as name:
+        holdfast.init(Path(name) / "archive")
+        with holdfast.open(Path(name) / "archive") as opened:
+            for url, (lang, title, body) in texts.items():
+                content = f"<html lang={lang}><meta charset=utf-8><title>{title}</title><body>{body}".encode()
+                opened.add([page(url, content, timestamp="20200102030405")])
+            opened.index.update()
+            yield opened
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("library", ["en.example/libraries", "en.example/library"]),  # by its stem in English, not in German
+        ("libraries", ["de.example/haeuser", "en.example/libraries", "en.example/library", "ja.example/"]),
+        ('"library"', ["en.example/library"]),
+        ("title:libraries", ["en.example/library"]),
+        ('title:"libraries"', []),
+        ("häuser", ["de.example/haeuser", "de.example/haus"]),
+        ("haeuser", ["de.example/haeuser", "de.example/haus"]),
+        ('"hauser"', ["de.example/haeuser"]),  # accents do not matter
+        ("-libraries", ["de.example/haus"]),
+        ("lend -library", []),
+        ("libra*", ["de.example/haeuser", "en.example/libraries", "en.example/library", "ja.example/"]),
+        ("title:libra*", ["en.example/library"]),
+        ('"libra*"', []),
+        ("in.viel*", ["de.example/haeuser"]),
+        ("books.lend*", []),
+        ("図書", ["ja.example/"]),
+        ("read", ["en.example/libraries"]),  # in the footer
+    ],
+)
+def test_words_match_stems_and_prefixes(library: Archive, text: str, expected: list[str]) -> None:
+    """B12: plain words match stems of the document's language, quoted ones are exact, starred ones are prefixes."""
+    assert urls(library, text) == [f"http://{each}" for each in expected]
+
+
+def test_exact_matches_rank_higher(library: Archive) -> None:
+    for text, first in (("libraries", "libraries"), ("library", "library"), ("whales", "libraries")):
+        found = [hit.url for hit in library.query(text).hits if hit.url.startswith("http://en.")]
+        assert found[0] == f"http://en.example/{first}"  # whales: in the main text rather than in the navigation
+
+
+def test_snippets_mark_stems_and_prefixes(library: Archive) -> None:
+    marked = {
+        text: {hit.url: hit.snippet.marked("[", "]") for hit in library.query(text).hits if hit.snippet is not None}
+        for text in ("library", '"libraries"', "libra*", "book")
+    }
+    url = "http://en.example/libraries"
+    assert marked["library"][url] == "[Libraries] lend whales.\nreading".replace("\n", " ")
+    assert marked['"libraries"'][url] == marked["libra*"][url] == marked["library"][url]
+    assert "[books]" in marked["book"]["http://en.example/library"]
 
 
 # -- order and parts ---------------------------------------------------------------------------------------------------
@@ -259,7 +330,7 @@ def test_the_term_of_a_facet_leaves_as_many_as_it_counts(asked: Asked) -> None:
     for facet in answer.facets:
         assert 0 < len(facet.values) <= 3
         for each in facet.values:
-            assert asked.archive.query(f"stanford {each.term}", QueryOptions(limit=0)).total == each.count
+            assert asked.archive.query(f"stanford {each.term}", QueryOptions(limit=0)).captures == each.count
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
-from asked_archive import Asked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from query_archive import Asked
 
 from holdfast import CaptureQuery
 from holdfast.catalog.access_rules import Verdict
 from holdfast.config import AccessRule
-from holdfast.query import QueryOptions, RuleFilter
-from holdfast.query.results import FACETS
+from holdfast.query.access_filter import RuleFilter
+from holdfast.query.results import FACETS, GROUPS, QueryOptions
 from holdfast.web.auth.access import Access
 
 NOW = 1_600_000_000.0  # in September 2020
@@ -61,7 +62,7 @@ def test_what_is_hidden_is_what_the_verdict_denies(asked: Asked, rules: list[Acc
     seen = {each.record for each in captures if access.verdict(each) is Verdict.ALLOW}
     seen &= {each.record for each in asked.documents}
     screen = RuleFilter(rules, lambda: NOW)
-    options = QueryOptions(limit=1000, snippets=False, facets=FACETS, facet_values=1000, timeline=True)
+    options = QueryOptions(group="capture", limit=1000, snippets=False, facets=FACETS, facet_values=1000, timeline=True)
     answer = asked.archive.query("*", options, screen)
     assert {hit.record for hit in answer.hits} == seen
     assert answer.total == len(seen)
@@ -86,8 +87,10 @@ def test_links_of_a_hidden_page_lead_nowhere(asked: Asked, hiding: RuleFilter) -
 @pytest.mark.parametrize("sort", ["relevance", "newest", "oldest", "rank"])
 @pytest.mark.parametrize("text", ["stanford", "*", "-library", "rank>=0", "stanford inlinks>=0", "site:stanford.edu"])
 def test_no_way_of_asking_shows_it(asked: Asked, hiding: RuleFilter, text: str, sort: str) -> None:
-    for latest in (False, True):
-        options = QueryOptions(sort=sort, limit=1000, latest=latest, facets=("site",), facet_values=1000)
+    for group, latest in product(GROUPS, (False, True)):
+        options = QueryOptions(
+            sort=sort, group=group, limit=1000, latest=latest, facets=("site",), facet_values=1000, snippets=False
+        )
         answer = asked.archive.query(text, options, hiding)
         assert not [hit for hit in answer.hits if "stanford.edu" in hit.url]
         assert len(answer.hits) == answer.total
@@ -107,7 +110,8 @@ def test_latest_is_the_newest_that_may_be_seen(asked: Asked) -> None:
 
 def test_many_rules_in_turn(asked: Asked) -> None:
     rules = [AccessRule("allow" if each % 2 else "exclude", url=f"http://example.com/p{each}") for each in range(400)]
-    answer = asked.archive.query("*", QueryOptions(limit=1000, snippets=False), RuleFilter(rules, lambda: NOW))
+    options = QueryOptions(group="capture", limit=1000, snippets=False)
+    answer = asked.archive.query("*", options, RuleFilter(rules, lambda: NOW))
     access = Access(rules, lambda: NOW)
     captures = [row.capture for row in asked.archive.search(CaptureQuery(url="*"))]
     assert answer.total == sum(access.verdict(each) is Verdict.ALLOW for each in captures) < len(captures)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from asked_archive import Asked
+from query_archive import Asked
 from waiting import wait_until
 
 import holdfast
@@ -319,13 +319,6 @@ def limited(asked: Asked, **limits: float) -> Iterator[None]:
 def test_what_takes_too_long_is_ended(asked: Asked) -> None:
     with limited(asked, sql_seconds_max=0.2), pytest.raises(TooLarge, match=r"longer than 0\.2 s.*sql_seconds_max"):
         asked.archive.sql(ENDLESS).table()
-
-
-def test_too_many_rows_are_refused(asked: Asked) -> None:
-    with limited(asked, sql_rows_max=100):
-        assert asked.archive.sql("SELECT * FROM range(100)").table().num_rows == 100
-        with pytest.raises(TooLarge, match="more than 100 rows"):
-            asked.archive.sql("SELECT * FROM range(101)").table()
 
 
 def test_memory_is_limited(asked: Asked, scratch: Path) -> None:

@@ -17,7 +17,7 @@ from holdfast import Archive, Plan, StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment, paths
 from holdfast.storage.volume import Volume
 from holdfast.storage.volumes.organizations import create_volume, open_volume
-from holdfast.testing.weak import register_weak_signature
+from holdfast.testing.weak_signature import register_weak_signature
 
 SHAPE = ("depth", "logs", "buckets", "bucket_bytes")
 register_weak_signature()

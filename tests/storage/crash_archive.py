@@ -15,7 +15,6 @@ from holdfast.errors import HoldfastError
 SETTINGS = {
     "segment_bytes_max": 4096,
     "keydir_cache_bytes": 1 << 20,
-    "dictionary_bytes": 4096,
     "train_after": 0,
 }
 

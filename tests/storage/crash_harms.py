@@ -77,7 +77,7 @@ class Surgeon:
         )
 
     def files(self) -> list[Path]:
-        return self.segments() or self.pages() or self.blocks()
+        return self.segments() or self.blocks() or self.pages()
 
     def cut(self, path: Path, size: int) -> None:
         with path.open("r+b") as file:

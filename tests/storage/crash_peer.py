@@ -123,7 +123,8 @@ def drop_privileges() -> None:
 
     import rocksdict  # noqa: F401
 
-    import holdfast.archive  # noqa: F401
+    import holdfast.archive.check
+    import holdfast.storage.maintenance.repair  # noqa: F401
 
     os.setgroups([])
     os.setgid(NOBODY)

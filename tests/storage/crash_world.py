@@ -17,13 +17,12 @@ from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import Environment, paths
 from holdfast.model import Fault
 from holdfast.storage.volume import BlockKey, Refer, Release, Store, Volume
-from holdfast.storage.volumes.faults import CheckProgress
-from holdfast.storage.volumes.group_commit import GroupCommitted
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.log.keydir import Keydir, SegmentFacts, Slot
 from holdfast.storage.volumes.log.volume import LogVolume
 from holdfast.storage.volumes.object.volume import ObjectVolume
 from holdfast.storage.volumes.organizations import create_volume, find_organization, open_volume, volume_spec
-from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
+from holdfast.testing.forgetful_files import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import plain, sign, totals
 
 SETTINGS = StoreSettings(segment_bytes_max=4096, keydir_cache_bytes=1 << 20)
@@ -225,11 +224,9 @@ def _replace(source: Path, target: Path) -> None:
 
 
 def _drop(volume: Volume | None) -> None:
-    """As if the process had ended: the keydir's lock and the volume's thread go."""
+    """As if the process had ended: the keydir's lock goes."""
     if isinstance(volume, ObjectVolume):
         volume.uploader.close()
-    if isinstance(volume, GroupCommitted):
-        volume.shield.close()
     if isinstance(volume, LogVolume):
         with suppress(Exception):
             volume.keydir.abandon()

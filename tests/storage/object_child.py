@@ -11,6 +11,7 @@ from object_world import content, opened
 
 from holdfast.storage.volume import BlockKey, Release, Store
 from holdfast.storage.volumes.log.compaction import compact
+from holdfast.storage.volumes.object import tiered_files
 from holdfast.testing.volumes import plain, sign
 
 
@@ -33,13 +34,14 @@ def work(directory: Path, url: str, first: int) -> None:
 
 def measure(directory: Path, url: str, megabytes: int) -> None:
     """Fills one large segment, uploads it, and reads it back in every way; tells how much memory that took."""
-    volume = opened(directory, url, segment_bytes_max=megabytes << 20, object_cache_bytes=4 << 20)
+    tiered_files.CACHE_BYTES = 4 << 20
+    volume = opened(directory, url, segment_bytes_max=megabytes << 20)
     for number in range(megabytes):
         volume.commit([Store(sign(number), plain(Random(number).randbytes(1 << 20)))])
     volume.seal()
     volume.close()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    volume = opened(directory, url, object_cache_bytes=4 << 20)
+    volume = opened(directory, url)
     assert not list(directory.glob("000001.seg"))
     seen = sum(len(batch) for batch in volume.scan())
     assert seen == megabytes, seen

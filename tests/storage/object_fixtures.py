@@ -8,6 +8,20 @@ from pathlib import Path
 import pytest
 from object_store import S3Server
 
+from holdfast.storage.volumes.object import bucket, tiered_files
+
+
+@pytest.fixture(autouse=True)
+def _soon_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that does not answer is down after seconds."""
+    monkeypatch.setattr(bucket, "TIMEOUT_S", 5.0)
+
+
+@pytest.fixture
+def no_object_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is read from the store itself."""
+    monkeypatch.setattr(tiered_files, "CACHE_BYTES", 0)
+
 
 @pytest.fixture(scope="module")
 def s3(memory_path: Path) -> Iterator[S3Server]:

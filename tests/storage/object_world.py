@@ -15,7 +15,7 @@ from holdfast.storage.volumes.object.volume import ObjectVolume
 from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import plain, sign
 
-SMALL: dict[str, Any] = {"segment_bytes_max": 16_384, "keydir_cache_bytes": 1 << 20, "object_timeout_s": 5.0}
+SMALL: dict[str, Any] = {"segment_bytes_max": 16_384, "keydir_cache_bytes": 1 << 20}
 
 
 def settings(**store: Any) -> StoreSettings:
@@ -32,7 +32,7 @@ def opened(directory: Path, url: str, **store: Any) -> ObjectVolume:
 
 
 def bucket_at(url: str) -> Bucket:
-    return Bucket(url, timeout_s=5.0, requests_max=2)
+    return Bucket(url)
 
 
 def objects_in(url: str) -> set[str]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, COUNT, DICT, HEADER_BYTES, MARK, REPLICA, TICKET, Header
+from holdfast.storage.block import BLOCK, COUNT, DICT, HEADER_BYTES, REPLICA, STATE, TICKET, Header
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HELLO = b"hello world"
@@ -62,7 +62,7 @@ def word(length: int) -> st.SearchStrategy[bytes]:
 word32 = st.integers(0, 2**32 - 1)
 headers = st.builds(
     Header,
-    kind=st.sampled_from([BLOCK, REPLICA, DICT, COUNT, TICKET, MARK]),
+    kind=st.sampled_from([BLOCK, REPLICA, DICT, COUNT, TICKET, STATE]),
     uid=word32.map(lambda value: b"%08x" % value),
     serial=number(12),
     after=number(12),
@@ -145,3 +145,26 @@ def test_what_does_not_fit_is_never_written(outgrown: dict[str, object]) -> None
 @given(st.binary(max_size=500))
 def test_the_checksum_is_zlibs(data: bytes) -> None:
     assert block.checksum(data) == block.checksum(memoryview(data)) == zlib.crc32(data)
+
+
+@pytest.mark.parametrize("name", GOLDEN_HEADERS)
+def test_the_encoding_is_that_of_the_whole_header(name: str) -> None:
+    raw, header = (GOLDEN / name).read_bytes(), GOLDEN_HEADERS[name]
+    expected = (header.codec.decode(), header.dictionary, header.size, header.stored, header.checksum)
+    assert block.parse_encoding(raw, header.signature) == expected
+    assert block.parse_encoding(memoryview(raw), header.signature) == expected
+
+
+def test_the_encoding_of_another_signature_is_not_given() -> None:
+    raw, signature = block.pack(GOLDEN_HEADERS["block.txt"]), SIGNATURE
+    for other in (signature[:-1], signature[:8], signature[:-1] + b"\0", signature + b"\0"):
+        assert block.parse_encoding(raw, other) is None
+
+
+def test_a_flipped_bit_gives_no_encoding() -> None:
+    raw = block.pack(GOLDEN_HEADERS["block.txt"])
+    for bit in range(8 * HEADER_BYTES):
+        harmed = bytearray(raw)
+        harmed[bit // 8] ^= 1 << bit % 8
+        assert block.parse_encoding(bytes(harmed), SIGNATURE) is None
+    assert block.parse_encoding(raw[:-1], SIGNATURE) is None

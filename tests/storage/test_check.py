@@ -17,7 +17,7 @@ from holdfast.env import REAL, Environment
 from holdfast.errors import UnknownName, VolumeDown
 from holdfast.storage.maintenance.check import CheckReport
 from holdfast.storage.volume import Encoded, Store
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 
 pytest_plugins = ["crash_fixtures"]
 
@@ -299,7 +299,7 @@ def test_replicas_left_behind_are_notes_that_a_repair_works_off(quick: Path) -> 
     report = holdfast.check(quick)
     assert report.faults == []
     assert report.notes == [
-        f"{len(expected)} contents with fewer than 2 copies; 'holdfast check --repair' finishes that"
+        f"{len(expected)} contents with fewer than 2 copies; 'holdfast check --repair' completes them"
     ]
     holdfast.check(quick, REPAIR)
     assert holdfast.check(quick).notes == []

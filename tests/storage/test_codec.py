@@ -188,10 +188,16 @@ def test_auto_compresses_what_gets_smaller(dictionary: Dictionary) -> None:
     page = pages(1)[0] * 3
     assert encodings.encode(page, "auto", "text/html", plain).codec == "zstd"
     assert Encodings().encode(page, "auto", "text/html", trained).codec == "zstd-dict"
-    assert encodings.encode(b"", "auto", None, plain) == Encoded("none", 0, 0, b"")
+    assert encodings.encode(b"", "auto", None, plain) == Encoded("none", 0, 0, b"", checksum=0)
     assert encodings.encode(Random(0).randbytes(500), "auto", None, plain).codec == "none"
     assert encodings.encode(page, "auto", "image/jpeg", plain).codec == "none"
     assert encodings.encode(b"", "zstd", None, plain).codec == "zstd"  # as the caller says
+
+
+@pytest.mark.parametrize("codec", ["auto", "none", "zlib", "zstd", "brotli"])
+def test_an_encoded_content_brings_the_checksum_of_its_data(codec: str) -> None:
+    encoded = Encodings().encode(pages(1)[0], codec, None, DictionaryVolume())
+    assert encoded.checksum == zlib.crc32(encoded.data)
 
 
 @pytest.mark.parametrize(

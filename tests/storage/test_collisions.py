@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreMode, StoreOptions, StoreSettings
-from holdfast.testing.weak import WEAK
+from holdfast.testing.weak_signature import WEAK
 
 MakeArchive = Callable[..., Archive]
 REGULAR, COMPARE, FORCE_NEW = map(StoreOptions, StoreMode)
@@ -66,7 +66,7 @@ def test_compare_never_confuses_two_contents(shape: tuple[int, str], contents: l
         keys: dict[bytes, set[ContentKey]] = {}
         for start in range(0, len(contents), batch):
             part = contents[start : start + batch]
-            for content, stored in zip(part, archive.contents.put_batch(part, COMPARE), strict=True):
+            for content, stored in zip(part, archive.contents.store_batch(part, COMPARE), strict=True):
                 keys.setdefault(content, set()).add(stored.key)
         assert all(len(found) == 1 for found in keys.values()), "each content once"
         assert len({key for found in keys.values() for key in found}) == len(keys), "and each by itself"
@@ -95,7 +95,7 @@ def test_regular_confuses_only_equal_sizes(shape: tuple[int, str], contents: lis
 def test_force_new_always_makes_a_new_block(shape: tuple[int, str], contents: list[bytes]) -> None:
     with weak_archive(*shape) as archive:
         stored = [archive.contents.store(content, FORCE_NEW) for content in contents[: len(contents) // 2]]
-        stored += archive.contents.put_batch(contents[len(contents) // 2 :], FORCE_NEW)
+        stored += archive.contents.store_batch(contents[len(contents) // 2 :], FORCE_NEW)
         assert len({each.key for each in stored}) == len(contents)
         assert not any(each.duplicate for each in stored)
         assert archive.contents.get_batch([each.key for each in stored]) == contents

@@ -23,11 +23,16 @@ from hypothesis import strategies as st
 
 from holdfast.env import REAL, paths
 from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
+from holdfast.model import Fault
 from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, Volume
+from holdfast.storage.volumes.damage import CheckProgress
+from holdfast.storage.volumes.local import VolumeSpec
+from holdfast.storage.volumes.log import segment_files
+from holdfast.storage.volumes.log.check import check_log
 from holdfast.storage.volumes.log.compaction import compact, compact_run
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES
 from holdfast.storage.volumes.log.volume import LogVolume
-from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
+from holdfast.testing.forgetful_files import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
 pytest_plugins = ["crash_fixtures"]
@@ -74,6 +79,27 @@ def test_everything_removed_leaves_next_to_nothing(quick: Path, open_log: Callab
     compact(volume)
     assert segment_bytes(quick) < 1000
     assert (scanned(volume), totals(volume)) == ([], (0,) * 6)
+    volume.close()
+
+
+def test_a_check_beside_a_compaction_finds_nothing(
+    quick: Path, open_log: Callable[..., LogVolume], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between the moment when the new segment has its name and that when the keydir learns of it."""
+    volume = open_log()
+    volume.commit([store(number) for number in range(5)])
+    volume.seal()
+    volume.commit([Release(key(0)), store(5)])
+    publish, found = volume.segments.publish, list[Fault]()
+
+    def published(*arguments: Any) -> None:
+        publish(*arguments)
+        spec = VolumeSpec(volume.name, volume.directory, volume.identity, volume.settings, REAL)
+        found.extend(check_log(spec, CheckProgress()))
+
+    monkeypatch.setattr(volume.segments, "publish", published)
+    compact(volume)
+    assert found == []
     volume.close()
 
 
@@ -199,8 +225,9 @@ def test_threads_go_on_while_it_runs(open_log: Callable[..., LogVolume]) -> None
     volume.close()
 
 
-def test_a_scan_goes_on_while_it_runs(open_log: Callable[..., LogVolume]) -> None:
-    volume = open_log(open_segments_max=4)
+def test_a_scan_goes_on_while_it_runs(open_log: Callable[..., LogVolume], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_files, "OPEN_SEGMENTS_MAX", 4)
+    volume = open_log()
     volume.commit([store(number) for number in range(300)])
     seen: list[BlockKey] = []
     for turn, batch in enumerate(volume.scan()):

@@ -38,7 +38,7 @@ replicas = 2
 [remote]
 secret_file = "secret"
 tls_ca_file = "/etc/ca.pem"
-connect_timeout_s = 1
+request_timeout_s = 1
 [[volume]]
 name = "far"
 address = "ren.fc.ul.pt:9999"
@@ -78,7 +78,7 @@ def test_a_connector_says_all_that_a_client_without_an_archive_needs(file: Path,
     file.write_text(TOML)
     settings = config.load_connector(file)
     assert (settings.store.signature, settings.store.placement, settings.store.replicas) == ("rabin64", "weighted", 2)
-    assert settings.remote == RemoteSettings(str(tmp_path / "secret"), "/etc/ca.pem", connect_timeout_s=1)
+    assert settings.remote == RemoteSettings(str(tmp_path / "secret"), "/etc/ca.pem", request_timeout_s=1)
     assert settings.volume == (
         VolumeSettings("far", weight=2.0, address="ren.fc.ul.pt:9999"),
         VolumeSettings("disk", "tree", VolumeState.READ_ONLY, depth=2, path=str(tmp_path / "volumes/disk")),
@@ -100,12 +100,12 @@ def test_paths_count_from_the_connector_wherever_it_is_named_from(
         ('[records]\nbatch = "x"', "unknown setting records; known are store, remote, volume"),
         ('connector = "more"', "unknown setting connector"),
         ('[remote]\nsecretfile = "x"', r"unknown setting remote\.secretfile; did you mean 'secret_file'\?"),
-        ("[remote]\nconnections_max = 0", r"remote\.connections_max must be at least 1"),
+        ("[remote]\nrequest_timeout_s = 0", r"remote\.request_timeout_s must be at least 0\.01"),
         ('[remote]\nretry_s = "long"', r"remote\.retry_s must be of type float"),
         ('[remote]\ntls_ca_file = "ca"\ntls_cert_file = "c"', r"remote\.tls_key_file is missing"),
         ('[remote]\ntls_ca_file = "ca"\ntls_key_file = "c"', r"remote\.tls_cert_file is missing"),
         ('[remote]\ntls_cert_file = "c"\ntls_key_file = "c"', r"remote\.tls_ca_file is missing"),
-        ('[[volume]]\nname = "v0"', "volume 'v0' is nowhere: give its address, url or path"),
+        ('[[volume]]\nname = "v0"', "volume 'v0' has no place: give its address, url or path"),
         ('[[volume]]\nname = "v0"\nadress = "a:1"', r"volume\.adress; did you mean 'address'\?"),
         ('[[volume]]\nname = "v0"\naddress = "a"', "bad address 'a': write host:port"),
         ('[[volume]]\nname = "v0"\naddress = "a:0"', "a port is a number from 1 to 65535"),
@@ -202,16 +202,16 @@ BOMB = b'<!DOCTYPE i [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]><insta
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (BOMB, r"line 1: a document type \(<!DOCTYPE>\) has no place in a connector"),
+        (BOMB, r"line 1: a document type \(<!DOCTYPE>\) is not allowed in a connector"),
         (b'\n<!DOCTYPE instance SYSTEM "file:///etc/passwd"><instance/>', "line 2: a document type"),
         (BOMB.decode().encode("utf-16"), "line 1: a document type"),
         (b"<instance>&amp;&lt;</instance>", "line 1: text"),
         (b"<instance>\n&other;</instance>", "line 2: undefined entity"),
         (b"<instance>", "line 1: no element found"),
         (b"<instance>\n\n<volume</instance>", "line 3: not well-formed"),
-        (b"<volume/>", r"line 1: element <volume> makes no sense here: expected <instance>"),
-        (b"<instance>\n<disk/></instance>", r"line 2: element <disk> makes no sense here: expected <volume>"),
-        (b"<instance>hello</instance>", "line 1: text 'hello' makes no sense here"),
+        (b"<volume/>", r"line 1: element <volume> is not allowed here: expected <instance>"),
+        (b"<instance>\n<disk/></instance>", r"line 2: element <disk> is not allowed here: expected <volume>"),
+        (b"<instance>hello</instance>", "line 1: text 'hello' is not allowed here"),
         (b'<instance owner="me"/>', "line 1: unknown attribute 'owner'; known are name"),
         (xml_of('host="a"', 'port="1"'), "line 2: a volume has no name"),
         (xml_of('name="v"', 'port="1"'), "line 2: a volume has no host"),
@@ -324,7 +324,7 @@ def test_a_new_archive_has_the_replicas_of_its_connector(disks: Path, tmp_path: 
             'connector = "connector"\n[[volume]]\nname = "v0"\naddress = "ren.fc.ul.pt:9999"',
             "volumes 'v0' and 'vol1' have the same address",
         ),
-        ("connector = 3", "connector must be the name of a file"),
+        ("connector = 3", "connector must be a string"),
     ],
 )
 def test_an_archive_and_its_connector_must_agree(file: Path, tmp_path: Path, own: str, message: str) -> None:
@@ -444,7 +444,7 @@ def listed(name: str, state: str = "writable") -> str:
 
 def test_contents_without_an_archive(disks: Path) -> None:
     with holdfast.connect(disks) as connection:
-        keys = connection.contents.put_batch([b"%d" % number for number in range(20)])
+        keys = connection.contents.store_batch([b"%d" % number for number in range(20)])
         assert {stored.key.volume for stored in keys} == {"v0", "v1"}
         assert [report.settings.name for report in connection.volumes()] == ["v0", "v1"]
     with holdfast.connect(disks, read_only=True) as connection:
@@ -517,7 +517,7 @@ def test_an_archive_is_not_made_with_a_connector_that_cannot_be_read(tmp_path: P
 
 def test_volumes_of_a_connector_are_kept_up_without_an_archive(disks: Path) -> None:
     with holdfast.connect(disks) as connection:
-        keys = [each.key for each in connection.contents.put_batch([b"%d" % number for number in range(20)])]
+        keys = [each.key for each in connection.contents.store_batch([b"%d" % number for number in range(20)])]
         moved = connection.migrate("v0")
         assert moved.blocks == sum(key.volume == "v0" for key in keys)
         assert [each.state for each in config.load_connector(disks).volume] == ["read-only", "writable"]

@@ -24,7 +24,7 @@ import holdfast
 from holdfast import CheckOptions, Plan, StoreSettings
 from holdfast.env import REAL
 from holdfast.errors import ContentNotFound, Damaged, DamagedBlock
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.organizations import find_organization, volume_spec
 
 pytest_plugins = ["crash_fixtures"]

@@ -27,10 +27,9 @@ from holdfast.storage.volume import (
     ScanPosition,
     Store,
 )
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.hash.page import PageId
-from holdfast.storage.volumes.hash.streams import Displacements
-from holdfast.storage.volumes.hash.volume import HashVolume
+from holdfast.storage.volumes.hash.volume import Displacements, HashVolume
 from holdfast.storage.volumes.organizations import (
     compact_volume,
     create_volume,
@@ -39,7 +38,7 @@ from holdfast.storage.volumes.organizations import (
     open_volume_reader,
     volume_spec,
 )
-from holdfast.testing.forgetful import PowerCut
+from holdfast.testing.forgetful_files import PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
 pytest_plugins = ["crash_fixtures"]
@@ -414,6 +413,19 @@ def test_one_damaged_head_costs_nothing(tmp_path: Path, wrong: int) -> None:
     volume = opened(tmp_path)
     assert scanned(volume) == expected
     assert perform(volume, Refer(key(1))).references == 2
+    volume.close()
+
+
+def test_a_check_sees_pages_that_are_durable_in_the_journal_only(tmp_path: Path) -> None:
+    """As another process finds a volume whose writer is between its journal and its pages."""
+    volume = made(tmp_path)
+    volume.commit([store(1)])
+    before = (tmp_path / "buckets-1").read_bytes()
+    volume.commit([store(2)])
+    after = (tmp_path / "buckets-1").read_bytes()
+    (tmp_path / "buckets-1").write_bytes(before)
+    assert faults(tmp_path) == []
+    (tmp_path / "buckets-1").write_bytes(after)
     volume.close()
 
 

@@ -13,10 +13,9 @@ from holdfast.env import REAL
 from holdfast.errors import UsageError
 from holdfast.storage.identity import read_identity
 from holdfast.storage.volume import BlockKey, IdempotencyKey, Operation, Recount, Refer, Release, ScanPosition, Store
-from holdfast.storage.volumes.faults import CheckProgress
-from holdfast.storage.volumes.hashed_log import HashedLogVolume
-from holdfast.storage.volumes.log.ranges import SegmentRanges
-from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, walk
+from holdfast.storage.volumes.damage import CheckProgress
+from holdfast.storage.volumes.log.hashed_log import HashedLogVolume
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, SegmentRanges, walk
 from holdfast.storage.volumes.organizations import (
     compact_volume,
     create_volume,
@@ -27,7 +26,7 @@ from holdfast.storage.volumes.organizations import (
 )
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
-SETTINGS = StoreSettings(log_bytes_max=4096)
+SETTINGS = StoreSettings(segment_bytes_max=4096)
 
 
 def opened(directory: Path, logs: int = 4) -> HashedLogVolume:

@@ -62,9 +62,9 @@ def a_harmed_archive(path: Path, organization: str, content: bytes = PAGE, place
     """An archive in which one content has three references and a flipped byte."""
     holdfast.init(path, Plan(1, organization, store=StoreSettings(codec="none", segment_bytes_max=1 << 16)))
     with holdfast.open(path) as archive:
-        archive.contents.put_batch(OTHERS)
+        archive.contents.store_batch(OTHERS)
         key, _, _ = (archive.contents.put(content) for _ in range(3))
-        archive.contents.put_batch(OTHERS[:5])
+        archive.contents.store_batch(OTHERS[:5])
     flip(path, key, place)
     return key
 
@@ -214,7 +214,7 @@ def test_all_of_a_batch_is_healed_once(tmp_path: Path, organization: str) -> Non
         for each in (key, other):
             with pytest.raises(DamagedBlock):
                 archive.contents.get(each)
-        stored = archive.contents.put_batch([PAGE, OTHERS[0], b"new", PAGE, OTHERS[1]])
+        stored = archive.contents.store_batch([PAGE, OTHERS[0], b"new", PAGE, OTHERS[1]])
         assert [each.references for each in stored] == [4, 4, 1, 5, 3]
         assert archive.contents.get_batch([each.key for each in stored]) == [PAGE, OTHERS[0], b"new", PAGE, OTHERS[1]]
     assert {each["contentkey"] for each in events(path)} == {str(key), str(other)}

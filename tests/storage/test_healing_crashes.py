@@ -15,7 +15,7 @@ import holdfast
 from holdfast import Plan, StoreSettings
 from holdfast.errors import DamagedBlock
 from holdfast.storage.volume import BlockKey, DamageNoting, Effect, Heal, Refer, Store, Volume
-from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
+from holdfast.testing.forgetful_files import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, sign
 
 pytest_plugins = ["crash_fixtures"]
@@ -105,7 +105,7 @@ def test_a_kill(tmp_path: Path, organization: str, lines: int) -> None:
     contents = [b"page %d " % number * 50 for number in range(40)]
     holdfast.init(path, Plan(1, organization, store=StoreSettings(codec="none")))
     with holdfast.open(path) as archive:
-        keys = [stored.key for stored in archive.contents.put_batch(contents)]
+        keys = [stored.key for stored in archive.contents.store_batch(contents)]
     for file in [each for each in (path / "volumes").rglob("*") if each.is_file() and "keydir" not in each.parts]:
         raw = file.read_bytes()
         for content in contents:

@@ -68,7 +68,7 @@ def test_an_empty_keydir(keydir: Keydir) -> None:
 def test_what_is_written_is_read_back(keydir: Keydir) -> None:
     position, facts = Position(1, 2, 3, 4, 5, 6, 7, 8, 9), SegmentFacts(1, 2, 3, 4, 5, 6, 7)
     other = SLOT._replace(home=b"v7", replica=True)
-    keydir.write(
+    keydir.apply(
         change(
             slots={b"b": (SLOT, other), b"a": (SLOT,), b"\xff" * 32: (other,)},
             segments={300: pack_facts(facts), 5: pack_facts(facts)},
@@ -84,14 +84,14 @@ def test_what_is_written_is_read_back(keydir: Keydir) -> None:
 
 
 def test_a_signature_without_slots_and_a_segment_without_facts_are_forgotten(keydir: Keydir) -> None:
-    keydir.write(change(slots={b"a": (SLOT,)}, segments={1: pack_facts(SegmentFacts(0, 1, 1, 96))}))
-    keydir.write(change(slots={b"a": ()}, segments={1: None}))
+    keydir.apply(change(slots={b"a": (SLOT,)}, segments={1: pack_facts(SegmentFacts(0, 1, 1, 96))}))
+    keydir.apply(change(slots={b"a": ()}, segments={1: None}))
     assert (keydir.slots(b"a"), list(keydir.all_slots()), keydir.segments()) == ((), [], {})
 
 
 def test_it_lasts(tmp_path: Path) -> None:
     keydir = Keydir(tmp_path / "keydir", cache_bytes=1 << 20)
-    keydir.write(change(slots={b"a": (SLOT,)}))
+    keydir.apply(change(slots={b"a": (SLOT,)}))
     keydir.close()
     keydir = Keydir(tmp_path / "keydir", cache_bytes=1 << 20)
     assert keydir.slots(b"a") == (SLOT,)
@@ -99,12 +99,12 @@ def test_it_lasts(tmp_path: Path) -> None:
 
 
 def test_a_follower_catches_up(keydir: Keydir) -> None:
-    keydir.write(change(slots={b"a": (SLOT,)}))
+    keydir.apply(change(slots={b"a": (SLOT,)}))
     follower = Keydir(keydir.path, cache_bytes=1 << 20, follow=True)
     own = follower.mirror
     assert own is not None and own.exists()
     assert follower.slots(b"a") == (SLOT,)
-    keydir.write(change(slots={b"a": (), b"b": (SLOT,)}))
+    keydir.apply(change(slots={b"a": (), b"b": (SLOT,)}))
     assert follower.slots(b"a") == (SLOT,)
     follower.catch_up()
     assert (follower.slots(b"a"), follower.slots(b"b")) == ((), (SLOT,))
@@ -116,4 +116,13 @@ def test_a_keydir_that_cannot_be_read_says_how_to_mend_it(tmp_path: Path) -> Non
     Keydir(tmp_path / "keydir", cache_bytes=1 << 20).close()
     (tmp_path / "keydir" / "CURRENT").write_text("MANIFEST-999999\n")
     with pytest.raises(DamagedKeydir, match="run 'holdfast check --repair'"):
+        Keydir(tmp_path / "keydir", cache_bytes=1 << 20)
+
+
+def test_a_keydir_has_its_version_from_the_first_moment_and_refuses_another(tmp_path: Path) -> None:
+    keydir = Keydir(tmp_path / "keydir", cache_bytes=1 << 20)
+    assert keydir.get(b"v") == b"1"
+    keydir.write([(b"v", b"2")])
+    keydir.close()
+    with pytest.raises(DamagedKeydir, match="another release"):
         Keydir(tmp_path / "keydir", cache_bytes=1 << 20)

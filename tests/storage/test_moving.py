@@ -12,10 +12,9 @@ import pytest
 import holdfast
 from holdfast import Archive, ContentKey, Plan, StoreSettings
 from holdfast.storage.maintenance.move import Mover
-from holdfast.storage.store.locate import BlockLocations
 from holdfast.storage.store.put import StoreOptions
 from holdfast.storage.store.replicas import Replicator
-from holdfast.storage.store.store import block_key
+from holdfast.storage.store.store import BlockLocations, block_key
 from holdfast.storage.volume import MOVING, Adopt, Block, Operation, OperationResult, Recount, Refer
 
 IN_V0 = StoreOptions(volume="v0")
@@ -148,7 +147,7 @@ def test_a_copy_that_is_left_alone_has_the_counter_of_its_block(archive: Archive
     assert block is not None
     target.commit([Adopt(block_key(key, "v1"), block.encoded, MOVING + 2, replica=False)])
     source.commit([Recount(block.key, 0, 2)])
-    archive.instance.note(key.signature, "v1")
+    archive.instance.note([key.signature], "v1")
     assert archive.contents.stat(key).references == 2
     assert [stat.references for batch in archive.contents.listing() for stat in batch] == [2]
     assert archive.contents.delete(key) == 1

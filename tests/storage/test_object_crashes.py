@@ -18,10 +18,10 @@ from object_world import content, opened, settings
 from holdfast.config import VolumeSettings
 from holdfast.env import REAL, paths
 from holdfast.storage.volume import Volume
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.object.volume import ObjectVolume
 from holdfast.storage.volumes.organizations import find_organization, volume_spec
-from holdfast.testing.forgetful import ForgetfulFiles
+from holdfast.testing.forgetful_files import ForgetfulFiles
 from holdfast.testing.volumes import scanned
 
 pytest_plugins = ["crash_fixtures", "object_fixtures"]

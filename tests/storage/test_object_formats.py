@@ -51,4 +51,4 @@ def test_the_list_of_what_is_uploaded_is_this_text() -> None:
 @pytest.mark.parametrize("url", ["s3:///prefix", "file://host/directory", "https://example.org/", "nonsense"])
 def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InvalidSetting, match="file:///directory"):
-        Bucket(url, timeout_s=1.0, requests_max=1)
+        Bucket(url)

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 import pytest
 
 from holdfast.errors import VolumeDown
+from holdfast.storage.volumes.object import bucket as bucket_module
 from holdfast.storage.volumes.object.bucket import Bucket
 
 
@@ -43,9 +44,10 @@ def test_an_outage_costs_one_time_out_however_many_requests_an_operation_makes(
 ) -> None:
     for name, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("REGION", "c"), ("ALLOW_HTTP", "true")):
         monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(bucket_module, "TIMEOUT_S", 0.5)
     with closing(SilentStore()) as store:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.endpoint)
-        bucket = Bucket("s3://holdfast/x", timeout_s=0.5, requests_max=1, clock=store.clock)
+        bucket = Bucket("s3://holdfast/x", store.clock)
         for _ in range(3):
             with pytest.raises(VolumeDown, match="cannot use 's3://holdfast/x/key'"):
                 bucket.get("key")

@@ -25,8 +25,8 @@ from holdfast.env import REAL, paths
 from holdfast.errors import Busy, DamagedBlock, UsageError, VolumeDown, VolumeFull
 from holdfast.storage.volume import BlockKey, Refer, Release
 from holdfast.storage.volumes.log.compaction import compact
-from holdfast.storage.volumes.object import require_attached, take_over
 from holdfast.storage.volumes.object.upload_list import adopt
+from holdfast.storage.volumes.object.volume import require_attached, take_over
 from holdfast.storage.volumes.organizations import create_volume, open_volume_reader
 from holdfast.testing.volumes import fetched, perform, scanned, sign, totals
 
@@ -83,8 +83,8 @@ def test_a_lost_directory_is_rebuilt_from_the_store(tmp_path: Path, url: str) ->
     shutil.rmtree(directory)
     with pytest.raises(VolumeDown, match="holdfast volume take-over v0"):
         require_attached(volume_settings, directory, REAL)
-    take_over(directory, volume_settings, settings(), REAL)
-    take_over(directory, volume_settings, settings(), REAL)  # once is enough
+    take_over(directory, volume_settings, REAL)
+    take_over(directory, volume_settings, REAL)  # once is enough
     with closing(opened(directory, url)) as volume:
         assert (scanned(volume), totals(volume)) == (expected, counts)
         assert volume.dictionary() == (7, b"a dictionary")
@@ -111,11 +111,12 @@ def test_compaction_replaces_objects(tmp_path: Path, url: str) -> None:
         assert [data for _, data, _ in scanned(volume)] == [content(number) for number in range(0, 200, 10)]
 
 
+@pytest.mark.usefixtures("no_object_cache")
 def test_a_reader_goes_on_though_the_writer_compacts(tmp_path: Path, url: str) -> None:
     with closing(opened(tmp_path, url)) as volume:
         fill(volume, range(300))
         wait_for_upload(volume, tmp_path)
-        with closing(open_volume_reader("v0", tmp_path, settings(object_cache_bytes=0), REAL)) as reader:
+        with closing(open_volume_reader("v0", tmp_path, settings(), REAL)) as reader:
             scan = reader.scan()
             blocks = next(scan)
             volume.commit([Release(BlockKey(sign(number))) for number in range(0, 300, 2)])
@@ -137,7 +138,7 @@ def test_a_store_belongs_to_one_directory(tmp_path: Path, url: str) -> None:
         fill(volume, range(10))
     with pytest.raises(UsageError, match="take-over"):
         create_volume(second, VolumeSettings("v0", url=url), settings(), REAL)
-    take_over(second, VolumeSettings("v0", url=url), settings(), REAL)
+    take_over(second, VolumeSettings("v0", url=url), REAL)
     with pytest.raises(Busy, match=r"second.*holdfast volume take-over"):
         opened(first, url)
     with closing(opened(second, url)) as volume:
@@ -149,7 +150,7 @@ def test_an_owner_that_was_replaced_refuses_to_write(tmp_path: Path, url: str) -
     volume = opened(first, url)
     fill(volume, range(50))
     wait_for_upload(volume, first)
-    take_over(second, VolumeSettings("v0", url=url), settings(), REAL)
+    take_over(second, VolumeSettings("v0", url=url), REAL)
     known = objects_in(url)
     fill(volume, range(100, 150))
     wait_until(lambda: volume.uploader.failure is not None, "the old owner hears that it was replaced")
@@ -159,7 +160,7 @@ def test_an_owner_that_was_replaced_refuses_to_write(tmp_path: Path, url: str) -
     assert objects_in(url) == known
     with closing(opened(second, url)) as successor:
         fill(successor, range(300, 310))
-    take_over(first, VolumeSettings("v0", url=url), settings(), REAL)
+    take_over(first, VolumeSettings("v0", url=url), REAL)
     assert list((first / paths.LOST).glob("*.seg")), "what never reached the store is set aside"
     with closing(opened(first, url)) as volume:
         assert fetched(volume, BlockKey(sign(305))) == (content(305), 1)
@@ -174,7 +175,7 @@ def test_an_old_copy_of_the_directory_is_noticed(tmp_path: Path, url: str) -> No
         fill(volume, range(100, 200))
     with pytest.raises(Busy, match="old copy"):
         opened(copy, url)
-    take_over(copy, VolumeSettings("v0", url=url), settings(), REAL)
+    take_over(copy, VolumeSettings("v0", url=url), REAL)
     with closing(opened(copy, url)) as volume:
         assert len(scanned(volume)) == 200
 
@@ -200,11 +201,12 @@ def test_the_list_of_what_is_uploaded_can_be_lost(tmp_path: Path, url: str) -> N
             assert scanned(volume) == expected
 
 
+@pytest.mark.usefixtures("no_object_cache")
 def test_an_object_that_vanishes_is_damage(tmp_path: Path, url: str) -> None:
-    with closing(opened(tmp_path, url, object_cache_bytes=0)) as volume:
+    with closing(opened(tmp_path, url)) as volume:
         fill(volume, range(100))
         wait_for_upload(volume, tmp_path)
-        reader = open_volume_reader("v0", tmp_path, settings(object_cache_bytes=0), REAL)
+        reader = open_volume_reader("v0", tmp_path, settings(), REAL)
         bucket_at(url).delete("segments/000001/000001.seg")
         for each in (volume, reader):
             with pytest.raises(DamagedBlock, match=r"000001\.seg' is missing.*check --repair"):
@@ -218,8 +220,9 @@ def test_an_object_that_vanishes_is_damage(tmp_path: Path, url: str) -> None:
 # -- a store that is away ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_object_cache")
 def test_a_store_that_is_away_is_waited_for(tmp_path: Path, url: str, s3: S3Server) -> None:
-    volume = opened(tmp_path, url, stage_bytes_max=100_000, object_cache_bytes=0)
+    volume = opened(tmp_path, url, stage_bytes_max=100_000)
     fill(volume, range(100))
     wait_for_upload(volume, tmp_path)
     s3.kill()
@@ -236,7 +239,7 @@ def test_a_store_that_is_away_is_waited_for(tmp_path: Path, url: str, s3: S3Serv
         volume.close()  # what is staged stays
         staged = segments_here(tmp_path)
         assert len(staged) > 3
-        volume = opened(tmp_path, url, object_cache_bytes=0)
+        volume = opened(tmp_path, url)
         perform(volume, Refer(BlockKey(sign(written - 1))))
     finally:
         s3.start()

@@ -11,7 +11,9 @@ from object_store import S3Server
 from holdfast.config import StoreSettings, VolumeSettings
 from holdfast.env import REAL, paths
 from holdfast.storage.volume import Volume
+from holdfast.storage.volumes.log import segment_files
 from holdfast.storage.volumes.log.compaction import compact
+from holdfast.storage.volumes.object import bucket, tiered_files
 from holdfast.storage.volumes.object.volume import ObjectVolume
 from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import OrganizationConformance
@@ -29,7 +31,11 @@ def tmp_path(memory_path: Path, request: pytest.FixtureRequest) -> Path:
 class InObjects(OrganizationConformance):
     """A volume whose segments rest in a store."""
 
-    options: ClassVar[dict[str, Any]] = {"segment_bytes_max": 4096, "open_segments_max": 4}
+    options: ClassVar[dict[str, Any]] = {"segment_bytes_max": 4096}
+
+    @pytest.fixture(autouse=True)
+    def _few_open_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(segment_files, "OPEN_SEGMENTS_MAX", 4)
 
     def url(self, directory: Path) -> str:
         return f"file://{directory / 'store'}"
@@ -52,7 +58,12 @@ class TestInADirectoryOfLargeSegments(InObjects):
 
 
 class TestInADirectoryWithHardlyAnyCache(InObjects):
-    options: ClassVar = {"segment_bytes_max": 20_000, "object_cache_bytes": 0, "object_requests_max": 1}
+    options: ClassVar = {"segment_bytes_max": 20_000}
+
+    @pytest.fixture(autouse=True)
+    def _no_cache(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tiered_files, "CACHE_BYTES", 0)
+        monkeypatch.setattr(bucket, "REQUESTS_MAX", 1)
 
 
 class TestInADirectoryCompactedAtEveryOpening(InObjects):

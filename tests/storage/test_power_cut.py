@@ -1,7 +1,7 @@
 """The power goes off at every write and sync: what was acknowledged is there afterwards, and nothing is half done.
 
 A seeded script stores, counts, removes, adopts, trains, seals and compacts, with more commits in the middle of each
-compaction. It is played again and again, each time cut at the next point (see `holdfast.testing.forgetful`). One script
+compaction. It is played again and again, cut at the next point each time (`holdfast.testing.forgetful_files`). A script
 is cut at every point; more of them at some, and at every one where there is time.
 """
 

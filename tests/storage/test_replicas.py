@@ -53,7 +53,7 @@ def test_counters_are_equal(archive: Archive) -> None:
     assert counters(archive, keys[0]) == [2, 2, 2]
     archive.contents.put(PAGES[0])  # without asking for replicas
     assert counters(archive, keys[0]) == [3, 3, 3]
-    archive.contents.put_batch([PAGES[0], PAGES[1], PAGES[0]], StoreOptions(StoreMode.COMPARE))
+    archive.contents.store_batch([PAGES[0], PAGES[1], PAGES[0]], StoreOptions(StoreMode.COMPARE))
     assert counters(archive, keys[0]) == [5, 5, 5]
 
 
@@ -63,7 +63,7 @@ def test_deleting_removes_all_copies(archive: Archive) -> None:
     assert copies(archive, key) == {}
     with pytest.raises(ContentNotFound):
         archive.contents.get(key)
-    keys = [each.key for each in archive.contents.put_batch(PAGES, StoreOptions(replicas=2))]
+    keys = [each.key for each in archive.contents.store_batch(PAGES, StoreOptions(replicas=2))]
     archive.contents.delete_batch(keys)
     assert [copies(archive, each) for each in keys] == [{}] * len(keys)
     assert [report.stat.replicas for report in archive.volumes() if report.stat] == [0] * 4
@@ -115,13 +115,13 @@ def test_copies_in_a_read_only_volume_keep_up(archive: Archive) -> None:
 
 def test_the_archive_may_ask_for_replicas_of_everything(make_archive: MakeArchive) -> None:
     archive = make_archive(3, replicas=2)
-    keys = [stored.key for stored in archive.contents.put_batch(PAGES)]
+    keys = [stored.key for stored in archive.contents.store_batch(PAGES)]
     assert {len(copies(archive, key)) for key in keys} == {2}
     assert len(copies(archive, archive.contents.put(b"just one", StoreOptions(replicas=1)))) == 1
 
 
 def test_scan_yields_each_content_once(archive: Archive) -> None:
-    keys = [stored.key for stored in archive.contents.put_batch(PAGES, StoreOptions(replicas=3))]
+    keys = [stored.key for stored in archive.contents.store_batch(PAGES, StoreOptions(replicas=3))]
     found = [pair for batch in archive.contents.scan() for pair in batch]
     assert sorted(found) == sorted(zip(keys, PAGES, strict=True))
 

@@ -16,10 +16,11 @@ from holdfast.env.files import Buffer
 from holdfast.env.paths import parse_segment_name, segment_name
 from holdfast.errors import DamagedBlock, FormatTooNew
 from holdfast.storage import block
-from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, Header
+from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, REPLICA, Header
 from holdfast.storage.identity import Identity, read_identity
 from holdfast.storage.signature import SHA256
 from holdfast.storage.volume import BlockKey, Refer, Release, Store
+from holdfast.storage.volumes.local import block_of
 from holdfast.storage.volumes.log import segment
 from holdfast.storage.volumes.log.segment import (
     SEGMENT_HEADER_BYTES,
@@ -30,6 +31,7 @@ from holdfast.storage.volumes.log.segment import (
     read_segment_header,
     walk,
 )
+from holdfast.storage.volumes.log.span import EntrySpan, walk_spans
 from holdfast.storage.volumes.organizations import create_volume, open_volume
 from holdfast.testing.volumes import perform, plain
 
@@ -192,6 +194,53 @@ def test_only_the_damaged_entry_is_lost(change: int) -> None:
         in_data = offset >= starts[lost] + HEADER_BYTES
         assert (damage.header is not None) == in_data
         data[offset] ^= change
+
+
+@pytest.mark.parametrize("span_bytes", [400, 1000, 1 << 20])
+@pytest.mark.parametrize("change", [0, 0x01, 0x20, 0xFF])
+def test_spans_have_the_entries_of_a_walk_and_name_the_same_damage(change: int, span_bytes: int) -> None:
+    """A byte changed at every third offset; spans that hold one entry, a few, and all of them (W6, N7)."""
+    entries = [
+        entry(1, b"one " * 9),
+        entry(2),
+        entry(3, b"three" * 9),
+        entry(4, b"four" * 99),
+        entry(5),
+        entry(6, b"6"),
+    ]
+    data = bytearray(pack_segment_header(HEADER) + b"".join(entries))
+    for offset in range(SEGMENT_HEADER_BYTES, len(data), 3):
+        data[offset] ^= change
+        damages, blocks = [], []
+        for step in walk_spans(Memory(bytes(data)), UID, SEGMENT_HEADER_BYTES, len(data), span_bytes):
+            if isinstance(step, Damage):
+                damages.append(step)
+            elif isinstance(step, SegmentEntry):
+                blocks += [(step.offset, step.header.serial, bytes(step.data))] if step.header.kind == BLOCK else []
+            else:
+                blocks += [
+                    (each.offset, each.serial, bytes(each.encoded.data)) for each in step.blocks(Memory.path, -1)
+                ]
+        steps = walked(bytes(data))
+        assert damages == [step for step in steps if isinstance(step, Damage)]
+        assert blocks == [
+            (step.offset, step.header.serial, bytes(step.data))
+            for step in steps
+            if isinstance(step, SegmentEntry) and step.header.kind == BLOCK
+        ]
+        data[offset] ^= change
+
+
+def test_a_span_has_the_blocks_that_its_headers_describe() -> None:
+    numbers = (7, 8, b"sha256", b"\1" * 32, 3, b"v9", b"zstd-dict", 0x1A2B3C4D, 99, 4, 12, zlib.crc32(b"data"))
+    replica = Header(REPLICA, UID, *numbers)
+    own = replica._replace(kind=BLOCK, serial=9, signature=b"\2" * 8, overflow=0, home=b"", codec=b"none", dictionary=0)
+    data = b"".join(block.pack(each) + b"data" for each in (replica, own))
+    (span,) = walk_spans(Memory(data), UID, 0, len(data))
+    assert isinstance(span, EntrySpan)
+    expected = [block_of(each, memoryview(b"data"), 12, Memory.path, at) for each, at in ((replica, 0), (own, 324))]
+    assert span.blocks(Memory.path, -1) == expected
+    assert span.blocks(Memory.path, 7) == expected[1:]
 
 
 def test_a_truncated_segment_keeps_the_entries_before() -> None:

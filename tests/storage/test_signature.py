@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.env.rabin import RABIN64_POLYNOMIAL
 from holdfast.errors import UnknownName
 from holdfast.storage import signature
 from holdfast.storage.signature import RABIN64, SHA256, Signature, find_signature, register_signature, signature_names
-from holdfast.testing.weak import WEAK, WEAK_VALUES
+from holdfast.testing.weak_signature import WEAK, WEAK_VALUES
 
 # -- polynomials over GF(2) as numbers: bit i is the coefficient of t^i --------------------------------------------
 
-MODULUS = 1 << 64 | signature.RABIN64_POLYNOMIAL
+MODULUS = 1 << 64 | RABIN64_POLYNOMIAL
 
 
 def remainder(polynomial: int, modulus: int = MODULUS) -> int:
@@ -57,7 +58,7 @@ def reflected(number: int, bits: int) -> int:
 
 def rabin64_by_hand(content: bytes) -> int:
     """The content as a polynomial, lowest bit of each byte first, behind the polynomial's own lower coefficients."""
-    polynomial = signature.RABIN64_POLYNOMIAL
+    polynomial = RABIN64_POLYNOMIAL
     for byte in content:
         polynomial = (polynomial << 8) ^ (reflected(byte, 8) << 64)
     return reflected(remainder(polynomial), 64)

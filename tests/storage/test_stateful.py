@@ -60,7 +60,7 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize(first=organizations, volumes=st.integers(1, 2), others=st.lists(organizations, max_size=2))
     def begin(self, first: str, volumes: int, others: list[str]) -> None:
         self.path = Path(mkdtemp(dir=self.scratch)) / "archive"
-        small = StoreSettings(signature=self.signature, segment_bytes_max=4096, train_after=0, dictionary_bytes=1024)
+        small = StoreSettings(signature=self.signature, segment_bytes_max=4096, train_after=0)
         holdfast.init(self.path, Plan(volumes, first, 2, small))
         self.now_s = 0.0
         self.held: dict[ContentKey, bytes] = {}
@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(batch=st.lists(contents, max_size=8), mode=modes)
     def put_batch(self, batch: list[bytes], mode: StoreMode) -> None:
         new = {self._identity(content, mode) for content in batch if not self._available(content, mode, None)}
-        stored = self.archive.contents.put_batch(batch, StoreOptions(mode))
+        stored = self.archive.contents.store_batch(batch, StoreOptions(mode))
         results = sorted(zip(batch, stored, strict=True), key=lambda result: result[1].duplicate)
         for content, each in results:
             self._note(content, each, mode, None)

@@ -86,16 +86,16 @@ def test_equal_contents_of_a_batch_are_duplicates_of_each_other(make_archive: Ma
     contents = make_archive(3, organization=organization).contents
     batch = [b"a", b"b", b"a", b"", b"a", b""]
     for options, expected in ((StoreOptions(), 0), (COMPARE, 3)):
-        stored = contents.put_batch(batch, options)
+        stored = contents.store_batch(batch, options)
         references = {content: contents.stat(each.key).references for content, each in zip(batch, stored, strict=True)}
         assert references == {b"a": 3 + expected, b"b": 1 + expected // 3, b"": 2 + expected * 2 // 3}
         assert contents.get_batch([each.key for each in stored]) == batch
-    assert len({each.key for each in contents.put_batch(batch, FORCE_NEW)}) == len(batch)
+    assert len({each.key for each in contents.store_batch(batch, FORCE_NEW)}) == len(batch)
 
 
 def test_empty_batches(make_archive: MakeArchive) -> None:
     contents = make_archive().contents
-    assert (contents.put_batch([]), contents.get_batch([]), contents.delete_batch([])) == ([], [], [])
+    assert (contents.store_batch([]), contents.get_batch([]), contents.delete_batch([])) == ([], [], [])
     assert list(contents.scan()) == []
 
 
@@ -108,7 +108,7 @@ def test_any_buffer_can_be_stored(make_archive: MakeArchive) -> None:
 def test_deleting_a_batch_with_an_unknown_key_deletes_nothing(make_archive: MakeArchive, organization: str) -> None:
     archive = make_archive(2, organization=organization)
     contents = archive.contents
-    keys = [stored.key for stored in contents.put_batch(PAGES[:4])]
+    keys = [stored.key for stored in contents.store_batch(PAGES[:4])]
     before = snapshot(archive.path)
     unknown = ContentKey("v0", SHA256.digest(b"unknown"))
     for batch in ([*keys, unknown], [keys[0], keys[0]]):
@@ -159,7 +159,7 @@ def test_a_content_in_any_writable_volume_is_a_duplicate(make_archive: MakeArchi
         archive.contents.put(page, StoreOptions(volume=f"v{number % 4}"))
     before = blocks(archive)
     for options in (StoreOptions(), COMPARE):
-        stored = archive.contents.put_batch(PAGES, options)
+        stored = archive.contents.store_batch(PAGES, options)
         assert [each.key.volume for each in stored] == [f"v{number % 4}" for number in range(len(PAGES))]
         assert all(each.duplicate for each in stored)
     assert blocks(archive) == before
@@ -167,16 +167,16 @@ def test_a_content_in_any_writable_volume_is_a_duplicate(make_archive: MakeArchi
 
 def test_added_volumes_take_new_contents_and_old_ones_stay_duplicates(make_archive: MakeArchive) -> None:
     archive = make_archive(1)
-    archive.contents.put_batch(PAGES[:30])
+    archive.contents.store_batch(PAGES[:30])
     archive.add_volume(VolumeSettings("new-tree", "tree", depth=2))
     archive.add_volume(VolumeSettings("elsewhere", path="disk2/elsewhere"))
-    assert {each.key.volume for each in archive.contents.put_batch(PAGES[:30])} == {"v0"}
-    new = archive.contents.put_batch(PAGES[30:])
+    assert {each.key.volume for each in archive.contents.store_batch(PAGES[:30])} == {"v0"}
+    new = archive.contents.store_batch(PAGES[30:])
     assert {each.key.volume for each in new} == {"v0", "new-tree", "elsewhere"}
     archive.close()
     assert (archive.path / "disk2" / "elsewhere" / "VOLUME").exists()
     with holdfast.open(archive.path) as archive:
-        stored = archive.contents.put_batch(PAGES)
+        stored = archive.contents.store_batch(PAGES)
         assert all(each.duplicate for each in stored)
         assert [each.references for each in stored] == [3] * 30 + [2] * 30
         assert archive.contents.get_batch([each.key for each in stored]) == PAGES
@@ -191,29 +191,29 @@ def test_volumes_are_added_while_threads_store(make_archive: MakeArchive) -> Non
             archive.add_volume(VolumeSettings(f"v{number}", "tree" if number % 2 else "log"))
         keys = [future.result() for future in futures]
     assert archive.contents.get_batch(keys) == pages
-    assert [each.key for each in archive.contents.put_batch(pages)] == keys
+    assert [each.key for each in archive.contents.store_batch(pages)] == keys
 
 
 def test_weights_may_change_and_duplicates_are_still_found(make_archive: MakeArchive) -> None:
     archive = make_archive(3, placement="weighted")
-    keys = [each.key for each in archive.contents.put_batch(PAGES)]
+    keys = [each.key for each in archive.contents.store_batch(PAGES)]
     assert {key.volume for key in keys} == {"v0", "v1", "v2"}
     archive.close()
     settings = archive.path / "holdfast.toml"
     settings.write_text(settings.read_text().replace('name = "v1"\n', 'name = "v1"\nweight = 0\n'))
     with holdfast.open(archive.path) as archive:
-        assert [each.key for each in archive.contents.put_batch(PAGES)] == keys
-        new = archive.contents.put_batch([page + b" again" for page in PAGES])
+        assert [each.key for each in archive.contents.store_batch(PAGES)] == keys
+        new = archive.contents.store_batch([page + b" again" for page in PAGES])
         assert {each.key.volume for each in new} == {"v0", "v2"}
 
 
 def test_contents_of_a_read_only_volume_are_counted_there(make_archive: MakeArchive, organization: str) -> None:
     archive = make_archive(2, organization=organization)
-    keys = [stored.key for stored in archive.contents.put_batch(PAGES)]
+    keys = [stored.key for stored in archive.contents.store_batch(PAGES)]
     archive.set_state("v0", VolumeState.READ_ONLY)
     before = blocks(archive)
     for mode in (StoreMode.REGULAR, StoreMode.COMPARE):
-        assert [stored.key for stored in archive.contents.put_batch(PAGES, StoreOptions(mode))] == keys
+        assert [stored.key for stored in archive.contents.store_batch(PAGES, StoreOptions(mode))] == keys
     assert blocks(archive) == before
     assert {archive.contents.stat(key).references for key in keys} == {3}
     assert "v0" in {key.volume for key in keys}
@@ -221,10 +221,10 @@ def test_contents_of_a_read_only_volume_are_counted_there(make_archive: MakeArch
 
 def test_a_read_only_volume_gets_nothing_new(make_archive: MakeArchive, organization: str) -> None:
     archive = make_archive(2, organization=organization)
-    old = archive.contents.put_batch(PAGES[:20])
+    old = archive.contents.store_batch(PAGES[:20])
     archive.set_state("v0", VolumeState.READ_ONLY)
     before = blocks(archive)["v0"]
-    assert {each.key.volume for each in archive.contents.put_batch(PAGES[20:])} == {"v1"}
+    assert {each.key.volume for each in archive.contents.store_batch(PAGES[20:])} == {"v1"}
     with pytest.raises(VolumeReadOnly, match="volume 'v0' is read-only"):
         archive.contents.put(b"new", StoreOptions(volume="v0"))
     assert blocks(archive)["v0"] == before
@@ -253,7 +253,7 @@ def test_no_writable_volume(make_archive: MakeArchive) -> None:
 @pytest.mark.parametrize("target", ["log", "tree"])
 def test_contents_keep_their_keys_when_they_move(make_archive: MakeArchive, organization: str, target: str) -> None:
     archive = make_archive(2, organization=organization)
-    keys = [each.key for each in archive.contents.put_batch([*PAGES, *PAGES[:9]])][: len(PAGES)]
+    keys = [each.key for each in archive.contents.store_batch([*PAGES, *PAGES[:9]])][: len(PAGES)]
     archive.add_volume(VolumeSettings("new", target))
     moved = archive.migrate("v0", ["new"])
     assert moved.blocks == sum(key.volume == "v0" for key in keys)
@@ -265,7 +265,7 @@ def test_contents_keep_their_keys_when_they_move(make_archive: MakeArchive, orga
         archive = holdfast.open(archive.path)
     with holdfast.open(archive.path, read_only=True) as reader:
         assert reader.contents.get_batch(keys) == PAGES
-    again = archive.contents.put_batch(PAGES)
+    again = archive.contents.store_batch(PAGES)
     assert ([each.key for each in again], all(each.duplicate for each in again)) == (keys, True)
     assert archive.migrate("v0", ["new"]).blocks == 0
     archive.contents.delete_batch([*keys, *keys, *keys[:9]])
@@ -275,7 +275,7 @@ def test_contents_keep_their_keys_when_they_move(make_archive: MakeArchive, orga
 
 def test_contents_move_there_and_back(make_archive: MakeArchive) -> None:
     archive = make_archive(2)
-    keys = [each.key for each in archive.contents.put_batch(PAGES, StoreOptions(replicas=2))]
+    keys = [each.key for each in archive.contents.store_batch(PAGES, StoreOptions(replicas=2))]
     for source, target in [("v0", "v1"), ("v1", "v0"), ("v0", "v1")]:
         archive.set_state(target, VolumeState.WRITABLE)
         archive.migrate(source, [target])
@@ -287,8 +287,8 @@ def test_reading_storing_and_deleting_go_on_during_a_migration(make_archive: Mak
     archive = make_archive(3, segment_bytes_max=4096)
     contents = archive.contents
     pages = [b"page %d " % number * 20 for number in range(300)]
-    keys = [each.key for each in contents.put_batch(pages)]
-    contents.put_batch(pages)
+    keys = [each.key for each in contents.store_batch(pages)]
+    contents.store_batch(pages)
     moving = threading.Event()
 
     def delete(offset: int) -> None:
@@ -321,7 +321,7 @@ def test_a_migration_that_cannot_be_changes_nothing(
     make_archive: MakeArchive, name: str, targets: list[str], error: type[HoldfastError]
 ) -> None:
     archive = make_archive(2)
-    archive.contents.put_batch(PAGES)
+    archive.contents.store_batch(PAGES)
     archive.set_state("v1", VolumeState.READ_ONLY)
     before = snapshot(archive.path)
     with pytest.raises(error):
@@ -352,7 +352,7 @@ def test_bad_options_change_nothing(
     before = snapshot(archive.path)
     for batch in ([b"new"], [b"hello", b"new"], [b"hello"] * 3):
         with pytest.raises(error, match=message):
-            archive.contents.put_batch(batch, options)
+            archive.contents.store_batch(batch, options)
     assert snapshot(archive.path) == before
 
 
@@ -361,7 +361,7 @@ def test_a_content_that_is_too_large_changes_nothing(make_archive: MakeArchive) 
     archive.contents.put(bytes(100))
     before = snapshot(archive.path)
     with pytest.raises(TooLarge, match=r"101 bytes is over the limit of 100 \(store.content_bytes_max\)"):
-        archive.contents.put_batch([b"fits", bytes(101)])
+        archive.contents.store_batch([b"fits", bytes(101)])
     assert snapshot(archive.path) == before
 
 
@@ -397,7 +397,7 @@ def test_a_key_of_an_unknown_volume(make_archive: MakeArchive) -> None:
 @pytest.mark.parametrize("text", ["v0:ab", "v0:" + "00" * 31, "v0:" + "00" * 32 + "~7"])
 def test_a_key_that_no_content_has(make_archive: MakeArchive, organization: str, text: str) -> None:
     contents = make_archive(2, organization=organization).contents
-    contents.put_batch(PAGES)
+    contents.store_batch(PAGES)
     for ask in (contents.get, contents.stat, contents.delete):
         with pytest.raises(ContentNotFound):
             ask(ContentKey.parse(text))

@@ -57,7 +57,7 @@ def test_a_follower_sees_what_it_caught_up_with_and_leaves_nothing(tmp_path: Pat
     assert follower.get(b"b") is None
     follower.catch_up()
     assert follower.get(b"b") == b"2"
-    follower.follow_anew()
+    follower.reopen()
     assert [key for key, _ in running] in ([b"a"], [b"a", b"b"])
     again = follower.mirror
     follower.close()

@@ -13,7 +13,7 @@ from holdfast.env import REAL, Environment, paths
 from holdfast.errors import HoldfastError, VolumeFull
 from holdfast.storage.block import TICKET
 from holdfast.storage.volume import BlockKey, IdempotencyKey, Operation, Recount, Refer, Store
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.idempotency import key_name
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, walk
 from holdfast.storage.volumes.log.segment_files import SegmentFiles
@@ -25,7 +25,7 @@ from holdfast.storage.volumes.organizations import (
     open_volume,
     volume_spec,
 )
-from holdfast.testing.forgetful import ForgetfulFiles
+from holdfast.testing.forgetful_files import ForgetfulFiles
 from holdfast.testing.volumes import fetched, marks, perform, plain, scanned, sign, totals
 
 pytest_plugins = ["crash_fixtures"]
@@ -69,7 +69,7 @@ def stores(first: int, count: int = 1) -> list[Operation]:
 def tickets_in(directory: Path) -> list[bytes]:
     """The names of the tickets in the segments."""
     uid = volume_spec("v0", directory, SETTINGS, REAL).identity.uid
-    segments = SegmentFiles(REAL, directory, uid, 10)
+    segments = SegmentFiles(REAL, directory, uid)
     found = []
     for listed in segments.listing()[0]:
         file = segments.file(listed.segment, listed.generation)

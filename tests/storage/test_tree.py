@@ -117,11 +117,11 @@ def test_removing_leaves_no_file(volume: TreeVolume, tmp_path: Path) -> None:
     assert files(tmp_path / "tree") == []
 
 
-def test_drafts_of_a_crash_are_cleared_away(volume_at: Callable[..., TreeVolume], tmp_path: Path) -> None:
+def test_the_draft_of_a_crash_is_removed(volume_at: Callable[..., TreeVolume], tmp_path: Path) -> None:
     volume_at(tmp_path, "tree").close()
-    (tmp_path / "drafts" / "7f00").write_bytes(b"half a block")
+    (tmp_path / "block.open").write_bytes(b"half a block")
     volume = volume_at(tmp_path, "tree")
-    assert (files(tmp_path / "drafts"), scanned(volume)) == ([], [])
+    assert (files(tmp_path), scanned(volume)) == (["VOLUME", "redo"], [])
 
 
 def test_every_damaged_byte_of_a_block_is_noticed(volume: TreeVolume) -> None:

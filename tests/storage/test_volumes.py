@@ -16,6 +16,8 @@ from holdfast.config import StoreSettings
 from holdfast.env import REAL, Environment, LocalFiles
 from holdfast.storage.identity import read_identity
 from holdfast.storage.volume import BlockKey, Refer, Release, Store, Volume
+from holdfast.storage.volumes.hash import volume as hash_volume
+from holdfast.storage.volumes.log import segment_files
 from holdfast.storage.volumes.log.compaction import compact
 from holdfast.storage.volumes.log.volume import LogReader, LogVolume
 from holdfast.storage.volumes.organizations import compact_volume, open_volume_reader
@@ -34,6 +36,11 @@ class Local(OrganizationConformance):
     def _opener(self, volume_at: OpenAt) -> None:
         self._at = volume_at
 
+    @pytest.fixture(autouse=True)
+    def _small_caches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(segment_files, "OPEN_SEGMENTS_MAX", 4)
+        monkeypatch.setattr(hash_volume, "BUFFER_BYTES", 0)
+
     def open_volume(self, directory: Path) -> Volume:
         return self._at(directory, self.organization, **self.options)
 
@@ -44,7 +51,7 @@ class TestLog(Local):
 
 class TestLogOfSmallSegments(Local):
     organization = "log"
-    options: ClassVar = {"segment_bytes_max": 4096, "open_segments_max": 4}
+    options: ClassVar = {"segment_bytes_max": 4096}
 
 
 class TestLogOfMiddlingSegments(Local):
@@ -71,7 +78,7 @@ class TestHash(Local):
 
 class TestHashOfSmallBuckets(Local):
     organization = "hash"
-    options: ClassVar = {"buckets": 3, "bucket_bytes": 4096, "bucket_buffer_bytes": 0}
+    options: ClassVar = {"buckets": 3, "bucket_bytes": 4096}
 
 
 class TestHashCompactedAtEveryOpening(Local):
@@ -90,7 +97,7 @@ class TestHashedLog(Local):
 
 class TestHashedLogOfSmallSegments(Local):
     organization = "hashed-log"
-    options: ClassVar = {"logs": 3, "segment_bytes_max": 4096, "open_segments_max": 4}
+    options: ClassVar = {"logs": 3, "segment_bytes_max": 4096}
 
 
 class TestHashedLogCompactedAtEveryOpening(Local):
@@ -207,7 +214,7 @@ def test_a_reader_has_the_dictionaries(writer: LogVolume, reader: LogReader, clo
 def test_a_reader_opens_what_a_killed_writer_left(writer: LogVolume, tmp_path: Path) -> None:
     """The keydir is behind the segments: here, because the writer's last entries are kept out of it."""
     perform(writer, Store(sign(1), plain(b"one")))
-    writer.keydir.write = lambda change: None  # type: ignore[method-assign]
+    writer.keydir.apply = lambda change: None  # type: ignore[method-assign]
     writer.commit([Store(sign(2), plain(b"two")), Refer(BlockKey(sign(1)))])
     writer.add_dictionary(7, b"words")
     reader = open_volume_reader("v0", tmp_path, writer.settings, REAL)

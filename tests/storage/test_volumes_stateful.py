@@ -26,6 +26,7 @@ from holdfast.storage.volume import (
     Store,
     Volume,
 )
+from holdfast.storage.volumes.log import segment_files
 from holdfast.storage.volumes.organizations import compact_volume, create_volume, open_volume
 from holdfast.testing.volumes import fetched, plain, scanned, totals
 
@@ -207,10 +208,14 @@ class VolumeMachine(RuleBasedStateMachine):
     ],
     ids=["log of small segments", "log", "tree", "hash", "hashed-log"],
 )
-def test_a_volume_is_a_dictionary(memory_path: Path, volume: VolumeSettings, segment_bytes_max: int) -> None:
+def test_a_volume_is_a_dictionary(
+    memory_path: Path, volume: VolumeSettings, segment_bytes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_files, "OPEN_SEGMENTS_MAX", 4)
+
     class Machine(VolumeMachine):
         scratch = memory_path
         volume_settings = volume
-        store_settings = StoreSettings(segment_bytes_max=segment_bytes_max, open_segments_max=4)
+        store_settings = StoreSettings(segment_bytes_max=segment_bytes_max)
 
     run_state_machine_as_test(Machine, settings=settings(max_examples=25, stateful_step_count=25))

@@ -7,10 +7,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from small_limits import shrink
 from stream_world import PLAN
 
 import holdfast
 from holdfast import Archive
+
+
+@pytest.fixture(autouse=True)
+def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch.setattr)
 
 
 @pytest.fixture

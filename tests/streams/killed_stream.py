@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from small_limits import shrink
 from stream_world import visit
 
 import holdfast
@@ -64,6 +65,7 @@ def main(left: int, what: str, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
+    shrink(setattr)
     sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))
 
 

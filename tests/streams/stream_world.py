@@ -12,13 +12,9 @@ from holdfast.formats.dates import mail_date
 from holdfast.model import Capture, RecordId
 from holdfast.streams import StreamOptions
 
-STORE = StoreSettings(segment_bytes_max=16_384, keydir_cache_bytes=1 << 20, train_after=0, dictionary_bytes=1024)
+STORE = StoreSettings(segment_bytes_max=16_384, keydir_cache_bytes=1 << 20, train_after=0)
 RECORDS = RecordSettings(
     batch="b",
-    piece_bytes_max=4096,
-    inline_bytes_max=64,
-    frame_bytes=1024,
-    file_bytes_max=8192,
     catalog_cache_bytes=1 << 20,
 )
 PLAN = Plan(store=STORE, records=RECORDS)

@@ -14,11 +14,11 @@ import pytest
 from stream_world import PLAN, body, captures, delivered, expected, fill, visit
 
 import holdfast
-from holdfast import Archive, CaptureQuery, Plan, RemovalOptions, Selection
+from holdfast import Archive, CaptureQuery, Plan, RemovalOptions, Selection, StoreOptions
 from holdfast.archive.ingest.exchange import Exchange
 from holdfast.errors import Damaged
 from holdfast.records.references import reference_drafts
-from holdfast.storage.volumes.log import volume
+from holdfast.storage.volumes.log import bulk_read
 from holdfast.streams import StreamOptions
 from holdfast.streams.page import LARGE
 
@@ -205,9 +205,7 @@ def test_a_removal_wins_over_what_was_read_ahead(archive: Archive, order: str) -
 @pytest.mark.parametrize("codec", ["none", "zlib", "zstd", "brotli", "auto"])
 def test_contents_of_every_codec_read_in_bulk(tmp_path: Path, closing: ExitStack, codec: str) -> None:
     random = Random(3)
-    holdfast.init(
-        tmp_path / "coded", Plan(store=replace(PLAN.store, codec=codec, dictionary_bytes=16_384), records=PLAN.records)
-    )
+    holdfast.init(tmp_path / "coded", Plan(store=replace(PLAN.store, codec=codec), records=PLAN.records))
     archive = closing.enter_context(holdfast.open(tmp_path / "coded"))
     texts = [b"<p>" + random.randbytes(300).hex().encode() + b" and the same in all of them" * 20 for _ in range(120)]
     pages_of = [
@@ -226,9 +224,22 @@ def test_contents_of_every_codec_read_in_bulk(tmp_path: Path, closing: ExitStack
 def test_what_lies_apart_is_read_apart(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(archive, 50)
     whole = [page.payload for page in archive.stream(StreamOptions(order="url"))]
-    monkeypatch.setattr(volume, "GAP_BYTES", 0)
-    monkeypatch.setattr(volume, "RUN_BYTES", 700)
+    monkeypatch.setattr(bulk_read, "GAP_BYTES", 0)
+    monkeypatch.setattr(bulk_read, "RUN_BYTES", 700)
     assert [page.payload for page in archive.stream(StreamOptions(order="url"))] == whole
+
+
+def test_a_bulk_read_leaves_out_the_damaged_block_only(archive: Archive) -> None:
+    """(N7)"""
+    contents = [b"%03d" % number * 50 for number in range(40)]
+    keys = [stored.key for stored in archive.contents.store_batch(contents, StoreOptions(codec="none"))]
+    (path,) = [path for path in archive.path.glob("volumes/v0/*.seg") if contents[13] in path.read_bytes()]
+    raw = path.read_bytes()
+    at = raw.index(contents[13])
+    path.write_bytes(raw[:at] + b"?" + raw[at + 1 :])
+    found = archive.contents.get_buffers([str(key) for key in keys])
+    assert isinstance(found[13], Damaged)
+    assert [bytes(each) for index, each in enumerate(found) if index != 13] == contents[:13] + contents[14:]  # type: ignore[arg-type]
 
 
 def test_contents_in_bulk_say_what_is_wrong_with_each(archive: Archive) -> None:

@@ -17,7 +17,7 @@ from stream_world import captures, fill
 
 import holdfast
 from holdfast import Archive
-from holdfast.formats import open_records
+from holdfast.formats.io.open import open_records
 from holdfast.streams.outputs.delivery import read_note
 from holdfast.streams.snapshot import Snapshot
 from holdfast.streams.token import decode

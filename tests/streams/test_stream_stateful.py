@@ -11,7 +11,7 @@ from stream_machine import StreamMachine
 from stream_world import body, captures, expected, ordered
 
 from holdfast.catalog.keys import encoded, page_number
-from holdfast.index.ranks.generations import GENERATIONS_KEPT
+from holdfast.index.ranks.ranks import GENERATIONS_KEPT
 from holdfast.model import Capture
 from holdfast.storage.volumes.organizations import ORGANIZATIONS
 from holdfast.streams import StreamOptions

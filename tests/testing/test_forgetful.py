@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.env.files import File, Files, LocalFiles, read_file, replace_file
 from holdfast.errors import VolumeDown, VolumeFull
-from holdfast.testing.forgetful import ForgetfulFiles, PowerCut
+from holdfast.testing.forgetful_files import ForgetfulFiles, PowerCut
 
 SEEDS = range(200)
 ARCHIVE = Path("/archive")

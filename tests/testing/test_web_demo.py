@@ -10,35 +10,47 @@ from urllib.parse import urlsplit
 from hostile_web import Web
 from hostile_web.live import live_answer
 
-from holdfast.demo.site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite, contents
+from holdfast.demo.site import CHANGED, NEW, DemoSite, articles, contents
 from holdfast.urls import parse
 
 ORIGIN = "http://127.0.0.1:8080"
 
 
 def test_the_demo_site_has_duplicates_and_pictures_and_changes_as_told_h7() -> None:
-    first, second = contents(ORIGIN, 0.0), contents(ORIGIN, CHANGED_SHARE)
-    changed = {path for path in first if first[path] != second[path] and path.endswith(".html")}
-    assert len(changed) == DAYS * CHANGED_SHARE
-    assert len([path for path in second if path not in first and path.endswith(".html")]) == NEW_DAYS
-    assert first["/days/8.html"] == first["/days/8.html?print=1"]
+    first, second = contents(ORIGIN, changed=False), contents(ORIGIN, changed=True)
+    changed = {path for path in first if first[path] != second[path] and "index" not in path and "?" not in path}
+    assert changed == {f"/{each.language}/{each.name}.html" for each in CHANGED}
+    new = {path for path in second if path not in first and "?" not in path}
+    assert new == {f"/{each.language}/{each.name}.html" for each in NEW}
+    assert first["/en/lamp.html"] == first["/en/lamp.html?print=1"]
     assert len({content for _, content in first.values()}) < len(first) - 20
     assert first["/pictures/sky-3.png"][1].startswith(b"\x89PNG")
     assert {kind for kind, _ in first.values()} >= {"image/png", "image/svg+xml", "text/css", "text/javascript"}
 
 
+def test_the_demo_site_has_each_article_in_its_languages() -> None:
+    """Prose of some length, so that search, snippets, languages and comparison look as in life."""
+    names = {each.name for each in articles() if not each.is_new}
+    assert len(names) == 8
+    for language in ("en", "de", "fr"):
+        own = [each for each in articles() if each.language == language and not each.is_new]
+        assert {each.name for each in own} == names
+        assert all(len(" ".join(each.paragraphs).split()) > 70 for each in own)
+
+
 def test_every_link_of_the_demo_site_leads_somewhere() -> None:
-    site = contents(ORIGIN, CHANGED_SHARE)
+    site = contents(ORIGIN, changed=True)
     for path, (kind, content) in site.items():
         if not kind.startswith("text/html"):
             continue
         links = [parse(link, ORIGIN + path) for link in re.findall(r'(?:href|src)="([^"]+)"', content.decode())]
         targets = {link.href.removeprefix(ORIGIN) for link in links if link is not None}
-        lost = {target for target in targets if target not in site and not target.startswith("/old/")}
-        assert lost <= {"/days/9999.html"}, path
+        lost = {target for target in targets if target not in site}
+        assert lost <= {"/en/lost.html", "/lighthouse.html", "/gezeiten.html"}, path
 
 
 def test_the_demo_site_is_served_and_knows_what_was_seen_b4() -> None:
+    paths = [f"/{each.language}/{each.name}.html" for each in articles() if not each.is_new]
     with DemoSite() as site:
         with closing(http.client.HTTPConnection(urlsplit(site.url).netloc)) as connection:
 
@@ -48,14 +60,14 @@ def test_the_demo_site_is_served_and_knows_what_was_seen_b4() -> None:
                 response.read()
                 return response
 
-            tags = [get(f"/days/{day}.html").headers["ETag"] for day in range(DAYS)]
-            site.change(CHANGED_SHARE)
-            statuses = [get(f"/days/{day}.html", tag).status for day, tag in enumerate(tags)]
-            assert get("/old/7.html").headers["Location"] == "/days/7.html"
+            tags = [get(path).headers["ETag"] for path in paths]
+            site.change()
+            statuses = [get(path, tag).status for path, tag in zip(paths, tags, strict=True)]
+            assert get("/lighthouse.html").headers["Location"] == "/en/lamp.html"
             assert get("/robots.txt").status == 200
             assert get("/nowhere").status == 404
-        assert statuses.count(200) == DAYS * CHANGED_SHARE
-        assert statuses.count(304) == DAYS - statuses.count(200)
+        assert statuses.count(200) == len(CHANGED)
+        assert statuses.count(304) == len(paths) - len(CHANGED)
 
 
 def test_the_live_page_names_nothing_of_what_comes_late() -> None:

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+import tldextract
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.urls import public_suffix, registered_domain
@@ -26,6 +27,10 @@ from holdfast.urls import public_suffix, registered_domain
         ("[::1]", "[::1]", ""),
         ("localhost", "localhost", ""),
         ("co.uk", "co.uk", "co.uk"),
+        ("a.b.ck", "a.b.ck", "b.ck"),  # a wildcard,
+        ("a.www.ck", "www.ck", "ck"),  # and its exception
+        ("a.b.xn--p1ai", "b.xn--p1ai", "xn--p1ai"),
+        ("a.b.unknown", "b.unknown", ""),
         ("", "", ""),
     ],
 )
@@ -41,6 +46,22 @@ def test_any_text_has_an_answer(host: str) -> None:
     assert isinstance(public_suffix(host), str)
 
 
-def test_the_list_is_loaded_only_when_needed() -> None:
-    code = "import sys, holdfast.urls as urls; urls.url_key('http://a/'); sys.exit('tldextract' in sys.modules)"
+_EXTRACT = tldextract.TLDExtract(cache_dir=None, suffix_list_urls=(), fallback_to_snapshot=True)
+_LABELS = st.sampled_from(
+    ("a", "www", "com", "co", "uk", "ck", "jp", "kawasaki", "city", "kobe", "bd", "mm", "io", "xn--p1ai", "рф", "de")
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_LABELS, min_size=1, max_size=5))
+def test_the_same_as_tldextract(labels: list[str]) -> None:
+    host = ".".join(labels)
+    found = _EXTRACT(host)
+    assert public_suffix(host) == found.suffix
+    if found.suffix and found.domain:
+        assert registered_domain(host) == found.top_domain_under_public_suffix
+
+
+def test_the_list_is_read_without_the_package() -> None:
+    code = "import sys, holdfast.urls as urls; urls.registered_domain('a.b.com'); sys.exit('requests' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

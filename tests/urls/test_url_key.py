@@ -20,6 +20,8 @@ KEYS = {
     "http://www2.example.com:80/Path/Index.HTML?B=2&a=1&&c": "com,example)/path/index.html?&a=1&b=2&c",
     "https://www.example.com:443/a/": "com,example)/a",
     "https://example.com:80/a": "com,example:80)/a",
+    "http://127.0.0.1:43813/pages/1f/31.html?b&a": "1,0,0,127:43813)/pages/1f/31.html?a&b",
+    "http://10.2.3.4/a/": "4,3,2,10)/a",
     "http://user:pw@example.com:8080": "com,example:8080)/",
     "http://example.com/a//../b/./c//": "com,example)/a/b/c",
     "http://example.com/a%2f..%2fb": "com,example)/b",

@@ -10,7 +10,7 @@ _EMPTY = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
 _LOADS = {"src", "href", "action", "srcset", "poster", "data", "formaction"}
-_DRAWN = frozenset(("path", "circle", "rect"))
+_DRAWN = frozenset(("path", "circle", "polyline", "rect"))
 
 
 @dataclass(slots=True)

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 import uvloop
 
 from holdfast.config import ServeSettings
-from holdfast.web.app import controls_app, replay_app
+from holdfast.web.app import ControlsApp, ReplayApp
 from holdfast.web.auth.tokens import Tokens
 from holdfast.web.context import Origins, WebContext, open_site
+from holdfast.web.forward import Forwarder, PeerApp, Router
 from holdfast.web.server.access_log import AccessLog
-from holdfast.web.server.connections import WorkerConnections
 from holdfast.web.server.counters import Counters
-from holdfast.web.server.listen import Hosts
-from holdfast.web.server.service import listen_with, stop
+from holdfast.web.server.host_names import Hosts
+from holdfast.web.server.http_server import HttpServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Served:
     controls: str  # 'http://127.0.0.1:40001'
     replay: str
     site: WebContext
+    peer: str = ""  # 'host:port' for other nodes, in a cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +63,39 @@ def ask(address: str, method: str = "GET", body: bytes | None = None, **headers:
 
 
 @contextmanager
-def serving(path: Path, settings: ServeSettings | None = None, tokens: Tokens | None = None) -> Iterator[Served]:
+def serving(
+    path: Path, settings: ServeSettings | None = None, tokens: Tokens | None = None, router: Router | None = None
+) -> Iterator[Served]:
     """The archive in that directory, until the block ends. It may be written to meanwhile."""
     settings = settings or ServeSettings()
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    origins = Origins(*(f"http://127.0.0.1:{each.getsockname()[1]}" for each in sockets))
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    origins = Origins(*(f"http://127.0.0.1:{each.getsockname()[1]}" for each in sockets[:2]))
     site = open_site(path, settings, origins, Counters.make(), tokens or Tokens())
+    site.forwarder = Forwarder(router) if router is not None else None
     ended = asyncio.Event()
     running: Future[asyncio.AbstractEventLoop] = Future()
 
     async def serve() -> None:
-        shift = WorkerConnections(settings, Hosts.of(settings), site.counters, AccessLog(None, site.counters))
-        apps = (controls_app(site), replay_app(site))
-        servers = [await listen_with(app, shift, [each]) for app, each in zip(apps, sockets, strict=True)]
-        timekeeper = asyncio.create_task(shift.keep_time())
+        server = HttpServer(settings, Hosts.of(settings), site.counters, AccessLog(None, site.counters))
+        for app, each in zip((ControlsApp(site), ReplayApp(site)), sockets[:2], strict=True):
+            await server.listen(app, [each])
+        if router is not None:
+            peers = PeerApp(site, {"controls": ControlsApp, "replay": ReplayApp}, router)
+            await server.listen(peers, sockets[2:], router.server_context())
+        timekeeper = asyncio.create_task(server.keep_time())
         running.set_result(asyncio.get_running_loop())
         await ended.wait()
-        await stop(shift, [server for each in servers for server in each])
+        await server.stop()
+        if site.forwarder is not None:
+            site.forwarder.close()
+            await asyncio.sleep(0)
         timekeeper.cancel()
 
     thread = threading.Thread(target=uvloop.run, args=[serve()], name="served archive")
     thread.start()
     loop = running.result(timeout=60)
     try:
-        yield Served(origins.controls, origins.replay, site)
+        yield Served(origins.controls, origins.replay, site, f"127.0.0.1:{sockets[2].getsockname()[1]}")
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join()

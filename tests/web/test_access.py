@@ -178,9 +178,10 @@ def test_new_rules_hold_without_a_restart_and_bad_ones_change_nothing(
     _write(settings, '[[access]]\nrule = "exclude"\ndomain = "example.com"\n')
     assert access.is_open, "looked at again too soon"
     moment[0] += LOOK_EVERY_S
-    version = access.version
     assert not access.is_open
-    assert access.version > version
+    hidden = access.index_filter()
+    assert hidden is not None
+    assert access.index_filter() is hidden
     assert access.verdict(capture_of("http://example.com/")) is Verdict.EXCLUDE
     _write(settings, '[[access]]\nrule = "forbid"\n')
     moment[0] += LOOK_EVERY_S
@@ -188,9 +189,14 @@ def test_new_rules_hold_without_a_restart_and_bad_ones_change_nothing(
         assert not access.is_open
     assert "stay as they were" in caplog.text
     assert access.verdict(capture_of("http://example.com/")) is Verdict.EXCLUDE
+    assert access.index_filter() is hidden
+    _write(settings, '[[access]]\nrule = "exclude"\ndomain = "example.net"\n')
+    moment[0] += LOOK_EVERY_S
+    assert access.index_filter() not in (None, hidden)
     _write(settings, "")
     moment[0] += LOOK_EVERY_S
     assert access.is_open
+    assert access.index_filter() is None
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from serving import Answer, Served, ask, serving
 import holdfast
 from holdfast.config import ServeSettings
 from holdfast.urls import page_id, page_id_text
-from holdfast.web.api import ENDPOINTS, routes
+from holdfast.web.api.endpoint import ENDPOINTS
+from holdfast.web.api.openapi import routes
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.write.write import writer_of
 
 READ, WRITE = "r" * 32, "w" * 32
 URL = "http://example.com/page"
@@ -48,6 +48,14 @@ negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 413, 414, 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def contents_only() -> Iterator[None]:
+    """Payloads of every size are contents of the store."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.records.draft.REPEATED_BYTES_MAX", 0)
+        yield
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Three captures of a page, and a picture that it embeds."""
@@ -65,7 +73,7 @@ def path(tmp_path: Path) -> Path:
 def served(path: Path) -> Iterator[Served]:
     with serving(path, ServeSettings(), Tokens([], [WRITE])) as found:
         yield found
-        writer_of(found.site).settle()
+        found.site.writer.settle()
 
 
 def got(served: Served, target: str, status: int = 200, **headers: str) -> Any:

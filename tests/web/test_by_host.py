@@ -13,11 +13,11 @@ from pages_kept import html, kept
 
 from holdfast.config import ServeSettings
 from holdfast.errors import Throttled
-from holdfast.web.app import App, controls_app, replay_app
+from holdfast.web.app import App, ControlsApp, ReplayApp
 from holdfast.web.auth.tokens import Tokens
 from holdfast.web.context import Origins, WebContext, open_site
-from holdfast.web.host_names import NAMES_MAX, ByHost, named_app, site_at
 from holdfast.web.server.counters import Counters
+from holdfast.web.server.host_names import NAMES_MAX, ByHost, named_app
 
 URL = "http://a.example/"
 TIME = "20240102030405"
@@ -67,14 +67,14 @@ def asked(app: Any, host: str, target: str) -> tuple[dict[str, str], str]:
 
 @pytest.mark.parametrize("host", ["vm", "192.0.2.7", "[2001:db8::7]"])
 def test_frames_and_links_have_the_name_that_was_asked_by(site: WebContext, host: str) -> None:
-    headers, body = asked(named_app(site, controls_app), f"{host}:8080", f"/main/{TIME}/{URL}")
+    headers, body = asked(named_app(site, ControlsApp), f"{host}:8080", f"/main/{TIME}/{URL}")
     assert f'src="http://{host}:8081/_hf/enter' in body
     assert f"frame-src http://{host}:8081" in headers["content-security-policy"]
     assert f"http://{host}:8080/main/timegate/" in headers["link"]
 
 
 def test_a_page_that_is_in_the_cache_under_one_name_is_not_given_out_under_another(site: WebContext) -> None:
-    app = named_app(site, replay_app)
+    app = named_app(site, ReplayApp)
     for host in ("vm", "192.0.2.1", "vm", "192.0.2.7"):
         _, body = asked(app, f"{host}:8081", f"/main/{TIME}mp_/{URL}")
         assert f'data-controls="http://{host}:8080"' in body
@@ -87,7 +87,7 @@ def test_names_that_are_made_up_do_not_fill_the_memory(site: WebContext) -> None
 
     def make(named: WebContext) -> App:
         made.append(named.controls_origin)
-        return controls_app(named)
+        return ControlsApp(named)
 
     app = ByHost(site, make)
     for number in range(NAMES_MAX + 3):
@@ -109,16 +109,16 @@ def test_names_that_are_made_up_do_not_fill_the_memory(site: WebContext) -> None
 def test_where_the_settings_name_the_server_there_is_one_name(path: Path, settings: ServeSettings) -> None:
     site = open_site(path, settings, ORIGINS, Counters.make(), Tokens())
     try:
-        assert isinstance(named_app(site, controls_app), App)
+        assert isinstance(named_app(site, ControlsApp), App)
     finally:
         site.archive.close()
         site.counters.close()
 
 
 def test_limits_on_streams_hold_for_all_names_together(site: WebContext) -> None:
-    most = site.settings.streams_per_client_max
+    most = site.settings.streams_max // 4
     with ExitStack() as running:
         for number in range(most):
-            running.enter_context(site_at(site, f"name{number}.example").streams.admitted("192.0.2.9"))
-        with pytest.raises(Throttled), site_at(site, "another.example").streams.admitted("192.0.2.9"):
+            running.enter_context(site.at(f"name{number}.example").streams.admitted("192.0.2.9"))
+        with pytest.raises(Throttled), site.at("another.example").streams.admitted("192.0.2.9"):
             pass

@@ -17,8 +17,8 @@ from holdfast.archive.ingest.exchange import page
 from holdfast.config import AccessRule, ServeSettings
 from holdfast.errors import TooLarge
 from holdfast.web.auth.access import Access
-from holdfast.web.bounded_scan import ScanBudget, ScanWatch, Spent
 from holdfast.web.cdx import server
+from holdfast.web.cdx.bounded_scan import ScanBudget, ScanWatch, Spent
 
 A = "http://a.example"
 FIRST, SECOND, THIRD = "20240102030405", "20240203040506", "20250102030405"
@@ -160,8 +160,11 @@ def test_a_long_answer_is_streamed_and_parted_by_resume_keys(served: Served) -> 
     assert parts == whole.splitlines()
 
 
-def test_the_servers_own_limit_ends_an_answer_with_a_key_so_that_it_does_not_look_whole(path: Path) -> None:
-    with serving(path, ServeSettings(cdx_limit=100)) as there:
+def test_the_servers_own_limit_ends_an_answer_with_a_key_so_that_it_does_not_look_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.web.cdx.server.LINES_MAX", 100)
+    with serving(path) as there:
         lines = cdx(there, url="many.example/*").splitlines()
         assert (len(lines), lines[-2]) == (102, "")
         assert cdx(there, url="many.example/*", resumeKey=lines[-1]).splitlines()[0].startswith("example,many)/0100 ")
@@ -252,7 +255,7 @@ def test_a_look_ends_when_its_client_has_gone(served: Served, monkeypatch: pytes
         stop(watch)
 
     monkeypatch.setattr(ScanWatch, "stop", noted)
-    monkeypatch.setattr("holdfast.web.bounded_scan.LINES_PER_PIECE", 1)
+    monkeypatch.setattr("holdfast.web.cdx.bounded_scan.LINES_PER_PIECE", 1)
     parts = urlsplit(served.controls)
     with socket.create_connection((parts.hostname, parts.port)) as client:
         client.sendall(f"GET /main/cdx?url=* HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
@@ -268,8 +271,8 @@ def test_a_watch_ends_a_look_by_time_by_number_and_by_word(served: Served) -> No
         budget(capture)
     watch = ScanWatch(None, 60, captures_max=0)
     assert watch(capture)
-    with pytest.raises(TooLarge, match="hold more than 0 captures"):
-        watch.look()
+    with pytest.raises(TooLarge, match="needs more than 0 captures"):
+        watch.check()
     watch.stop()
     with pytest.raises(Spent):
-        watch.look()
+        watch.check()

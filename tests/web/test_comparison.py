@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.formats.image_size import dimensions
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, RecordId
-from holdfast.web.ui.comparison.headers import header_difference
-from holdfast.web.ui.comparison.links import link_difference
-from holdfast.web.ui.comparison.picture import PICTURE_BYTES, dimensions
-from holdfast.web.ui.comparison.sequences import DiffBudget, stretches
-from holdfast.web.ui.comparison.side import Side
-from holdfast.web.ui.comparison.text import LINE_CHARS_MAX, lines_of, text_difference
+from holdfast.web.ui.comparison.compare import header_difference, link_difference
+from holdfast.web.ui.comparison.side import LINE_CHARS_MAX, PICTURE_BYTES, Side, lines_of
+from holdfast.web.ui.comparison.text import DiffBudget, stretches, text_difference
 
 ITEMS = st.lists(st.sampled_from("abcdefgh"), max_size=40)
 

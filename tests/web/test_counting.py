@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from pages_kept import answer, html, kept
 from serving import Served, ask, serving
+from starlette.responses import Response, StreamingResponse
 from waiting import wait_until
 
+from holdfast.errors import VolumeDown
 from holdfast.web.server.counters import KINDS
 
 A = "http://a.example"
@@ -92,3 +95,35 @@ def test_a_url_that_is_found_by_another_counts_as_fuzzy(served: Served) -> None:
 def test_a_failure_of_the_server_counts_as_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.web.app.server.cdx", None)
     assert counted(served, f"{served.controls}/main/cdx?url={A}/") == (500, {"cdx 5xx": 1})
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("a defect"), VolumeDown("a disk is gone")], ids=lambda error: type(error).__name__
+)
+@pytest.mark.parametrize("pieces", [[], [b"some"]], ids=["before the body", "in the body"])
+def test_a_failure_behind_the_head_counts_as_one_of_the_server(
+    served: Served, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes], error: Exception
+) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+        raise error
+
+    async def cdx(*_: object) -> Response:
+        return StreamingResponse(failing())
+
+    monkeypatch.setattr("holdfast.web.app.server.cdx", cdx)
+    counters = served.site.counters
+    before = {name: counters.total(name) for name in ("errors", "cdx.5xx", "cdx.2xx")}
+    address = f"{served.controls}/main/cdx?url={A}/"
+    if pieces:
+        with pytest.raises(http.client.IncompleteRead):
+            ask(address)
+    else:
+        assert ask(address).status == 500
+    wait_until(lambda: counters.total("errors") > before["errors"], "the error is counted")
+    assert {name: counters.total(name) - count for name, count in before.items()} == {
+        "errors": 1,
+        "cdx.5xx": 1,
+        "cdx.2xx": 0,
+    }

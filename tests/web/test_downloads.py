@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,9 +137,10 @@ def test_originals_of_revisits_come_along_if_they_are_asked_for(tmp_path: Path) 
         assert sorted(each[0] for each in both) == ["response", "revisit", "warcinfo"]
 
 
-def test_too_much_is_refused_before_the_first_byte(path: Path) -> None:
-    for limits in ({"download_records_max": 3}, {"download_bytes_max": 1000}):
-        with serving(path, replace(ServeSettings(), **limits)) as there:
+def test_too_much_is_refused_before_the_first_byte(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for records_max, bytes_max in ((3, 1 << 30), (100, 1000)):
+        monkeypatch.setattr("holdfast.web.capture.downloads.RECORDS_MAX", records_max)
+        with serving(path, ServeSettings(download_bytes_max=bytes_max)) as there:
             got = ask(f"{there.controls}/main/warc?url=*")
             assert (got.status, "narrow it" in got.text) == (413, True)
             assert ask(f"{there.controls}/main/warc?url={A}/").status == 200

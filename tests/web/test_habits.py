@@ -16,7 +16,6 @@ from holdfast.archive.ingest.exchange import page
 from holdfast.config import AccessRule
 from holdfast.web.auth.access import Access
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.write.write import writer_of
 
 URL = "http://a.example/"
 EARLY, LATE = "20200102030405", "20240102030405"
@@ -37,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 def served(path: Path) -> Iterator[Served]:
     with serving(path, tokens=Tokens(write=[TOKEN])) as there:
         yield there
-        writer_of(there.site).settle()
+        there.site.writer.settle()
 
 
 def post(served: Served, target: str, *lines: str) -> tuple[int, str]:
@@ -102,7 +101,7 @@ def test_i10_lines_that_are_posted_to_delete_are_gone(served: Served, path: Path
     assert "c.example/3" in ask(f"{served.controls}/main/cdx?url=c.example/*").text
     assert post(served, "/main/delete", line(1)) == (200, "Deleted 0 records\n")
     assert post(served, "/main", line(1)) == (200, "Added 1 records\n")
-    writer_of(served.site).settle()
+    served.site.writer.settle()
     assert "/main/delete" in (path / "audit.log").read_text()
     with holdfast.open(path) as archive:
         archive.reindex()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,9 @@ from serving import Answer, Served, ask, serving
 
 from holdfast.archive.ingest.exchange import page
 from holdfast.catalog.timestamps import http_date
-from holdfast.config import AccessRule, ServeSettings
+from holdfast.config import AccessRule
 from holdfast.web.auth.access import Access
-from holdfast.web.memento.links import uri
+from holdfast.web.request import uri
 
 A = "http://a.example"
 TIMES = ("20240102030405", "20240203040506", "20240304050607", "20250102030405")
@@ -177,8 +176,11 @@ def test_a_timemap_of_all_collections_has_each_of_them(served: Served) -> None:
 
 
 @pytest.mark.parametrize("form", ["link", "json", "cdxj"])
-def test_a_long_timemap_comes_in_pages_that_together_are_all_of_it(path: Path, form: str) -> None:
-    with serving(path, replace(ServeSettings(), timemap_mementos_max=120)) as there:
+def test_a_long_timemap_comes_in_pages_that_together_are_all_of_it(
+    path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.web.memento.timemap.MEMENTOS_MAX", 120)
+    with serving(path) as there:
         address: str | None = f"{there.controls}/main/timemap/{form}/{A}/often"
         seen: list[str] = []
         pages = 0

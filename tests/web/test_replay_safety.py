@@ -11,7 +11,6 @@ from pages_kept import answer, kept
 from serving import Served, ask, serving
 
 from holdfast.archive.ingest.exchange import Exchange, page
-from holdfast.config import ServeSettings
 
 A = "http://a.example"
 TIME = "20240102030405"
@@ -43,8 +42,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         named("sw.js", "text/javascript", b"onfetch = () => {}"),
     ]  # fmt: skip
     path = kept(tmp_path_factory.mktemp("safety") / "archive", captures)
-    with serving(path, ServeSettings(rewrite_bytes_max=LIMIT, spool_bytes_max=1)) as there:
-        yield there
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.web.capture.render.REWRITE_BYTES_MAX", LIMIT)
+        patch.setattr("holdfast.web.context.SPOOL_BYTES_MAX", 1)
+        with serving(path) as there:
+            yield there
 
 
 @pytest.mark.parametrize("status", [100, 101, 103, 199, 600, 999])

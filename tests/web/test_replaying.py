@@ -188,7 +188,7 @@ def test_the_controls_show_a_banner_to_people_and_send_programs_on(served: Serve
 def test_what_is_added_is_seen_and_what_is_removed_is_gone(served: Served, tmp_path: Path) -> None:
     from waiting import wait_until
 
-    from holdfast.archive.remove.removal import RemovalOptions
+    from holdfast.archive.removal import RemovalOptions
     from holdfast.records.selection import Selection
 
     address = "http://new.example/"

@@ -24,7 +24,7 @@ from holdfast import ArchiveIterator, CaptureQuery
 from holdfast.config import ServeSettings
 from holdfast.streams import StreamOptions
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.stream.framing import FORMATS, RAW_MARK
+from holdfast.web.stream.stream import RAW_MARK, TYPES
 
 CAPTURES = 700  # whose payloads do not fit into the buffers of any connection
 
@@ -91,7 +91,7 @@ def test_json_lines_with_a_token_behind_each_batch(served: Served, records: list
 
 
 def test_every_format_has_its_tokens(served: Served, records: list[str]) -> None:
-    for form in FORMATS:
+    for form in TYPES:
         answer = ask(f"{served.controls}/web/stream?format={form}")
         payloads, tokens = READERS[form](answer.body)
         assert len(payloads) == CAPTURES and len(tokens) == 3, form
@@ -198,10 +198,10 @@ def test_a_client_that_goes_away_ends_its_part(served: Served) -> None:
     wait_until(lambda: not served.site.streams.clients and not served.site.streams.running, "the stream to end")
 
 
-def test_a_slow_client_holds_up_nobody(path: Path, records: list[str]) -> None:
-    settings = ServeSettings(stream_buffer_bytes=100_000)
+def test_a_slow_client_holds_up_nobody(path: Path, records: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.web.stream.shared_scans.BUFFER_BYTES", 100_000)
     params = "fields=record,payload"
-    with serving(path, settings) as served, opened(served, params) as slow:
+    with serving(path) as served, opened(served, params) as slow:
         slow.read(10)
         fast, _ = lines_of(ask(f"{served.controls}/web/stream?{params}").body)
         assert fast == records
@@ -210,10 +210,12 @@ def test_a_slow_client_holds_up_nobody(path: Path, records: list[str]) -> None:
         assert lines_of(rest)[0] == records[1:]
 
 
-def test_clients_who_take_any_order_get_each_capture_once(path: Path, records: list[str]) -> None:
-    settings = ServeSettings(stream_buffer_bytes=100_000)
+def test_clients_who_take_any_order_get_each_capture_once(
+    path: Path, records: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.web.stream.shared_scans.BUFFER_BYTES", 100_000)
     params = "fields=record,payload&shared=true"
-    with serving(path, settings) as served, opened(served, params) as first:
+    with serving(path) as served, opened(served, params) as first:
         head = first.readline()
         late, _ = lines_of(ask(f"{served.controls}/web/stream?{params}").body)
         early, _ = lines_of(head + first.read())
@@ -221,7 +223,7 @@ def test_clients_who_take_any_order_get_each_capture_once(path: Path, records: l
 
 
 def test_too_many_at_once_are_told_to_wait(path: Path) -> None:
-    with serving(path, ServeSettings(streams_per_client_max=1)) as served, opened(served, "fields=payload,text") as _:
+    with serving(path, ServeSettings(streams_max=7)) as served, opened(served, "fields=payload,text") as _:
         answer = ask(f"{served.controls}/web/stream")
         assert answer.status == 429 and "retry-after" in answer.headers
     with serving(path, ServeSettings(streams_max=1)) as served, opened(served, "fields=payload,text") as _:
@@ -237,7 +239,7 @@ def test_what_rules_do_not_allow_does_not_leave(tmp_path: Path) -> None:
         file.write('\n[[access]]\nrule = "block"\ndomain = "blocked.example"\n')
         file.write('[[access]]\nrule = "exclude"\ndomain = "hidden.example"\n')
     with serving(tmp_path) as served:
-        for form in FORMATS:
+        for form in TYPES:
             body = ask(f"{served.controls}/web/stream?format={form}").body
             assert b"open" in body and b"blocked" not in body and b"hidden" not in body
 
@@ -287,6 +289,7 @@ def test_other_methods_collections_and_heads(served: Served) -> None:
     answer = ask(f"{served.controls}/web/stream?format=arrow", "HEAD")
     assert (answer.status, answer.body) == (200, b"")
     assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    assert "content-length" not in answer.headers
 
 
 def test_a_token_of_other_parameters_is_refused(served: Served) -> None:

@@ -17,7 +17,7 @@ import holdfast
 from holdfast.config import ServeSettings
 from holdfast.storage.volume import Activity, ReadableVolume, VolumeStat
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.operations.volumes import Volumes
+from holdfast.web.context import Volumes
 
 READ = "r" * 32
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "archive"
     holdfast.init(path, holdfast.Plan(volumes=3))
     with holdfast.open(path) as archive:
-        archive.contents.put_batch([b"one", b"two"], holdfast.StoreOptions(volume="v0"))
+        archive.contents.store_batch([b"one", b"two"], holdfast.StoreOptions(volume="v0"))
         archive.set_state("v1", holdfast.VolumeState.READ_ONLY)
     (path / "volumes" / "v2" / "VOLUME").unlink()
     return path
@@ -133,3 +133,9 @@ def test_volumes_are_asked_once_a_second_however_many_look(path: Path) -> None:
         assert volumes.reports() is first
         now = 1.1
         assert volumes.reports() is not first
+
+
+def test_an_archive_that_is_not_a_node_says_so(served: Served) -> None:
+    assert json.loads(ask(f"{served.controls}/api/nodes").body) == {"nodes": [], "current": False}
+    assert "not a node of a cluster" in ask(f"{served.controls}/nodes", Accept="text/html").text
+    assert "holdfast_node_up" not in ask(f"{served.controls}/metrics").text

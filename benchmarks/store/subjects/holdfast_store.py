@@ -46,7 +46,7 @@ class HoldfastStore:
 
 
 class HoldfastBatches(HoldfastStore):
-    """One caller that uses the bulk forms: `put_batch`, `get_batch`, `delete_batch`."""
+    """One caller that uses the bulk forms: `store_batch`, `get_batch`, `delete_batch`."""
 
     facts: ClassVar[Facts] = Facts(
         name="holdfast-batches",
@@ -93,7 +93,7 @@ class _Batches:
     def store(self, documents: Sequence[bytes]) -> list[Any]:
         keys: list[Any] = []
         for batch in _slices(documents):
-            keys.extend(stored.key for stored in self._contents.put_batch(batch))
+            keys.extend(stored.key for stored in self._contents.store_batch(batch))
         return keys
 
     def store_again(self, documents: Sequence[bytes], handles: Sequence[Any]) -> None:

@@ -71,7 +71,7 @@ class Volumes:
 
 
 class BatchedVolumes(Volumes):
-    """The same servers; each client uses the bulk forms: `put_batch`, `get_batch`, `delete_batch`."""
+    """The same servers; each client uses the bulk forms: `store_batch`, `get_batch`, `delete_batch`."""
 
     facts: ClassVar[Facts] = Facts(
         name="holdfast-batches",
@@ -144,7 +144,7 @@ class BatchedSession:
         keys: list[Any] = []
         options = _options(step, self._volumes)
         for number, batch in enumerate(_slices(documents, self._batch)):
-            stored = self._contents.put_batch([each.data for each in batch], options[number % len(options)])
+            stored = self._contents.store_batch([each.data for each in batch], options[number % len(options)])
             keys.extend(each.key for each in stored)
         return keys
 

@@ -12,7 +12,7 @@ catalog after that. What flows out: records by URL and time, by id, as exact byt
 
 Guarantees. What was acknowledged survives kill -9 and power loss. What was not leaves nothing behind: the next writer
 rolls back contents that an unfinished addition had stored (`ingest.intent`). A record that is in is not added twice.
-What is removed is gone (`remove`), and other holders of the same content keep it.
+What is removed is gone (`removal`), and other holders of the same content keep it.
 
 One process writes to an archive at a time; any number read it meanwhile (`read_only=True`).
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from holdfast.archive.archive import Archive, open
     from holdfast.archive.connection import Connection, connect
     from holdfast.archive.create import Plan, init
-    from holdfast.archive.volumes.reports import VolumeReport
+    from holdfast.archive.volumes import VolumeReport
 
 _HOMES = {
     "Archive": "archive",
     "Connection": "connection",
     "Plan": "create",
-    "VolumeReport": "volumes.reports",
+    "VolumeReport": "volumes",
     "connect": "connection",
     "init": "create",
     "open": "archive",

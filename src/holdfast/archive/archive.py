@@ -8,59 +8,74 @@ One process writes to an archive at a time; any number read it meanwhile (`read_
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakSet
 
 from holdfast import config
-from holdfast.archive.backup.backup import BatchCopyReport, back_up, restore
-from holdfast.archive.export.export import ExportOptions, export
-from holdfast.archive.export.targets import ExportReport
-from holdfast.archive.ingest.add import Added, Adder
-from holdfast.archive.ingest.exchange import Exchange, drafts_of
-from holdfast.archive.ingest.importer import Importer, ImportOptions, ImportReport, ImportSummary
-from holdfast.archive.ingest.input import ImportInput, inputs_of
-from holdfast.archive.ingest.intent import IntentLog
-from holdfast.archive.ingest.recovery import catch_up, roll_back_unfinished
-from holdfast.archive.reindex import open_catalog, reindex
-from holdfast.archive.remove.refusals import Refusals
-from holdfast.archive.remove.removal import Removal, RemovalOptions, Remover
-from holdfast.archive.update.update import Updates, prepare_active_state
-from holdfast.archive.volumes.list import VolumeList
-from holdfast.archive.volumes.open_volumes import OpenVolumes
-from holdfast.archive.volumes.reports import ANSWER_S, VolumeReport, VolumeReports
-from holdfast.archive.write_state import WriteState
-from holdfast.arguments import checked
+from holdfast.archive.directory import lock_archive, open_catalog
+from holdfast.archive.usage import ArchiveUsage, archive_usage
+from holdfast.archive.volumes import OpenVolumes, add_volume
+from holdfast.arguments import public
 from holdfast.batches.journal import Journal
-from holdfast.batches.verify import BatchReport, verify_batch
 from holdfast.catalog import CaptureQuery, Catalog, SearchResult
-from holdfast.config import ConnectorWatch, Settings, VolumeSettings
-from holdfast.env import REAL, Environment, WriterLock, paths
-from holdfast.errors import Denied, MalformedInput, UnknownCollection, UsageError
-from holdfast.index import Index
-from holdfast.model import Pick, VolumeState, batch_name
-from holdfast.records.draft import Drafting, RecordDraft
-from holdfast.records.records import Records
-from holdfast.records.references import ReferencedFiles
-from holdfast.records.selection import Selection
-from holdfast.records.stored_record import StoredRecord
-from holdfast.storage.store.connector_watch import ConnectorWatcher
-from holdfast.storage.store.contents import Contents
-from holdfast.storage.store.store import BlockStore
-from holdfast.storage.volumes.compaction import Progress
-from holdfast.streams.multicast import Multicast, MulticastOptions
-from holdfast.streams.options import StreamOptions
-from holdfast.streams.stream import Stream
-from holdfast.streams.work_queue import SharedStream
+from holdfast.catalog.query.search import Permits
+from holdfast.config import ConnectorWatch, RecordSettings, VolumeSettings
+from holdfast.env import REAL, Environment, paths
+from holdfast.env.extras import require
+from holdfast.errors import CaptureNotFound, ClusterDown, Denied, MalformedInput, UnknownCollection, UsageError
+from holdfast.model import Pick, RecordId, VolumeState, batch_name
+from holdfast.storage.volumes.local import Progress
 
 if TYPE_CHECKING:
-    from holdfast.query import AccessFilter, QueryEngine, QueryOptions, QueryResult
-    from holdfast.query.sql import SqlResult
+    from holdfast.archive.backup import BatchCopyReport
+    from holdfast.archive.export import ExportOptions, ExportReport
+    from holdfast.archive.ingest.exchange import Exchange
+    from holdfast.archive.ingest.file_reader import ImportInput
+    from holdfast.archive.ingest.importer import ImportOptions, ImportReport, ImportSummary
+    from holdfast.archive.ingest.writer import Added, ArchiveWriter
+    from holdfast.archive.removal import Removal, RemovalOptions, RemovesEverywhere
+    from holdfast.archive.update import Updates
+    from holdfast.batches.entry import JournalEntry
+    from holdfast.batches.verify import BatchReport
+    from holdfast.index import Index
+    from holdfast.query.access_filter import AccessFilter
+    from holdfast.query.engine import QueryEngine
+    from holdfast.query.results import QueryOptions, QueryResult
+    from holdfast.query.sql.result import SqlResult
+    from holdfast.records.draft import RecordDraft
+    from holdfast.records.records import Records
+    from holdfast.records.selection import Selection
+    from holdfast.records.stored_record import StoredRecord
+    from holdfast.streams.multicast import Multicast, MulticastOptions
+    from holdfast.streams.options import StreamOptions
+    from holdfast.streams.stream import Stream
+    from holdfast.streams.work_queue import SharedStream
+
+_HOMES = {  # of argument types that are loaded when first used: a reader needs few of them
+    "Exchange": "holdfast.archive.ingest.exchange",
+    "AccessFilter": "holdfast.query.access_filter",
+    "ExportOptions": "holdfast.archive.export",
+    "ImportInput": "holdfast.archive.ingest.file_reader",
+    "ImportOptions": "holdfast.archive.ingest.importer",
+    "MulticastOptions": "holdfast.streams.multicast",
+    "QueryOptions": "holdfast.query.results",
+    "RecordDraft": "holdfast.records.draft",
+    "RemovalOptions": "holdfast.archive.removal",
+    "Selection": "holdfast.records.selection",
+    "StreamOptions": "holdfast.streams.options",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 class Archive(OpenVolumes):
@@ -69,13 +84,14 @@ class Archive(OpenVolumes):
     `add`, reading and searching are thread-safe.
     """
 
-    @checked
+    @public
     def __init__(self, path: str | Path, *, read_only: bool = False, env: Environment = REAL) -> None:
         self.path = Path(path)
         self.env = env
         self.read_only = read_only
+        self.everywhere: RemovesEverywhere | None = None  # set while a node of a cluster runs
         watch = config.watch_settings(self.path / paths.SETTINGS, env.clock)
-        self._lock = None if read_only else WriterLock(self.path / paths.LOCK, purpose())
+        self._lock = None if read_only else lock_archive(self.path)
         self._opening = threading.Lock()
         self._closed = False
         self._streams: WeakSet[Stream | Multicast] = WeakSet()
@@ -88,42 +104,31 @@ class Archive(OpenVolumes):
             raise
 
     def _open(self, watch: ConnectorWatch) -> None:
-        settings = watch.settings
-        writable = not self.read_only
-        self.instance = BlockStore(self.path, settings, self.env, writable=writable)
-        self._closing.callback(self.instance.close)
-        self.contents = Contents(self.instance)
-        self._closing.callback(self.contents.close)
-        self.journal = Journal(self.path, self.env, settings.records, writable=writable)
+        self._open_volumes(self.path, watch, self.env, writable=not self.read_only)
+        self.journal = Journal(self.path, self.env, writable=not self.read_only)
         self._closing.callback(self.journal.close)
         self._catalog: Catalog | None = None
         self._index: Index | None = None
         self._queries: QueryEngine | None = None
         self._closing.callback(self._close_catalog)
-        self._reports = VolumeReports(self.instance, lambda volume: self.path / paths.LOCK, self.env)
-        self._watcher = ConnectorWatcher(self.instance, watch)
-        self._list = VolumeList(self.path, self.instance, self._watcher)
-        self._closing.callback(self._watcher.close)
-        if settings.connector:
+        if self.settings.connector:
             self._watcher.start()
-        if writable:
-            self._prepare_writing(settings)
+        if not self.read_only:
+            self._prepare_writing(self.settings.records)
 
-    def _prepare_writing(self, settings: Settings) -> None:
+    def _prepare_writing(self, settings: RecordSettings) -> None:
         """Finishes or rolls back what a crash interrupted."""
+        from holdfast.archive.ingest.writer import ArchiveWriter
+        from holdfast.archive.removal import Remover
+        from holdfast.archive.update import prepare_active_state
+
         for left in self.path.glob("import-*.open"):  # large payloads of an import that was killed
             left.unlink(missing_ok=True)
-        intents = IntentLog(self.path, self.env)
-        self._closing.callback(intents.close)
-        refusals = Refusals(self.path, self.env)
-        state = WriteState(self.contents, self.journal, self.catalog, intents, refusals, settings.records, self.env)
-        catch_up(state)
-        roll_back_unfinished(state, self.records)
-        self._remover = Remover(self.path, state)
+        self._writer = ArchiveWriter(self.path, self.contents, self.journal, self.catalog, settings, self.env)
+        self._closing.callback(self._writer.close)
+        self._writer.recover()
+        self._remover = Remover(self._writer)
         self._compact_all(self._remover.resume(), None)
-        self._state = state
-        self._adder = Adder(state)
-        self._closing.callback(self._adder.close)
         prepare_active_state(self)
 
     @property
@@ -139,27 +144,39 @@ class Archive(OpenVolumes):
     @property
     def records(self) -> Records:
         """Records by id, and by URL and time."""
-        files = ReferencedFiles([self.path / each for each in self.settings.records.warc_paths])
-        return Records(self.journal, self.catalog, self.contents, files)
+        from holdfast.records.records import Records
+
+        warc_paths = [self.path / each for each in self.settings.records.warc_paths]
+        return Records(self.journal, self.catalog, self.contents, warc_paths)
 
     @property
     def updates(self) -> Updates:
         """Batch updates of what streams and queries see, and removal of superseded captures."""
+        from holdfast.archive.update import Updates
+
         return Updates(self)
 
     @property
     def index(self) -> Index:
         """Words, metadata and links of captures."""
+        from holdfast.index import Index
+        from holdfast.records.active_state import active_state
+
         with self._opening:
             if self._index is None:
-                catalog, active = (lambda: self.catalog), (lambda: self.updates.active)
-                self._index = Index(self.path, self.settings.index, self.env, catalog, active)
+                self._index = Index(
+                    self.path,
+                    self.settings.index,
+                    self.env,
+                    lambda: self.catalog,
+                    lambda: active_state(self.path, self.settings, self.env),
+                )
             return self._index
 
     @property
     def queries(self) -> QueryEngine:
         """Answers queries in the query language."""
-        from holdfast.query import QueryEngine  # its imports take a tenth of a second
+        from holdfast.query.engine import QueryEngine
 
         index = self.index
         with self._opening:
@@ -168,32 +185,35 @@ class Archive(OpenVolumes):
             return self._queries
 
     @property
-    def adder(self) -> Adder:
+    def writer(self) -> ArchiveWriter:
         """Adds records; for parts of the archive that need more than `add`. Raises Denied."""
         self._require_writable()
-        return self._adder
+        return self._writer
 
     # -- volumes ------------------------------------------------------------------------------------------------
 
-    @checked
-    def volumes(self, answer_s: float = ANSWER_S) -> Iterator[VolumeReport]:
-        """How the volumes are, in the order of the connector; one that does not answer in that time counts as down."""
-        yield from self._reports.take(answer_s)
-
-    @checked
-    def add_volume(self, volume: VolumeSettings, *, force: bool = False) -> None:
+    @public
+    def add_volume(self, volume: VolumeSettings | str, *, force: bool = False) -> None:
         """Adds an empty volume, or one that a server has; new contents may go there at once. Durable on return.
 
-        Raises VolumeDown if its server does not answer, unless with `force`.
+        A name alone gives a volume of organization `log`. Raises VolumeDown if its server does not answer, unless with
+        `force`.
         """
         self._require_writable()
-        self._list.add(volume, force=force)
+        wanted = VolumeSettings(volume) if isinstance(volume, str) else volume
+        add_volume(self.path, self.instance, self._watcher, wanted, force=force)
 
-    @checked
-    def set_state(self, name: str, state: VolumeState) -> None:
+    @public
+    def set_state(self, name: str, state: VolumeState | str) -> None:
         """Makes a volume writable or read-only, in the file that lists it. Durable on return."""
         self._require_writable()
-        self._list.set_state(name, state)
+        state = VolumeState.parse(state)
+        own = self.path / paths.SETTINGS
+        is_own = config.load(own).volume_settings(name) is not None
+        self._watcher.set_state(own if is_own else self.path / self.settings.connector, name, state)
+
+    def _lock_of(self, volume: VolumeSettings) -> Path:
+        return self.path / paths.LOCK
 
     def _require_open(self) -> None:
         if self._closed:
@@ -206,34 +226,40 @@ class Archive(OpenVolumes):
 
     # -- records ------------------------------------------------------------------------------------------------
 
-    @checked
-    def add(self, exchanges: Sequence[Exchange], *, batch: str | None = None, collection: str = "") -> list[Added]:
-        """Adds captures, each a response and the request where it is given. Durable on return.
+    @public
+    def add(
+        self, exchanges: Sequence[Exchange] | Exchange, *, batch: str | None = None, collection: str = ""
+    ) -> list[Added]:
+        """Adds one capture or many, each a response and the request where it is given. Durable on return.
 
         Returns one element for each record.
         """
+        from holdfast.archive.ingest.exchange import Exchange, drafts_of
+        from holdfast.records.draft import Drafting
+
         self._require_writable()
+        given = [exchanges] if isinstance(exchanges, Exchange) else exchanges
         settings = self.settings.records
-        drafting = Drafting(settings, batch_name(collection or settings.collection))
-        return self._adder.add(drafts_of(exchanges, drafting, self.env), batch)
+        drafting = Drafting(batch_name(collection or settings.collection))
+        return self._writer.add(drafts_of(given, drafting, self.env), batch)
 
-    @checked
+    @public
     def add_drafts(self, drafts: Sequence[RecordDraft], *, batch: str | None = None) -> list[Added]:
-        """Adds records in their order; those that are in already are not added again. Durable on return."""
+        """Adds records in their order. Records already in the archive are not added again. Durable on return."""
         self._require_writable()
-        return self._adder.add(drafts, batch)
+        return self._writer.add(drafts, batch)
 
-    @checked
+    @public
     def add_large(self, draft: RecordDraft, *, batch: str | None = None) -> Added:
         """Adds a record whose payload is in the file `draft.spooled`, which is deleted. Durable on return."""
         self._require_writable()
-        return self._adder.add_large(draft, batch)
+        return self._writer.add_large(draft, batch)
 
-    @checked
+    @public
     def import_files(
         self,
         inputs: Sequence[ImportInput | Path | str] | ImportInput | Path | str,
-        options: ImportOptions = ImportOptions(),  # noqa: B008
+        options: ImportOptions | None = None,
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Imports files of any known format; returns when all of them are done. What was added is durable then.
@@ -241,20 +267,26 @@ class Archive(OpenVolumes):
         A file that cannot be read has an `error` in its report. In strict mode the first fault raises MalformedInput.
         What was added before an error or an interrupt stays.
         """
+        from holdfast.archive.ingest.importer import ImportSummary
+
         return ImportSummary(tuple(self.iter_import(inputs, options, progress)))
 
-    @checked
+    @public
     def iter_import(
         self,
         inputs: Sequence[ImportInput | Path | str] | ImportInput | Path | str,
-        options: ImportOptions = ImportOptions(),  # noqa: B008
+        options: ImportOptions | None = None,
         progress: Progress | None = None,
     ) -> Iterator[ImportReport]:
         """As `import_files`, but yields the report of each file as it is done.
 
-        Nothing is read before the first report is asked for. A caller that stops early leaves the other files out.
+        Nothing is read before the first report is requested. A caller that stops early skips the other files.
         """
+        from holdfast.archive.ingest.file_reader import ImportInput, inputs_of
+        from holdfast.archive.ingest.importer import Importer, ImportOptions, ImportReport
+
         self._require_writable()
+        options = options or ImportOptions()
         for name in (options.batch, options.collection):
             if name is not None:
                 batch_name(name)
@@ -271,9 +303,9 @@ class Archive(OpenVolumes):
                 if options.strict:
                     raise
                 broken.append(ImportReport(Path(each).name, error=error))
-        return chain(broken, Importer(self._adder, self.path, self.settings, options).run(files, progress))
+        return chain(broken, Importer(self._writer, self.path, self.settings, options).run(files, progress))
 
-    @checked
+    @public
     def get(
         self, url: str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
     ) -> StoredRecord:
@@ -284,7 +316,7 @@ class Archive(OpenVolumes):
         """
         return self.records.get(url, at, collection, Pick.parse(pick or self.settings.records.pick))
 
-    @checked
+    @public
     def get_page(
         self, page_id: int | str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
     ) -> StoredRecord:
@@ -294,22 +326,46 @@ class Archive(OpenVolumes):
         """
         return self.records.get_page(page_id, at, collection, Pick.parse(pick or self.settings.records.pick))
 
-    @checked
-    def search(self, query: CaptureQuery) -> SearchResult:
-        """The captures that match the query, as a stream."""
-        return self.catalog.search(query)
+    @public
+    def search(self, query: CaptureQuery | str, permits: Permits | None = None) -> SearchResult:
+        """The captures that match the query, as a stream of rows: `row.capture`; without those that are not permitted.
+
+        A text is a URL, or a shorthand: 'example.com/a*', '*.example.com', '*'. For words, see `query`.
+        """
+        return self.catalog.search(CaptureQuery(url=query) if isinstance(query, str) else query, permits)
+
+    @public
+    def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int:
+        """The number of pages of a query's result."""
+        return self.catalog.num_pages(query, permits)
+
+    @public
+    def url_of(self, record: RecordId | str | None, page_id: int = 0) -> str | None:
+        """The URL of a record, or of a page by WebBase's id; None if there is none."""
+        if record is None:
+            return next((each.url for each in self.catalog.of_page_id(page_id)), None)
+        try:
+            return self.records.read(record).entry.url
+        except CaptureNotFound:
+            return None
 
     def collections(self) -> tuple[str, ...]:
         """Those with captures, and the default one, in the order of their names."""
         return tuple(sorted({self.settings.records.collection, *self.catalog.collections()}))
 
-    @checked
+    @public
     def require_collection(self, name: str) -> None:
         """Raises UnknownCollection, unless `collections` has it."""
         known = self.collections()
         if name not in known:
             raise UnknownCollection(f"no collection {name!r}: known are {', '.join(known)}")
 
+    @public
+    def usage(self) -> ArchiveUsage:
+        """What the archive takes on disk, as `du` counts it, and what duplicates and compression save."""
+        return archive_usage(self)
+
+    @public
     def query(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
         """What the index finds for a query in the query language, such as 'stanford title:library -type:pdf'.
 
@@ -317,65 +373,119 @@ class Archive(OpenVolumes):
         """
         return self.queries.ask(text, options, screen)
 
-    @checked
+    @public
     def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlResult:
         """Runs one SELECT over captures, links, pages and contents; the rows come as Arrow.
 
         Raises MalformedQuery, Denied for what does more than read, TooLarge, or IndexNotFound.
         """
-        from holdfast.query.sql import run_sql
+        require("search")
+        from holdfast.query.sql.run import run_sql
 
         return run_sql(statement, parameters, self.index, self.instance, self.settings.query)
 
-    @checked
-    def stream(self, options: StreamOptions = StreamOptions()) -> Stream:  # noqa: B008
+    @public
+    def stream(self, options: StreamOptions | str | None = None) -> Stream:
         """Each capture of this moment once, in the wanted order, also while others write (B9, N5).
 
+        A text is a query in the query language, such as 'title:library', which needs the index.
         Iterate over it for pages, or over its `batches()`; its `token` goes on behind what was handed out.
         """
-        stream = Stream(self, options)
+        from holdfast.streams.stream import Stream
+
+        stream = Stream(self, _stream_options(options))
         self._streams.add(stream)
         return stream
 
-    @checked
+    @public
     def multicast(
-        self,
-        options: StreamOptions = StreamOptions(),  # noqa: B008
-        limits: MulticastOptions = MulticastOptions(),  # noqa: B008
+        self, options: StreamOptions | str | None = None, limits: MulticastOptions | None = None
     ) -> Multicast:
         """One snapshot for several consumers, who share the reading of it: each calls `join` (B10, N5)."""
-        multicast = Multicast(self, options, limits)
+        from holdfast.streams.multicast import Multicast, MulticastOptions
+
+        multicast = Multicast(self, _stream_options(options), limits or MulticastOptions())
         self._streams.add(multicast)
         return multicast
 
-    @checked
-    def share(self, options: StreamOptions, path: str | Path) -> SharedStream:
+    @public
+    def share(self, options: StreamOptions | str, path: str | Path) -> SharedStream:
         """A stream that processes of this machine share: each takes the next piece when it has none (N5).
 
         `path` is the file through which they cooperate; the first to name it begins the stream.
         """
-        return SharedStream(self, options, Path(path))
+        from holdfast.streams.work_queue import SharedStream
 
-    @checked
+        return SharedStream(self, _stream_options(options), Path(path))
+
+    @public
     def export(
         self,
-        selection: Selection,
+        selection: Selection | CaptureQuery | str,
         target: str | Path | BinaryIO,
-        options: ExportOptions,
+        options: ExportOptions | str | None = None,
         progress: Progress | None = None,
     ) -> ExportReport:
-        """Writes captures or records to files of another format, or imported files exactly as they were."""
-        return export(self, selection, Path(target) if isinstance(target, str) else target, options, progress)
+        """Writes captures or records to files of another format, or imported files exactly as they were.
 
-    @checked
-    def remove(self, selection: Selection, options: RemovalOptions, progress: Progress | None = None) -> Removal:
-        """Removes captures, their records, and contents that nobody else holds, for good (N2). Durable on return."""
+        `options` may be the name of a format; without them, the name of the target tells it. A text as `selection` is
+        a URL or a shorthand, as for `search`.
+        """
+        from holdfast.archive.export import Exporter, ExportOptions, format_by_name
+
+        if options is None:
+            options = ExportOptions(format_by_name(target))
+        elif isinstance(options, str):
+            options = ExportOptions(options)
+        path = Path(target) if isinstance(target, str) else target
+        return Exporter(self, progress).run(_selection(selection), path, options)
+
+    @public
+    def remove(
+        self,
+        selection: Selection | CaptureQuery | str,
+        options: RemovalOptions | str,
+        progress: Progress | None = None,
+    ) -> Removal:
+        """Removes captures, their records, and contents that nobody else holds, for good (N2). Durable on return.
+
+        A text as `selection` is a URL or a shorthand, as for `search`; a text as `options` is the reason.
+        """
+        from holdfast.archive.removal import RemovalOptions
+
         self._require_writable()
-        with self._adder.lock:
-            removal = self._remover.remove(selection, options)
+        if self.index.exists:
+            require("search")  # what is removed leaves the index, too
+        selection = _selection(selection)
+        options = RemovalOptions(options) if isinstance(options, str) else options
+        if self.everywhere is not None and not options.dry_run:
+            return self.everywhere.remove(selection, options)
+        if not (self.can_remove or options.dry_run):
+            raise ClusterDown(f"'{self.path}' is a node of a cluster: it removes records only while it runs")
+        return self.remove_here(selection, options, progress)
+
+    @property
+    def can_remove(self) -> bool:
+        """False for a node of a cluster that does not run: other nodes would give the records back."""
+        return self.everywhere is not None or not (self.path / paths.CLUSTER / paths.MEMBER).exists()
+
+    def remove_here(
+        self,
+        selection: Selection,
+        options: RemovalOptions,
+        progress: Progress | None = None,
+        announce: Callable[[dict[RecordId, JournalEntry]], None] | None = None,
+    ) -> Removal:
+        """As `remove`, but on a node of a cluster from this node only.
+
+        `announce` is called with the records, while nobody adds, before anything is removed; what it raises stops it.
+        """
+        self._require_writable()
+        with self._writer.lock:
+            removal = self._remover.remove(selection, options, announce)
         if options.compact and not options.dry_run and removal.records:
             self._compact_all(removal.volumes, progress)
-        if removal.records and not options.dry_run:
+        if removal.records and not options.dry_run and self.index.exists:
             self.index.purge_removed()
         return removal
 
@@ -388,42 +498,50 @@ class Archive(OpenVolumes):
 
     # -- batches ------------------------------------------------------------------------------------------------
 
-    @checked
+    @public
     def seal(self, batch: str) -> None:
         """Closes a batch for good: it takes no more records. Durable on return."""
         self._require_writable()
         self.journal.require(batch)
-        with self._adder.lock:
+        with self._writer.lock:
             self.journal.batch(batch).seal()
 
-    @checked
+    @public
     def verify(self, batch: str, progress: Progress | None = None) -> BatchReport:
         """Reads every byte of a batch, also while another process writes."""
-        self.journal.require(batch)
-        return verify_batch(batch, self.journal.directory(batch), self.env, progress)
+        from holdfast.batches.batch import BatchState
+        from holdfast.batches.verify import verify_batch
 
-    @checked
+        self.journal.require(batch)
+        known = BatchState.unpack(self.catalog.batch_state(batch))
+        return verify_batch(batch, self.journal.directory(batch), self.env, progress, known)
+
+    @public
     def back_up(self, batch: str, target: str | Path, progress: Progress | None = None) -> BatchCopyReport:
         """Writes a batch with its payloads to a new directory, from which `restore` brings it back. Durable on return.
 
         Also while another process writes. After an interruption the same call goes on.
         """
+        from holdfast.archive.backup import back_up
+
         return back_up(self, batch, Path(target), progress)
 
-    @checked
+    @public
     def restore(self, backup: str | Path, progress: Progress | None = None) -> BatchCopyReport:
         """Brings the batch of a backup in, under the same ids, verified. Durable on return. Idempotent.
 
         Raises UsageError, and changes nothing, if another batch of that name is here.
         """
+        from holdfast.archive.backup import restore
+
         return restore(self, Path(backup), progress)
 
-    @checked
+    @public
     def reindex(self, progress: Progress | None = None) -> int:
         """Rebuilds the catalog from the batches while readers go on; returns the number of captures."""
         self._require_writable()
-        with self._adder.lock:
-            self._state.catalog = self._catalog = reindex(self.path, self._state, progress)
+        with self._writer.lock:
+            self._catalog = self._writer.reindex(progress)
         return sum(total.captures for total in self.catalog.totals()[0].values())
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -445,12 +563,23 @@ class Archive(OpenVolumes):
             self._lock = None
 
 
-@checked
+def _stream_options(given: StreamOptions | str | None) -> StreamOptions:
+    from holdfast.streams.options import StreamOptions
+
+    if given is None or isinstance(given, str):
+        return StreamOptions(query=given or "")
+    return given
+
+
+def _selection(given: Selection | CaptureQuery | str) -> Selection:
+    from holdfast.records.selection import Selection
+
+    if isinstance(given, str):
+        given = CaptureQuery(url=given)
+    return Selection(given) if isinstance(given, CaptureQuery) else given
+
+
+@public
 def open(path: str | Path, *, read_only: bool = False) -> Archive:
     """Opens an archive, for writing unless `read_only`. Raises ArchiveNotFound, or Busy if another process writes."""
     return Archive(path, read_only=read_only)
-
-
-def purpose() -> str:
-    """The command line of this process, shown to those who wait for its lock."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:150] if sys.argv and sys.argv[0] else "a Python program"

@@ -6,24 +6,28 @@ derived: a repair rebuilds them.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from holdfast import config
-from holdfast.archive.archive import Archive, purpose
-from holdfast.archive.ingest.recovery import missing_files
-from holdfast.archive.reindex import forget_catalog
-from holdfast.archive.remove.removal import read_plan
-from holdfast.arguments import checked
-from holdfast.batches.scan import Walked
+from holdfast.archive.archive import Archive
+from holdfast.archive.directory import lock_archive
+from holdfast.archive.ingest.writer import missing_files
+from holdfast.archive.removal import read_plan
+from holdfast.arguments import public
+from holdfast.batches.batch import BatchState
+from holdfast.batches.frame import Walked
 from holdfast.batches.verify import verify_batch
-from holdfast.env import REAL, Environment, WriterLock, paths
+from holdfast.env import REAL, Environment, paths
+from holdfast.env.extras import is_installed
 from holdfast.errors import Damaged, DamagedCatalog, HoldfastError, UnknownName
+from holdfast.index.paths import index_directory
 from holdfast.model import ContentKey, Fault, RecordId
 from holdfast.storage.maintenance.check import Checker, CheckOptions, CheckReport
 from holdfast.storage.maintenance.repair import repair_store
-from holdfast.storage.volumes.compaction import Progress
+from holdfast.storage.volumes.local import Progress
 
 _CATALOG = "damaged catalog"
 _INDEX = "damaged index"
@@ -31,7 +35,7 @@ _LOST_REMEDY = "restore the batch from a backup, or remove the record"
 _INDEX_REMEDY = "run 'holdfast index build': it is derived"
 
 
-@checked
+@public
 def check(
     path: str | Path,
     options: CheckOptions = CheckOptions(),  # noqa: B008
@@ -63,27 +67,34 @@ def check(
                 raise
             report.notes.append(f"records were not checked: {error}")
             return report
+        if index_directory(root).exists() and not is_installed("search"):
+            report.notes.append("the index was not checked: run: pip install 'holdfast[search]'")
         report.faults += _all_repaired(faults, root, env) if options.repair else faults
     return report
 
 
 def _repaired(checker: Checker, progress: Progress | None) -> CheckReport:
-    lock = WriterLock(checker.root / paths.LOCK, purpose())
-    try:
+    with lock_archive(checker.root):
         return repair_store(checker, progress)
-    finally:
-        lock.release()
 
 
 def _record_faults(root: Path, env: Environment, progress: Progress | None) -> Iterator[Fault]:
     with Archive(root, read_only=True, env=env) as archive:
         for name in archive.journal.names():
-            yield from verify_batch(name, archive.journal.directory(name), env, progress).faults
-            yield from _missing_contents(archive, name)
+            yield from verify_batch(name, archive.journal.directory(name), env, progress, _known(archive, name)).faults
+            yield from _content_faults(archive, name)
 
 
-def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
-    """Records whose payload is gone."""
+def _known(archive: Archive, batch: str) -> BatchState | None:
+    """What the catalog knows of a batch; None if the catalog cannot be read, which is a fault of its own."""
+    try:
+        return BatchState.unpack(archive.catalog.batch_state(batch))
+    except HoldfastError:
+        return None
+
+
+def _content_faults(archive: Archive, batch: str) -> Iterator[Fault]:
+    """Records whose payload is missing, or kept with them and not what its signature names."""
     for walked in archive.journal.walk(batch):
         if not isinstance(walked, Walked):
             continue
@@ -92,10 +103,15 @@ def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
             for entry in walked.entries
             for text in entry.contentkeys
         ]
+        file = str(archive.journal.directory(batch) / paths.records_name(*walked.place[:2]))
+        inline = [entry for entry in walked.entries if entry.is_inline]
+        for entry, signature in zip(inline, archive.contents.sign([each.payload for each in inline]), strict=True):
+            if signature.hex() != entry.signature:
+                wanted, found = f"{entry.signature} of record {RecordId(batch, entry.serial)}", signature.hex()
+                yield Fault(batch, file, walked.place.offset, "signature", wanted, found, remedy=_LOST_REMEDY)
         locations = archive.instance.find_batch([key for _, key in kept])
         for (record, key), held in zip(kept, locations, strict=True):
             if not held.blocks and not held.away and _is_still_there(archive, record):
-                file = str(archive.journal.directory(batch) / paths.records_name(*walked.place[:2]))
                 wanted = f"that of record {record}"
                 yield Fault(
                     batch, file, walked.place.offset, "missing content", wanted, "none", key, remedy=_LOST_REMEDY
@@ -103,7 +119,7 @@ def _missing_contents(archive: Archive, batch: str) -> Iterator[Fault]:
 
 
 def _is_still_there(archive: Archive, record: RecordId) -> bool:
-    """Whether a record was not removed while the check was running."""
+    """True if a record was not removed while the check was running."""
     archive.catalog.refresh()
     entry = archive.records.entry(record)
     return entry is not None and entry.contents != "-"
@@ -124,6 +140,8 @@ def _catalog_faults(root: Path, env: Environment) -> Iterator[Fault]:
 
 def _index_faults(root: Path, env: Environment, progress: Progress | None) -> Iterator[Fault]:
     with Archive(root, read_only=True, env=env) as archive:
+        if archive.index.exists and not is_installed("search"):
+            return  # noted by `check`
         for found in archive.index.verify(progress):
             yield Fault("index", str(archive.index.directory), 0, _INDEX, "a sound index", found, remedy=_INDEX_REMEDY)
 
@@ -137,18 +155,12 @@ def _leftover_faults(root: Path, env: Environment) -> Iterator[Fault]:
 
 
 def _all_repaired(faults: list[Fault], root: Path, env: Environment) -> list[Fault]:
-    repaired = [_repaired_fault(fault, root, env) for fault in faults]
-    if any(fault.kind == _INDEX for fault in faults):
+    kinds = {fault.kind for fault in faults}
+    if _CATALOG in kinds:
+        shutil.rmtree(root / paths.CATALOG, ignore_errors=True)
+        Archive(root, env=env).close()  # rebuilds it
+    if _INDEX in kinds:
         with Archive(root, read_only=True, env=env) as archive:
             archive.index.build()
             archive.index.rank(force=True)
-        repaired = [replace(fault, repaired=True) if fault.kind == _INDEX else fault for fault in repaired]
-    return repaired
-
-
-def _repaired_fault(fault: Fault, root: Path, env: Environment) -> Fault:
-    if fault.kind != _CATALOG:
-        return fault
-    forget_catalog(root)
-    with Archive(root, env=env):  # rebuilds it
-        return replace(fault, repaired=True)
+    return [replace(fault, repaired=True) if fault.kind in (_CATALOG, _INDEX) else fault for fault in faults]

@@ -12,17 +12,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from holdfast.archive.volumes.open_volumes import OpenVolumes
-from holdfast.archive.volumes.reports import ANSWER_S, VolumeReport, VolumeReports
-from holdfast.arguments import checked
-from holdfast.config import watch_connector
+from holdfast.archive.volumes import OpenVolumes
+from holdfast.arguments import checked, public
+from holdfast.config import VolumeSettings, watch_connector
 from holdfast.env import REAL, Environment, paths
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import Denied
 from holdfast.model import VolumeState
-from holdfast.storage.store.connector_watch import ConnectorWatcher
-from holdfast.storage.store.contents import Contents
-from holdfast.storage.store.store import BlockStore
 
 
 class Connection(OpenVolumes):
@@ -42,36 +38,28 @@ class Connection(OpenVolumes):
         watch = watch_connector(self.path, env.clock)
         # The files that a store keeps beside its volumes are derived, and of no use to other clients.
         scratch = self._closing.enter_context(ScratchDirectory("connection"))
-        self.instance = BlockStore(scratch.path, watch.settings, env, writable=writable)
-        self._closing.callback(self.instance.close)
-        self.contents = Contents(self.instance)
-        self._closing.callback(self.contents.close)
-        self._reports = VolumeReports(self.instance, lambda volume: lock_of(self.instance.directory(volume)), env)
-        self._watcher = ConnectorWatcher(self.instance, watch)
-        self._closing.callback(self._watcher.close)
+        self._open_volumes(scratch.path, watch, env, writable=writable)
         self._watcher.start()
 
-    @checked
-    def volumes(self, answer_s: float = ANSWER_S) -> list[VolumeReport]:
-        """How the volumes are, in the order of the connector; one that does not answer in that time counts as down."""
-        return self._reports.take(answer_s)
+    def _lock_of(self, volume: VolumeSettings) -> Path:
+        return self.instance.directory(volume) / paths.LOCK  # it belongs to no archive
 
     def refresh(self) -> bool:
         """Reads the connector now instead of within a second; returns whether it has changed."""
         return self._watcher.poll()
 
     @checked
-    def set_state(self, name: str, state: VolumeState) -> None:
+    def set_state(self, name: str, state: VolumeState | str) -> None:
         """Makes a volume writable or read-only, in the connector. Durable on return."""
         self._require_writable()
-        self._watcher.set_state(self.path, name, state)
+        self._watcher.set_state(self.path, name, VolumeState.parse(state))
 
     def _require_writable(self) -> None:
         if not self.instance.writable:
             raise Denied("the volumes are open for reading only")
 
 
-@checked
+@public
 def connect(connector: str | Path, *, read_only: bool = False) -> Connection:
     """Opens the volumes of a connector, for writing unless `read_only`.
 
@@ -79,8 +67,3 @@ def connect(connector: str | Path, *, read_only: bool = False) -> Connection:
     and Busy if one is a directory that another process writes to.
     """
     return Connection(connector, read_only=read_only)
-
-
-def lock_of(directory: Path) -> Path:
-    """The lock of a volume that belongs to no archive."""
-    return directory / paths.LOCK

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast import config
-from holdfast.archive.reindex import open_catalog
-from holdfast.arguments import check_fields, checked
+from holdfast.archive.directory import open_catalog
+from holdfast.arguments import check_fields, public
 from holdfast.config import RecordSettings, Settings, StoreSettings, VolumeSettings
 from holdfast.env import REAL, Environment, paths
 from holdfast.env.files import replace_file
@@ -22,7 +22,7 @@ _UID_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a new archive is to be like."""
+    """The properties of a new archive."""
 
     volumes: int = 1
     organization: str = "log"
@@ -38,7 +38,7 @@ class Plan:
         check_fields(self)
 
 
-@checked
+@public
 def init(path: str | Path, plan: Plan = Plan(), *, env: Environment = REAL) -> None:
     """Makes an empty archive, with volumes v0, v1, ... The directory may exist, but not hold an archive.
 

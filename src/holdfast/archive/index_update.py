@@ -1,34 +1,29 @@
-"""Automatic index updates: after imports, during crawls, and after uploads over HTTP.
+"""Automatic index updates after imports and uploads over HTTP. Crawls have an updater (`holdfast.index.updater`).
 
-The index is derived, so a failed update is only a warning. For crawls and servers a process of low priority that only
-reads the archive does it (`IndexKeeper`, `catch_up`). Killed at any moment, it leaves the state of its last commit,
-from which the next update goes on.
+The index is derived, so a failed update is only a warning. For servers a process of low priority that only reads the
+archive does it (`catch_up`). Killed at any moment, it leaves the state of its last commit, from which the next update
+goes on.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 from holdfast.config import INDEX_VARIABLE, IndexSettings
 from holdfast.env.child_process import start_child
+from holdfast.env.extras import is_installed, require
 from holdfast.errors import Busy, HoldfastError, InvalidSetting
-from holdfast.index import Index
-
-if TYPE_CHECKING:
-    from holdfast.index.build import BuildReport, Progress
+from holdfast.index.updater import bring_up
 
 log = logging.getLogger("holdfast.index")
 
-RANKED_LINKS_MAX = 1_000_000  # ranks of more take longer than a few seconds: 'index update' computes them
 _NICENESS = 15
 _BUSY_S, _BUSY_MAX_S = 1.0, 60.0  # until the index is looked at again that another process writes; doubled each time
 _WORDS = {
@@ -38,28 +33,23 @@ _WORDS = {
 
 
 def is_automatic(settings: IndexSettings, chosen: bool | None = None) -> bool:
-    """Whether additions are indexed: as chosen, else as the environment says, else as the settings say.
+    """True if additions are indexed: as chosen, else as the environment says, else as the settings say.
 
-    Raises InvalidSetting if the environment says neither yes nor no.
+    Settings do not count without the extra that it needs. Raises MissingExtra if it was chosen, and InvalidSetting if
+    the environment says neither yes nor no.
     """
     if chosen is not None:
+        if chosen:
+            require("search")
         return chosen
     said = os.environ.get(INDEX_VARIABLE, "").strip().lower()
     if said and said not in _WORDS:
         raise InvalidSetting(f"bad value {said!r} of {INDEX_VARIABLE}: give true or false")
-    return _WORDS.get(said, settings.automatic)
-
-
-def bring_up(index: Index, progress: Progress | None = None) -> BuildReport:
-    """Indexes what is new, and ranks pages again where that takes seconds. Raises Busy if another process does."""
-    report = index.update(progress)
-    if index.links <= RANKED_LINKS_MAX:
-        index.rank()
-    return report
+    return _WORDS.get(said, settings.automatic) and is_installed("search")
 
 
 def bring_up_at(root: Path) -> None:
-    """The same for an archive that this process may have open for writing. Errors are only logged."""
+    """Brings up the index of an archive that this process may have open for writing. Errors are only logged."""
     from holdfast.archive.archive import Archive
 
     try:
@@ -71,24 +61,8 @@ def bring_up_at(root: Path) -> None:
         log.warning("the index of '%s' was not brought up to date: %s", root, error)
 
 
-class IndexKeeper:
-    """Updates the index at intervals, inside the `with`, in a process of its own."""
-
-    def __init__(self, root: Path, every_s: float) -> None:
-        self._process = start_process("main", root, str(every_s))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.terminate()
-        self._process.stdin.close()
-        self._process.wait()
-
-
 def start_process(entry: str, root: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """`main` or `catch_up` of this module, in a process of its own. It ends when its standard input does."""
+    """`catch_up` of this module, in a child process, which ends when its standard input does."""
     return start_child(
         "holdfast.archive.index_update",
         entry,
@@ -96,21 +70,6 @@ def start_process(entry: str, root: Path, *arguments: str) -> subprocess.Popen[b
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     )
-
-
-def main() -> None:
-    """Updates at intervals, until standard input ends."""
-    from holdfast.archive.archive import Archive
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
-    os.nice(_NICENESS)
-    root, every_s = Path(sys.argv[1]), float(sys.argv[2])
-    while not select.select([sys.stdin], [], [], every_s)[0]:
-        try:
-            with Archive(root, read_only=True) as archive:
-                archive.index.update()
-        except HoldfastError as error:
-            log.info("the index was not brought up to date: %s", error)
 
 
 def catch_up() -> None:

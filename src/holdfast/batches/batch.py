@@ -1,7 +1,7 @@
-"""One batch: a directory of journal files, written at the end of the last one.
+"""One batch: a directory of journal files. Entries are appended to the last one.
 
-A file that has reached its limit is finished with a seek table and the next one begun. A removal rewrites a file, as
-the next generation of the same number; the newest generation counts, and older ones are deleted.
+A file that has reached its limit is finished with a seek table, and the next one is begun. A removal rewrites a file as
+the next generation of the same number. The newest generation counts; older ones are deleted.
 """
 
 from __future__ import annotations
@@ -10,38 +10,39 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.batches.entry import FILE_HEAD, REMOVED, JournalEntry, encode
-from holdfast.batches.frame import FrameCompressor, FramePlace, seek_table
-from holdfast.batches.scan import Passed, Walked, walk
-from holdfast.config import RecordSettings
+from holdfast.batches.frame import FrameCompressor, FramePlace, Passed, Walked, seek_table, walk
 from holdfast.env import Environment, File, paths
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import BatchSealed, DamagedBatch, TooLarge, VolumeDown
 from holdfast.model import SERIAL_MAX
 
+FRAME_BYTES = 64 << 10  # of entries compressed together; more means smaller files and slower reads
+FILE_BYTES_MAX = 256 << 20  # a removal rewrites whole files
 _CHUNK = 1 << 20
 _OPEN_TRIES = 100
 
 
-Frames = list[tuple[FramePlace, list[JournalEntry]]]  # as they were written, with what is in them
+Frames = list[tuple[FramePlace, list[JournalEntry]]]  # as written, with their entries
 
 
 @dataclass(slots=True)
 class Tail:
-    """Where writing goes on."""
+    """Where the next entry is written."""
 
     number: int = 0  # 0: there is no file yet
     generation: int = 0
     end: int = 0
     next_serial: int = 1
-    finished: bool = True  # the file is not to grow any more
+    finished: bool = True  # the file is finished
 
 
 @dataclass(slots=True)
 class BatchState:
-    """How much of a batch somebody knows: of each file the generation and the end, and the next serial number."""
+    """How much of a batch a reader knows: generation and end of each file, and the next serial number."""
 
     files: dict[int, tuple[int, int]] = field(default_factory=dict)
     next_serial: int = 1
@@ -69,7 +70,7 @@ def file_generations(env: Environment, directory: Path) -> dict[int, list[int]]:
 
 
 def open_newest(env: Environment, directory: Path, number: int) -> tuple[File, int]:
-    """A file in its newest form, and its generation: a removal may put another in its place at any moment."""
+    """A file in its newest generation, and that generation. A removal may replace it at any moment."""
     for _ in range(_OPEN_TRIES):
         generations = file_generations(env, directory).get(number)
         if not generations:
@@ -86,20 +87,19 @@ def is_sealed(env: Environment, directory: Path) -> bool:
 
 
 def is_restoring(env: Environment, directory: Path) -> bool:
-    """Whether a restore of the batch has begun and not come to its end."""
+    """Whether a restore of the batch is unfinished."""
     return env.files.exists(directory / paths.RESTORING)
 
 
 class Batch:
-    """A batch open for writing, by one thread at a time. One that cannot undo a failed write refuses further ones."""
+    """A batch open for writing, by one thread at a time. If it cannot undo a failed write, it refuses further ones."""
 
-    def __init__(self, name: str, directory: Path, env: Environment, settings: RecordSettings) -> None:
+    def __init__(self, name: str, directory: Path, env: Environment) -> None:
         self.name = name
         self.directory = directory
         self.tail = Tail()
         self.ends: dict[int, tuple[int, int]] = {}  # generation and end of each file, a seek table not counted
         self._env = env
-        self._settings = settings
         self._compressor = FrameCompressor()
         self._file: File | None = None
         self._unsure = SERIAL_MAX
@@ -108,14 +108,14 @@ class Batch:
     # -- opening ------------------------------------------------------------------------------------------------
 
     def state(self) -> BatchState:
-        """What there is now."""
+        """Its current extent."""
         return BatchState(dict(self.ends), self.tail.next_serial)
 
     def recover(self, known: BatchState, unsure: int = SERIAL_MAX) -> Iterator[Walked]:
-        """Yields the frames that are not known yet, cuts off a torn tail, and gets ready to write.
+        """Yields the frames that are not known yet, cuts off a torn tail, and prepares for writing.
 
-        From serial `unsure` on, nothing may have been acknowledged: damage there is what a power cut left of a write of
-        several frames, and is cut off with the frames behind it.
+        Entries from serial `unsure` on may not have been acknowledged: damage there was left by a power cut during a
+        write of several frames, and is cut off with the frames after it.
         """
         self._unsure = unsure
         self.tail.next_serial = known.next_serial
@@ -130,9 +130,9 @@ class Batch:
             self.ends[number] = (generation, self.tail.end)
 
     def _recover_file(self, number: int, generation: int, start: int, reached: int) -> Iterator[Walked]:
-        """`reached` is above all serials before `start`, as far as it is known."""
+        """`reached` is above all known serials before `start`."""
         file = self._open(number, generation)
-        start = start if start <= file.size() else 0  # somebody put an older file in its place
+        start = start if start <= file.size() else 0  # it was replaced by an older file
         tail = Tail(number, generation, start, self.tail.next_serial, finished=False)
         try:
             for found in walk(file, number, generation, start):
@@ -144,7 +144,7 @@ class Batch:
                         break
                     continue
                 tail.finished = found.place.entries == 0
-                if not tail.finished:  # the seek table is found again the next time, and says that this is the end
+                if not tail.finished:  # the next opening finds the seek table again, which marks the end
                     tail.end = found.place.offset + found.place.length
                 for entry in found.entries:
                     reached = max(reached, entry.serial + 1)
@@ -152,7 +152,7 @@ class Batch:
                 if not tail.finished:
                     yield found
             if tail.end > start:
-                file.sync()  # a killed process may have written what it did not sync; we build on it now
+                file.sync()  # a killed process may have left it unsynced
         finally:
             file.close()
         self.tail = tail
@@ -163,10 +163,10 @@ class Batch:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[JournalEntry]) -> Frames:
-        """Appends the entries, giving them serial numbers; they are durable when this returns."""
+        """Appends the entries and gives them serial numbers. Durable on return."""
         if is_restoring(self._env, self.directory):
             raise BatchSealed(
-                f"batch {self.name!r} is not restored to its end: run 'holdfast batch restore' again, "
+                f"batch {self.name!r} is not completely restored: run 'holdfast batch restore' again, "
                 "or name another batch"
             )
         first = self.tail.next_serial
@@ -175,7 +175,7 @@ class Batch:
         return self.append_numbered([entry._replace(serial=first + index) for index, entry in enumerate(entries)])
 
     def append_numbered(self, entries: Sequence[JournalEntry]) -> Frames:
-        """Appends entries that have their serial numbers, ascending and above all there are. Durable on return."""
+        """Appends entries that have serial numbers, ascending and above all existing ones. Durable on return."""
         self._require_open()
         assert entries[0].serial >= self.tail.next_serial
         packed = list(self._packed(entries))
@@ -186,7 +186,7 @@ class Batch:
             raise
 
     def _write(self, packed: list[tuple[bytes, int, list[JournalEntry]]], next_serial: int) -> Frames:
-        if not self.tail.finished and self.tail.end >= self._settings.file_bytes_max:
+        if not self.tail.finished and self.tail.end >= FILE_BYTES_MAX:
             self._finish_file()
         file = self._current()
         tail = self.tail
@@ -204,7 +204,7 @@ class Batch:
         return places
 
     def _cut_back(self) -> None:
-        """Nothing of a failed append must come to light later; if that cannot be made sure, the batch is out of use."""
+        """Undoes a failed append; if that fails, the batch refuses to write."""
         self.failed = True
         if self._file is not None:
             self._file.truncate(self.tail.end)
@@ -212,7 +212,7 @@ class Batch:
         self.failed = False
 
     def _packed(self, entries: Sequence[JournalEntry]) -> Iterator[tuple[bytes, int, list[JournalEntry]]]:
-        """Frames of about the wanted size, with the size of their content and their entries."""
+        """Frames of about the target size, with the size of their content and their entries."""
         texts: list[bytes] = []
         gathered: list[JournalEntry] = []
         size = 0
@@ -221,7 +221,7 @@ class Batch:
             texts.append(text)
             gathered.append(entry)
             size += len(text)
-            if size >= self._settings.frame_bytes:
+            if size >= FRAME_BYTES:
                 yield self._compressor.compress(b"".join(texts)), size, gathered
                 texts, gathered, size = [], [], 0
         if texts:
@@ -239,7 +239,7 @@ class Batch:
         return self._file
 
     def _begun(self, number: int, head: bytes) -> File:
-        """A new file with its head; if that cannot be written, there is no new file."""
+        """Creates a file with its head, or none if that cannot be written."""
         file = self._create(number, 0)
         try:
             file.append([head])
@@ -256,13 +256,11 @@ class Batch:
         return file
 
     def _file_head(self, number: int) -> JournalEntry:
-        from datetime import UTC, datetime
-
         now = datetime.fromtimestamp(self._env.clock(), UTC).strftime("%Y%m%d%H%M%S")
         return JournalEntry(FILE_HEAD, f"holdfast:batch/{self.name}/{number}", now, b"")
 
     def finish_file(self) -> None:
-        """Ends the current file; what comes next goes to a new one."""
+        """Finishes the current file; later entries go to a new one."""
         if not self.tail.finished:
             self._finish_file()
 
@@ -281,7 +279,7 @@ class Batch:
     # -- sealing ------------------------------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """Closes the batch for good; its files are listed with sizes and digests. Idempotent."""
+        """Seals the batch: its files are listed with sizes and digests. Idempotent."""
         if is_sealed(self._env, self.directory):
             return
         self.finish_file()
@@ -299,22 +297,22 @@ class Batch:
     # -- restoring ----------------------------------------------------------------------------------------------
 
     def begin_restore(self, backup: str) -> None:
-        """Until `end_restore`, the batch takes only what the backup has. Durable on return. Idempotent."""
+        """Until `end_restore`, the batch accepts only records of the backup. Durable on return. Idempotent."""
         self._env.files.make_directory(self.directory)
         facts = json.dumps({"batch": self.name, "backup": backup}).encode() + b"\n"
         replace_file(self._env.files, self.directory / paths.RESTORING, facts)
 
     def end_restore(self) -> None:
-        """The batch is whole."""
+        """Marks the batch as complete."""
         self._env.files.remove(self.directory / paths.RESTORING)
         self._env.files.sync_directory(self.directory)
 
     # -- removing -----------------------------------------------------------------------------------------------
 
     def rewrite(self, number: int, generation: int, serials: set[int]) -> Frames:
-        """Rewrites a file without the entries of these serials, leaving only their numbers. Durable on return.
+        """Rewrites a file without the entries of these serials; only their numbers stay. Durable on return.
 
-        The old form stays until `drop` is called, so that those who know only it can go on reading.
+        The old generation stays until `drop`, so that readers that know only it can continue.
         """
         if number == self.tail.number:
             self.finish_file()
@@ -340,7 +338,7 @@ class Batch:
         sizes: list[tuple[int, int]] = []
         end = 0
         for found in walk(source, *file):
-            if isinstance(found, Passed):  # nobody can tell what it was: it stays as it is
+            if isinstance(found, Passed):  # unreadable: it stays as it is
                 target.append([source.read(found.offset, found.length)])
                 sizes.append((found.length, 0))
                 end += found.length
@@ -362,7 +360,7 @@ class Batch:
         return places
 
     def drop(self, number: int, generation: int) -> None:
-        """Deletes an old form of a file."""
+        """Deletes an old generation of a file."""
         self._env.files.remove(self.directory / paths.records_name(number, generation))
         self._env.files.sync_directory(self.directory)
 
@@ -381,7 +379,7 @@ class Batch:
 
 
 def bare(entry: JournalEntry) -> JournalEntry:
-    """What is left of a removed entry: its number, so that nobody gets it again."""
+    """What stays of a removed entry: its number, so that it is not used again."""
     return JournalEntry(REMOVED, "-", "19700101000000", b"", serial=entry.serial)
 
 

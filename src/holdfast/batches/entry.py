@@ -1,6 +1,6 @@
-"""One record in the journal, in Tianwang form, version 2.0 (I2).
+"""One record in the journal, in Tianwang form, version 2.1 (I2).
 
-    version: 2.0
+    version: 2.1
     serial: 4711
     type: response
     url: http://www.pku.edu.cn/
@@ -22,45 +22,56 @@
                                   a line feed ends the record
 
 Attributes without a value are left out. `layout` gives the lengths of literal and payload runs in turn, literal first:
-laying them side by side gives the record as it was (N3). `refers-to` is a revisit's original, `extra` a JSON object.
+joining them gives the original record (N3). `refers-to` is a revisit's original, `extra` a JSON object.
+`origin` is the id that a copy has on the node of a cluster where it was recorded first (I4, H6).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from holdfast.env.files import Buffer
 from holdfast.errors import DamagedBatch, UsageError
 from holdfast.formats.dates import MONTHS, mail_date
 
-VERSION = "2.0"
-REMOVED = "removed"  # type of what is left of a record that was taken away: its serial number
-SOURCE = "source"  # type of the list of records that a file consisted of
-REFERENCE = "reference"  # type of a record that lies in a file elsewhere: its data is a line of CDXJ
+VERSION = "2.1"
+REMOVED = "removed"  # type of a removed record, of which only the serial number stays
+SOURCE = "source"  # type of the list of records of a file
+REFERENCE = "reference"  # type of a record by reference, in a file elsewhere: its data is a line of CDXJ
 FILE_HEAD = "batch"  # type of the first entry of every file
 _MONTH_DIGITS = {name: f"{number:02d}" for number, name in enumerate(MONTHS, 1)}
 _DATES_KEPT = 4096
-# A head as `encode` writes it: taken apart in one go, in half the time of looking at its lines one by one.
-_HEAD = re.compile(
-    rf"version: {re.escape(VERSION)}\nserial: (\d+)\ntype: ([^\n]*)\nurl: ([^\n]*)\ndate: ([^\n]{{29}})\n"
-    r"(?:ip: ([^\n]*)\n)?(?:collection: ([^\n]*)\n)?(?:format: ([^\n]*)\n)?(?:status: ([^\n]*)\n)?"
-    r"(?:mime: ([^\n]*)\n)?(?:digest: ([^\n]*)\n)?(?:size: (\d+)\n)?(?:contentkey: ([^\n]*)\n)?"
-    r"(?:layout: ([^\n]*)\n)?(?:file: ([^\n]*)\nplace: (\d+)\+(\d+)\n)?(?:refers-to: ([^\n]*)\n)?"
-    r"(?:extra: ([^\n]*)\n)?length: (\d+)",
-    re.ASCII,
+_ORDER = (
+    *("version", "serial", "type", "url", "date", "ip", "collection", "format", "status", "mime", "digest", "size"),
+    *("contentkey", "signature", "layout", "file", "place", "refers-to", "extra", "origin", "length"),
 )
+# A head as `encode` writes it, parsed by one match: twice as fast as line by line.
+_PATTERN = (
+    rf"version: {re.escape(VERSION)}\nserial: (?P<serial>\d+)\ntype: (?P<type>[^\n]*)\nurl: (?P<url>[^\n]*)\n"
+    r"date: (?P<date>[^\n]{29})\n(?:ip: ([^\n]*)\n)?(?:collection: (?P<collection>[^\n]*)\n)?"
+    r"(?:format: (?P<format>[^\n]*)\n)?(?:status: (?P<status>[^\n]*)\n)?(?:mime: (?P<mime>[^\n]*)\n)?"
+    r"(?:digest: (?P<digest>[^\n]*)\n)?(?:size: (?P<size>-?\d+)\n)?(?:contentkey: (?P<contents>[^\n]*)\n)?"
+    r"(?:signature: (?P<signature>[^\n]*)\n)?(?:layout: (?P<layout>[^\n]*)\n)?"
+    r"(?:file: ([^\n]*)\nplace: (\d+)\+(\d+)\n)?(?:refers-to: ([^\n]*)\n)?"
+    r"(?:extra: ([^\n]*)\n)?(?:origin: (?P<origin>[^\n]*)\n)?length: (?P<length>\d+)"
+)
+_HEAD = re.compile(_PATTERN, re.ASCII)
+_HEAD_BYTES = re.compile(_PATTERN.encode() + rb"\n\n")
+Head = re.Match[bytes]
 
 
 class JournalEntry(NamedTuple):
-    """A record as the journal keeps it. Texts are `-` where there is nothing to say."""
+    """A record as the journal keeps it. An unknown text is `-`."""
 
     type: str
     url: str
     timestamp: str  # 14 digits, UTC
-    data: bytes  # literals, one after the other
-    serial: int = 0  # 0: not given yet
+    data: bytes  # the literals; with a signature, the whole record
+    serial: int = 0  # 0: not assigned yet
     ip: str = "-"
     collection: str = "-"
     format: str = "-"
@@ -68,18 +79,42 @@ class JournalEntry(NamedTuple):
     mime: str = "-"
     digest: str = "-"
     size: int = 0  # of the payload
-    contents: str = "-"  # contentkeys, parted by spaces
+    contents: str = "-"  # contentkeys, separated by spaces
+    signature: str = "-"  # of a payload in `data`, hexadecimal
     layout: str = "-"
     filename: str = "-"  # of the file it came from
     offset: int = 0  # in that file
     length: int = 0  # there
     refers_to: str = "-"
     extra: str = "-"
+    origin: str = "-"  # of a copy: the record's id on the node that recorded it
 
     @property
     def contentkeys(self) -> list[str]:
-        """The keys of the contents that its payload consists of, in their order; none if it has no content."""
+        """The keys of the contents of its payload, in order; none if it has no content."""
         return [] if self.contents == "-" else self.contents.split(" ")
+
+    @property
+    def is_inline(self) -> bool:
+        """True if the payload is in `data`."""
+        return self.signature != "-"
+
+    @property
+    def payload(self) -> bytes:
+        """The payload in `data`; empty if it is elsewhere."""
+        return inline_payload(self.data, self.layout) if self.is_inline else b""
+
+    @property
+    def literals(self) -> bytes:
+        """The record without its payload."""
+        if not self.is_inline:
+            return self.data
+        literals = []
+        at = 0
+        for literal, payload in runs(self.layout):
+            literals.append(self.data[at : at + literal])
+            at += literal + payload
+        return b"".join(literals)
 
 
 def encode(entry: JournalEntry) -> bytes:
@@ -95,23 +130,20 @@ def encode(entry: JournalEntry) -> bytes:
         ("status", entry.status),
         ("mime", entry.mime),
         ("digest", entry.digest),
+        ("size", entry.size or "-"),
+        ("contentkey", entry.contents),
+        ("signature", entry.signature),
+        ("layout", entry.layout),
+        ("file", entry.filename),
+        ("place", f"{entry.offset}+{entry.length}" if entry.filename != "-" else "-"),
+        ("refers-to", entry.refers_to),
+        ("extra", entry.extra),
+        ("origin", entry.origin),
     )
     lines += [f"{name}: {value}\n" for name, value in attributes if value != "-"]
-    if entry.size:
-        lines.append(f"size: {entry.size}\n")
-    if entry.contents != "-":
-        lines.append(f"contentkey: {entry.contents}\n")
-    if entry.layout != "-":
-        lines.append(f"layout: {entry.layout}\n")
-    if entry.filename != "-":
-        lines.append(f"file: {entry.filename}\nplace: {entry.offset}+{entry.length}\n")
-    if entry.refers_to != "-":
-        lines.append(f"refers-to: {entry.refers_to}\n")
-    if entry.extra != "-":
-        lines.append(f"extra: {entry.extra}\n")
     lines.append(f"length: {len(entry.data)}\n\n")
     head = "".join(lines)
-    if head.count("\n") != len(lines) + 5 + (entry.filename != "-"):  # the first part has five lines, the last two
+    if head.count("\n") != len(lines) + 5:  # the first part has five lines, the last two
         raise UsageError(f"an attribute of the record of {entry.url!r} holds a line end")
     return head.encode("utf-8", "surrogateescape") + entry.data + b"\n"
 
@@ -141,9 +173,9 @@ def _behind(raw: bytes, at: int) -> int:
 
 
 class OpenFrame:
-    """The content of a frame, of which single entries are read: where they begin is noted as far as it was looked for.
+    """The content of a frame, for reading single entries. Caches where entries begin, as far as was searched.
 
-    Any thread may call; those who look at the same time find the same.
+    Thread-safe.
     """
 
     __slots__ = ("_starts", "content")
@@ -153,7 +185,7 @@ class OpenFrame:
         self._starts = [0]
 
     def entry(self, index: int) -> JournalEntry | None:
-        """The entry of that number, the others passed over; None if there are fewer. Raises DamagedBatch."""
+        """The entry with this index, without parsing the others; None if there are fewer. Raises DamagedBatch."""
         starts = self._starts
         if index >= len(starts):
             starts = self._look_up_to(index)
@@ -180,90 +212,70 @@ def parse_entry(raw: bytes, at: int) -> tuple[JournalEntry, int]:
         head_end = raw.index(b"\n\n", at)
         start = head_end + 2
         head = raw[at:head_end].decode("utf-8", "surrogateescape")
-        if (match := _HEAD.fullmatch(head)) is not None:
-            end = start + int(match[19])
-            if raw[end : end + 1] != b"\n":
-                raise ValueError
-            return _from_match(match, raw[start:end]), end + 1
-        lines = head.split("\n")
-        fields = dict([line.split(": ", 1) for line in lines])
-        end = start + int(fields["length"])
-        if lines[0] != f"version: {VERSION}" or raw[end : end + 1] != b"\n":
+        match = _HEAD.fullmatch(head) or _HEAD.fullmatch(_ordered(head))
+        end = start + int(match["length"]) if match else len(raw)
+        if match is None or raw[end : end + 1] != b"\n":
             raise ValueError
-        return _from_fields(fields, raw[start:end]), end + 1
+        return _from_match(match, raw[start:end]), end + 1
     except (ValueError, KeyError, IndexError):
         raise DamagedBatch(f"an entry at {at} of a frame of {len(raw)} bytes makes no sense") from None
 
 
+def _ordered(head: str) -> str:
+    """A head written by another program, with its attributes in our order; unknown ones are left out."""
+    fields = dict([line.split(": ", 1) for line in head.split("\n")])
+    return "\n".join(f"{name}: {fields[name]}" for name in _ORDER if name in fields)
+
+
 def _from_match(match: re.Match[str], data: bytes) -> JournalEntry:
-    (
-        serial,
-        kind,
-        url,
-        date,
-        ip,
-        collection,
-        form,
-        status,
-        mime,
-        digest,
-        size,
-        contents,
-        layout,
-        filename,
-        offset,
-        length,
-        refers_to,
-        extra,
-        _,
-    ) = match.groups("-")
+    serial, kind, url, date, *texts = match.groups("-")
+    ip, collection, form, status, mime, digest, size, contents, signature, layout, filename, offset, length, *rest = (
+        texts
+    )
+    about = ip, collection, form, status, mime, digest
+    bytes_of, start, extent = [int(text) if text != "-" else 0 for text in (size, offset, length)]
+    payload = bytes_of, contents, signature, layout
     return JournalEntry(
-        kind,
-        url,
-        digits(date),
-        data,
-        int(serial),
-        ip,
-        collection,
-        form,
-        status,
-        mime,
-        digest,
-        int(size) if size != "-" else 0,
-        contents,
-        layout,
-        filename,
-        int(offset) if offset != "-" else 0,
-        int(length) if length != "-" else 0,
-        refers_to,
-        extra,
+        kind, url, digits(date), data, int(serial), *about, *payload, filename, start, extent, *rest[:3]
     )
 
 
-def _from_fields(fields: dict[str, str], data: bytes) -> JournalEntry:
-    get = fields.get
-    offset, _, length = get("place", "0+0").partition("+")
-    return JournalEntry(
-        type=fields["type"],
-        url=fields["url"],
-        timestamp=digits(fields["date"]),
-        data=data,
-        serial=int(fields["serial"]),
-        ip=get("ip", "-"),
-        collection=get("collection", "-"),
-        format=get("format", "-"),
-        status=get("status", "-"),
-        mime=get("mime", "-"),
-        digest=get("digest", "-"),
-        size=int(get("size", "0")),
-        contents=get("contentkey", "-"),
-        layout=get("layout", "-"),
-        filename=get("file", "-"),
-        offset=int(offset),
-        length=int(length),
-        refers_to=get("refers-to", "-"),
-        extra=get("extra", "-"),
-    )
+def find_heads(raw: bytes, serials: Container[int]) -> list[tuple[int, Head | JournalEntry]]:
+    """The heads of a frame's entries that have one of these serials.
+
+    A head knows where each attribute is in the frame; it takes a third of the time of parsing an entry. An entry that
+    was not written by `encode` is returned parsed. Raises DamagedBatch.
+    """
+    found: list[tuple[int, Head | JournalEntry]] = []
+    match, end = _HEAD_BYTES.match, len(raw)
+    at = 0
+    while at < end:
+        head = match(raw, at)
+        if head is None:
+            entry, at = parse_entry(raw, at)
+            if entry.serial in serials:
+                found.append((entry.serial, entry))
+            continue
+        number, length = head.group("serial", "length")
+        behind = head.end() + int(length)
+        if behind >= end or raw[behind] != 10:  # a line feed ends the record
+            raise DamagedBatch(f"an entry at {at} of a frame of {end} bytes makes no sense")
+        if (serial := int(number)) in serials:
+            found.append((serial, head))
+        at = behind + 1
+    return found
+
+
+def text_of(head: Head, name: str) -> str:
+    """The value of an attribute; `-` if there is none."""
+    value = head[name]
+    return value.decode("utf-8", "surrogateescape") if value is not None else "-"
+
+
+def payload_of(head: Head) -> bytes:
+    """The payload that the entry keeps."""
+    start = head.end()
+    return inline_payload(head.string[start : start + int(head["length"])], head["layout"].decode())
 
 
 @lru_cache(_DATES_KEPT)
@@ -280,3 +292,37 @@ def runs(layout: str) -> list[tuple[int, int]]:
     if len(lengths) % 2:
         lengths.append(0)
     return list(pairwise(lengths))[::2]
+
+
+def lay(literals: bytes, layout: str, payload: Buffer) -> list[Buffer]:
+    """The record: literals and payload joined as the layout says."""
+    if layout == "-" or "+" not in layout:
+        return [literals]
+    lengths = layout.split("+")
+    if len(lengths) == 3:  # the usual case
+        first = int(lengths[0])
+        return [literals[:first], payload, literals[first:]]
+    parts: list[Buffer] = []
+    at = taken = 0
+    for literal, length in runs(layout):
+        parts.append(literals[at : at + literal])
+        parts.append(payload[taken : taken + length])
+        at += literal
+        taken += length
+    return parts
+
+
+def with_payload(entry: JournalEntry, payload: bytes, signature: bytes) -> JournalEntry:
+    """The entry of a record that keeps its payload."""
+    return entry._replace(data=b"".join(lay(entry.data, entry.layout, payload)), signature=signature.hex())
+
+
+def inline_payload(data: bytes, layout: str) -> bytes:
+    """The payload of a record that is whole."""
+    payloads = []
+    at = 0
+    for literal, payload in runs(layout):
+        at += literal
+        payloads.append(data[at : at + payload])
+        at += payload
+    return b"".join(payloads)

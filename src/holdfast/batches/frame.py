@@ -2,7 +2,7 @@
 
     ┌────────────┬────────────┬─────┬──────────────────────────────┐
     │ zstd frame │ zstd frame │ ... │ seek table, once the file is │
-    │  ~64 KB of │            │     │  full or its batch is sealed │
+    │  ~64 KiB of│            │     │  full or its batch is sealed │
     │  entries   │            │     │  (a skippable frame)         │
     └────────────┴────────────┴─────┴──────────────────────────────┘
 
@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import zstandard
 
-from holdfast.errors import DamagedBatch
+from holdfast.batches.entry import VERSION, JournalEntry, parse_entries
+from holdfast.env import paths
+from holdfast.env.files import File
+from holdfast.errors import DamagedBatch, FormatTooNew, FormatTooOld, HoldfastError
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 SEEK_TABLE_MAGIC = b"\x5e\x2a\x4d\x18"
@@ -62,7 +66,7 @@ _OF_THREAD = threading.local()
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    """One for each thread: to make one costs as much as half of what it then does."""
+    """One per thread: creating one costs half as much as using it once."""
     found: zstandard.ZstdDecompressor | None = getattr(_OF_THREAD, "decompressor", None)
     if found is None:
         found = _OF_THREAD.decompressor = zstandard.ZstdDecompressor()
@@ -80,7 +84,7 @@ def decompress(frame: bytes) -> bytes:
 
 
 def frame_length(raw: bytes, at: int) -> int | None:
-    """How long the frame at `at` is; None if `raw` ends before it does. Raises DamagedBatch if no frame is there."""
+    """The length of the frame at `at`; None if `raw` ends before it. Raises DamagedBatch if there is no frame."""
     if len(raw) - at < 8:
         return None
     magic = raw[at : at + 4]
@@ -116,3 +120,115 @@ def seek_table(frames: Sequence[tuple[int, int]]) -> bytes:
     entries = b"".join(struct.pack("<II", *sizes) for sizes in frames)
     footer = struct.pack("<IBI", len(frames), 0, _SEEKABLE_MAGIC)
     return SEEK_TABLE_MAGIC + struct.pack("<I", len(entries) + len(footer)) + entries + footer
+
+
+_VERSION = f"version: {VERSION}\n".encode()
+_OLD_VERSIONS = ("2.0",)
+_WINDOW = 1 << 20
+_FRAME_LENGTH_MAX = 256 << 20
+
+
+class Walked(NamedTuple):
+    """A sound frame with its entries. A seek table has none; its place says 0 entries."""
+
+    place: FramePlace
+    entries: list[JournalEntry]
+
+
+class Passed(NamedTuple):
+    """Bytes that are not a sound frame. `torn`: nothing sound follows, as after a crash."""
+
+    offset: int
+    length: int
+    reason: str
+    torn: bool
+
+
+class _Window:
+    """A part of the file in memory, moved and widened as needed."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.name = file.path
+        self.size = file.size()
+        self.start = 0
+        self.raw = b""
+
+    def at(self, offset: int, length: int) -> int:
+        """Reads the bytes at `offset`, if the file has them; returns their index in `raw`."""
+        if not (self.start <= offset and min(offset + length, self.size) <= self.start + len(self.raw)):
+            self.start = offset
+            self.raw = self._file.read(offset, max(length, _WINDOW))
+        return offset - self.start
+
+
+def walk(file: File, number: int, generation: int, start: int = 0) -> Iterator[Walked | Passed]:
+    """Everything from `start` to the end of the file, in order: frames and damaged ranges cover every byte."""
+    window = _Window(file)
+    at = start
+    while at < window.size:
+        found = _frame_at(window, at, number, generation)
+        if isinstance(found, Walked):
+            yield found
+            at += found.place.length
+            continue
+        beyond = _next_sound(window, at + 1, number, generation)
+        yield Passed(at, beyond - at, found, torn=beyond == window.size)
+        at = beyond
+
+
+def _frame_at(window: _Window, offset: int, number: int, generation: int) -> Walked | str:
+    """The frame at this place, or why there is none."""
+    try:
+        length = _length_at(window, offset)
+        if length is None:
+            return "the file ends before the frame does"
+        index = window.at(offset, length)
+        if is_skippable(window.raw, index):
+            return Walked(FramePlace(number, generation, offset, length, 0, 0, 0), [])
+        content = decompress(window.raw[index : index + length])
+        if content.startswith(b"version: ") and not content.startswith(_VERSION):
+            raise _wrong_version(window.name, content[9 : content.find(b"\n")].decode("ascii", "replace"))
+        entries = parse_entries(content)
+    except DamagedBatch as error:
+        return str(error)
+    first = next((entry.serial for entry in entries if entry.serial), 0)
+    return Walked(FramePlace(number, generation, offset, length, len(content), first, len(entries)), entries)
+
+
+def _wrong_version(name: Path, version: str) -> HoldfastError:
+    if version not in _OLD_VERSIONS:
+        return FormatTooNew(f"'{name}' has entries of version {version}: use a later release")
+    return FormatTooOld(
+        f"'{name}' has entries of version {version}, of an earlier release: run its 'holdfast export -o FILE.warc.gz' "
+        f"for each collection, make a new archive, copy '{paths.REFUSED}' and '{paths.AUDIT}', and import the files"
+    )
+
+
+def _length_at(window: _Window, offset: int) -> int | None:
+    want = _WINDOW
+    while True:
+        index = window.at(offset, want)
+        length = frame_length(window.raw, index)
+        if length is not None or window.start + len(window.raw) >= window.size:
+            return length
+        if want >= _FRAME_LENGTH_MAX:
+            raise DamagedBatch(f"a frame of more than {_FRAME_LENGTH_MAX} bytes")
+        want *= 4
+
+
+def _next_sound(window: _Window, offset: int, number: int, generation: int) -> int:
+    """Where the next sound frame begins; the end of the file if there is none."""
+    while offset < window.size:
+        index = window.at(offset, _WINDOW)
+        found = window.raw.find(MAGIC, index)
+        if found < 0:
+            offset = max(offset + 1, window.start + len(window.raw) - len(MAGIC) + 1)
+            if window.start + len(window.raw) >= window.size:
+                break
+            continue
+        offset = window.start + found
+        if isinstance(_frame_at(window, offset, number, generation), Walked):
+            return offset
+        offset += 1
+    return window.size

@@ -1,4 +1,4 @@
-"""The journal: all batches of an archive, read by frame and written at their ends."""
+"""The journal: all batches of an archive, read by frame, appended to."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 from holdfast.batches.batch import Batch, BatchState, Frames, file_generations, is_restoring, is_sealed, open_newest
 from holdfast.batches.entry import JournalEntry, OpenFrame, parse_entries
-from holdfast.batches.frame import FramePlace, decompress
-from holdfast.batches.scan import Passed, Walked, walk
-from holdfast.config import RecordSettings
+from holdfast.batches.frame import FramePlace, Passed, Walked, decompress, walk
 from holdfast.env import Environment, File, paths
 from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBatch, Denied, UnknownName
@@ -23,12 +21,11 @@ _FILES_KEPT = 64
 
 
 class Journal:
-    """Any thread may read; writing is for one thread at a time."""
+    """Any thread may read; one at a time may write."""
 
-    def __init__(self, root: Path, env: Environment, settings: RecordSettings, *, writable: bool) -> None:
+    def __init__(self, root: Path, env: Environment, *, writable: bool) -> None:
         self._root = root
         self._env = env
-        self._settings = settings
         self._writable = writable
         self._batches: dict[str, Batch] = {}
         self._lock = threading.Lock()  # guards the caches
@@ -52,7 +49,7 @@ class Journal:
         return is_sealed(self._env, self.directory(batch))
 
     def is_restoring(self, batch: str) -> bool:
-        """Whether a restore of the batch has begun and not come to its end."""
+        """Whether a restore of the batch is unfinished."""
         return is_restoring(self._env, self.directory(batch))
 
     def files(self, batch: str) -> dict[int, int]:
@@ -62,6 +59,12 @@ class Journal:
     def require(self, batch: str) -> None:
         if batch not in self.names():
             raise UnknownName(f"no batch {batch!r}: known are {', '.join(self.names()) or 'none'}")
+
+    def check_version(self) -> None:
+        """Reads the head of each file. Raises FormatTooOld or FormatTooNew if another release wrote them."""
+        for batch in self.names():
+            for number in self.files(batch):
+                next(self.walk_file(batch, number), None)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -86,7 +89,7 @@ class Journal:
                 frame = self._opened.get(key)
             if frame is None:
                 frame = OpenFrame(self._content(batch, place))
-                with self._lock:  # pages and what they consist of lie side by side
+                with self._lock:  # pages and their resources are adjacent
                     self._opened.put(key, frame)
             entry = frame.entry(serial - place.first_serial)
         if entry is not None and entry.serial == serial:
@@ -94,7 +97,7 @@ class Journal:
         return next((entry for entry in self.read(batch, place) if entry.serial == serial), None)
 
     def content(self, batch: str, place: FramePlace) -> bytes:
-        """A frame's content, for those who pass once: it is not kept. Raises as `read`."""
+        """A frame's content, not cached. Raises as `read`."""
         with self._named(batch, place):
             return self._content(batch, place)
 
@@ -120,12 +123,12 @@ class Journal:
             return file
 
     def walk(self, batch: str) -> Iterator[Walked | Passed]:
-        """Everything in a batch, in order; a seek table is left out."""
+        """Everything in a batch, in order, without seek tables."""
         for number in self.files(batch):
             yield from self.walk_file(batch, number)
 
     def walk_file(self, batch: str, number: int) -> Iterator[Walked | Passed]:
-        """Everything in one file of a batch, in its newest form."""
+        """Everything in one file of a batch, in its newest generation."""
         file, generation = open_newest(self._env, self.directory(batch), number)
         try:
             for found in walk(file, number, generation):
@@ -137,25 +140,25 @@ class Journal:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def recover(self, batch: str, known: BatchState, unsure: int = SERIAL_MAX) -> Iterator[Walked]:
-        """See `Batch.recover`; every batch that is to be written must pass here first."""
-        opened = Batch(batch, self.directory(batch), self._env, self._settings)
+        """See `Batch.recover`. Required before a batch is written."""
+        opened = Batch(batch, self.directory(batch), self._env)
         self._batches[batch] = opened
         yield from opened.recover(known, unsure)
 
     def batch(self, name: str) -> Batch:
-        """The batch, open for writing; a new one is made by its first entry."""
+        """The batch, open for writing. Its first entry creates it."""
         if not self._writable:
             raise Denied("the archive is open for reading only")
         if name not in self._batches:
-            self._batches[name] = Batch(name, self.directory(name), self._env, self._settings)
+            self._batches[name] = Batch(name, self.directory(name), self._env)
         return self._batches[name]
 
     def append(self, batch: str, entries: Sequence[JournalEntry]) -> Frames:
-        """Appends the entries with new serial numbers; they are durable when this returns."""
+        """Appends the entries with new serial numbers. Durable on return."""
         return self.batch(batch).append(entries)
 
     def forget(self, batch: str, number: int) -> None:
-        """Closes what is open of a file that was rewritten."""
+        """Closes open files that were rewritten."""
         with self._lock:
             for key in [key for key in self._frames if key[:2] == (batch, number)]:
                 self._frames.pop(key)

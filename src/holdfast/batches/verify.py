@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.batches.batch import file_digest, file_generations, is_restoring, open_newest, read_seal
-from holdfast.batches.scan import Passed, walk
+from holdfast.batches.batch import BatchState, file_digest, file_generations, is_restoring, open_newest, read_seal
+from holdfast.batches.frame import Passed, walk
 from holdfast.env import Environment, File, paths
 from holdfast.errors import DamagedBatch
 from holdfast.model import Fault
 
+_NOWHERE = sys.maxsize
+
 
 @dataclass(slots=True)
 class BatchReport:
-    """What verifying found."""
+    """The result of a verification."""
 
     name: str
     records: int = 0
@@ -26,9 +29,16 @@ class BatchReport:
 
 
 def verify_batch(
-    name: str, directory: Path, env: Environment, progress: Callable[[int], None] | None = None
+    name: str,
+    directory: Path,
+    env: Environment,
+    progress: Callable[[int], None] | None = None,
+    known: BatchState | None = None,
 ) -> BatchReport:
-    """Reads every byte of the batch. What a crash or a running writer left unfinished is no fault of an open one."""
+    """Reads every byte of the batch. An open batch may have an unfinished end, left by a crash or a writer.
+
+    `known` is what the catalog knows of the batch, read before: what lies before its end was acknowledged.
+    """
     report = BatchReport(name)
     seal = _read_seal(report, directory, env)
     report.sealed = seal is not None
@@ -37,10 +47,12 @@ def verify_batch(
     files = file_generations(env, directory)
     last_serial = 0
     for number in files:
-        is_last = number == max(files)
         before = report.bytes
+        opened = open_newest(env, directory, number)
+        generation, end = known.files.get(number, (0, 0)) if known is not None else (0, 0)
+        torn_from = end if generation == opened[1] else 0
         last_serial = _verify_file(
-            report, open_newest(env, directory, number), (number, last_serial), may_be_torn=is_last
+            report, opened, (number, last_serial), torn_from if number == max(files) else _NOWHERE
         )
         if progress is not None:
             progress(report.bytes - before)
@@ -57,14 +69,15 @@ def _read_seal(report: BatchReport, directory: Path, env: Environment) -> dict[s
         return None
 
 
-def _verify_file(report: BatchReport, opened: tuple[File, int], at: tuple[int, int], *, may_be_torn: bool) -> int:
+def _verify_file(report: BatchReport, opened: tuple[File, int], at: tuple[int, int], torn_from: int) -> int:
+    """An unfinished end may begin at `torn_from`, not before."""
     (file, generation), (number, last_serial) = opened, at
     path = file.path
     try:
         report.bytes += file.size()
         for found in walk(file, number, generation):
             if isinstance(found, Passed):
-                if not (found.torn and may_be_torn and not report.sealed):
+                if not found.torn or report.sealed or found.offset < torn_from:
                     _fault(report, path, found.offset, "damaged frame", "a sound frame", found.reason)
                 continue
             for entry in found.entries:

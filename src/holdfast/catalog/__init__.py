@@ -44,12 +44,10 @@ together are the answer, and any of them starts at once.
 
 from __future__ import annotations
 
-from holdfast.catalog.catalog import Catalog
-from holdfast.catalog.change import CatalogChange
+from holdfast.catalog.catalog import Catalog, CatalogChange
 from holdfast.catalog.keys import Total
 from holdfast.catalog.query.fields import Row
-from holdfast.catalog.query.grammar import parse_query
-from holdfast.catalog.query.query import CaptureQuery
+from holdfast.catalog.query.query import CaptureQuery, parse_query
 from holdfast.catalog.query.render import OUTPUTS, render
 from holdfast.catalog.query.search import SearchResult
 

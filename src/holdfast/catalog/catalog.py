@@ -4,45 +4,56 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from holdfast.catalog.change import CaptureDraft, CatalogChange
-from holdfast.catalog.cursor import CatalogCursor
 from holdfast.catalog.keys import (
     BATCH,
     CAPTURE,
     CHANGES,
+    DIGEST,
     FINGERPRINT,
     FRAME,
+    MODIFIED,
     NUMBER,
+    PAGE,
+    PAGE_ID,
+    RECORD,
     SERIAL,
     SOURCE,
+    SPLIT,
     VERSION,
     VERSION_NOW,
+    WHEN,
     Total,
     after,
     area,
+    digest_area,
     encoded,
     frame_key,
+    origin_key,
+    pack_total,
+    pairs_of,
+    record_of,
+    source_key,
     total_key,
 )
-from holdfast.catalog.neighbours import Neighbours, Seeker
-from holdfast.catalog.outline import Outline
-from holdfast.catalog.pick import picked
+from holdfast.catalog.pick import Neighbours, Seeker, picked
 from holdfast.catalog.query.query import CaptureQuery, exact_range
 from holdfast.catalog.query.search import Permits, Search, SearchResult
 from holdfast.catalog.revisits import RevisitResolver
 from holdfast.catalog.rows import CaptureRows
-from holdfast.catalog.verify import verify_rows
 from holdfast.env import REAL, Environment
 from holdfast.env.table import Table, TableKind, verify_table
 from holdfast.errors import Damaged, DamagedCatalog, HoldfastError
 from holdfast.model import Capture, Pick, RecordId
 from holdfast.urls import url_key
+
+if TYPE_CHECKING:
+    from holdfast.catalog.outline import Outline
 
 KIND = TableKind("catalog", DamagedCatalog, "holdfast reindex", packed=True)
 REFRESH_EVERY_S = 0.2
@@ -51,8 +62,43 @@ REFRESH_SHARE_MAX = 0.01  # of the time, as far as that does not take longer
 CATCH_UP_TRIES = 5
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogChange:
+    """One atomic step. A capture of a record that is already in takes the place of the old one."""
+
+    captures: Sequence[Capture] = ()
+    fresh: bool = False  # their records are new: there are no old captures of theirs to look for
+    removed: Sequence[RecordId] = ()  # whose captures go; not an error where there is none
+    fingerprints: Mapping[bytes, RecordId] = field(default_factory=dict)  # 16 bytes each
+    fingerprints_removed: Sequence[bytes] = ()
+    frames: Sequence[tuple[str, int, bytes]] = ()  # batch, first serial, place
+    frames_removed: Sequence[tuple[str, int]] = ()
+    sources: Sequence[tuple[str, RecordId]] = ()  # file name, and the record that lists the file's records
+    batches: Mapping[str, bytes] = field(default_factory=dict)  # the state of each
+    origins: Sequence[
+        tuple[RecordId, RecordId]
+    ] = ()  # of copies: the id on the node that recorded it, and the one here
+    origins_removed: Sequence[RecordId] = ()
+
+    def puts(self) -> list[tuple[bytes, bytes]]:
+        """Keys and values of all but the captures."""
+        return [
+            *((FINGERPRINT + mark, str(record).encode()) for mark, record in self.fingerprints.items()),
+            *((frame_key(batch, serial), place) for batch, serial, place in self.frames),
+            *((source_key(filename, record), b"") for filename, record in self.sources),
+            *((BATCH + encoded(batch), state) for batch, state in self.batches.items()),
+            *((origin_key(origin), str(record).encode()) for origin, record in self.origins),
+        ]
+
+    def deletes(self) -> list[bytes]:
+        """Keys of all but the captures."""
+        frames = [frame_key(batch, serial) for batch, serial in self.frames_removed]
+        origins = map(origin_key, self.origins_removed)
+        return [*(FINGERPRINT + mark for mark in self.fingerprints_removed), *frames, *origins]
+
+
 class Catalog:
-    """An open catalog. Any thread may read. `add` may be called from any thread, one goes at a time."""
+    """An open catalog. Thread-safe; calls of `add` run one after the other."""
 
     def __init__(
         self,
@@ -63,12 +109,12 @@ class Catalog:
         env: Environment = REAL,
         changes: int = 0,
     ) -> None:
-        """With `read_only` it follows the process that writes it, at most half a second behind when it is read.
+        """With `read_only` it follows the writing process, at most half a second behind.
 
-        One that is to take the place of another counts on from that one's `changes`, so that followers go forward.
+        One that replaces another continues its `changes`, so that followers never go back.
         """
         self.path = path
-        self._read_only = read_only
+        self.read_only = read_only
         self._cache_bytes = cache_bytes
         self._env = env
         self._table = Table(path, KIND, cache_bytes=cache_bytes, follow=read_only)
@@ -78,7 +124,7 @@ class Catalog:
                 raise DamagedCatalog(f"catalog '{path}' is of another release; run '{KIND.repair}'")
             self._rows = CaptureRows(self._table)
             self._resolver = RevisitResolver(self._table, self._rows)
-            self._changes = max(self._change_number(), changes)
+            self.changes = max(self._change_number(), changes)
             self._totals = self._rows.totals()
         except HoldfastError:
             self._table.abandon()
@@ -88,64 +134,91 @@ class Catalog:
         self._refreshed_s = env.monotonic()
         self._refresh_every_s = REFRESH_EVERY_S
 
-    # Writing
+    # -- writing ------------------------------------------------------------------------------------------------
 
     def add(self, change: CatalogChange) -> list[bytes]:
-        """All of it or nothing; returns the keys that went. Not synced: what is lost is made again from the batches."""
+        """Atomic; returns the deleted keys. Not synced: what is lost is rebuilt from the batches."""
         with self._writing:
             captures = {capture.record: capture for capture in change.captures}
             replaced = () if change.fresh else captures
-            old = self._rows.of_records([*replaced, *set(change.removed).difference(replaced)])
-            draft = CaptureDraft(self._totals)
-            draft.remove(capture for capture in old if capture is not None)
-            draft.add(captures.values())
-            draft.take(change)
-            draft.finish()
-            draft.puts += ((CHANGES, NUMBER.pack(self._changes + 1)), (VERSION, VERSION_NOW))
-            self._table.write(draft.puts, draft.deletes)
-            self._changes += 1
-            self._totals.update(draft.totals)
+            old = [*filter(None, self._rows.of_records([*replaced, *set(change.removed).difference(replaced)]))]
+            puts, deletes = change.puts(), change.deletes()
+            deletes += [key for capture in old for key, _ in pairs_of(capture)]
+            for capture in captures.values():
+                puts += pairs_of(capture)
+            totals = self._totals_after(old, captures.values())
+            puts += [(key, pack_total(total)) for key, total in totals.items() if total.captures]
+            deletes += [key for key, total in totals.items() if not total.captures]
+            puts += ((CHANGES, NUMBER.pack(self.changes + 1)), (VERSION, VERSION_NOW))
+            self._table.write(puts, deletes)
+            self.changes += 1
+            self._totals.update(totals)
             self._rows.forget()
-            return draft.deletes
+            return deletes
 
-    @property
-    def read_only(self) -> bool:
-        """Whether it follows another process."""
-        return self._read_only
-
-    @property
-    def changes(self) -> int:
-        """How often it was changed."""
-        return self._changes
+    def _totals_after(self, old: Iterable[Capture], new: Iterable[Capture]) -> dict[bytes, Total]:
+        """The totals that change."""
+        changes: dict[tuple[str, str], Total] = {}
+        for step, captures in ((-1, old), (1, new)):
+            for capture in captures:
+                key = capture.collection, capture.record.batch
+                changes[key] = changes.get(key, Total()).plus(capture, step)
+        totals: dict[bytes, Total] = {}
+        for (collection, batch), change in changes.items():
+            for name in (total_key(CAPTURE, collection), total_key(BATCH, batch)):
+                total = totals.get(name) or self._totals.get(name) or Total()
+                totals[name] = Total(*map(sum, zip(total, change, strict=True)))
+        return totals
 
     def sync(self) -> None:
-        """After this the catalog survives a power cut as it is."""
+        """Makes the catalog durable."""
         self._table.sync()
 
     def compact(self, removed: Sequence[bytes] | None = None) -> None:
-        """What was removed leaves the disk; of all keys if those are not known. Durable on return."""
+        """Erases deleted keys from the disk; all deleted keys if none are given. Durable on return."""
         self._table.compact(removed)
 
-    # Records, frames and batches, for the archive
+    # -- records, frames and batches, for the archive -----------------------------------------------------------
 
-    def known(self, fingerprints: list[bytes]) -> list[RecordId | None]:
-        """Which records have these fingerprints."""
+    @property
+    def rows(self) -> CaptureRows:
+        """All captures, in short ranges."""
+        self._refresh_if_due()
+        return self._rows
+
+    def known(self, fingerprints: Sequence[bytes]) -> list[RecordId | None]:
+        """The records with these fingerprints."""
         self._refresh_if_due()
         found = self._table.get_many([FINGERPRINT + fingerprint for fingerprint in fingerprints])
-        return [_record(value) if value else None for value in found]
+        return [record_of(value) if value else None for value in found]
+
+    def known_digests(self, digests: Sequence[str]) -> set[str]:
+        """Those of the digests for which a capture has the payload itself."""
+        self._refresh_if_due()
+        areas = [(digest, digest_area(digest)) for digest in digests]
+        return {digest for digest, prefix in areas if self._table.range(prefix, after(prefix), 1)}
 
     def capture_of(self, record: RecordId) -> Capture | None:
+        """The row of a record, by its id here or by that of its origin."""
+        found = self.rows.of_records([record])[0]
+        if found is None and (copy := self.copy_of(record)) is not None:
+            return self.rows.of_records([copy])[0]
+        return found
+
+    def copy_of(self, origin: RecordId) -> RecordId | None:
+        """The id here of a record that another node of the cluster recorded; None if there is no copy."""
         self._refresh_if_due()
-        return self._rows.of_records([record])[0]
+        found = self._table.get(origin_key(origin))
+        return record_of(found) if found else None
 
     def frame_of(self, record: RecordId) -> bytes | None:
-        """Place of the frame that holds the record: the last of its batch that begins at its serial or before."""
+        """Place of the frame that holds the record: the last one of its batch that does not begin after its serial."""
         self._refresh_if_due()
         found = self._table.last(area(FRAME, record.batch), frame_key(record.batch, record.serial) + b"\0")
         return found[1] if found else None
 
     def frames(self, batch: str, since: int = 0) -> Iterator[tuple[int, bytes]]:
-        """First serial and place of each frame of a batch, ascending; from the one on that holds the serial `since`."""
+        """First serial and place of each frame of a batch, ascending, from the one that holds serial `since`."""
         self._refresh_if_due()
         prefix = area(FRAME, batch)
         first = self._table.last(prefix, frame_key(batch, since) + b"\0") if since else None
@@ -158,7 +231,7 @@ class Catalog:
         prefix = SOURCE if filename is None else area(SOURCE, filename)
         for key, _ in self._table.scan(prefix, after(prefix)):
             name, _, record = key[1:].rpartition(b"\0")
-            yield name.decode("utf-8", "surrogateescape"), _record(record)
+            yield name.decode("utf-8", "surrogateescape"), record_of(record)
 
     def batch_state(self, batch: str) -> bytes | None:
         self._refresh_if_due()
@@ -169,45 +242,34 @@ class Catalog:
         self._refresh_if_due()
         return [key[1:].decode() for key, _ in self._table.scan(BATCH, after(BATCH))]
 
-    def cursor(self) -> CatalogCursor:
-        """The catalog in short ranges, for those who go through all of it."""
-        self._refresh_if_due()
-        return CatalogCursor(self._table, self._rows)
-
     def collections(self) -> tuple[str, ...]:
-        self._refresh_if_due()
-        return self._rows.collections()
+        return self.rows.collections()
 
     def totals(self) -> tuple[dict[str, Total], dict[str, Total]]:
         """Captures and payload bytes, by collection and by batch."""
-        self._refresh_if_due()
-        found = self._rows.totals()
+        found = self.rows.totals()
         collections, batches = total_key(CAPTURE, ""), total_key(BATCH, "")
         return (
             {key[2:].decode(): total for key, total in found.items() if key.startswith(collections)},
             {key[2:].decode(): total for key, total in found.items() if key.startswith(batches)},
         )
 
-    # Queries
+    # -- queries ------------------------------------------------------------------------------------------------
 
     def search(self, query: CaptureQuery, permits: Permits | None = None) -> SearchResult:
-        """The rows that the query asks for, as of the first step; what is not permitted might as well not be there."""
-        self._refresh_if_due()
-        return Search(self._rows, query, self._resolver.resolve, permits).answer()
+        """The rows of the query, as of the first step, without captures that are not permitted."""
+        return Search(self.rows, query, self._resolver.resolve, permits).answer()
 
     def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int:
-        self._refresh_if_due()
-        return Search(self._rows, query, self._resolver.resolve, permits).num_pages()
+        return Search(self.rows, query, self._resolver.resolve, permits).num_pages()
 
     def lookup(self, url: str, collection: str | None = None, most: int = sys.maxsize) -> list[Capture]:
-        """All captures of a URL, by time. Of more than `most` some are given, and more than that."""
-        self._refresh_if_due()
-        return self._rows.all_of(collection, exact_range(url_key(url)), most + 1 if most < sys.maxsize else most)
+        """All captures of a URL, by time. If there are more than `most`, only some, but more than `most`."""
+        return self.rows.all_of(collection, exact_range(url_key(url)), most + 1 if most < sys.maxsize else most)
 
     def of_key(self, urlkey: str, collection: str) -> list[Capture]:
-        """All captures under a key, by time: also those by POST and the like, whose keys are not their URLs' alone."""
-        self._refresh_if_due()
-        return self._rows.all_of(collection, exact_range(urlkey))
+        """All captures under a key, by time, including those by methods other than GET, whose keys are longer."""
+        return self.rows.all_of(collection, exact_range(urlkey))
 
     def newest(self, url: str, collection: str | None = None) -> Capture | None:
         return self.closest(url, "", collection)
@@ -215,27 +277,24 @@ class Catalog:
     def closest(
         self, url: str, timestamp: str, collection: str | None = None, pick: Pick = Pick.NEAREST
     ) -> Capture | None:
-        """The capture that stands for a time, which may be partial; without one the newest."""
-        self._refresh_if_due()
-        return picked(self._rows, url_key(url), timestamp, collection, pick)
+        """The capture for a time, which may be partial; without a time, the newest."""
+        return picked(self.rows, url_key(url), timestamp, collection, pick)
 
     def of_page_id(self, number: int, collection: str | None = None) -> list[Capture]:
         """The captures whose URL has this page id of WebBase's (B3), by time."""
-        self._refresh_if_due()
-        cursor = self.cursor()
-        found = [each for each in cursor.captures(cursor.of_page_id(number)) if each is not None]
-        wanted = (each for each in found if collection in (None, each.collection))
+        rows = self.rows
+        found = rows.of_records(rows.of_page_id(number))
+        wanted = (each for each in found if each is not None and collection in (None, each.collection))
         return sorted(wanted, key=lambda each: (each.timestamp, each.record))
 
     def neighbours(
         self, capture: Capture, collection: str | None = None, wants: Callable[[Capture], bool] = bool
     ) -> Neighbours:
-        """The captures of the same URL around one, of those that are wanted."""
-        self._refresh_if_due()
-        return Seeker(self._rows, collection, wants).around(capture)
+        """The captures of the same URL around one, among the wanted ones."""
+        return Seeker(self.rows, collection, wants).around(capture)
 
     def by_other_methods(self, query: CaptureQuery, permits: Permits | None = None) -> Iterator[Capture]:
-        """Captures of the query's URL by POST and the like, whose keys have method and body somewhere in them."""
+        """Captures of the query's URL by POST and other methods, whose keys hold method and body."""
         key = url_key(query.url)
         begin = query.url.partition("#")[0].partition("?")[0] + "?"
         for row in self.search(replace(query, url=begin, match="prefix"), permits):
@@ -244,19 +303,20 @@ class Catalog:
 
     def outline(self, permits: Permits | None = None) -> Outline:
         """Hosts and paths; only of captures that `permits` lets through."""
-        self._refresh_if_due()
-        return Outline(self._rows, permits)
+        from holdfast.catalog.outline import Outline
+
+        return Outline(self.rows, permits)
 
     def resolve(self, capture: Capture) -> Capture | None:
         """The capture with the payload: itself unless it is a revisit; None if there is none."""
         self._refresh_if_due()
         return self._resolver.resolve(capture)
 
-    # Life
+    # -- life ---------------------------------------------------------------------------------------------------
 
     def refresh(self, pause_s: float = 0.0) -> None:
-        """A follower sees what was written until now, or until the end of a pause."""
-        if not self._read_only:
+        """Updates a follower, unless it did so recently."""
+        if not self.read_only:
             return
         if pause_s:
             self._env.sleep(pause_s)
@@ -265,11 +325,11 @@ class Catalog:
             for _ in range(CATCH_UP_TRIES):
                 with suppress(Damaged):
                     self._table.catch_up()
-                    if self._change_number() >= self._changes:
+                    if self._change_number() >= self.changes:
                         break
                 with suppress(Damaged):
-                    self._table.follow_anew()  # RocksDB may show an older state and not say so
-            self._changes = self._change_number()  # less than before if the catalog was made again
+                    self._table.reopen()  # RocksDB may silently show an older state
+            self.changes = self._change_number()  # less than before if the catalog was rebuilt
             self._rows.forget()
             self._refreshed_s = self._env.monotonic()
             wanted = (self._refreshed_s - begun) / REFRESH_SHARE_MAX
@@ -279,7 +339,27 @@ class Catalog:
         """Reads everything and checks that it is consistent. Raises DamagedCatalog."""
         verify_table(self.path, KIND, cache_bytes=self._cache_bytes)
         self.refresh()
-        verify_rows(self._table, self._rows)
+        totals: dict[bytes, Total] = {}
+        expected = dict.fromkeys((RECORD, WHEN, PAGE, PAGE_ID, MODIFIED, DIGEST, SPLIT), 0)
+        for collection in self._rows.collections():
+            for capture in self._rows.scan(collection, (b"", b"\xff")):
+                for key, value in pairs_of(capture)[1:]:
+                    if (found := self._table.get(key)) != value:
+                        raise self._damaged(
+                            f"capture of {capture.record} expects {value!r} under {key!r}, found {found!r}"
+                        )
+                    expected[key[:1]] += 1
+                for name in (total_key(CAPTURE, collection), total_key(BATCH, capture.record.batch)):
+                    totals[name] = totals.get(name, Total()).plus(capture, 1)
+        for kind, count in expected.items():
+            there = sum(1 for _ in self._table.scan(kind, after(kind)))
+            if there != count:
+                raise self._damaged(f"{there} keys of kind {kind.decode()!r}, expected {count}")
+        if totals != self._rows.totals():
+            raise self._damaged("totals are not those of the captures")
+
+    def _damaged(self, text: str) -> DamagedCatalog:
+        return DamagedCatalog(f"catalog '{self.path}' is not in order: {text}; run '{KIND.repair}'")
 
     def close(self) -> None:
         self._table.close()
@@ -291,14 +371,9 @@ class Catalog:
         self.close()
 
     def _refresh_if_due(self) -> None:
-        if self._read_only and self._env.monotonic() - self._refreshed_s >= self._refresh_every_s:
+        if self.read_only and self._env.monotonic() - self._refreshed_s >= self._refresh_every_s:
             self.refresh()
 
     def _change_number(self) -> int:
         packed = self._table.get(CHANGES)
         return NUMBER.unpack(packed)[0] if packed else 0
-
-
-def _record(text: bytes) -> RecordId:
-    batch, _, serial = text.decode().rpartition("-")
-    return RecordId(batch, int(serial))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -12,23 +11,35 @@ from holdfast.model import Capture, RecordId
 from holdfast.urls import page_id
 
 CAPTURE, DIGEST, SPLIT, RECORD, FINGERPRINT, WHEN, PAGE = b"c", b"d", b"s", b"r", b"k", b"w", b"p"
-MODIFIED, PAGE_ID = b"l", b"i"
+MODIFIED, PAGE_ID, ORIGIN = b"l", b"i", b"o"
 FRAME, BATCH, SOURCE, TOTALS, CHANGES, VERSION = b"f", b"b", b"m", b"t", b"n", b"v"
-VERSION_NOW = b"3"
+VERSION_NOW = b"4"
 CAPTURES_PER_SPLIT = 1024  # on average: a capture begins a new block of pages if the checksum of its place says so
 SERIAL = struct.Struct(">I")
 NUMBER = struct.Struct(">Q")
-_TOTAL = struct.Struct("<QQ")
+_TOTAL = struct.Struct("<QQQQ")
 SERIAL_DIGITS = 10
-_ROW_TABS = 12
-NOT_MODIFIED = b"~"  # stands before the time of a capture whose modified date is not known: behind all that are
+_DIGEST_BYTES = 1 + 8 + 8 + 14  # of a key below `digest_area`, before the record
+NOT_MODIFIED = b"~"  # precedes the time of a capture without a modified date: sorts after all dates
 
 
 class Total(NamedTuple):
-    """How much a collection or a batch holds."""
+    """Totals of a collection or a batch."""
 
     captures: int = 0
     payload_bytes: int = 0
+    inline: int = 0  # captures that keep their payload in the batch
+    inline_bytes: int = 0  # of these payloads
+
+    def plus(self, capture: Capture, step: int) -> Total:
+        """The total with the capture added (1) or removed (-1)."""
+        inline = step if capture.is_inline else 0
+        return Total(
+            self.captures + step,
+            self.payload_bytes + step * capture.size,
+            self.inline + inline,
+            self.inline_bytes + inline * capture.size,
+        )
 
 
 def encoded(text: str) -> bytes:
@@ -36,85 +47,79 @@ def encoded(text: str) -> bytes:
 
 
 def after(prefix: bytes) -> bytes:
-    """The least key beyond all that begin with `prefix`."""
+    """The least key above all that begin with `prefix`."""
     short = prefix.rstrip(b"\xff")
     return short[:-1] + bytes((short[-1] + 1,))
 
 
 def place_of(capture: Capture) -> bytes:
-    """Where a capture stands in its collection: by URL key, then time, then record."""
+    """The place of a capture in its collection: URL key, time, record."""
     return f"{capture.urlkey} {capture.timestamp} {capture.record}".encode("utf-8", "surrogateescape")
 
 
 def area(kind: bytes, name: str) -> bytes:
-    """What all keys of one collection, digest or batch begin with."""
+    """The prefix of all keys of one collection, digest or batch."""
     return kind + encoded(name) + b"\0"
-
-
-def begins_split(place: bytes) -> bool:
-    return zlib.crc32(place) % CAPTURES_PER_SPLIT == 0
-
-
-def digest_key(capture: Capture, place: bytes) -> bytes | None:
-    """Under which the capture is found by its payload; none for those that have not got it themselves."""
-    if capture.digest == "-" or capture.type == "revisit":
-        return None
-    return area(DIGEST, capture.digest) + place
 
 
 def record_key(record: RecordId) -> bytes:
     return RECORD + str(record).encode()
 
 
-def when_key(timestamp: str, record: RecordId) -> bytes:
-    """Under which a capture is found by its time."""
-    return WHEN + f"{timestamp} {record}".encode()
+def origin_key(origin: RecordId) -> bytes:
+    return ORIGIN + str(origin).encode()
 
 
-def modified_key(capture: Capture, record: bytes) -> bytes:
-    """Under which a capture is found by its modified date; where that is not known, by its time, behind all others."""
-    if capture.modified == "-":
-        return MODIFIED + NOT_MODIFIED + capture.timestamp.encode() + b" " + record
-    return MODIFIED + capture.modified.encode() + b" " + record
+def digest_area(digest: str) -> bytes:
+    """The prefix of the keys of all captures with a payload of this digest; rarely, of another digest too."""
+    return DIGEST + blake2b(encoded(digest), digest_size=8).digest()
+
+
+def digest_page_area(digest: str, urlkey: str) -> bytes:
+    """The same for captures of one page."""
+    return digest_area(digest) + blake2b(encoded(urlkey), digest_size=8).digest()
+
+
+def record_of_digest(key: bytes) -> RecordId:
+    """The record that a key below `digest_area` names."""
+    return record_of(key[_DIGEST_BYTES:])
 
 
 def page_id_area(number: int) -> bytes:
-    """What the keys of all captures with a page id begin with."""
+    """The prefix of the keys of all captures with a page id."""
     return PAGE_ID + NUMBER.pack(number)
 
 
-def page_id_key(capture: Capture, record: bytes) -> bytes:
-    """Under which a capture is found by WebBase's page id of its URL (B3)."""
-    return PAGE_ID + NUMBER.pack(page_id(capture.url.replace("\t", "%09"))) + record  # as its row has it
-
-
 def page_area(page: int) -> bytes:
-    """What the keys of all captures of a page begin with, given its number."""
+    """The prefix of the keys of all captures of a page, by its number."""
     return PAGE + NUMBER.pack(page)
 
 
-def page_key(urlkey: bytes, record: bytes) -> bytes:
-    """Under which a capture is found by the number of its page."""
-    return PAGE + blake2b(urlkey, digest_size=8).digest() + record
-
-
 def page_number(urlkey: bytes) -> int:
-    """64 bits that name a URL key, as in index, links and ranks."""
+    """The page number: 64 bits that identify a URL key, as in index, links and ranks."""
     return int.from_bytes(blake2b(urlkey, digest_size=8).digest(), "big")
 
 
-def secondary_keys(capture: Capture) -> Iterator[tuple[bytes, bytes]]:
-    """Every key under which a capture is found besides that of its row, with its value."""
-    place, record = place_of(capture), str(capture.record).encode()
-    yield RECORD + record, pack_home(capture.collection, place)
-    yield when_key(capture.timestamp, capture.record), b""
-    yield page_key(encoded(capture.urlkey), record), b""
-    yield page_id_key(capture, record), b""
-    yield modified_key(capture, record), b""
-    if key := digest_key(capture, place):
-        yield key, encoded(capture.collection)
-    if begins_split(place):
-        yield area(SPLIT, capture.collection) + place, b""
+def pairs_of(capture: Capture) -> list[tuple[bytes, bytes]]:
+    """The row of a capture, then all its other keys, each with its value."""
+    place, collection, timestamp = place_of(capture), encoded(capture.collection), encoded(capture.timestamp)
+    home, _, record = place.rpartition(b" ")
+    page = blake2b(home[: -len(timestamp) - 1], digest_size=8).digest()
+    number = page_id(capture.url.replace("\t", "%09"))  # of the URL as its row has it
+    modified = NOT_MODIFIED + timestamp if capture.modified == "-" else capture.modified.encode()
+    pairs = [
+        (CAPTURE + collection + b"\0" + place, pack_row(capture)),
+        (RECORD + record, collection + b"\0" + home),
+        (WHEN + timestamp + b" " + record, b""),
+        (PAGE + page + record, b""),
+        (PAGE_ID + NUMBER.pack(number) + record, b""),
+        (MODIFIED + modified + b" " + record, b""),
+    ]
+    if capture.digest != "-" and capture.type != "revisit":  # revisits have no payload of their own
+        pairs.append((digest_area(capture.digest) + page + timestamp + record, collection))
+    if zlib.crc32(place) % CAPTURES_PER_SPLIT == 0:
+        pairs.append((SPLIT + collection + b"\0" + place, b""))
+    return pairs
 
 
 def record_of(text: bytes) -> RecordId:
@@ -125,50 +130,26 @@ def record_of(text: bytes) -> RecordId:
 def pack_row(capture: Capture) -> bytes:
     """All fields of a capture that are not in its key."""
     _, _, url, mime, status, digest, length, offset, filename, kind, size, contents, _, _, *rest = capture
-    refers_to, extra, modified = rest
-    row = (
-        f"{url}\t{mime}\t{status}\t{digest}\t{length}\t{offset}\t{filename}\t{kind}\t{size}\t{contents}\t{refers_to}\t"
-        f"{extra}\t{modified}"
-    )
-    if row.count("\t") != _ROW_TABS:  # only a broken URL or header has tabs
-        texts = (url, mime, status, digest, str(length), str(offset), filename, kind, str(size), contents, refers_to)
-        row = "\t".join([text.replace("\t", "%09") for text in (*texts, str(extra), str(modified))])
+    fields = (url, mime, status, digest, length, offset, filename, kind, size, contents, *rest)
+    row = "\t".join(map(str, fields))
+    if row.count("\t") != len(fields) - 1:  # only a broken URL or header has tabs
+        row = "\t".join([str(field).replace("\t", "%09") for field in fields])
     return row.encode("utf-8", "surrogateescape")
 
 
 def unpack_row(collection: str, place: bytes, row: bytes) -> Capture:
     urlkey, timestamp, record = place.decode("utf-8", "surrogateescape").rsplit(" ", 2)
-    url, mime, status, digest, length, offset, filename, kind, size, contents, *rest = row.decode(
+    url, mime, status, digest, length, offset, filename, kind, size, *rest = row.decode(
         "utf-8", "surrogateescape"
     ).split("\t")
-    refers_to, extra, modified = rest
-    return Capture(
-        urlkey,
-        timestamp,
-        url,
-        mime,
-        status,
-        digest,
-        int(length),
-        int(offset),
-        filename,
-        kind,
-        int(size),
-        contents,
-        RecordId(record[: -SERIAL_DIGITS - 1], int(record[-SERIAL_DIGITS:])),
-        collection,
-        refers_to,
-        extra,
-        modified,
-    )
-
-
-def pack_home(collection: str, place: bytes) -> bytes:
-    """What a record's key leads to: its capture's collection and place, without the record itself."""
-    return encoded(collection) + b"\0" + place.rpartition(b" ")[0]
+    contents, refers_to, extra, modified = rest
+    about = urlkey, timestamp, url, mime, status, digest, int(length), int(offset), filename, kind, int(size), contents
+    number = RecordId(record[: -SERIAL_DIGITS - 1], int(record[-SERIAL_DIGITS:]))
+    return Capture(*about, number, collection, refers_to, extra, modified)
 
 
 def unpack_home(home: bytes, record: bytes) -> tuple[str, bytes]:
+    """Collection and place of a record's capture, from the value of the record's key."""
     collection, _, place = home.partition(b"\0")
     return collection.decode(), place + b" " + record
 

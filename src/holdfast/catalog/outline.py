@@ -1,18 +1,18 @@
-"""What a catalog holds, from above: its hosts, and what lies below a path, level by level.
+"""The outline of a catalog: its hosts, and what is below a path, level by level.
 
-Keys stand in the order of hosts and paths, so a listing leaps: it looks at the first capture of a host, then seeks
-behind the host's last one. An answer costs its own length, not that of the catalog.
+Keys are in the order of hosts and paths, so a listing skips: it reads the first capture of a host, then seeks past the
+host's last one. Its cost depends on its own length, not on that of the catalog.
 
     com,example)/            PAGE      the page itself
     com,example)/?q=1        QUERIES   the page with queries
     com,example)/a           PAGE
-    com,example)/a-z         PAGE      stands between 'a' and what lies below it
+    com,example)/a-z         PAGE      sorts between 'a' and what is below it
     com,example)/a/b         FOLDER    'a/'
     com,example)/a?x=1       QUERIES   'a?'
 
-Nothing here reads without end: captures are counted up to `COUNTED_MAX`, and a listing that has looked at
-`LOOKED_MAX` captures says where to go on. What `permits` refuses is as if it were not there; a host or a path that
-has nothing but refused captures among its first `REFUSED_MAX` is left out.
+All reading is bounded: captures are counted up to `COUNTED_MAX`, and a listing that has read `LOOKED_MAX` captures says
+where to continue. Captures that `permits` refuses are left out; so is a host or path whose first `REFUSED_MAX` captures
+are all refused.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from holdfast.catalog.keys import after as beyond
-from holdfast.catalog.keys import encoded, unpack_row
+from holdfast.catalog.keys import encoded
 from holdfast.catalog.query.search import Permits
-from holdfast.catalog.rows import CaptureRows, Found
+from holdfast.catalog.rows import CaptureRows, unpacked
 from holdfast.model import Capture
 from holdfast.urls import parse, url_key
 
-COUNTED_MAX = 1000  # captures of an entry that are counted
-REFUSED_MAX = 2000  # captures in a row that may be refused before an entry is given up
-LOOKED_MAX = 200_000  # captures that one listing looks at
-SKIPPED_MAX = 10_000  # hosts that do not contain what is looked for, or captures of another type
-TYPED_MAX = 5000  # captures of which the types are counted
+COUNTED_MAX = 1000  # captures counted per entry
+REFUSED_MAX = 2000  # refused captures in a row after which an entry is left out
+LOOKED_MAX = 200_000  # captures read by one listing
+SKIPPED_MAX = 10_000  # hosts that do not match the search, or captures of another type
+TYPED_MAX = 5000  # captures whose types are counted
 
 Entry = TypeVar("Entry")
 _HOST = re.compile(r"([^)/?]+)\)/")
 _WWW = re.compile(r"^www\d*\.(?=.)")
-_END = b"\xff"  # beyond every key of a collection: keys are ASCII
+_END = b"\xff"  # above every key of a collection: keys are ASCII
 
 
 class ChildKind(StrEnum):
-    """What stands behind a name below a path."""
+    """The kind of a name below a path."""
 
     PAGE = "page"
     FOLDER = "folder"
@@ -55,7 +55,7 @@ class ChildKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Captures of an entry; of those counted, the first and the last time."""
+    """Captures of an entry; first and last time of those counted."""
 
     captures: int
     is_whole: bool  # False: there are more
@@ -82,7 +82,7 @@ class OutlineChild:
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Entry]):
-    """A part of a listing; `next` is given as `after` to go on, and is '' at the end."""
+    """A part of a listing; `next` is the `after` of the next part, '' at the end."""
 
     entries: list[Entry]
     next: str = ""
@@ -90,7 +90,7 @@ class Listing(Generic[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """How many captures have which type, the most frequent first; of the first `looked` captures."""
+    """Captures by type, the most frequent first, among the first `looked` captures."""
 
     counts: list[tuple[str, int]]
     looked: int
@@ -98,7 +98,7 @@ class Types:
 
 
 class Outline:
-    """Reads the outline of a collection, or of all as one (None). Any thread may call any method."""
+    """Reads the outline of a collection, or of all together (None). Thread-safe."""
 
     def __init__(self, rows: CaptureRows, permits: Permits | None = None) -> None:
         self._rows = rows
@@ -107,7 +107,7 @@ class Outline:
     def hosts(
         self, collection: str | None, *, after: str = "", limit: int = 50, containing: str = ""
     ) -> Listing[HostEntry]:
-        """Hosts in the order of their keys, so that those of a domain stand together."""
+        """Hosts in the order of their keys, so that those of a domain are adjacent."""
         wanted = containing.strip().lower()
         look = _Look(self._rows, collection, self._permits)
         entries: list[HostEntry] = []
@@ -128,7 +128,7 @@ class Outline:
     def children(
         self, collection: str | None, host: str, path: str = "/", *, after: str = "", limit: int = 100
     ) -> Listing[OutlineChild]:
-        """What lies directly below a path of a host; the path ends in '/' or '?'."""
+        """What is directly below a path of a host; the path ends in '/' or '?'."""
         look = _Look(self._rows, collection, self._permits)
         prefix = encoded(f"{host_prefix(host)}){path}")
         end = beyond(prefix)
@@ -178,7 +178,7 @@ class Outline:
 
 
 class _Look:
-    """One look at the catalog, which counts what it reads."""
+    """One pass over the catalog, which counts what it reads."""
 
     def __init__(self, rows: CaptureRows, collection: str | None, permits: Permits | None) -> None:
         self._rows = rows
@@ -212,12 +212,12 @@ class _Look:
         return None
 
     def extent(self, bounds: tuple[bytes, bytes]) -> Extent:
-        """How many captures there are, and when; times are in the keys, so rows are unpacked for `permits` only."""
+        """Number and times of the captures. Times are in the keys, so rows are unpacked for `permits` only."""
         count, first, last, looked = 0, "", "", 0
         with closing(self._rows.found(self._collection, bounds)) as found:  # type: ignore[type-var]
             for each in islice(found, COUNTED_MAX + REFUSED_MAX):
                 looked += 1
-                if self._permits is not None and not self._permits(_unpacked(each)):
+                if self._permits is not None and not self._permits(unpacked(each)):
                     continue
                 if count == COUNTED_MAX:
                     self._left -= looked
@@ -230,12 +230,12 @@ class _Look:
 
 
 def host_prefix(host: str) -> str:
-    """How the keys of a host begin, before their ')'. The host may have a port."""
+    """The prefix of a host's keys, before the ')'. The host may have a port."""
     return url_key(f"http://{host}/").partition(")")[0]
 
 
 def host_name(capture: Capture) -> str:
-    """The host of a capture with its port, without 'www', which keys do not tell apart."""
+    """The host of a capture with its port, without 'www', which keys do not have."""
     url = parse(capture.url)
     if url is not None and url.scheme in ("http", "https") and url.host:
         return _WWW.sub("", url.host) + (f":{url.port}" if url.port else "")
@@ -248,13 +248,13 @@ def _name_of_key(key: str) -> str:
 
 
 def _host_of_key(key: str) -> str | None:
-    """None of what has no host: 'dns:example.com'."""
+    """None for what has no host: 'dns:example.com'."""
     match = _HOST.match(key)
     return match[1] if match else None
 
 
 def _leap(key: str) -> tuple[bytes, bytes]:
-    """From the first to behind the last place of a key's host; of what has no host, of its scheme or itself."""
+    """The range of places of a key's host; without a host, of its scheme or itself."""
     host = _host_of_key(key)
     if host is not None:
         return encoded(f"{host})/"), beyond(encoded(f"{host})/"))
@@ -265,7 +265,7 @@ def _leap(key: str) -> tuple[bytes, bytes]:
 
 
 def _segment(rest: str, *, in_query: bool) -> tuple[str, ChildKind]:
-    """The next name of what follows a path, and what ends it."""
+    """The next name after a path, and the character that ends it."""
     if in_query:
         return rest, ChildKind.PAGE
     match = re.search(r"[/?]", rest)
@@ -278,11 +278,6 @@ def _bounds(start: bytes, kind: ChildKind) -> tuple[bytes, bytes]:
     """All places of a child."""
     start += {ChildKind.PAGE: b" ", ChildKind.FOLDER: b"/", ChildKind.QUERIES: b"?"}[kind]
     return start, beyond(start)
-
-
-def _unpacked(found: Found) -> Capture:
-    place, collection, row = found
-    return unpack_row(collection, place, row)
 
 
 def _text(place: bytes) -> str:

@@ -1,19 +1,19 @@
-"""Revisits: from a capture that says "as before" to the capture that has the payload.
+"""Revisits: from a capture without payload to the capture that has it.
 
-It is looked for when it is asked for, so an original that arrives after its revisit is found as well: first what the
-revisit itself refers to, then the capture of the same URL with the same digest that is nearest in time, then any
-capture with that digest, of the same collection if there is one. A revisit without a digest of its payload, because the
-server said that nothing was modified, stands for the last capture of its URL before it.
+The original is searched on request, so one that arrives after its revisit is found too: first the capture that the
+revisit refers to, then the nearest in time of the same URL with the same digest, then any with that digest, preferably
+of the same collection. A revisit without a payload digest ("not modified") refers to the last capture of its URL before
+it.
 
-A revisit may also have an answer of its own, such as a redirect, whose payload alone was seen before
-(`has_own_answer`). Then its status is its own.
+A revisit may have its own response, such as a redirect, of which only the payload was seen before (`has_own_answer`).
+Then it keeps its own status.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 
-from holdfast.catalog.keys import DIGEST, after, area, encoded
+from holdfast.catalog.keys import after, digest_area, digest_page_area, encoded, record_of_digest
 from holdfast.catalog.pick import nearest
 from holdfast.catalog.query.query import exact_range
 from holdfast.catalog.rows import CaptureRows
@@ -31,17 +31,17 @@ _LOOK_AT = 64  # captures with the digest, for one of the same collection
 
 
 def has_own_answer(revisit: Capture) -> bool:
-    """Whether the revisit says more than "as before": its own row has the status of an answer."""
+    """Whether the revisit has its own response: its row has a status."""
     return revisit.status not in ("-", _NOT_MODIFIED)
 
 
 def is_empty(revisit: Capture) -> bool:
-    """Whether its payload is known to be empty: then it needs no original."""
+    """Whether its payload is known to be empty, so that it needs no original."""
     return revisit.digest in _EMPTY and has_own_answer(revisit)
 
 
 def can_stand_alone(revisit: Capture) -> bool:
-    """Whether it can be shown without its original: its payload is empty, or a redirect's, which nobody looks at."""
+    """Whether it can be shown without its original: its payload is empty, or that of a redirect."""
     return is_empty(revisit) or (has_own_answer(revisit) and '"redirect"' in revisit.extra)
 
 
@@ -52,17 +52,17 @@ def resolved(revisit: Capture, original: Capture) -> Capture:
 
 
 class RevisitResolver:
-    """Any thread may call it."""
+    """Thread-safe."""
 
     def __init__(self, table: Table, rows: CaptureRows) -> None:
         self._table = table
         self._rows = rows
 
     def resolve(self, capture: Capture) -> Capture | None:
-        """The capture with the payload: itself if it is no revisit, None if there is none."""
+        """The capture with the payload: itself unless it is a revisit; None if there is none."""
         if capture.type != REVISIT:
             return capture
-        if capture.digest in _EMPTY and not is_empty(capture):  # so crawlers write that the server said "not modified"
+        if capture.digest in _EMPTY and not is_empty(capture):  # how crawlers record "not modified"
             return self._referred(capture._replace(digest="-")) or self._before(capture)
         return self._referred(capture) or self._same_url(capture) or self._same_digest(capture)
 
@@ -88,21 +88,24 @@ class RevisitResolver:
     def _same_url(self, revisit: Capture) -> Capture | None:
         if revisit.digest == "-":
             return None
-        prefix = area(DIGEST, revisit.digest)
-        start = prefix + encoded(revisit.urlkey) + b" "
+        start = digest_page_area(revisit.digest, revisit.urlkey)
         middle = start + encoded(revisit.timestamp)
         later = next(self._table.scan(middle, after(start)), None)
         near = [pair for pair in (self._table.last(start, middle), later) if pair]
-        captures = [self._rows.at(value.decode(), key[len(prefix) :]) for key, value in near]
-        return nearest((each for each in captures if each is not None), revisit.timestamp)
+        captures = self._captures([key for key, _ in near], revisit.digest)
+        return nearest((each for each in captures if each.urlkey == revisit.urlkey), revisit.timestamp)
 
     def _same_digest(self, revisit: Capture) -> Capture | None:
         if revisit.digest == "-":
             return None
-        prefix = area(DIGEST, revisit.digest)
-        pairs = islice(self._table.scan(prefix, after(prefix)), _LOOK_AT)
-        captures = [self._rows.at(value.decode(), key[len(prefix) :]) for key, value in pairs]
-        return _preferred([each for each in captures if each is not None], revisit.collection)
+        prefix = digest_area(revisit.digest)
+        keys = [key for key, _ in self._table.range(prefix, after(prefix), _LOOK_AT)]
+        return _preferred(self._captures(keys, revisit.digest), revisit.collection)
+
+    def _captures(self, keys: list[bytes], digest: str) -> list[Capture]:
+        """The captures of the keys, without those of another digest."""
+        found = self._rows.of_records([record_of_digest(key) for key in keys])
+        return [each for each in found if each is not None and each.digest == digest]
 
 
 def _preferred(captures: list[Capture], collection: str) -> Capture | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import re
 from datetime import UTC, date, datetime, timedelta
-from email.utils import format_datetime
 from functools import lru_cache
 
 from holdfast.errors import MalformedQuery
@@ -21,7 +20,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def digits(text: str, name: str) -> str:
-    """A time as a person or a script gives it: 1 to 14 digits from the year on, or the ISO form of such."""
+    """A time as users write it: 1 to 14 digits from the year on, or in ISO form."""
     bare = text.strip().translate(_PUNCTUATION)
     if not (bare.isascii() and bare.isdigit() and len(bare) <= 14):
         raise MalformedQuery(f"bad time {text!r} for {name!r}: give 1 to 14 digits, such as 2020 or 20200102030405")
@@ -33,18 +32,18 @@ def digits(text: str, name: str) -> str:
 
 
 def earliest(bare: str) -> str:
-    """The bound below everything that begins with these digits."""
+    """The earliest time that begins with these digits."""
     return bare.ljust(14, "0")
 
 
 def latest(bare: str) -> str:
-    """The bound above everything that begins with these digits."""
+    """The latest time that begins with these digits."""
     return bare.ljust(14, "9")
 
 
 @lru_cache(1024)
 def seconds(timestamp: str) -> int:
-    """Since the year 1. Archives hold times that never were: these count as the nearest before that was."""
+    """Since the year 1. An impossible time, which archives hold, counts as the nearest valid one before it."""
     try:
         moment = datetime.fromisoformat(f"{timestamp[:8]}T{timestamp[8:]}")
     except ValueError:
@@ -58,25 +57,25 @@ def http_date(timestamp: str) -> str:
     try:
         day = date(int(timestamp[:4]), int(timestamp[4:6]), int(timestamp[6:8]))
     except ValueError:
-        return format_datetime(moment(timestamp), usegmt=True)
-    if not _CLOCK.fullmatch(timestamp, 8):
-        return format_datetime(moment(timestamp), usegmt=True)
+        day = None
+    if day is None or not _CLOCK.fullmatch(timestamp, 8):
+        return http_date(moment(timestamp).strftime("%Y%m%d%H%M%S").rjust(14, "0"))
     clock = f"{timestamp[8:10]}:{timestamp[10:12]}:{timestamp[12:14]}"
     return f"{_WEEKDAYS[day.weekday()]}, {day.day:02d} {_MONTHS[day.month - 1]} {day.year:04d} {clock} GMT"
 
 
 def moment(timestamp: str) -> datetime:
-    """Archives hold times that never were: these count as the nearest before that was."""
+    """An impossible time counts as the nearest valid one before it."""
     return _EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds(timestamp))
 
 
 def real_time(timestamp: str) -> str:
-    """14 digits for a time as people ask for it: partial ones are padded, what never was is the nearest that was."""
+    """14 digits for a requested time: a partial one is padded, an impossible one becomes the nearest valid one."""
     return moment(earliest(timestamp)).strftime("%Y%m%d%H%M%S").rjust(14, "0")
 
 
 def _nearest(timestamp: str) -> datetime:
-    """A part out of its range draws those after it to the same end, so that the order of texts stays that of times."""
+    """A part out of range moves the parts after it to the same end, so that texts and times sort alike."""
     values: list[int] = []
     drawn = 0
     for begin, end, low, most in _PARTS:

@@ -1,14 +1,16 @@
 """The command line: one file per noun, thin over the library.
 
-    main                                     the group `holdfast`, logging, and how failures become exit codes
-    import_, export, get, cdx, rm            records: in, out, found and gone
-    batch, reindex                           the batches that hold them, and the catalog that finds them
-    init, content, volume, check, status     the archive, and the store below
-    demo                                     everything once, on a site of its own
-    options, selecting, interrupt, output    what the commands share
-    inputs, import_inputs, import_report     files to store, files to import, and what came of these
+    main                 the group `holdfast`, logging, and how errors become exit codes
+    options, terminal    what the commands share: options and filters; output, progress and Ctrl-C
+    archive              init, status, check, reindex, update: the archive as a whole
+    captures/            import, export, stream, get, cdx, diff, rm: captures in, out, found and removed
+    batch                batches of records: list, seal, verify, back up, restore
+    search, index        search and sql, and the index that they use
+    crawl/               crawl: fetch web sites, and look after the crawls that do
+    content, volume      the store below the archive: contents, and the volumes that hold them
+    serve, demo          the archive in a browser; a tour on a made-up site
 
 A command reads its options, calls the library, and prints. Data goes to standard output, as text for people or with
-`--json` as one object per line; progress and messages go to standard error. Heavy modules are imported by the command
-that needs them, so that `holdfast --help` answers at once. Ctrl-C never interrupts a write half-way (`interrupt`).
+`--json` as one object per line; progress and messages go to standard error. A command imports what it uses when it
+runs, so that the program starts fast.
 """

@@ -1,32 +1,26 @@
-"""`holdfast demo`: a small web site is crawled twice, kept once, and opened in the browser.
+"""`holdfast demo`: crawls a small web site twice, stores it once, and shows it in the browser.
 
-The site is the project's own, served on loopback until it was visited; the archive is in a temporary directory, and is
-shown until Ctrl-C. All commands are the real ones, and print what they print. With a URL, that site is crawled instead,
-politely and not far, and once.
+The site is made up and served on loopback while it is crawled; the archive is in a temporary directory and served until
+Ctrl-C. The demo runs the real commands, and sums up in a line what each has done. With a URL, it crawls that site once,
+politely and not far.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import click
+
+from holdfast.env.units import rounded_size
 
 LIMIT = 100  # URLs of a site that is not ours
 PORT = 8080
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C has stopped
-
-
-class DemoStopped(Exception):
-    """A command has failed or was stopped, and has said so itself."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(f"exit code {code}")
-        self.code = code
 
 
 class Demo:
@@ -35,90 +29,105 @@ class Demo:
     def __init__(self, archive: Path) -> None:
         self._archive = str(archive)
 
-    def init(self) -> None:
-        self._show("init", self._archive)
+    def run(self, *arguments: str) -> dict[str, Any]:
+        """Runs a command to its end and returns the object that it prints last.
 
-    def show(self, *arguments: str) -> None:
-        self._show(*arguments, "-a", self._archive)
-
-    def serve(self, port: int) -> None:
-        """The archive in the browser, until Ctrl-C, which is how this is meant to end."""
-        arguments = ["serve", "-a", self._archive, "-p", str(port)]
-        print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
-        code, _ = _run(arguments)
-        if code:
-            raise DemoStopped(code)
-
-    def _show(self, *arguments: str) -> None:
-        print(f"\n$ holdfast {' '.join(arguments)}", flush=True)
-        code, interrupted = _run(arguments)
-        if interrupted:
-            raise KeyboardInterrupt
-        if code:
-            raise DemoStopped(code)
-
-
-def _run(arguments: Sequence[str]) -> tuple[int, bool]:
-    """Runs a command to its end: Ctrl-C reaches it, too, and it may have something to put in order first.
-
-    Returns its exit code, and whether Ctrl-C was pressed.
-    """
-    interrupted = False
-    with subprocess.Popen([sys.executable, "-m", "holdfast", *arguments], stderr=subprocess.STDOUT) as process:
-        while process.returncode is None:
+        Ctrl-C reaches the command too, which may finish something first.
+        """
+        click.echo(f"$ holdfast {' '.join(arguments)}")
+        with self._started(*arguments, "--json", stderr=subprocess.PIPE) as process:
             try:
-                process.wait()
+                output, errors = process.communicate()
             except KeyboardInterrupt:
-                interrupted = True
-    return process.returncode, interrupted
+                process.communicate()
+                raise
+        if process.returncode:
+            click.echo(errors, err=True, nl=False)
+            raise click.exceptions.Exit(process.returncode)
+        lines = output.splitlines()
+        found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        return found
+
+    def _started(self, *arguments: str, stderr: int | IO[Any] | None = None) -> subprocess.Popen[str]:
+        where = (self._archive,) if arguments[0] == "init" else ("-a", self._archive)
+        command = [sys.executable, "-m", "holdfast", arguments[0], *where, *arguments[1:]]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+    def visit_own_site(self) -> list[str]:
+        """Visits the built-in site twice. What there is to look at: lines with an address below the archive's."""
+        from holdfast.demo.site import CHANGED, NEW, DemoSite
+
+        with DemoSite() as site:
+            url = site.url
+            click.echo(f"A small made-up web site, in three languages, runs at {url}")
+            self.run("init")
+            _say(_visited(self.run("crawl", url, "--name", "harbour", "--delay", "0")))
+            site.change()
+            click.echo(f"Now {len(CHANGED)} of its pages are edited, and {len(NEW)} are new. A second visit:")
+            _say(_visited(self.run("crawl", url, "--name", "harbour", "--delay", "0")))
+        self._sum_up()
+        page = f"{url}en/lamp.html"
+        return [
+            f"web/*/{page}  the calendar of a page, and both of its versions",
+            f"compare?a=1990&b=2099&url={page}  what has changed in it",
+            "search?q=tide  search; try lang:de Hafen, or title:storm",
+            "explore  hosts and types",
+            "crawls/harbour  the crawl, and each URL it met",
+        ]
+
+    def visit(self, url: str) -> list[str]:
+        """Visits another site once, with the polite defaults."""
+        self.run("init")
+        _say(_visited(self.run("crawl", url, "--name", "demo", "--limit", str(LIMIT))))
+        self._sum_up()
+        return [f"web/*/{url}  the calendar of the page", "search  search", "crawls/demo  the crawl"]
+
+    def _sum_up(self) -> None:
+        checked = self.run("check", "--deep")
+        _say(f"{checked['blocks']} blocks verified, {checked['faults'] or 'no'} faults")
+        status = self.run("status")
+        contents = status["contents"] + status["inline"]
+        saved = rounded_size(status["saved_by_duplicates_bytes"]), rounded_size(status["saved_by_compression_bytes"])
+        saved_text = f"duplicates save {saved[0]}, compression saves {saved[1]}"
+        _say(f"{status['captures']} captures, {contents} contents; {saved_text}")
+
+    def serve(self, port: int, sights: list[str]) -> None:
+        """Until Ctrl-C."""
+        with self._started("serve", "-p", str(port), "--json") as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if line:
+                pages = json.loads(line)["pages"]
+                click.echo(f"\nThe archive is at {pages}  Open it, and look at:")
+                for sight in sights:
+                    target, _, meaning = sight.partition("  ")
+                    click.echo(f"  {pages}{target}   {meaning}")
+                click.echo("Ctrl-C ends it.")
+            while process.returncode is None:
+                try:
+                    process.wait()
+                except KeyboardInterrupt:
+                    continue
+        if process.returncode:
+            raise click.exceptions.Exit(process.returncode)  # it has printed its error
 
 
-def visit_own_site(demo: Demo) -> None:
-    """Two visits of the site that is shipped, then what the archive knows of it."""
-    from holdfast.demo.site import CHANGED_SHARE, DAYS, NEW_DAYS, DemoSite
-
-    with DemoSite() as site:
-        url = site.url
-        say(f"A made-up web site stands at {url}: {DAYS} pages, their pictures, styles and scripts.")
-        demo.init()
-        demo.show("crawl", url, "--name", "almanac", "--delay", "0")
-        site.change(CHANGED_SHARE)
-        say(f"The site has changed: {CHANGED_SHARE:.0%} of its pages, and {NEW_DAYS} new ones. It is visited again.")
-        demo.show("crawl", url, "--name", "almanac", "--delay", "0")
-        sent = site.sent
-    say(f"The server sent {sent:,} bytes for both visits. What was saved:")
-    demo.show("crawl", "status", "almanac")
-    demo.show("status")
-    demo.show("cdx", f"{url}days/7.html")
-    demo.show("cdx", f"{url}*", "--filter", "=status:301", "--limit", "3", "--fl", "timestamp,url,status,redirect")
-    demo.show("get", f"{url}style/main.css")
-    demo.show("check", "--deep")
+def _visited(found: dict[str, Any]) -> str:
+    unchanged = f", {found['unchanged']} unchanged" if found["unchanged"] else ""
+    return (
+        f"{found['fetched']} URLs in {found['seconds']:.1f} s: {found['new']} new contents, "
+        f"{found['duplicates']} duplicates{unchanged}; {rounded_size(found['transferred_bytes'])} received"
+    )
 
 
-def visit(demo: Demo, url: str) -> None:
-    """One visit of somebody's site, with the defaults of a careful visitor."""
-    demo.init()
-    demo.show("crawl", url, "--name", "demo", "--limit", str(LIMIT))
-    demo.show("crawl", "status", "demo")
-    demo.show("status")
-    demo.show("cdx", "*", "--limit", "10", "--fl", "timestamp,status,mime,url")
-    demo.show("get", url, "--headers")
-
-
-def say(text: str) -> None:
-    print(f"\n{text}", flush=True)
-
-
-@contextmanager
-def temporary_archive() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
-        yield Path(directory) / "archive"
+def _say(text: str) -> None:
+    click.echo(f"  {text}")
 
 
 @click.command()
 @click.argument("url", required=False)
 @click.option(
-    "-p", "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Of the web pages; 0: any."
+    "-p", "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port of the pages; 0: any."
 )
 def demo(url: str | None, port: int) -> None:
     """Crawl a small made-up site, or URL, into a temporary archive, and open it in the browser.
@@ -126,14 +135,10 @@ def demo(url: str | None, port: int) -> None:
     Ctrl-C ends it; the archive is deleted then.
     """
     try:
-        with temporary_archive() as path:
-            shown = Demo(path)
-            visit(shown, url) if url else visit_own_site(shown)
-            say("The archive is ready: open the first of these addresses in a browser. Ctrl-C ends it.")
-            shown.serve(port)
-    except DemoStopped as stopped:
-        raise click.exceptions.Exit(stopped.code) from stopped
+        with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
+            shown = Demo(Path(directory) / "archive")
+            shown.serve(port, shown.visit(url) if url else shown.visit_own_site())
     except KeyboardInterrupt:
-        say("Stopped.")
+        click.echo("Stopped.")
         raise click.exceptions.Exit(INTERRUPTED) from None
-    say("The archive was temporary and is deleted; README.md shows how to make one that stays.")
+    click.echo("The archive was temporary and is deleted; README.md shows how to make one that stays.")

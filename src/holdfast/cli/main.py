@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sys
@@ -13,82 +12,93 @@ from pathlib import Path
 import click
 
 import holdfast
-from holdfast.cli.options import ARCHIVE_HELP, ARCHIVE_TYPE
-from holdfast.cli.output import visible
-from holdfast.config import ARCHIVE_VARIABLE
-from holdfast.errors import Denied, HoldfastError, NotFound, VolumeFull
+from holdfast.cli.options import ARCHIVE_HELP, ARCHIVE_VARIABLE, PATH
+from holdfast.cli.terminal import visible
+from holdfast.env.extras import extra_of
+from holdfast.errors import HoldfastError, MissingExtra, of_the_system
 
-INTERRUPTED = 130  # what a shell shows for a program that SIGINT ended
+INTERRUPTED = 130  # a shell's exit code after SIGINT
 BROKEN_PIPE = 1  # as click has it
 
-_COMMANDS = {
-    "init": "init",
-    "crawl": "crawl",
-    "import": "import_",  # as Python would not take the word for a name
-    "export": "export",
-    "stream": "stream",
-    "get": "get",
-    "diff": "diff",
-    "cdx": "cdx",
-    "search": "search",
-    "sql": "sql",
-    "rm": "rm",
-    "index": "index",
-    "update": "update",
-    "batch": "batch",
-    "reindex": "reindex",
-    "content": "content",
-    "volume": "volume",
-    "serve": "serve",
-    "check": "check",
-    "status": "status",
-    "demo": "demo",
+_COMMANDS = {  # where each is below holdfast.cli
+    "init": "archive.archive.init",
+    "crawl": "crawl.crawl.crawl",
+    "import": "captures.import_.import_",
+    "export": "captures.export.export",
+    "stream": "captures.stream.stream",
+    "get": "captures.get.get",
+    "diff": "captures.diff.diff",
+    "cdx": "captures.cdx.cdx",
+    "search": "search.search",
+    "sql": "search.sql",
+    "study": "study.study",
+    "sample": "sample.sample",
+    "plan": "plan.plan",
+    "rm": "captures.rm.rm",
+    "index": "archive.index.index",
+    "update": "archive.archive.update",
+    "batch": "archive.batch.batch",
+    "reindex": "archive.archive.reindex",
+    "content": "store.content.content",
+    "volume": "store.volume.volume",
+    "serve": "serve.serve",
+    "cluster": "cluster.cluster",
+    "node": "cluster.node",
+    "nodes": "cluster.nodes",
+    "check": "archive.archive.check",
+    "status": "archive.archive.status",
+    "config": "archive.config.config",
+    "doctor": "archive.doctor.doctor",
+    "demo": "demo.demo",
 }
 
 
 class LazyGroup(click.Group):
-    """Imports the module of a command when the command is asked for; what it holds there has the module's name."""
+    """Imports the module of a command when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggests commands whose names are like a mistyped one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], _COMMANDS)
+            hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+            raise click.UsageError(error.message + hint, ctx) from None
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = _COMMANDS[cmd_name]
-        command = getattr(import_module(f"holdfast.cli.{module}"), module)
+        module, _, name = _COMMANDS[cmd_name].rpartition(".")
+        command = getattr(import_module(f"holdfast.cli.{module}"), name)
         assert isinstance(command, click.Command)
         return command
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
-    "-a",
-    "--archive",
-    type=ARCHIVE_TYPE,
-    envvar=ARCHIVE_VARIABLE,
-    show_envvar=True,
-    default=Path(),
-    help=ARCHIVE_HELP,
+    "-a", "--archive", type=PATH, envvar=ARCHIVE_VARIABLE, show_envvar=True, default=Path(), help=ARCHIVE_HELP
 )
-@click.option("-v", "--verbose", count=True, help="Say more on standard error; -vv says most.")
+@click.option("-v", "--verbose", count=True, help="Print more on standard error; -vv prints most.")
 @click.version_option(holdfast.__version__, message="%(prog)s %(version)s")
 def cli(*, archive: Path, verbose: int) -> None:
     """Keep the web: every content once, never lost."""
-    _show_log(verbose)
-
-
-class _StandardError(logging.Handler):
-    """Looks up `sys.stderr` for each line, because a progress bar stands in for it while it is shown."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        _say(self.format(record))
-
-
-def _show_log(verbose: int) -> None:
     log = logging.getLogger("holdfast")
     log.addHandler(_StandardError())
     log.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
+
+
+class _StandardError(logging.Handler):
+    """Looks up `sys.stderr` for each line, because a progress bar replaces it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(self.format(record))
 
 
 def main() -> None:
@@ -109,6 +119,11 @@ def run() -> int:
     except HoldfastError as error:
         _say(visible(str(error)))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if (extra := extra_of(error.name or "")) is None:
+            raise
+        _say(f"'{error.name}' is not installed; run: pip install 'holdfast[{extra}]'")
+        return MissingExtra.exit_code
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
         return INTERRUPTED
@@ -116,9 +131,9 @@ def run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter fails to flush it
         return BROKEN_PIPE
     except OSError as error:
-        reason = error.strerror or str(error)
-        _say(f"cannot use '{error.filename}': {reason}" if error.filename else reason)
-        return _exit_code(error)
+        known = of_the_system(error)
+        _say(str(known))
+        return known.exit_code
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -133,16 +148,3 @@ def _explain(error: click.ClickException) -> None:
     _say(error.format_message())
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
-
-
-def _exit_code(error: OSError) -> int:
-    """That of Holdfast's own error for the same trouble."""
-    match error.errno:
-        case errno.ENOENT:
-            return NotFound.exit_code
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return Denied.exit_code
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return VolumeFull.exit_code
-        case _:
-            return HoldfastError.exit_code

@@ -1,55 +1,47 @@
-"""Options that many commands share, and how their values are read.
-
-The filters that `cdx`, `export` and `rm` share: which captures, said once for all of them.
-"""
+"""Options that several commands share, how their values are read, and the filters that choose captures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from holdfast.env.units import parse_size
 from holdfast.errors import UsageError
-from holdfast.model import Pick
 
 if TYPE_CHECKING:
+    from holdfast.catalog import CaptureQuery
     from holdfast.records.selection import Selection
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Command], Command]
 
-T = TypeVar("T")
-ARCHIVE_TYPE = click.Path(path_type=Path)
-ARCHIVE_HELP = "The archive's directory; without it, the current one."
-
-
-def _chosen_archive(context: click.Context, _: click.Parameter, value: Path | None) -> Path:
-    """What stands after the command wins over what stands before it."""
-    root: Path = context.find_root().params["archive"]
-    return root if value is None else value
+PATH = click.Path(path_type=Path)
+ARCHIVE_VARIABLE = "HOLDFAST_ARCHIVE"
+PICKS = ("nearest", "not-newer")  # spelled out, as other choices are: help must not import the library
+ARCHIVE_HELP = "The archive's directory; the current one by default."
 
 
-archive_option = click.option("-a", "--archive", type=ARCHIVE_TYPE, callback=_chosen_archive, help=ARCHIVE_HELP)
-connector_option = click.option(
-    "--connector",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Use the volumes that a connector lists, without an archive.",
-)
-collection_option = click.option("-c", "--collection", metavar="NAME", help="The collection; without it, all of them.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+def together(*options: Decorator[Any]) -> Decorator[Any]:
+    """Several options as one decorator, in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def is_verbose(context: click.Context) -> bool:
-    """Whether `-v` stands before the command."""
-    return bool(context.find_root().params["verbose"])
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 def read_bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """A callback for options that take a number of bytes: 4096, 50M, 1.5GiB; units are powers of 1024."""
+    from holdfast.env.units import parse_size
+
     if value is None:
         return None
     try:
@@ -62,51 +54,126 @@ def read_bytes(context: click.Context, parameter: click.Parameter, value: str | 
     return count
 
 
-_SHAPE = (
-    click.option("--organization", default="log", show_default=True, help="log, tree, hash or hashed-log."),
-    click.option("--depth", default=3, show_default=True, help="Of the directories of organization tree."),
-    click.option("--logs", default=64, show_default=True, help="Of organization hashed-log."),
-    click.option("--buckets", default=64, show_default=True, help="Of organization hash, to begin with."),
-    click.option(
-        "--bucket-bytes", metavar="SIZE", default="64K", show_default=True, callback=read_bytes, help="Of each of them."
-    ),
+def read_seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A callback for options that take a duration: 90s, 15m, 2h, 7d."""
+    from holdfast.env.units import parse_duration
+
+    try:
+        return None if value is None else parse_duration(value)
+    except UsageError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
+
+
+def read_names(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """A callback for options that take several names, separated by commas."""
+    return tuple(part for part in value.replace(" ", "").split(",") if part)
+
+
+def require_one(options: dict[str, Any], *names: str) -> str | None:
+    """The one of these options that is set, or None. Raises UsageError if several are."""
+    chosen = [name for name in names if options[name]]
+    if len(chosen) > 1:
+        first, second = (f"--{name.removeprefix('as_').replace('form', 'format')}" for name in chosen[:2])
+        raise click.UsageError(f"{first} and {second} exclude each other")
+    return chosen[0] if chosen else None
+
+
+def format_of(name: str, suffixes: dict[str, Any]) -> Any:
+    """The value of the longest suffix that the name ends with, or None."""
+    name = Path(name).name.lower()
+    return next((suffixes[each] for each in sorted(suffixes, key=len, reverse=True) if name.endswith(each)), None)
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def _chosen_archive(context: click.Context, _: click.Parameter, value: Path | None) -> Path:
+    """The option after the command overrides the one before it."""
+    root: Path = context.find_root().params["archive"]
+    return root if value is None else value
+
+
+def is_verbose(context: click.Context) -> bool:
+    """Whether `-v` was given before the command."""
+    return bool(context.find_root().params["verbose"])
+
+
+archive_option = click.option("-a", "--archive", type=PATH, callback=_chosen_archive, help=ARCHIVE_HELP)
+connector_option = click.option(
+    "--connector", metavar="FILE", type=PATH, help="Use the volumes that a connector lists, without an archive."
+)
+store_options = together(archive_option, connector_option)
+collection_option = click.option("-c", "--collection", metavar="NAME", help="The collection; all of them by default.")
+batch_option = click.option("--batch", metavar="NAME", help="Only records of this batch.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+init_option = click.option("--init", "makes", is_flag=True, help="Make the archive first, if there is none.")
+watch_option = click.option(
+    "--watch",
+    "watch_s",
+    is_flag=False,
+    flag_value="1",
+    metavar="[SECONDS]",
+    type=click.FloatRange(0.1),
+    help="Refresh at this interval, 1 s by default, until Ctrl-C.",
 )
 
 
-class Shape(TypedDict):
-    """What the options of a new volume's organization say."""
+def table_format_options(formats: tuple[str, ...]) -> Callable[[Any], Any]:
+    """How tables are printed: `--format`, and its short forms. `table_format` reads them."""
+    return together(
+        click.option("--format", "form", type=click.Choice(formats), help="By default a table for people."),
+        json_option,
+        click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv."),
+    )
 
-    organization: str
-    depth: int
-    logs: int
-    buckets: int
-    bucket_bytes: int
 
-
-def shape_options(command: Callable[..., T]) -> Callable[..., T]:
-    """The organization of a new volume, and its measures; the command gets them as `shape`."""
-
-    @wraps(command)
-    def shaped(*, organization: str, depth: int, logs: int, buckets: int, bucket_bytes: int, **others: Any) -> T:
-        return command(
-            shape=Shape(organization=organization, depth=depth, logs=logs, buckets=buckets, bucket_bytes=bucket_bytes),
-            **others,
-        )
-
-    for option in reversed(_SHAPE):
-        shaped = option(shaped)
-    return shaped
+def table_format(options: dict[str, Any], usual: str = "table") -> str:
+    """The chosen format. Raises UsageError if several are."""
+    require_one(options, "as_json", "as_csv", "form")
+    if options["as_json"]:
+        return "jsonl"
+    return "csv" if options["as_csv"] else options["form"] or usual
 
 
 pick_option = click.option(
     "--pick",
-    type=click.Choice([each.value for each in Pick]),
-    help="Which capture stands for a time; as the setting records.pick says.",
+    type=click.Choice(PICKS),
+    help="Which capture stands for a time; the setting records.pick by default.",
+)
+index_option = click.option(
+    "--index/--no-index", default=None, help="Whether to update the index afterwards; by default as the settings say."
+)
+rate_limit_option = click.option(
+    "--rate-limit", metavar="BYTES/s", callback=read_bytes, help="Read no faster, for example 50M."
+)
+min_dead_option = click.option(
+    "--min-dead",
+    metavar="SHARE",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Compact only files of which at least this share is reclaimable.",
+)
+shape_options = together(  # of a new volume; a command takes them as `**shape`
+    click.option("--organization", default="log", show_default=True, help="log, tree, hash or hashed-log."),
+    click.option("--depth", default=3, show_default=True, help="Levels of directories, for organization tree."),
+    click.option("--logs", default=64, show_default=True, help="Number of logs, for organization hashed-log."),
+    click.option("--buckets", default=64, show_default=True, help="Initial buckets, for organization hash."),
+    click.option(
+        "--bucket-bytes",
+        metavar="SIZE",
+        default="64K",
+        show_default=True,
+        callback=read_bytes,
+        help="Size of a bucket, for organization hash.",
+    ),
 )
 
 
+# -- filters -----------------------------------------------------------------------------------------------------------
+
 MATCHES = ("exact", "prefix", "host", "domain", "range", "all")
-_NAMES = {  # as CDX servers have them, for the fingers of their users
+_NAMES = {  # as CDX servers spell them
     "matchType": "match",
     "toUrl": "to-url",
     "pageSize": "page-size",
@@ -119,32 +186,26 @@ _NAMES = {  # as CDX servers have them, for the fingers of their users
     "fastLatest": "fast-latest",
 }
 CDX_NAMES = {"token_normalize_func": lambda name: _NAMES.get(name, name)}
-Command = TypeVar("Command", bound=Callable[..., Any])
 
-_OPTIONS = (
-    click.argument("url_argument", metavar="[URL]", required=False),
-    click.option("--url", metavar="URL", help="The same as the argument."),
-    click.option("--match", type=click.Choice(MATCHES), help="How URL is meant; exact without a '*' in it."),
-    click.option("--to-url", metavar="URL", default="", help="The end of --match range, which is not part of it."),
+filters_by_url_and_time = together(
+    click.option("--match", type=click.Choice(MATCHES), help="How URL matches; exact unless it has a '*'."),
+    click.option("--to-url", metavar="URL", default="", help="The end of --match range, exclusive."),
     click.option("--from", "from_", metavar="TIME", default="", help="Not before; 2026, 202611, or up to 14 digits."),
-    click.option("--to", metavar="TIME", default="", help="Not after; a partial time means all of it."),
+    click.option("--to", metavar="TIME", default="", help="Not after; a partial time includes all of it."),
     click.option("--filter", "filters", metavar="EXPR", multiple=True, help="[!][=|~]FIELD:TEXT; may be repeated."),
     collection_option,
-    click.option("--limit", type=int, metavar="N", help="At most so many; negative: the last ones."),
 )
-batch_option = click.option("--batch", metavar="NAME", help="Only records of this batch.")
-
-
-def filter_options(command: Command) -> Command:
-    """Decorates a command with the shared filters. What they say arrives as keywords: hand them to `filters_of`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+filter_options = together(  # arrive as keywords: pass them to `filters_of`
+    click.argument("url_argument", metavar="[URL]", required=False),
+    click.option("--url", metavar="URL", help="The same as the argument."),
+    filters_by_url_and_time,
+    click.option("--limit", type=int, metavar="N", help="At most N captures; negative: the last ones."),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What the shared options said."""
+    """The values of the shared filters."""
 
     query: dict[str, Any]  # keywords of CaptureQuery but the collection
     collection: str | None
@@ -152,31 +213,31 @@ class Filters:
 
     @property
     def is_none(self) -> bool:
-        """Whether everything is meant; a limit alone does not choose."""
+        """True if everything is selected; a limit alone is not a filter."""
         chosen = {name: value for name, value in self.query.items() if name != "limit" and value}
         return not chosen and self.collection is None and self.batch is None
 
     def selection(self) -> Selection:
-        """Records by a question to the catalog if one was asked, else whole batches."""
-        from holdfast.catalog import CaptureQuery
+        """Records by a catalog query if one was given, else whole batches."""
         from holdfast.records.selection import Selection
 
-        asked = {name: value for name, value in self.query.items() if value or value == 0}
-        if not asked:
-            return Selection(None, self.batch, self.collection)
-        if not asked.get("url") and asked.get("match") != "all":
-            _require_no_match(asked)
-            asked["url"] = "*"
-        return Selection(CaptureQuery(**asked), self.batch, self.collection)
+        return Selection(capture_query(self.query), self.batch, self.collection)
 
 
-def _require_no_match(asked: dict[str, Any]) -> None:
-    if asked.get("match") or asked.get("to_url"):
-        raise click.UsageError("--match and --to-url need a URL")
+def capture_query(keywords: dict[str, Any]) -> CaptureQuery | None:
+    """A query from the keywords that are set; None if none is."""
+    from holdfast.catalog import CaptureQuery
+
+    given = {name: value for name, value in keywords.items() if value or value == 0}
+    if given and not given.get("url") and given.get("match") != "all":
+        if given.get("match") or given.get("to_url"):
+            raise click.UsageError("--match and --to-url need a URL")
+        given["url"] = "*"
+    return CaptureQuery(**given) if given else None
 
 
 def filters_of(options: dict[str, Any]) -> Filters:
-    """Takes the shared options out of a command's keywords."""
+    """Removes the shared filters from a command's keywords and returns them."""
     taken = {name: options.pop(name) for name in ("match", "to_url", "from_", "to", "filters", "limit")}
     argument, option = options.pop("url_argument"), options.pop("url")
     if argument and option and argument != option:

@@ -30,11 +30,9 @@ from holdfast.config.settings import (
 )
 from holdfast.config.write import new_text, with_state, with_volume
 
-ARCHIVE_VARIABLE = "HOLDFAST_ARCHIVE"
 INDEX_VARIABLE = "HOLDFAST_INDEX_AUTOMATIC"
 
 __all__ = [
-    "ARCHIVE_VARIABLE",
     "INDEX_VARIABLE",
     "AccessRule",
     "ConnectorWatch",

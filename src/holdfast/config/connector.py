@@ -3,11 +3,11 @@
     format = 1                                 or Webstore's XML (`connector_xml`)
     [store]      [remote]      [[volume]]
 
-A connector lists volumes that are somewhere else than in the archive: on volume servers (`address`), on object stores
-(`url`), in directories (`path`). An archive names its connector in `holdfast.toml` and has the connector's volumes
-besides its own; a client without an archive needs nothing but a connector.
+A connector lists volumes outside the archive: on volume servers (`address`), in object stores (`url`), in directories
+(`path`). An archive names its connector in `holdfast.toml` and uses the connector's volumes with its own; a client
+without an archive needs only a connector.
 
-Paths in a connector are relative to it; here they become absolute, so that nobody else needs to know where they stood.
+Paths in a connector are relative to it; here they become absolute.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("holdfast.config")
 CONNECTOR_BYTES_MAX = 4 << 20
 SECTIONS = ("store", "remote", "volume")
 _FILES = ("secret_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
-_TICK_S = 2.0  # a file changed since then may change again under the same stamp
+_TICK_S = 2.0  # a file changed within this time may change again under the same stamp
 _NAMES = {
     "store": [each.name for each in fields(StoreSettings)],
     "remote": [each.name for each in fields(RemoteSettings)],
@@ -41,7 +41,7 @@ _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def load_connector(path: str | Path) -> Settings:
-    """All that a client without an archive needs. Raises NotFound, Denied, FormatTooNew or InvalidSetting."""
+    """The settings of a connector. Raises NotFound, Denied, FormatTooNew or InvalidSetting."""
     path = Path(path)
     data = _read(path)
     settings = _settings_of_xml(data, path) if is_xml(data) else _settings_of_toml(data, path)
@@ -51,10 +51,10 @@ def load_connector(path: str | Path) -> Settings:
 
 
 def merged(settings: Settings, path: str | Path) -> Settings:
-    """The settings of an archive, read from `path`, with the volumes of its connector behind its own.
+    """The settings of an archive, read from `path`, with the volumes of its connector after its own.
 
-    What the archive says of `[store]` and `[remote]` itself wins over the connector. Raises what `load_connector` may,
-    and InvalidSetting if both name the same volume, or do not agree on the signature.
+    The archive's own `[store]` and `[remote]` override the connector's. Raises as `load_connector`, and InvalidSetting
+    if both name the same volume or disagree on the signature.
     """
     path = Path(path)
     own = resolved(settings.remote, path.absolute().parent)
@@ -77,13 +77,13 @@ def merged(settings: Settings, path: str | Path) -> Settings:
 
 
 def _over(settings: Settings, section: str, own: S, others: S) -> S:
-    """The others' section, but for what the settings say themselves."""
+    """A section of the connector, overridden by the archive's own keys."""
     said = {name: getattr(own, name) for name in _NAMES[section] if f"{section}.{name}" in settings.said}
     return replace(others, **said)
 
 
 def resolved(remote: RemoteSettings, directory: Path) -> RemoteSettings:
-    """The same with absolute paths: relative ones count from the directory of the file that names them."""
+    """The settings with paths made absolute, relative to the directory of their file."""
     paths: dict[str, Any] = {name: str(directory / given) for name in _FILES if (given := getattr(remote, name))}
     return replace(remote, **paths)
 
@@ -103,7 +103,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise InvalidSetting(f"cannot read the connector '{path}': {error.strerror or error}") from None
     if len(data) > CONNECTOR_BYTES_MAX:
-        raise InvalidSetting(f"'{path}' is no connector: it has more than {CONNECTOR_BYTES_MAX} bytes")
+        raise InvalidSetting(f"'{path}' is not a connector: it has more than {CONNECTOR_BYTES_MAX} bytes")
     return data
 
 
@@ -116,7 +116,7 @@ def _settings_of_toml(data: bytes, path: Path) -> Settings:
 
 
 def _settings_of_xml(data: bytes, path: Path) -> Settings:
-    from holdfast.config.connector_xml import read_instance  # most have none
+    from holdfast.config.connector_xml import read_instance  # rarely needed
 
     try:
         volumes, sections = read_instance(data)
@@ -129,7 +129,7 @@ def _settings_of_xml(data: bytes, path: Path) -> Settings:
 def _placed(volume: VolumeSettings, directory: Path, path: Path) -> VolumeSettings:
     """The volume with an absolute path, if it has one."""
     if not (volume.address or volume.url or volume.path):
-        raise InvalidSetting(f"'{path}': volume {volume.name!r} is nowhere: give its address, url or path")
+        raise InvalidSetting(f"'{path}': volume {volume.name!r} has no place: give its address, url or path")
     if volume.address:
         return volume
     return replace(volume, path=str(directory / (volume.path or f"volumes/{volume.name}")))
@@ -144,9 +144,9 @@ class _Stamp(NamedTuple):
 
 
 class ConnectorWatch:
-    """Notices changed settings, by looking at the files that they come from. Thread-safe.
+    """Detects changed settings by watching their files. Thread-safe.
 
-    A file that is gone, or wrong, is logged once; what it said before stays in force until it is right again.
+    A missing or invalid file is logged once; the previous settings stay until it is valid again.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ConnectorWatch:
         paths: Callable[[Settings], Sequence[Path]],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Loads the settings; `paths` says which files these come from. Raises what `load` may."""
+        """Loads the settings; `paths` returns their files. Raises as `load`."""
         self._load = load
         self._paths = paths
         self._clock = clock
@@ -163,10 +163,10 @@ class ConnectorWatch:
         self._logged = ""
         self.settings = load()
         self._files = tuple(paths(self.settings))
-        self._seen: tuple[_Stamp | None, ...] | None = None  # None: to be looked at again, whatever the stamps say
+        self._seen: tuple[_Stamp | None, ...] | None = None  # None: read again, whatever the stamps
 
     def poll(self) -> Settings | None:
-        """The settings if they have changed since the last call, else None. Costs little while nothing changes."""
+        """The settings if they changed since the last call, else None. Cheap while nothing changes."""
         with self._lock:
             stamps = tuple(map(_stamp, self._files))
             if stamps == self._seen:
@@ -185,23 +185,23 @@ class ConnectorWatch:
             return settings if changed else None
 
     def _are_settled(self, stamps: Sequence[_Stamp | None]) -> bool:
-        """Whether a change after this look would show: clocks of file systems tick slowly."""
+        """True if a later change would show: clocks of file systems are coarse."""
         newest_s = max((stamp.changed_ns for stamp in stamps if stamp is not None), default=0) / 1e9
         return abs(self._clock() - newest_s) > _TICK_S
 
     def _warn(self, fault: str) -> None:
         if fault != self._logged:
             self._logged = fault
-            log.warning("the volumes stay as they were: %s", fault)
+            log.warning("keeping the previous settings: %s", fault)
 
 
 def watch_connector(path: str | Path, clock: Callable[[], float] = time.time) -> ConnectorWatch:
-    """For a client without an archive. Raises what `load_connector` may."""
+    """For a client without an archive. Raises as `load_connector`."""
     return ConnectorWatch(lambda: load_connector(path), lambda settings: [Path(path)], clock)
 
 
 def watch_settings(path: Path, clock: Callable[[], float] = time.time) -> ConnectorWatch:
-    """For an archive: its `holdfast.toml`, and the connector that it names. Raises what `load` and `merged` may."""
+    """For an archive: its `holdfast.toml` and its connector. Raises as `load` and `merged`."""
 
     def files(settings: Settings) -> list[Path]:
         return [path, path.parent / settings.connector] if settings.connector else [path]

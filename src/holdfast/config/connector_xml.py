@@ -5,11 +5,11 @@
       <volume name="vol1" state="writable" tree-depth="1" host="ren.fc.ul.pt" port="9999"/>
     </instance>
 
-The paper's servers let everybody in; ours want a secret or a certificate, so `instance` may say what `[remote]` and
-`[store]` of a connector in TOML say: `secret-file`, `replicas` and a few more.
+The paper's servers are open; ours need a secret or a certificate, so `instance` may have attributes for `[remote]` and
+`[store]`: `secret-file`, `replicas` and others.
 
-It may come from an untrusted source, so only what is needed of XML is accepted: a document type, and with it every
-entity, is rejected before it is parsed, and so is every unknown element and attribute.
+The file may be untrusted: a document type, and with it every entity, is rejected before it is parsed, and so are
+unknown elements and attributes.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _ATTRIBUTES = ("name", "state", "tree-depth", "host", "port")
 _FILES = ("secret-file", "tls-ca-file", "tls-cert-file", "tls-key-file")
 _INSTANCE_ATTRIBUTES = ("name", *_FILES, "placement", "replicas")
 _REPLICAS_MAX = 1024
-_NAMESPACES = ("xmlns", "xml:", "xsi:")  # attributes that say nothing of volumes begin so
-_DEPTH, _DEPTH_MAX = 3, 8  # of a tree, where nothing is said and at most
-_SHOWN = 40  # characters of what is quoted
+_NAMESPACES = ("xmlns", "xml:", "xsi:")  # prefixes of attributes to ignore
+_DEPTH, _DEPTH_MAX = 3, 8  # of a tree: default and maximum
+_SHOWN = 40  # characters of a quoted text
 
 
 Sections = dict[str, dict[str, str | int]]
 
 
 def read_instance(data: bytes) -> tuple[list[VolumeSettings], Sections]:
-    """The volumes in their order, and `store` and `remote` as in TOML. Raises InvalidSetting, which says the line."""
+    """The volumes in order, and `store` and `remote` as in TOML. Raises InvalidSetting with the line number."""
     return _Reading().run(data)
 
 
 class _Reading:
-    """One document. Its parser calls the methods `_on_...`; what they raise ends it."""
+    """One document. The parser calls the methods `_on_...`."""
 
     def __init__(self) -> None:
         self._volumes: list[VolumeSettings] = []
@@ -61,21 +61,21 @@ class _Reading:
             self._parser.Parse(data, True)
         except expat.ExpatError as error:
             raise InvalidSetting(f"line {error.lineno}: {expat.ErrorString(error.code)}") from None
-        except (LookupError, ValueError) as error:  # an encoding that there is not
+        except (LookupError, ValueError) as error:  # unknown encoding
             raise InvalidSetting(f"line 1: {error}") from None
         return self._volumes, self._sections
 
     def _refuse(self, what: str) -> Callable[..., NoReturn]:
         def refuse(*_: Any) -> NoReturn:
-            self._fail(f"{what} has no place in a connector")
+            self._fail(f"{what} is not allowed in a connector")
 
         return refuse
 
     def _on_start(self, element: str, attributes: dict[str, str]) -> None:
         wanted = ("instance", "volume")[self._depth] if self._depth < 2 else ""
         if element != wanted:
-            expected = f"expected <{wanted}>" if wanted else "a volume has nothing inside"
-            self._fail(f"element <{element[:_SHOWN]}> makes no sense here: {expected}")
+            expected = f"expected <{wanted}>" if wanted else "a volume must be empty"
+            self._fail(f"element <{element[:_SHOWN]}> is not allowed here: {expected}")
         self._depth += 1
         said = {name: value for name, value in attributes.items() if not name.startswith(_NAMESPACES)}
         self._reject_unknown(said, _ATTRIBUTES if element == "volume" else _INSTANCE_ATTRIBUTES)
@@ -89,7 +89,7 @@ class _Reading:
 
     def _on_text(self, text: str) -> None:
         if text.strip():
-            self._fail(f"text {text.strip()[:_SHOWN]!r} makes no sense here")
+            self._fail(f"text {text.strip()[:_SHOWN]!r} is not allowed here")
 
     def _take_sections(self, said: dict[str, str]) -> None:
         store, remote = self._sections["store"], self._sections["remote"]

@@ -1,18 +1,17 @@
-"""`holdfast.toml` read: every value checked, and an unknown key named with the nearest known one."""
+"""Reads `holdfast.toml`. Every value is checked; the error of an unknown key names the nearest known one."""
 
 from __future__ import annotations
 
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import Field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.config.address import split_address
 from holdfast.config.settings import (
-    CONTENT_BYTES_LIMIT,
     AccessRule,
     IndexSettings,
     QuerySettings,
@@ -24,91 +23,25 @@ from holdfast.config.settings import (
     VolumeSettings,
 )
 from holdfast.errors import ArchiveNotFound, Denied, FormatTooNew, InvalidSetting
-from holdfast.model import Pick, VolumeState, batch_name, volume_name
+from holdfast.model import batch_name, volume_name
 
 FORMAT = 1
-SECTIONS = ("store", "records", "serve", "remote", "index", "query", "connector", "volume", "access", "uid")
-ACCESS_RULES = ("allow", "block", "exclude")
-UPDATES = ("incremental", "batch")
-ROLES = ("update", "read")
-KEEPS = ("all", "latest")
+_KINDS: dict[str, type[Any]] = {
+    "store": StoreSettings,
+    "records": RecordSettings,
+    "serve": ServeSettings,
+    "remote": RemoteSettings,
+    "index": IndexSettings,
+    "query": QuerySettings,
+}
+SECTIONS = (*_KINDS, "connector", "volume", "access", "uid")
 _TIME = re.compile(r"\d{4}(-?\d\d(-?\d\d([T ]?\d\d(:?\d\d(:?\d\d)?)?Z?)?)?)?", re.ASCII)
 _URL = re.compile(r"s3://[^/?#\s]+(/\S*)?|file:///\S*")
 _SPAN = re.compile(r"\d{1,6} ?(hour|day|week|month|year)s?", re.ASCII)
 
 T = TypeVar("T")
 
-_ACCEPTED: dict[str, type | tuple[type, ...]] = {"float": (int, float), "int": int, "bool": bool}
-
-_STORE_LEAST = {
-    "replicas": 1,
-    "content_bytes_max": 1,
-    "segment_bytes_max": 4096,
-    "log_bytes_max": 4096,
-    "bucket_buffer_bytes": 0,
-    "stage_bytes_max": 1,
-    "object_timeout_s": 0.1,
-    "open_segments_max": 4,
-    "object_cache_bytes": 0,
-    "object_requests_max": 1,
-    "dictionary_bytes": 1024,
-}
-_RECORDS_LEAST = {
-    "piece_bytes_max": 4096,
-    "inline_bytes_max": 0,
-    "frame_bytes": 1024,
-    "file_bytes_max": 4096,
-    "catalog_cache_bytes": 0,
-}
-_SERVE_LEAST = {
-    "port": 0,
-    "replay_port": 0,
-    "workers": 0,
-    "body_bytes_max": 0,
-    "rewrite_bytes_max": 0,
-    "request_timeout_s": 0.1,
-    "body_timeout_s": 0.1,
-    "write_stall_s": 0.1,
-    "keep_alive_s": 0,
-    "stop_s": 0,
-    "query_seconds_max": 0.1,
-    "connections_max": 1,
-    "cdx_limit": 1,
-    "timemap_mementos_max": 1,
-    "download_records_max": 1,
-    "download_bytes_max": 1,
-    "streams_max": 1,
-    "streams_per_client_max": 1,
-    "stream_buffer_bytes": 0,
-    "coherence_warning_s": 0,
-    "cache_bytes": 0,
-    "spool_bytes_max": 0,
-}
-_INDEX_LEAST = {
-    "crawl_every_s": 1,
-    "document_bytes_max": 4096,
-    "document_seconds_max": 0.1,
-    "worker_bytes_max": 256 << 20,
-    "workers": 0,
-    "writer_threads": 1,
-    "writer_bytes": 16 << 20,
-    "commit_records": 1,
-}
-_QUERY_LEAST = {
-    "sql_seconds_max": 0,
-    "sql_rows_max": 0,
-    "sql_memory_bytes": 64 << 20,
-    "sql_spill_bytes_max": 0,
-    "sql_threads": 0,
-}
-_REMOTE_LEAST = {
-    "connect_timeout_s": 0.01,
-    "request_timeout_s": 0.01,
-    "retry_s": 0,
-    "down_s": 0,
-    "connections_max": 1,
-    "follow_s": 0.01,
-}
+_ACCEPTED: dict[str, tuple[type, ...]] = {"float": (int, float), "int": (int,), "bool": (bool,)}
 
 
 def load(path: Path) -> Settings:
@@ -128,7 +61,7 @@ def load(path: Path) -> Settings:
 
 
 def parse(table: dict[str, Any], path: Path, sections: Sequence[str] = SECTIONS) -> Settings:
-    """The settings that a file holds, which has only these sections. Raises InvalidSetting or FormatTooNew."""
+    """The settings in a file that may have only these sections. Raises InvalidSetting or FormatTooNew."""
     rest = dict(table)
     number = rest.pop("format", None)
     if isinstance(number, int) and number > FORMAT:
@@ -136,34 +69,24 @@ def parse(table: dict[str, Any], path: Path, sections: Sequence[str] = SECTIONS)
     if number != FORMAT:
         raise InvalidSetting(f"'{path}' must say 'format = {FORMAT}', found {number!r}")
     _reject_unknown(rest, sections, path, "")
-    store = _build(StoreSettings, rest.get("store", {}), path, "store")
-    volumes = tuple(_volume(entry, path) for entry in _tables(rest, "volume", path))
-    records = _checked(
-        _build(RecordSettings, rest.get("records", {}), path, "records"), _RECORDS_LEAST, path, "records"
-    )
-    _reject_other_than(records.keep, KEEPS, path, "records.keep")
-    _reject_other_than(records.pick, tuple(Pick), path, "records.pick")
-    batch_name(records.collection)
-    batch_name(records.batch)
-    serve = _checked_serve(_build(ServeSettings, rest.get("serve", {}), path, "serve"), path)
-    access = tuple(_access(entry, path) for entry in _tables(rest, "access", path))
-    remote = _checked_remote(_build(RemoteSettings, rest.get("remote", {}), path, "remote"), path)
-    index = _checked(_build(IndexSettings, rest.get("index", {}), path, "index"), _INDEX_LEAST, path, "index")
-    query = _checked(_build(QuerySettings, rest.get("query", {}), path, "query"), _QUERY_LEAST, path, "query")
-    connector = rest.get("connector", "")
-    if not isinstance(connector, str):
-        raise InvalidSetting(f"'{path}': connector must be the name of a file, found {connector!r}")
-    uid = rest.get("uid", "")
-    if not isinstance(uid, str):
-        raise InvalidSetting(f"'{path}': uid must be a text, found {uid!r}")
-    reject_twins(volumes, path)
-    said = frozenset(f"{section}.{name}" for section in ("store", "remote") for name in rest.get(section, {}))
-    store = _checked_store(store, path)
-    return Settings(store, volumes, records, serve, remote, connector, access, index, query, uid, said)
+    built: dict[str, Any] = {name: _build(kind, rest.get(name, {}), path, name) for name, kind in _KINDS.items()}
+    batch_name(built["records"].collection)
+    batch_name(built["records"].batch)
+    _check_serve(built["serve"], path)
+    _check_remote(built["remote"], path)
+    for name in ("connector", "uid"):
+        built[name] = rest.get(name, "")
+        if not isinstance(built[name], str):
+            raise InvalidSetting(f"'{path}': {name} must be a string, found {built[name]!r}")
+    built["volume"] = tuple(_volume(entry, path) for entry in _tables(rest, "volume", path))
+    built["access"] = tuple(_access(entry, path) for entry in _tables(rest, "access", path))
+    reject_twins(built["volume"], path)
+    said = frozenset(f"{section}.{name}" for section in _KINDS for name in rest.get(section, {}))
+    return Settings(**built, said=said)
 
 
 def reject_twins(volumes: Sequence[VolumeSettings], path: Path) -> None:
-    """Raises InvalidSetting if two volumes have the same name, or the same address: that is one volume."""
+    """Raises InvalidSetting if two volumes have the same name or the same address."""
     names: set[str] = set()
     addresses: dict[str, str] = {}
     for volume in volumes:
@@ -183,12 +106,10 @@ def _tables(table: dict[str, Any], name: str, path: Path) -> list[dict[str, Any]
 
 def _access(entry: dict[str, Any], path: Path) -> AccessRule:
     if "rule" not in entry:
-        raise InvalidSetting(f"'{path}': an [[access]] has no rule: write one of {', '.join(ACCESS_RULES)}")
+        raise InvalidSetting(f"'{path}': an [[access]] has no rule: write allow, block or exclude")
     rule = _build(
         AccessRule, {"from_" if name == "from" else name: value for name, value in entry.items()}, path, "access"
     )
-    if rule.rule not in ACCESS_RULES:
-        raise InvalidSetting(f"'{path}': access.rule must be one of {', '.join(ACCESS_RULES)}, found {rule.rule!r}")
     if sum(map(bool, (rule.url, rule.prefix, rule.domain))) > 1:
         raise InvalidSetting(f"'{path}': an [[access]] has one of url, prefix and domain: write two rules")
     if rule.collection != "*":
@@ -204,26 +125,19 @@ def _access(entry: dict[str, Any], path: Path) -> AccessRule:
 
 
 def _volume(entry: dict[str, Any], path: Path) -> VolumeSettings:
-    entry = dict(entry)
-    state = entry.pop("state", VolumeState.WRITABLE.value)
-    if state not in list(VolumeState):
-        raise InvalidSetting(f"'{path}': volume.state must be one of {', '.join(VolumeState)}, found {state!r}")
     if "name" not in entry:
         raise InvalidSetting(f"'{path}': a [[volume]] has no name")
     volume = _build(VolumeSettings, entry, path, "volume")
     volume_name(volume.name)
-    if volume.weight < 0:
-        raise InvalidSetting(f"'{path}': volume.weight must not be negative, found {volume.weight!r}")
-    _reject_other_than(volume.role, ("", *ROLES), path, "volume.role")
     try:
         check_place(volume)
     except InvalidSetting as error:
         raise InvalidSetting(f"'{path}': {error}") from None
-    return replace(volume, state=VolumeState(state), weight=float(volume.weight))
+    return replace(volume, weight=float(volume.weight))
 
 
 def check_place(volume: VolumeSettings) -> None:
-    """Raises InvalidSetting if what is said of where the volume is makes no sense."""
+    """Raises InvalidSetting if address, url and path contradict each other."""
     if volume.address:
         split_address(volume.address)
         if volume.url or volume.path:
@@ -235,26 +149,15 @@ def check_place(volume: VolumeSettings) -> None:
         )
 
 
-def _checked_remote(remote: RemoteSettings, path: Path) -> RemoteSettings:
+def _check_remote(remote: RemoteSettings, path: Path) -> None:
     if bool(remote.tls_cert_file) != bool(remote.tls_key_file):
         missing = "tls_key_file" if remote.tls_cert_file else "tls_cert_file"
         raise InvalidSetting(f"'{path}': remote.{missing} is missing: a certificate and its key go together")
     if remote.tls_cert_file and not remote.tls_ca_file:
         raise InvalidSetting(f"'{path}': remote.tls_ca_file is missing: without it there is no TLS")
-    return _checked(remote, _REMOTE_LEAST, path, "remote")
 
 
-def _checked_store(store: StoreSettings, path: Path) -> StoreSettings:
-    if store.content_bytes_max > CONTENT_BYTES_LIMIT:
-        raise InvalidSetting(f"'{path}': store.content_bytes_max must be at most {CONTENT_BYTES_LIMIT}")
-    _reject_other_than(store.update, UPDATES, path, "store.update")
-    return _checked(store, _STORE_LEAST, path, "store")
-
-
-def _checked_serve(serve: ServeSettings, path: Path) -> ServeSettings:
-    for name in ("port", "replay_port"):
-        if (found := getattr(serve, name)) > 65535:
-            raise InvalidSetting(f"'{path}': serve.{name} must be at most 65535, found {found}")
+def _check_serve(serve: ServeSettings, path: Path) -> None:
     for name in ("controls_url", "replay_url"):
         if (address := getattr(serve, name)) and not re.fullmatch(r"https?://[^/?#\s]+/?", address):
             raise InvalidSetting(
@@ -264,41 +167,37 @@ def _checked_serve(serve: ServeSettings, path: Path) -> ServeSettings:
         raise InvalidSetting(
             f"'{path}': serve.replay_url must be another origin than serve.controls_url: archived scripts run there"
         )
-    return _checked(serve, _SERVE_LEAST, path, "serve")
-
-
-def _checked(settings: T, least: Mapping[str, float], path: Path, where: str) -> T:
-    for name, minimum in least.items():
-        if (found := getattr(settings, name)) < minimum:
-            raise InvalidSetting(f"'{path}': {where}.{name} must be at least {minimum}, found {found}")
-    return settings
 
 
 def _build(kind: type[T], table: Any, path: Path, where: str) -> T:
+    """A section, its values checked against type, bounds and choices."""
     if not isinstance(table, dict):
         raise InvalidSetting(f"'{path}': {where} must be a table, found {table!r}")
     known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     _reject_unknown(table, list(known), path, where)
-    for name, value in table.items():
-        wanted = str(known[name].type)
-        if wanted == "tuple[str, ...]":
-            _reject_other_than_strings(value, path, f"{where}.{name}")
-            continue
-        accepted = _ACCEPTED.get(wanted, str)
-        if isinstance(value, bool) != (wanted == "bool") or not isinstance(value, accepted):
-            raise InvalidSetting(f"'{path}': {where}.{name} must be of type {wanted}, found {value!r}")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in table.items()})
+    values = {name: _value(known[name], value, path, f"{where}.{name}") for name, value in table.items()}
+    return kind(**values)
 
 
-def _reject_other_than_strings(value: Any, path: Path, name: str) -> None:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise InvalidSetting(f"'{path}': {name} must be a list of strings, found {value!r}")
-
-
-def _reject_other_than(value: str, known: Sequence[str], path: Path, name: str) -> None:
-    if value not in known:
-        words = ", ".join(filter(None, known))
-        raise InvalidSetting(f"'{path}': {name} must be one of {words}, found {value!r}")
+def _value(setting: Field[Any], value: Any, path: Path, name: str) -> Any:
+    wanted, facts = str(setting.type), setting.metadata
+    if wanted == "tuple[str, ...]":
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise InvalidSetting(f"'{path}': {name} must be a list of strings, found {value!r}")
+        return tuple(value)
+    if choices := facts.get("choices"):
+        if value not in choices:
+            words = ", ".join(filter(None, choices))
+            raise InvalidSetting(f"'{path}': {name} must be one of {words}, found {value!r}")
+        return choices[choices.index(value)]
+    if isinstance(value, bool) != (wanted == "bool") or not isinstance(value, _ACCEPTED.get(wanted, (str,))):
+        raise InvalidSetting(f"'{path}': {name} must be of type {wanted}, found {value!r}")
+    if isinstance(value, int | float):
+        if value < (least := facts.get("least", 0)):
+            raise InvalidSetting(f"'{path}': {name} must be at least {least}, found {value}")
+        if (most := facts.get("most")) is not None and value > most:
+            raise InvalidSetting(f"'{path}': {name} must be at most {most}, found {value}")
+    return value
 
 
 def _reject_unknown(table: dict[str, Any], known: Sequence[str], path: Path, where: str) -> None:

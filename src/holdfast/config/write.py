@@ -1,4 +1,4 @@
-"""`holdfast.toml` written and changed: comments, and the order that people gave it, are kept."""
+"""Writes and edits `holdfast.toml`, keeping comments and order."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ from dataclasses import fields
 from typing import Any
 
 from holdfast.config.read import FORMAT
-from holdfast.config.settings import (
-    RecordSettings,
-    RemoteSettings,
-    ServeSettings,
-    Settings,
-    StoreSettings,
-    VolumeSettings,
-)
+from holdfast.config.settings import Settings, VolumeSettings
 from holdfast.errors import UnknownName
 from holdfast.model import VolumeState
 
 
 def new_text(settings: Settings) -> str:
-    """A fresh `holdfast.toml`, saying only what differs from the defaults."""
+    """A new `holdfast.toml` with the values that differ from the defaults."""
     import tomlkit
 
     document = tomlkit.document()
@@ -36,12 +29,9 @@ def new_text(settings: Settings) -> str:
     for name, value in _differences(settings.store).items():
         store[name] = value
     document["store"] = store
-    if different := _differences(settings.records):
-        document["records"] = different
-    if different := _differences(settings.serve):
-        document["serve"] = different
-    if different := _differences(settings.remote):
-        document["remote"] = different
+    for section in ("records", "serve", "remote", "index", "query"):
+        if different := _differences(getattr(settings, section)):
+            document[section] = different
     volumes = tomlkit.aot()
     for volume in settings.volume:
         volumes.append(_volume_table(volume))
@@ -62,8 +52,17 @@ def with_volume(text: str, volume: VolumeSettings) -> str:
     return tomlkit.dumps(document)
 
 
+def with_node(text: str, name: str) -> str:
+    """The text of `holdfast.toml` of an archive that becomes a node of a cluster."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    document.setdefault("records", tomlkit.table())["node"] = name
+    return tomlkit.dumps(document)
+
+
 def with_state(text: str, name: str, state: VolumeState) -> str:
-    """The text of `holdfast.toml`, or of a connector, with another state for a volume. Raises UnknownName."""
+    """The text of `holdfast.toml` or a connector with another state for a volume. Raises UnknownName."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -88,9 +87,8 @@ def _volume_table(volume: VolumeSettings) -> Any:
     return table
 
 
-def _differences(
-    settings: StoreSettings | RecordSettings | ServeSettings | RemoteSettings | VolumeSettings,
-) -> dict[str, Any]:
+def _differences(settings: Any) -> dict[str, Any]:
+    """The fields of a section that differ from their defaults."""
     return {
         each.name: getattr(settings, each.name)
         for each in fields(settings)

@@ -5,7 +5,7 @@
     dataset = load("my-archive", StreamOptions(query="lang:en", fields=("url", "main_text")))
     for row in dataset.shuffle(seed=1, buffer_size=1000): ...
 
-All that the library does with sharded iterable datasets works: `shuffle`, `map`, `split_dataset_by_node`, workers of a
+Everything that works on sharded iterable datasets works: `shuffle`, `map`, `split_dataset_by_node`, workers of a
 `DataLoader`, `state_dict` and `load_state_dict`.
 """
 
@@ -17,21 +17,20 @@ from typing import Any
 
 from datasets import Features, IterableDataset
 
-from holdfast.corpus import columns
-from holdfast.corpus.shards import Shard, split
+from holdfast.corpus.shards import Shard, schema_of, split
 from holdfast.streams import StreamOptions
 
 SHARDS = 64
 
 
 def load(path: str | Path, options: StreamOptions = StreamOptions(), *, shards: int = SHARDS) -> IterableDataset:  # noqa: B008
-    """The captures of this moment, a row for each.
+    """A snapshot of the archive, a row per capture.
 
-    Going on from a state reads the shard that it was in from its start and passes over the rows that were had: with
-    more shards, less. Raises as `split`.
+    Resuming from a state reads its shard from the start and skips the rows already delivered, so more shards mean
+    less to skip. Raises as `split`.
     """
     parts = split(path, options, shards)
-    features = Features.from_arrow_schema(columns.schema_of(parts[0].fields))
+    features = Features.from_arrow_schema(schema_of(parts[0].fields))
     return IterableDataset.from_generator(_rows, features=features, gen_kwargs={"parts": parts})
 
 

@@ -1,26 +1,40 @@
-"""Shards: parts of one snapshot, each all that a process needs to read it."""
+"""Shards: parts of one snapshot, each with all that a process needs to read it, and the columns of their rows.
+
+Columns have Arrow types that every data library knows: text is text, numbers are signed, bytes are bytes; headers,
+whose names may repeat, are a list of name and value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow
 
 from holdfast.archive import Archive
-from holdfast.corpus import columns
 from holdfast.errors import UsageError
 from holdfast.streams import StreamBatch, StreamOptions
+from holdfast.streams.batch import plain
+from holdfast.streams.page import Page
 
-if TYPE_CHECKING:
-    import pyarrow
+DEFAULT = ("record", "url", "timestamp", "mime", "title", "text")
+_HEADERS = pyarrow.list_(pyarrow.struct([("name", pyarrow.string()), ("value", pyarrow.string())]))
+_KINDS = {
+    "status": pyarrow.int32(),
+    "size": pyarrow.int64(),
+    "headers": _HEADERS,
+    "payload": pyarrow.binary(),
+    "content": pyarrow.binary(),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of an archive's captures, as they were when it was made. A value: it can be pickled.
+    """A part of a snapshot of an archive. A value: it can be pickled.
 
-    Any process that has the archive's directory can read it, as often as it likes, from the start or from a token.
+    Any process with access to the archive's directory can read it any number of times, from the start or from a token.
     """
 
     path: str
@@ -31,24 +45,24 @@ class Shard:
         return self.options.fields
 
     def batches(self, token: str = "") -> Iterator[StreamBatch]:
-        """Opens the archive for as long as it is read. Raises as opening an archive and streaming do."""
+        """Keeps the archive open while it is read. Raises as opening an archive and streaming do."""
         options = replace(self.options, token=token or self.options.token)
         with Archive(self.path, read_only=True) as archive, archive.stream(options) as stream:
             yield from stream.batches()
 
     def tables(self) -> Iterator[pyarrow.RecordBatch]:
-        """The rows, many at a time."""
+        """The rows, in batches."""
         for batch in self.batches():
-            yield columns.table_of(batch, self.fields)
+            yield table_of(batch, self.fields)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for batch in self.batches():
             for page in batch:
-                yield columns.row_of(page, self.fields)
+                yield row_of(page, self.fields)
 
 
 def split(path: str | Path, options: StreamOptions, count: int) -> list[Shard]:
-    """The captures of this moment in so many parts, which do not overlap. What has no fields gets those of a corpus.
+    """A snapshot of the archive in `count` disjoint parts. Options without fields get those of a corpus.
 
     Raises UsageError, and as opening an archive and streaming do.
     """
@@ -56,6 +70,28 @@ def split(path: str | Path, options: StreamOptions, count: int) -> list[Shard]:
         raise UsageError(f"bad number of shards {count}: 1 or more")
     if options.shard is not None:
         raise UsageError("a shard cannot be split again: leave 'shard' out")
-    wanted = options if options.fields else replace(options, fields=columns.DEFAULT)
+    wanted = options if options.fields else replace(options, fields=DEFAULT)
     with Archive(path, read_only=True) as archive, archive.stream(wanted) as stream:
         return [Shard(str(Path(path).resolve()), stream.part(index, count)) for index in range(count)]
+
+
+def schema_of(fields: Sequence[str]) -> pyarrow.Schema:
+    """Names and types, in the order of the fields."""
+    return pyarrow.schema([(name, _KINDS.get(name, pyarrow.string())) for name in fields])
+
+
+def row_of(page: Page, fields: Sequence[str]) -> dict[str, Any]:
+    """The fields of a page; None where nothing is known."""
+    return {name: _value(page, name) for name in fields}
+
+
+def table_of(batch: StreamBatch, fields: Sequence[str]) -> pyarrow.RecordBatch:
+    """The pages of a batch as rows."""
+    schema = schema_of(fields)
+    columns = [pyarrow.array([_value(page, each.name) for page in batch.pages], type=each.type) for each in schema]
+    return pyarrow.record_batch(columns, schema=schema)
+
+
+def _value(page: Page, field: str) -> Any:
+    value = plain(page, field)
+    return [{"name": name, "value": each} for name, each in value] if field == "headers" else value

@@ -5,8 +5,8 @@
     holdfast.register(session)
     pages = session.read.format("holdfast").option("fields", "url,main_text").load("/data/my-archive")
 
-A partition is a shard. Whatever node a task runs on must have Holdfast and the archive's directory, at the same path.
-The snapshot is taken when Spark plans a job, so that each job sees the captures of its own moment.
+A partition is a shard. Every node that runs tasks needs Holdfast, and the archive's directory at the same path.
+The snapshot is taken when Spark plans a job, so each job has its own.
 
     option        meaning                                                        if it is not given
     path          the archive
@@ -30,8 +30,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.query.fields import nearest
-from holdfast.corpus import columns
-from holdfast.corpus.shards import Shard, split
+from holdfast.corpus.shards import DEFAULT, Shard, schema_of, split
 from holdfast.errors import UsageError
 from holdfast.streams import StreamOptions
 
@@ -49,7 +48,7 @@ class SparkArchiveSource(DataSource):
         return "holdfast"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(columns.schema_of(stream_options(self.options).fields))
+        return from_arrow_schema(schema_of(stream_options(self.options).fields))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ArchiveReader(dict(self.options), schema.fieldNames())
@@ -74,7 +73,7 @@ class ArchiveReader(DataSourceReader):
 
 
 def register(session: SparkSession) -> None:
-    """From here on the session knows the format `holdfast`."""
+    """Makes the format `holdfast` known to the session."""
     session.dataSource.register(SparkArchiveSource)
 
 
@@ -85,7 +84,7 @@ def _whole(text: str) -> int:
 
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """The options of a stream, from those of a data source, which are all texts. Raises UsageError."""
+    """Stream options from those of a data source, which are all strings. Raises UsageError."""
     for name in given:
         if name not in _KNOWN:
             raise UsageError(f"unknown option {name!r}{nearest(name, _KNOWN)}")
@@ -93,4 +92,4 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     captures = CaptureQuery(url=asked.pop("url", "*"), **asked) if asked else None
     fields = tuple(filter(None, (each.strip() for each in given.get("fields", "").split(","))))
     texts: dict[str, Any] = {name: given[name] for name in _OF_STREAMS if name in given}
-    return StreamOptions(**texts, captures=captures, fields=fields or columns.DEFAULT)
+    return StreamOptions(**texts, captures=captures, fields=fields or DEFAULT)

@@ -1,4 +1,4 @@
-"""An archive as an `IterableDataset` of PyTorch: over workers of a `DataLoader`, over ranks, and from where it stopped.
+"""An archive as an `IterableDataset` of PyTorch, shared by workers of a `DataLoader` and by ranks, and resumable.
 
 rank 0                  rank 1
 ├─ worker 0: part 0     ├─ worker 0: part 2     parts of one snapshot, which do not overlap;
@@ -16,7 +16,7 @@ import torch.distributed
 from torch.utils.data import IterableDataset, get_worker_info
 
 from holdfast.archive import Archive
-from holdfast.corpus import columns
+from holdfast.corpus.shards import DEFAULT, row_of
 from holdfast.errors import UsageError
 from holdfast.streams import Stream, StreamOptions
 
@@ -24,9 +24,9 @@ Row = dict[str, Any]
 
 
 class StreamDataset(IterableDataset[Any]):
-    """The captures of a snapshot, a row for each, each once among all workers and ranks.
+    """The captures of a snapshot, a row each, delivered once among all workers and ranks.
 
-    The snapshot is taken where the dataset is made. Ranks must have the same one: make the dataset on one of them, and
+    The snapshot is taken where the dataset is created. Ranks need the same one: create the dataset on one of them and
     send its `snapshot` to the others. A copy in each worker opens the archive for itself.
     """
 
@@ -38,18 +38,18 @@ class StreamDataset(IterableDataset[Any]):
         snapshot: str = "",
         transform: Callable[[Row], Any] | None = None,
     ) -> None:
-        """`transform` makes of a row what is handed out. Raises as opening an archive and streaming do."""
+        """`transform` is applied to each row. Raises as opening an archive and streaming do."""
         super().__init__()
         if options.shard is not None:
             raise UsageError("workers and ranks are the shards: leave 'shard' out")
         self._path = str(Path(path).resolve())
-        self._options = options if options.fields else replace(options, fields=columns.DEFAULT)
+        self._options = options if options.fields else replace(options, fields=DEFAULT)
         self._transform = transform
         with (
             self._opened() as archive,
             archive.stream(replace(self._options, token=snapshot or options.token)) as stream,
         ):
-            self.snapshot = stream.token  # all that another rank needs to have the same one
+            self.snapshot = stream.token  # gives another rank the same snapshot
         self._stream: Stream | None = None
         self._state: dict[str, Any] = {}
         self._is_loaded = False
@@ -58,7 +58,7 @@ class StreamDataset(IterableDataset[Any]):
         return Archive(self._path, read_only=True)
 
     def __iter__(self) -> Iterator[Any]:
-        """The rows of this worker's part: behind those of a state that was loaded, else from the start."""
+        """The rows of this worker's part, after a loaded state, else from the start."""
         part = _part()
         token = self._loaded_token(part)
         with self._opened() as archive:
@@ -68,14 +68,14 @@ class StreamDataset(IterableDataset[Any]):
                 self._stream = stream
                 try:
                     for page in stream:
-                        row = columns.row_of(page, self._options.fields)
+                        row = row_of(page, self._options.fields)
                         yield row if self._transform is None else self._transform(row)
                 finally:
                     self._state = {"part": list(part), "token": stream.token}
                     self._stream = None
 
     def _loaded_token(self, part: tuple[int, int]) -> str:
-        """Of a state that was loaded and not used yet. Raises UsageError if it is of another part."""
+        """The token of a loaded state not used yet. Raises UsageError if it belongs to another part."""
         if not self._is_loaded:
             return ""
         self._is_loaded = False
@@ -83,24 +83,24 @@ class StreamDataset(IterableDataset[Any]):
             index, count = self._state["part"]
             raise UsageError(
                 f"the state is of part {index} of {count}, this is part {part[0]} of {part[1]}: "
-                "go on with as many workers and ranks"
+                "use as many workers and ranks as before"
             )
         return str(self._state.get("token", ""))
 
     def state_dict(self) -> dict[str, Any]:
-        """How far this worker's copy has come: behind the row that it handed out last."""
+        """The position of this worker's copy: after its last row."""
         if self._stream is not None:
             return {"part": list(_part()), "token": self._stream.token}
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on there."""
+        """The next iteration resumes there."""
         self._state = dict(state)
         self._is_loaded = True
 
 
 def _part() -> tuple[int, int]:
-    """Which part is that of this worker of this rank, and how many there are."""
+    """The part of this worker of this rank, and the number of parts."""
     worker = get_worker_info()
     index, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
     if torch.distributed.is_available() and torch.distributed.is_initialized():

@@ -1,18 +1,18 @@
 """Crawling: from seeds to captures, politely, restartable at any moment (W17, H5, H7, B4).
 
-    CrawlJob      what is asked for: seeds, scope, limits, manners              job, job_file, job_rules, credentials
-    Crawl         one crawl on one thread, the conductor of what follows        conductor
-    frontier      every URL that is known, and what waits, on disk              frontier
-    feeder, gate  what may be fetched next; robots.txt                          feeder, gate, robots
-    pipeline      the processes: one that fetches, some that read               pipeline, messages, frames
-      fetching      libcurl on an event loop; politeness; only moves bytes      fetching, browser
-      reading       links, digests, drafts of records                           reading, links, sitemaps, recording
-    intake        into the archive, then the frontier, then the log             intake, admission, scope, traps, log
-    schedule      when a page is visited again                                  schedule
-    retention     when a page that is gone is removed                           lifetimes, retention
+    CrawlJob     the job: seeds, scope, limits; as a file; its credentials                   job/
+    Crawl        one run on one thread, which drives all that follows                        crawl
+    Frontier     all known URLs and hosts, and the queues, on disk                           frontier
+    policy       which URLs are queued: scope, traps, budgets; robots.txt; limits            policy/
+    processes    what is fetched next; the processes, and the messages between them          processes/
+      fetch        libcurl on an event loop; politeness; only moves bytes                    fetch/, browser/
+      parse        links, digests, drafts of records                                         parse/
+    ingest       into the archive, then the frontier, then the log                           ingest, log, tally
+    schedule     when a page is visited again, and when one that is gone is removed          schedule/
+    crawls       the crawls of an archive: jobs, status, stop; why a URL was not fetched     crawls, why, paths
 
-A URL is queued when it is found, and stays queued until its capture is durable in the archive: killed at any moment, a
-crawl goes on where it was, and fetches nothing again but what was under way.
+A URL is queued when it is found, and stays queued until its capture is durable in the archive. A crawl that is killed
+at any moment resumes where it was, and repeats only requests that were in flight.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Crawl", "CrawlJob", "Summary"]
 
 
 def __getattr__(name: str) -> object:
-    """The conductor brings everything with it: it is loaded when it is asked for."""
+    """`crawl` imports everything: it is loaded when it is used."""
     if name in ("Crawl", "Summary"):
         from holdfast.crawl import crawl
 

@@ -1,7 +1,7 @@
-"""The crawls of an archive: what there is, how far each has come, whether it runs, and how it is told to stop.
+"""The crawls of an archive: which there are, their jobs, progress and state, and how one is stopped.
 
-Looking changes nothing and takes no lock. A crawl whose process was killed says 'running' in its status for ever; here
-it is 'interrupted', because its process is gone: process id and the time when that process began must both agree.
+Reading takes no lock. A crawl whose process was killed says 'running' in its status for ever; here it is 'interrupted',
+because its process is gone: process id and the time when that process began must both agree.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any, Self
 
 from holdfast.crawl.job.credentials import bound, read_credentials, without_credentials, write_credentials
 from holdfast.crawl.job.file import parse_job, write_job
-from holdfast.crawl.job.job import CrawlJob, Credential
-from holdfast.crawl.job.validation import crawl_name
-from holdfast.crawl.paths import CRAWLS, CREDENTIALS, JOB, LOG, STATUS
+from holdfast.crawl.job.job import CrawlJob, Credential, crawl_name
+from holdfast.crawl.paths import CRAWLS, CREDENTIALS, JOB, LOG, PROGRESS, STATUS, STOP
 from holdfast.env.files import LocalFiles, replace_file, replace_private_file, translated_errors
 from holdfast.errors import InvalidSetting, UnknownName, UsageError
 
@@ -30,19 +29,19 @@ _FILES = LocalFiles()
 
 
 class CrawlState(StrEnum):
-    """How a crawl is, or how its last run ended."""
+    """The state of a crawl, or how its last run ended."""
 
     RUNNING = "running"
     FINISHED = "finished"  # nothing was left to fetch
     LIMIT = "limit"  # at a limit of its job; the rest waits
-    STOPPED = "stopped"  # asked to; the rest waits
+    STOPPED = "stopped"  # on request; the rest waits
     INTERRUPTED = "interrupted"  # its process was killed; the rest waits
-    FAILED = "failed"  # by an error of ours, which the reason tells
+    FAILED = "failed"  # by an error of ours: see the reason
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlStatus:
-    """What `status.json` says, and nothing that is no longer true."""
+    """The content of `status.json`, corrected where it is outdated."""
 
     name: str
     state: CrawlState = CrawlState.INTERRUPTED
@@ -54,6 +53,7 @@ class CrawlStatus:
     born: int = 0  # when the process began, in ticks since the machine did
     tally: dict[str, Any] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)  # how often for which reason
+    shared: bool = False  # by the nodes of a cluster: process and time are those of this node, the tally is of all
 
     @property
     def running(self) -> bool:
@@ -64,7 +64,7 @@ class CrawlStatus:
 
     @classmethod
     def parse(cls, name: str, text: bytes) -> Self:
-        """Of what cannot be read, only the name is kept: the crawl itself does not depend on it."""
+        """A damaged status keeps only the name: the crawl itself does not depend on it."""
         try:
             values = json.loads(text)
             known = {key: values[key] for key in cls.__slots__ if key in values}
@@ -74,7 +74,7 @@ class CrawlStatus:
             return cls(name, reason=DAMAGED_STATUS)
 
     def _is_sound(self) -> bool:
-        """Whether all values are of their kinds."""
+        """Whether all values have their types."""
         counts = [self.visit, self.started, self.updated, self.pid, self.born]
         counts += [*self.tally.values(), *self.errors.values()]
         numbers = all(isinstance(count, int | float) and math.isfinite(count) for count in counts)
@@ -85,7 +85,7 @@ class CrawlStatus:
 
 
 def crawl_directory(archive: Path, name: str) -> Path:
-    """Where the crawl of this name is, or would be."""
+    """The directory of a crawl, whether it exists or not."""
     return archive / CRAWLS / crawl_name(name)
 
 
@@ -93,8 +93,12 @@ def log_path(archive: Path, name: str) -> Path:
     return crawl_directory(archive, name) / LOG
 
 
+def progress_path(archive: Path, name: str) -> Path:
+    return crawl_directory(archive, name) / PROGRESS
+
+
 def keep_job(archive: Path, job: CrawlJob) -> None:
-    """Puts the job beside its crawl, durably: its credentials into a file that only its owner may read."""
+    """Writes the job of a crawl, durably; its credentials into a file that only its owner may read."""
     directory = crawl_directory(archive, job.name)
     credentials = bound(job).fetch.credentials
     _FILES.make_directory(directory)
@@ -107,7 +111,7 @@ def keep_job(archive: Path, job: CrawlJob) -> None:
 
 
 def kept_credentials(archive: Path, name: str) -> tuple[Credential, ...]:
-    """What the crawl is to send to one origin only. Raises Denied and InvalidSetting."""
+    """The credentials of a crawl. Raises Denied and InvalidSetting."""
     path = crawl_directory(archive, name) / CREDENTIALS
     try:
         return read_credentials((_read(path) or b"").decode("utf-8", "replace").splitlines(), str(path))
@@ -142,7 +146,7 @@ def crawls(archive: Path) -> list[CrawlStatus]:
 
 
 def crawl_status(archive: Path, name: str | None = None) -> CrawlStatus:
-    """Of one crawl; without a name, of the one that did something last. Raises UnknownName."""
+    """Of one crawl; without a name, of the one that was last active. Raises UnknownName."""
     found = crawls(archive)
     if name is None and found:
         return max(found, key=lambda status: (status.running, status.updated))
@@ -158,7 +162,7 @@ def _status(archive: Path, name: str) -> CrawlStatus:
     text = _read(archive / CRAWLS / name / STATUS)
     status = CrawlStatus(name) if text is None else CrawlStatus.parse(name, text)
     if status.running and _birth(status.pid) != status.born:
-        again = _read(archive / CRAWLS / name / STATUS)  # it may have ended in order since
+        again = _read(archive / CRAWLS / name / STATUS)  # it may have ended in order meanwhile
         status = CrawlStatus.parse(name, again or b"")
         if status.running and _birth(status.pid) != status.born:
             return replace(status, state=CrawlState.INTERRUPTED, reason="its process was killed")
@@ -173,13 +177,13 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-# -- how far it has come -----------------------------------------------------------------------------------------------
+# -- progress -----------------------------------------------------------------------------------------------
 
 
 def write_status(archive: Path, status: CrawlStatus) -> None:
-    """Puts the status of a crawl of this process there: whole or not at all, and durable unless it is running.
+    """Writes the status of a crawl of this process: atomically, and durably unless it is running.
 
-    Time, process and its birth are filled in.
+    Fills in time, process and when that began.
     """
     pid = os.getpid()
     status = replace(status, updated=time.time(), pid=pid, born=_birth(pid))
@@ -195,36 +199,34 @@ def write_status(archive: Path, status: CrawlStatus) -> None:
 
 
 def _birth(pid: int) -> int:
-    """When the process began; 0 if there is none, -1 where the system does not tell but there is one."""
+    """When the process began; 0 if there is none."""
     if pid <= 0:
         return 0
     try:
         facts = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return -1 if not Path("/proc/self/stat").exists() and _exists(pid) else 0
+        return 0
     return 0 if facts[0].decode() in _DEAD else int(facts[19])
 
 
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except ProcessLookupError:
-        return False
-    return True
-
-
-# -- stopping it -------------------------------------------------------------------------------------------------------
+# -- stop -------------------------------------------------------------------------------------------------------
 
 
 def request_stop(archive: Path, name: str) -> bool:
-    """Asks a crawl to end in order; returns at once. False if it is not running. Raises UnknownName, Denied."""
+    """Asks a crawl to stop; returns at once. False if it is not running. Raises UnknownName, Denied.
+
+    One that the nodes of a cluster share is asked by a file, which this machine's node finds.
+    """
     status = crawl_status(archive, name)
     if not status.running:
         return False
+    if status.shared:
+        path = crawl_directory(archive, name) / STOP
+        with translated_errors(path):
+            path.touch()
+        return True
     try:
-        process = os.pidfd_open(status.pid)  # from here on the id cannot come to mean another process
+        process = os.pidfd_open(status.pid)  # from here on the id cannot be reused
     except ProcessLookupError:
         return False
     try:

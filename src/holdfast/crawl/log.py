@@ -1,7 +1,7 @@
-"""The log of a crawl, `log.jsonl`: what was done, one JSON object to a line, in the order in which it was finished.
+"""The log of a crawl, `log.jsonl`: what was done, one JSON object per line, in the order in which it was finished.
 
-Written in groups: a group is one write, so that a killed process leaves at most one line torn, the last; it is cut off
-when the log is opened again. Readers need no lock; they take whole lines only.
+A group of rows is one write, so that a killed process leaves at most one torn line, the last, which is cut off when the
+log is opened again. Readers need no lock; they take whole lines only.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
-from holdfast.crawl.frontier.rows import UrlRow
+from holdfast.crawl.frontier import UrlRow
 from holdfast.crawl.processes.messages import ParsedPage
 from holdfast.env.files import from_os_error, translated_errors
 from holdfast.errors import HoldfastError
@@ -25,17 +24,8 @@ from holdfast.errors import HoldfastError
 Row = dict[str, Any]
 
 EVENTS = (
-    "fetch",
-    "start",
-    "stop",
-    "robots",
-    "refused",
-    "trapped",
-    "abandoned",
-    "pause",
-    "expired",
-    "superseded",
-    "warning",
+    *("fetch", "start", "stop", "robots", "refused", "trapped"),
+    *("abandoned", "pause", "expired", "superseded", "warning"),
 )
 RESULTS = (
     *("new", "duplicate", "unchanged", "redirect", "gone", "empty"),
@@ -49,7 +39,7 @@ _HOST = re.compile(r"https?://([^/?#]+)")
 
 
 class CrawlLog:
-    """The log, open for appending. One process, one thread. What was written survives the end of the process."""
+    """The log, open for appending; close it at the end. One process, one thread. Writes survive a kill."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,7 +50,7 @@ class CrawlLog:
             os.ftruncate(self._descriptor, self._end)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Appends a group. After a failure nothing of the group is there, and the log takes no more."""
+        """Appends a group. After a failure nothing of the group is in the log, and it takes no more."""
         data = "".join(f"{_encode(row)}\n" for row in rows).encode()
         if self._failed is not None:
             raise self._failed
@@ -78,7 +68,7 @@ class CrawlLog:
             done += os.pwrite(self._descriptor, data[done:] if done else data, self._end + done)
 
     def sync(self) -> None:
-        """What was written survives a power cut, too."""
+        """Makes what was written survive a power cut, too."""
         with translated_errors(self._path):
             os.fdatasync(self._descriptor)
 
@@ -87,37 +77,29 @@ class CrawlLog:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def row_of_fetch(reading: ParsedPage, row: UrlRow) -> Row:
-    """What the log says of a fetch; facts that are not there are left out."""
-    told = {
+def row_of_fetch(page: ParsedPage, row: UrlRow) -> Row:
+    """The row of a fetch; empty fields are left out."""
+    values = {
         "event": "fetch",
-        "time": round(reading.started, 3),
-        "elapsed": round(reading.elapsed, 4),
+        "time": round(page.started, 3),
+        "elapsed": round(page.elapsed, 4),
         "url": row.url,
         "kind": row.kind,
         "hop": row.hop,
         "depth": row.depth,
         "via": row.via,
-        "outcome": reading.outcome,
-        "status": reading.status,
-        "mime": reading.mime,
-        "size": reading.size,
-        "transferred": reading.transferred,
-        "ip": reading.ip,
-        "digest": reading.digest,
-        "truncated": reading.truncated,
-        "note": reading.detail,
+        "outcome": page.outcome,
+        "status": page.status,
+        "mime": page.mime,
+        "size": page.size,
+        "transferred": page.transferred,
+        "ip": page.ip,
+        "digest": page.digest,
+        "truncated": page.truncated,
+        "note": page.detail,
     }
-    return {name: value for name, value in told.items() if value not in ("", None)}
+    return {name: value for name, value in values.items() if value not in ("", None)}
 
 
 def _whole_bytes(descriptor: int) -> int:
@@ -132,12 +114,12 @@ def _whole_bytes(descriptor: int) -> int:
     return 0
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- page -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LogFilter:
-    """Which rows: each that is given must hold; of several values, one."""
+    """Which rows: those that match all that is given; of several values, one."""
 
     events: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
@@ -154,7 +136,7 @@ class LogFilter:
 
 
 def last_row(path: Path, field: str, value: str, takes: Callable[[Row], bool] = lambda _: True) -> Row | None:
-    """The newest row whose field has just this value, if `takes` says so; what lies between is not parsed."""
+    """The newest row whose field has this value and that `takes` accepts; other rows are not parsed."""
     wanted = f'"{field}":{_encode(value)}'.encode()
     try:
         with translated_errors(path), path.open("rb") as file:
@@ -186,7 +168,7 @@ def _host(row: Row) -> str:
 
 
 def read_log(path: Path, chosen: LogFilter | None = None, *, last: int | None = None) -> Iterator[Row]:
-    """The rows, oldest first; with `last`, only so many at the end. None if there is no such file."""
+    """The rows, oldest first; with `last`, only that many at the end. No rows if there is no such file."""
     start = 0 if last is None or chosen is not None else _start_of_last(path, last)
     found = (row for row, _ in _rows(path, start) if chosen is None or chosen.takes(row))
     return found if last is None else iter(deque(found, last))
@@ -195,27 +177,27 @@ def read_log(path: Path, chosen: LogFilter | None = None, *, last: int | None = 
 def follow_log(
     path: Path, ended: Callable[[], bool], wait: Callable[[], None], chosen: LogFilter | None = None, *, last: int = 10
 ) -> Iterator[Row]:
-    """The last rows, then those that come, until the crawl has ended and nothing more is there."""
-    newest: deque[Row] = deque(maxlen=last)
+    """The last rows, then new ones, until the crawl has ended and nothing more comes."""
     position = _start_of_last(path, last) if chosen is None else 0
-    for row, end in _rows(path, position):
-        position = end
-        if chosen is None or chosen.takes(row):
-            newest.append(row)
-    yield from newest
-    over = False
-    while not over:
-        over = ended()  # asked before the last reading: it may have written since the one before
+
+    def new_rows() -> Iterator[Row]:
+        nonlocal position
         for row, end in _rows(path, position):
             position = end
             if chosen is None or chosen.takes(row):
                 yield row
-        if not over:
+
+    yield from deque(new_rows(), last)
+    is_over = False
+    while not is_over:
+        is_over = ended()  # before the last page: rows may have come since the one before
+        yield from new_rows()
+        if not is_over:
             wait()
 
 
 def _rows(path: Path, start: int) -> Iterator[tuple[Row, int]]:
-    """Rows, each with where the next begins. What is no JSON is passed over: a power cut may leave such lines."""
+    """Rows, each with where the next begins. Invalid JSON is skipped: a power cut may leave such lines."""
     for line, end in _lines(path, start):
         row = _row(line)
         if row is not None:
@@ -231,7 +213,7 @@ def _row(line: bytes) -> Row | None:
 
 
 def _start_of_last(path: Path, count: int) -> int:
-    """Where the last so many whole lines begin."""
+    """Where the last `count` whole lines begin."""
     try:
         with translated_errors(path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

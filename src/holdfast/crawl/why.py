@@ -1,9 +1,8 @@
-"""What a crawl knows of a URL, and why it does with it what it does.
+"""What a crawl knows of a URL, and why it was or was not fetched.
 
-The frontier says what became of a URL; what kept it from being fetched is in the log, in the words of that moment. A
-URL that the frontier does not know was never found, or was found and not queued: by its form that can be told here,
-whatever else it was is in the log (traps, budgets, chains that were cut), or in the links that are kept where the depth
-is limited.
+The frontier has the state of a URL; the log says what kept it from being fetched. A URL that the frontier does not know
+was never found, or was found and not queued: because of its form, which is judged here again; because of a trap, a
+budget or a chain that was too long, which the log says; or because of its depth, which the kept links show.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from holdfast.crawl.policy.admission import Admission
 from holdfast.crawl.policy.robots_gate import RobotsGate, origin_of
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.messages import FetchKind, FetchOutcome
-from holdfast.crawl.schedule.lifetimes import Lifetimes
-from holdfast.crawl.schedule.revisit import History
+from holdfast.crawl.schedule.revisit import History, Lifetimes
 from holdfast.errors import UnknownName, UsageError
 from holdfast.formats.html.links.references import Hop
 from holdfast.urls import canonical, parse
@@ -49,25 +47,25 @@ _OUTCOMES = {
     FetchOutcome.PROTOCOL: "the response is not HTTP",
     FetchOutcome.DROPPED: "the connection ended before the response",
     FetchOutcome.PRIVATE: "its host has a private address",
-    FetchOutcome.INVALID: "it is no URL that can be fetched",
+    FetchOutcome.INVALID: "it is not a URL that can be fetched",
     FetchOutcome.CRASHED: "a process of the crawl died over it",
 }
 
 
 def why(archive: Path, name: str | None, url: str) -> dict[str, Any]:
-    """Everything known, by name of the fact; changes nothing, also while the crawl runs."""
+    """All facts by name; changes nothing, also while the crawl runs."""
     status = crawl_status(archive, name)
     job = kept_job(archive, status.name)
     path = crawl_directory(archive, status.name) / FRONTIER
     if job is None or not path.exists():
         raise UnknownName(f"the crawl '{status.name}' has not begun yet")
-    asked = list(_readings(url))
-    if not asked:
-        raise UsageError(f"{url!r} is no URL that could be crawled: give one with http:// or https://")
+    urls = list(_readings(url))
+    if not urls:
+        raise UsageError(f"{url!r} is not a URL that could be crawled: give one with http:// or https://")
     frontier = Frontier(path, follow=True)
     try:
         explanation = _Explanation(frontier, job, log_path(archive, status.name))
-        return {"crawl": status.name, **explanation.of(asked)}
+        return {"crawl": status.name, **explanation.of(urls)}
     finally:
         frontier.close()
 
@@ -81,7 +79,7 @@ def _readings(text: str) -> Iterator[str]:
 
 
 class _Explanation:
-    """Of one crawl."""
+    """Explains URLs of one crawl."""
 
     def __init__(self, frontier: Frontier, job: CrawlJob, log: Path) -> None:
         self._frontier = frontier
@@ -103,14 +101,14 @@ class _Explanation:
     def _of_known(self, row: UrlRow) -> dict[str, Any]:
         found = self._admission.found(row.url, row.hop, row.depth, row.hops)._replace(kind=row.kind)
         scope = self._admission.explain(found) or _IN_SCOPE
-        told = {
+        known = {
             "url": row.url,
             "state": row.state,
             "reason": self._reason(row),
             "scope": scope,
             "robots": RobotsGate(self._frontier, self._job).verdict(row.url),
         }
-        return told | self._facts(row, scope)
+        return known | self._facts(row, scope)
 
     def _reason(self, row: UrlRow) -> str:
         if row.state == UrlState.QUEUED:
@@ -154,7 +152,7 @@ class _Explanation:
         return self._noted(row.url, "refused") or "robots.txt forbids it"
 
     def _robots_trouble(self, url: str) -> str:
-        """What went wrong with the last fetch of a robots.txt; empty if nothing did, or there was none."""
+        """What went wrong with the last fetch of robots.txt; empty if nothing did."""
         last = last_row(self._log, "via", origin_of(url), lambda row: row.get("kind") == FetchKind.ROBOTS)
         if last is None or (last.get("outcome") == FetchOutcome.OK and _means_rules(last.get("status"))):
             return ""
@@ -230,12 +228,12 @@ class _Explanation:
 
 
 def _means_rules(status: object) -> bool:
-    """Whether a status of robots.txt settles what the rules are: those of the file, or none."""
+    """Whether a status of robots.txt decides what the rules are: those of the file, or none."""
     return isinstance(status, int) and status < 500 and status != 429
 
 
 def _ending(row: Row) -> str:
-    """How a fetch ended that the log tells of; empty if it brought what it should."""
+    """How a logged fetch failed; empty if it did not."""
     outcome, status, note = str(row.get("outcome", "")), row.get("status", 0), str(row.get("note", ""))
     if outcome == FetchOutcome.OK:
         if row.get("truncated") in ("disconnect", "time"):

@@ -1,19 +1,19 @@
-"""The world outside the process, and plumbing that knows nothing of archives.
+"""The outside world, and plumbing that knows nothing of archives.
 
-`Environment` is the only way to files, syncs, clock and randomness. Everything that must survive a crash goes through
-`Files`, so that a test can put a forgetful file system (`holdfast.testing.forgetful`) in its place and cut the power at
-any write or sync. The derived RocksDB directories do not: they may vanish at any time without loss.
+`Environment` is the only access to files, syncs, clock and randomness. Everything that must survive a crash goes
+through `Files`, so that a test can replace it with a forgetful file system (`holdfast.testing.forgetful_files`) and cut
+the power at any write or sync. Derived RocksDB directories do not: they may be lost at any time.
 
     files, lock, paths, scratch    the file system: operations, locks, names, temporary directories
     table                          a sorted table on RocksDB
     child_process, thread_map      work in other processes and threads
     uninterruptible                sections that Ctrl-C must not cut
-    lru, units, rabin              a cache, sizes and durations, a fingerprint
+    lru, units, rabin, plugins     a cache, sizes and durations, a fingerprint, entry points of installed packages
 """
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Environment:
     clock: Callable[[], float] = time.time  # seconds since the epoch
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    random_bytes: Callable[[int], bytes] = os.urandom
 
 
 REAL = Environment(files=LocalFiles())

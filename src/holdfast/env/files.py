@@ -1,8 +1,8 @@
 """Files as the storage code sees them: append, read at an offset, sync, and a handful of directory operations.
 
-Durability: `append` alone promises nothing; after `sync` the file's bytes survive a power cut; a created, renamed or
+Durability: `append` alone guarantees nothing; after `sync` the file's bytes survive a power cut; a created, renamed or
 removed name survives once `sync_directory` of its parent has returned.
-Any thread may call any method; appends to one file must come from one thread at a time.
+Any thread may call any method; one thread at a time may append to a file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BUFFERS_PER_WRITE = 512  # below IOV_MAX everywhere
 
 
 class File(Protocol):
-    """An open file that grows at its end only."""
+    """An open file that only grows at its end."""
 
     @property
     def path(self) -> Path: ...
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """Writes the buffers one after the other at the end. On failure the file may have grown by a part of them."""
+        """Appends the buffers. On failure the file may have grown by a part of them."""
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes at `offset`; fewer than `length` only at the end of the file."""
@@ -38,13 +38,13 @@ class File(Protocol):
 
 
 class RewritableFile(File, Protocol):
-    """An open file whose bytes may also be overwritten: until a `sync`, a power cut may leave any mixture of them."""
+    """An open file that can be overwritten: before `sync`, a power cut may leave any mix of old and new bytes."""
 
     def write(self, offset: int, data: Buffer) -> None:
         """Overwrites bytes inside the file."""
 
     def allocate(self, size: int) -> None:
-        """Makes the file that long, if it is shorter, with zeros; overwriting them will not run out of space."""
+        """Extends the file to `size` with zeros, which can be overwritten without running out of space."""
 
 
 class Files(Protocol):
@@ -54,7 +54,7 @@ class Files(Protocol):
         """Opens an existing file, or with `create` a new one that must not exist yet."""
 
     def open_rewritable(self, path: Path, *, create: bool = False) -> RewritableFile:
-        """As `open`, for writing anywhere in it."""
+        """As `open`, for writing at any offset."""
 
     def names(self, directory: Path) -> list[str]:
         """The names in a directory, sorted; none if it does not exist."""
@@ -62,23 +62,23 @@ class Files(Protocol):
     def exists(self, path: Path) -> bool: ...
     def is_directory(self, path: Path) -> bool: ...
     def make_directory(self, path: Path) -> None:
-        """Creates the directory and its parents where missing, durably."""
+        """Creates the directory and missing parents, durably."""
 
     def rename(self, old: Path, new: Path) -> None: ...
     def remove(self, path: Path) -> None:
-        """Removes a file; it is not an error if it is gone already."""
+        """Removes a file; not an error if there is none."""
 
     def sync_directory(self, path: Path) -> None: ...
     def free_bytes(self, path: Path) -> int: ...
 
 
 def replace_file(files: Files, path: Path, data: Buffer) -> None:
-    """Puts `data` at `path` durably: after a crash the file is whole, old or new."""
+    """Replaces a file durably and atomically: after a crash it is whole, old or new."""
     _replace(files, path, data, lambda draft: files.open(draft, writable=True, create=True))
 
 
 def replace_private_file(path: Path, data: Buffer) -> None:
-    """The same for a file that only its owner may read: mode 600."""
+    """As `replace_file`, with mode 600."""
     files = LocalFiles()
     _replace(files, path, data, files.create_private)
 
@@ -97,7 +97,7 @@ def _replace(files: Files, path: Path, data: Buffer, create: Callable[[Path], Fi
 
 
 def read_file(files: Files, path: Path) -> bytes:
-    """The whole of a small file."""
+    """The bytes of a small file."""
     file = files.open(path)
     try:
         return file.read(0, file.size())
@@ -107,7 +107,7 @@ def read_file(files: Files, path: Path) -> bytes:
 
 @contextmanager
 def translated_errors(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals into Holdfast's errors; a missing file stays FileNotFoundError."""
+    """Turns errors of the operating system into Holdfast's; a missing file stays FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:
@@ -124,15 +124,13 @@ def from_os_error(error: OSError, path: Path) -> HoldfastError:
                 f"no space left for '{path}': {reason}; free some space or add a volume ('holdfast volume add')"
             )
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return Denied(
-                f"not permitted to use '{path}': {reason}; check the owner and the mode of the archive's files"
-            )
+            return Denied(f"not permitted to use '{path}': {reason}; check the owner and mode of the archive's files")
         case _:
             return VolumeDown(f"cannot use '{path}': {reason}")
 
 
 class LocalFile:
-    """A file of the operating system. Closing waits for nobody: the last reference closes the descriptor."""
+    """A file of the operating system. The last reference closes the descriptor."""
 
     __slots__ = ("_descriptor", "_end", "path")
 
@@ -162,7 +160,7 @@ class LocalFile:
                 rest = rest[written:]
 
     def read(self, offset: int, length: int) -> bytes:
-        try:  # spelled out: the hottest call of reading
+        try:  # inlined: the hottest call of reading
             data = os.pread(self._descriptor, length, offset)
         except OSError as error:
             raise from_os_error(error, self.path) from error
@@ -222,7 +220,7 @@ class LocalFiles:
         return LocalFile(path, flags | (os.O_CREAT | os.O_EXCL if create else 0))
 
     def create_private(self, path: Path) -> File:
-        """A new file that nobody but its owner may read or write, from its first moment on."""
+        """Creates a file with mode 600."""
         return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
     def open_rewritable(self, path: Path, *, create: bool = False) -> RewritableFile:
@@ -236,8 +234,13 @@ class LocalFiles:
             return []
 
     def exists(self, path: Path) -> bool:
-        with translated_errors(path):
-            return path.exists()
+        try:  # inlined: called before each reference is counted
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        return True
 
     def is_directory(self, path: Path) -> bool:
         with translated_errors(path):

@@ -18,7 +18,7 @@ from holdfast.errors import Busy
 
 
 class WriterLock:
-    """Held from construction to `release`. Raises Busy at once if another process, or another handle, holds it."""
+    """Held from construction to `release`. Raises Busy at once if another process or handle holds it."""
 
     def __init__(self, path: Path, purpose: str, *, subject: str = "archive") -> None:
         self._path = path
@@ -38,9 +38,9 @@ class WriterLock:
 
     @staticmethod
     def holder(path: Path) -> int | None:
-        """The process that holds the lock, read from the file: trying to take it would get in the way.
+        """The process that holds the lock, read from the file: trying to take it would interfere.
 
-        A killed process leaves its number behind, which counts for as long as some process has it.
+        A killed process leaves its id behind, which counts while any process has that id.
         """
         try:
             match = re.match(rb"pid (\d{1,10}),", path.read_bytes()[:200])
@@ -62,9 +62,21 @@ class WriterLock:
             os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """True if a process holds a lock on this file. Raises FileNotFoundError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def brief_lock(path: Path) -> Iterator[None]:
-    """A lock for a few lines of code; waits for its turn. The file is created if it is missing."""
+    """A lock for a few lines of code. Waits for it; creates the file if necessary."""
     with translated_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

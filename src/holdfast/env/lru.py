@@ -1,4 +1,4 @@
-"""A cache of what was used last, bounded by number or by bytes."""
+"""An LRU cache, bounded by entries or by size."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ D = TypeVar("D")
 
 
 class LruCache(Generic[K, V]):
-    """Holds at most `size_max` in all: entries, or what `size_of` counts of their values.
+    """Holds at most `size_max`: of entries, or of the sum of `size_of` their values.
 
-    Not thread-safe: an owner with several threads has a lock. Values must not change their size while they are here.
+    Not thread-safe. The size of a value in the cache must not change.
     """
 
     def __init__(self, size_max: int, size_of: Callable[[V], int] | None = None) -> None:
@@ -24,7 +24,7 @@ class LruCache(Generic[K, V]):
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, default: D | None = None) -> V | D | None:
-        """The value, which becomes the last used, or `default`."""
+        """The value, which becomes the most recently used, or `default`."""
         try:
             value = self._entries[key]
         except KeyError:
@@ -33,7 +33,7 @@ class LruCache(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Replaces what the key had. The least recently used go; a value above the limit is not kept at all."""
+        """Adds or replaces; evicts the least recently used. A value above the limit is not kept."""
         size = 1 if self._size_of is None else self._size_of(value)
         self.pop(key)
         if size > self.size_max:
@@ -44,7 +44,7 @@ class LruCache(Generic[K, V]):
             self.pop(next(iter(self._entries)))
 
     def pop(self, key: K) -> V | None:
-        """Removes an entry, if it is there."""
+        """Removes an entry, if it exists."""
         try:
             value = self._entries.pop(key)
         except KeyError:
@@ -57,11 +57,11 @@ class LruCache(Generic[K, V]):
         self.size = 0
 
     def values(self) -> list[V]:
-        """The least recently used first."""
+        """Least recently used first."""
         return list(self._entries.values())
 
     def __iter__(self) -> Iterator[K]:
-        """The keys now, the least recently used first; entries may be removed meanwhile."""
+        """A snapshot of the keys, least recently used first."""
         return iter(list(self._entries))
 
     def __contains__(self, key: K) -> bool:

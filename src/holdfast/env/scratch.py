@@ -1,7 +1,7 @@
-"""A directory for temporary files that is removed with its process, however that ends.
+"""A temporary directory that is removed with its process, even if that is killed.
 
-While it is used, a file in it is locked. A killed process leaves the directory, but no lock; the first directory that a
-later process of the same user makes in the same place removes what others have left.
+While it is in use, a file in it is locked. A killed process leaves the directory, but no lock; the next process of the
+same user that creates one in the same place removes it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tempfile import gettempdir, mkdtemp
 from typing import Self
 
 _PREFIX = "holdfast-"
-_LOCK = "lock"  # in the directory; what has none is not ours to remove
-_swept: set[str] = set()  # places that this process has looked through
+_LOCK = "lock"  # in the directory; without one it is not ours
+_swept: set[str] = set()  # places that this process has searched
 
 
 class ScratchDirectory:
-    """Made empty, but for its lock. One thread at a time."""
+    """Created empty except for its lock. One thread at a time."""
 
     def __init__(self, noun: str) -> None:
         place = gettempdir()
@@ -29,7 +29,7 @@ class ScratchDirectory:
             _swept.add(place)
             _sweep(Path(place))
         descriptor = -1
-        while descriptor < 0:  # again, if a sweeper was there between its making and its lock
+        while descriptor < 0:  # again, if another process removed it before it was locked
             self.path = Path(mkdtemp(prefix=f"{_PREFIX}{noun}-", dir=place))
             os.close(os.open(self.path / _LOCK, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
             descriptor = _lock(self.path)
@@ -47,14 +47,14 @@ class ScratchDirectory:
 
 
 def _discard(path: Path, descriptor: int, owner: int) -> None:
-    """A process that was forked leaves it to the one that made it."""
+    """Does not remove the directory in a forked process."""
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)
     os.close(descriptor)
 
 
 def _lock(directory: Path) -> int:
-    """The descriptor of its lock, held; -1 if a living process holds it, or the directory has gone."""
+    """The descriptor of its lock, held; -1 if another process holds it, or the directory is gone."""
     path = directory / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,12 +1,11 @@
-"""A table of bytes → bytes in key order, on RocksDB: what the keydir of a volume and the catalog stand on.
+"""A sorted table of bytes on RocksDB, the base of keydirs and catalog.
 
-One process writes. What one `write` is given arrives whole or not at all; it is logged but not synced until `sync`,
-since everything kept in a table is derived. Other processes follow: they see the state of their last `catch_up`.
+One process writes. A `write` is atomic; it is logged but not synced until `sync`, because everything in a table is
+derived. Other processes follow: they see the state of their last `catch_up`.
 
-A follower must leave no trace beside the writer's files, which the binding would, so it opens a mirror: a directory of
-its own with links to them. What it has read of a log stays in its memory, above all files. If the log goes, because the
-writer has written all of it to a file, its end may never have been read: then the follower starts again, or it would go
-on seeing what was changed or deleted there.
+A follower must not write beside the writer's files, as the binding would, so it opens a mirror: its own directory of
+links to them. What it has read of a log stays in memory, above all files. If the log is removed, because the writer
+flushed it, its end may never have been read: then the follower opens the table again, or it would miss changes.
 """
 
 from __future__ import annotations
@@ -35,25 +34,26 @@ from rocksdict import (
 )
 
 from holdfast.env.scratch import ScratchDirectory
-from holdfast.errors import Damaged, Denied, HoldfastError, UsageError, VolumeFull
+from holdfast.errors import Busy, Damaged, Denied, HoldfastError, UsageError, VolumeFull
 
 log = logging.getLogger("holdfast.storage")
 
-_OWN_FILES = ("LOG", "LOCK", "rocksdict-config.json")  # that every process which opens a table writes for itself
-_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.0)  # behind each attempt to follow a writer that is just opening
+_OWN_FILES = ("LOG", "LOCK", "rocksdict-config.json")  # written by every process that opens a table
+_OPTIONS = "OPTIONS-"  # nobody reads these again
+_PAUSES_S = (*(0.005 * (attempt % 8 + 1) for attempt in range(320)), 0.0)  # 7 s in all, to follow a writer that opens
 
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """What a table is called in messages, how it fails, and what its owner can do about it."""
+    """The name of a table in messages, its error, and the repair."""
 
     noun: str
     damaged: type[Damaged]
     repair: str  # a command
-    packed: bool = False  # rows are texts that pay for compression
+    packed: bool = False  # rows are texts worth compressing
 
     def failure(self, error: Exception, path: Path) -> HoldfastError:
-        """The binding raises nothing more specific than a text."""
+        """Classifies an error of the binding, which is only a text."""
         text = str(error)
         if "No space left" in text or "File too large" in text or "quota exceeded" in text:
             return VolumeFull(f"no space left for {self.noun} '{path}': {text}")
@@ -68,7 +68,7 @@ class Table:
     """An open table. Any thread may read; one at a time may write."""
 
     def __init__(self, path: Path, kind: TableKind, *, cache_bytes: int, follow: bool = False) -> None:
-        """With `follow` the table belongs to another process and is read as it stands, `catch_up` by `catch_up`."""
+        """With `follow`, another process writes the table; `catch_up` shows its writes."""
         self.path = path
         self.kind = kind
         self._cache_bytes = cache_bytes
@@ -93,12 +93,20 @@ class Table:
                 if not pause_s or not is_passing:
                     raise
                 time.sleep(pause_s)
-        raise AssertionError("the last attempt has no pause behind it")
+        raise AssertionError("the last attempt has no pause after it")
 
     def _followed(self, options: Options) -> Rdict:
+        """Opens a mirror. Fails if the writer removed files meanwhile.
+
+        RocksDB passes over a log or a file that is gone, and would show an older state, or none at all.
+        """
         self._mirror = _Mirror(self.path, self.kind.noun)
         access = AccessType.secondary(str(self._mirror.diary))
-        return Rdict(str(self._mirror.path), options, access_type=access)
+        db = Rdict(str(self._mirror.path), options, access_type=access)
+        if self._mirror.has_lost_files:
+            db.close()
+            raise Busy(f"the files of {self.kind.noun} '{self.path}' keep changing; try again")
+        return db
 
     @property
     def mirror(self) -> Path | None:
@@ -106,7 +114,7 @@ class Table:
         return self._mirror.path if self._mirror else None
 
     def get(self, key: bytes) -> bytes | None:
-        try:  # spelled out: this is the hottest call of all
+        try:  # inlined: the hottest call
             value: bytes | None = self._db.get(key)
         except Exception as error:
             raise self.kind.failure(error, self.path) from error
@@ -118,9 +126,9 @@ class Table:
         return found
 
     def scan(self, start: bytes, end: bytes | None = None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `start` on and before `end`, with their values, as of the first step; ascending, or descending.
+        """Keys from `start` to before `end` with their values, as of the first step; ascending, or descending.
 
-        A key or value from the binding's cursor costs 0.1 µs, a generator's step as much: for short ranges see `range`.
+        A key or value from the binding's cursor costs 0.1 µs, a step of a generator as much: see `range`.
         """
         with self._failures():
             cursor = self._db.iter()
@@ -140,12 +148,12 @@ class Table:
             cursor.status()
 
     def range(self, start: bytes, end: bytes, most: int = sys.maxsize) -> list[tuple[bytes, bytes]]:
-        """As `scan`, all at once: for ranges known to be short, or the `most` first of one."""
+        """As `scan`, as a list: for short ranges, or the first `most` keys of one."""
         found = self._short_range(start, end, most)
         return found if found is not None else self._checked_range(start, end, most)
 
     def _short_range(self, start: bytes, end: bytes, most: int) -> list[tuple[bytes, bytes]] | None:
-        """By the binding's own iterator, in a third of the time; None if it came to an end, which may be damage."""
+        """By the binding's own iterator, three times as fast; None if that ended, which may be damage."""
         found: list[tuple[bytes, bytes]] = []
         try:
             pairs: Iterator[tuple[bytes, bytes]] = self._db.items(from_key=start)  # type: ignore[assignment]
@@ -171,7 +179,7 @@ class Table:
         return found
 
     def last(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
-        """The last key from `start` on and before `end`, with its value."""
+        """The last key from `start` to before `end`, with its value."""
         try:
             cursor = self._db.iter()
             _seek_before(cursor, end)
@@ -183,7 +191,7 @@ class Table:
         return None
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = ()) -> None:
-        """One atomic step; deletes come first. Not synced."""
+        """Atomic; deletes come first. Not synced."""
         batch = WriteBatch(raw_mode=True)
         delete, put = batch.delete, batch.put
         for key in deletes:
@@ -196,15 +204,14 @@ class Table:
             raise self.kind.failure(error, self.path) from error
 
     def sync(self) -> None:
-        """After this the table survives a power cut as it is."""
+        """Makes all writes durable."""
         with self._failures():
             self._db.flush_wal(True)
 
     def compact(self, deleted: Sequence[bytes] | None = None) -> None:
-        """What was deleted leaves the disk. Durable on return.
+        """Removes deleted rows from the disk. Durable on return.
 
-        Given the keys, only the files are written anew that may hold them: by first byte, from the least to the
-        greatest.
+        Given the keys, rewrites only files that may hold them: by first byte, from the least to the greatest.
         """
         ranges: dict[bytes, tuple[bytes, bytes]] = {}
         for key in deleted or ():
@@ -213,36 +220,36 @@ class Table:
         with self._failures():
             self._db.flush(True)
             options = CompactOptions()
-            options.set_bottommost_level_compaction(BottommostLevelCompaction.force())  # else deleted keys stay
+            options.set_bottommost_level_compaction(BottommostLevelCompaction.force())  # otherwise deleted keys stay
             for start, end in [(None, None)] if deleted is None else ranges.values():
                 self._db.compact_range(start, end, options)
 
     def catch_up(self) -> None:
-        """A follower sees what the writer has written until now, also if it has made the table again from nothing."""
+        """Shows a follower everything written so far, even if the writer rebuilt the table."""
         assert self._mirror is not None
         with self._failures():
             if self._mirror.is_of_another():
-                return self.follow_anew()
-            with suppress(Exception):  # a file may come between its two steps: then once more
+                return self.reopen()
+            with suppress(Exception):  # a file may appear between its two steps: try again
                 return self._come_up()
             try:
                 self._come_up()
             except Exception as error:
                 if not self._is_passing(error):
                     raise
-                self.follow_anew()
+                self.reopen()
 
     def _come_up(self) -> None:
         assert self._mirror is not None
         self._mirror.update()
         self._db.try_catch_up_with_primary()
         if self._mirror.has_lost_a_log:
-            self.follow_anew()
+            self.reopen()
 
-    def follow_anew(self) -> None:
-        """A follower that lost track, because files came and went under it, starts again.
+    def reopen(self) -> None:
+        """Opens the table again, after its files changed under the follower.
 
-        Who reads just now ends with what it has: the binding keeps a table open as long as something reads from it.
+        Reads in progress finish with the old state: the binding keeps it open for them.
         """
         before = self._mirror
         assert before is not None
@@ -251,29 +258,29 @@ class Table:
                 self._db = self._opened(follow=True)
         except HoldfastError:
             self._mirror = before
-            self.abandon()  # nobody may take what it shows for the present state
+            self.abandon()  # its state is outdated
             raise
         before.remove()
 
     def close(self) -> None:
-        """What cannot be written to a file because the disk is full stays in the log: the next writer reads it."""
+        """Flushes and closes. On a full disk the rows stay in the log, which the next writer reads."""
         try:
             with self._failures():
                 if self._mirror is None:
                     self._db.flush(True)
         except HoldfastError as error:
-            log.warning("%s '%s' was not flushed, its next opening takes longer: %s", self.kind.noun, self.path, error)
+            log.warning("could not flush %s '%s', its next opening takes longer: %s", self.kind.noun, self.path, error)
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Closes whatever state it is in. The binding closes first and then reports what it could not flush."""
+        """Closes without flushing errors: the binding closes first and then reports what it could not flush."""
         with suppress(Exception):
             self._db.close()
         self._forget_mirror()
 
     def _is_passing(self, error: Exception) -> bool:
-        """Whether files came or went while they were being read, as they do when their writer opens them."""
+        """True if files changed while they were read, as they do when their writer opens them."""
         return "Try again" in str(error) or (self._mirror is not None and not self._mirror.is_current)
 
     def _forget_mirror(self) -> None:
@@ -286,12 +293,12 @@ class Table:
             yield
         except HoldfastError:
             raise
-        except Exception as error:  # the binding raises nothing more specific
+        except Exception as error:  # the binding has no specific errors
             raise self.kind.failure(error, self.path) from error
 
 
 class _Mirror:
-    """Links to the files of a table that is to be read only: the binding writes beside them whenever it opens one."""
+    """Links to the files of a table that is only read: the binding writes beside the files it opens."""
 
     def __init__(self, source: Path, noun: str) -> None:
         self._source = source.absolute()
@@ -299,7 +306,7 @@ class _Mirror:
         self.path, self.diary = self._scratch.path / "mirror", self._scratch.path / "diary"
         self.path.mkdir()
         self._linked: set[str] = set()
-        self._logs: set[str] = set()  # all that were ever linked
+        self._logs: set[str] = set()  # ever linked
         try:
             self.update()
             self._identity = self._source_identity()
@@ -308,7 +315,7 @@ class _Mirror:
             raise
 
     def update(self) -> None:
-        """Files come and go while another process writes."""
+        """Follows the files that the writer added and removed."""
         there = self._names()
         for name in there - self._linked:
             os.symlink(self._source / name, self.path / name)
@@ -319,19 +326,24 @@ class _Mirror:
 
     @property
     def has_lost_a_log(self) -> bool:
-        """Whether a log is gone, of which the end may not have been read."""
+        """True if a log is gone, whose end may not have been read."""
         return not self._logs <= self._names()
 
     @property
+    def has_lost_files(self) -> bool:
+        """True if a linked file is gone."""
+        return any(not name.startswith(_OPTIONS) for name in self._linked - self._names())
+
+    @property
     def is_current(self) -> bool:
-        """Whether all files are linked that there are now, and no others."""
+        """True if exactly the present files are linked."""
         return self._names() == self._linked
 
     def _names(self) -> set[str]:
         return {name for name in os.listdir(self._source) if not name.startswith(_OWN_FILES)}
 
     def is_of_another(self) -> bool:
-        """Whether the files are no longer those of the table that was mirrored, but of a new one in its place."""
+        """True if a new table has replaced the mirrored one."""
         return self._source_identity() != self._identity
 
     def _source_identity(self) -> bytes:
@@ -343,9 +355,9 @@ class _Mirror:
 
 
 def verify_table(path: Path, kind: TableKind, *, cache_bytes: int) -> None:
-    """Reads every byte of a table, which may belong to another process. Raises the kind's `damaged`.
+    """Reads every byte of a table, which another process may have open. Raises the kind's `damaged`.
 
-    A follower would not do: where a file is damaged, it goes back to an older state and does not say so.
+    A follower would silently return to an older state where a file is damaged.
     """
     try:
         mirror = _Mirror(path, kind.noun)
@@ -370,7 +382,7 @@ def _read_all(db: Rdict) -> None:
 
 
 def _seek_before(cursor: RdictIter, end: bytes | None) -> None:
-    """To the last key before `end`."""
+    """Moves to the last key before `end`."""
     if end is None:
         return cursor.seek_to_last()
     cursor.seek_for_prev(end)
@@ -389,9 +401,8 @@ def _options(cache_bytes: int, *, packed: bool) -> Options:
     options.set_max_open_files(-1)
     table = BlockBasedOptions()
     if packed:
-        options.set_compression_type(DBCompressionType.lz4())
-        options.set_bottommost_compression_type(DBCompressionType.zstd())
-        # Long keys make an index of megabytes, which would push itself out of the cache: 800 µs for a look-up, not 10.
+        options.set_compression_type(DBCompressionType.zstd())
+        # Long keys make an index of megabytes, which would evict itself from the cache: 800 µs per lookup, not 10.
         table.set_index_type(BlockBasedIndexType.two_level_index_search())
         table.set_partition_filters(True)
         table.set_pin_top_level_index_and_filter(True)

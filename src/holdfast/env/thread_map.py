@@ -12,7 +12,7 @@ from typing import TypeVar
 A = TypeVar("A")
 B = TypeVar("B")
 
-ITEMS_MIN = 32  # items below which handing over costs more than it gains
+ITEMS_MIN = 32  # fewer items are faster without threads
 CHUNK_MIN = 16
 _CORES = os.cpu_count() or 1
 

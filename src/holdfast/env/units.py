@@ -1,7 +1,7 @@
-"""Sizes and durations: parsed, written exactly, and shortened for people.
+"""Sizes and durations: parsed, written exactly, and rounded for people.
 
 `parse_size` and `parse_duration` read '1.5 GiB', '500k', '30s', '1h 30m', '7d'. `size_text` and `duration_text` write
-what these read back as the same number. The other functions round.
+them so that they parse to the same number. The other functions round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds, also of a number without a unit. Raises UsageError."""
+    """Seconds; a number without a unit is in seconds. Raises UsageError."""
     text = text.strip()
     if _PLAIN.fullmatch(text):
         return float(text)
@@ -41,13 +41,13 @@ def parse_duration(text: str) -> float:
 
 
 def size_text(count: int) -> str:
-    """The shortest text that means exactly so many bytes: '4095', '32 MiB'."""
+    """The shortest exact text of a size: '4095', '32 MiB'."""
     number, unit = _largest_power(count)
     return f"{number} {unit}iB" if unit else str(number)
 
 
 def brief_size_text(count: int) -> str:
-    """The same without spaces, for a query: '32M'."""
+    """As `size_text`, without spaces, for a query: '32M'."""
     number, unit = _largest_power(count)
     return f"{number}{unit}"
 
@@ -60,7 +60,7 @@ def _largest_power(count: int) -> tuple[int, str]:
 
 
 def duration_text(seconds: float) -> str:
-    """The shortest text that means exactly so many seconds: '7d', '90m', '0.25s'."""
+    """The shortest exact text of a duration: '7d', '90m', '0.25s'."""
     for unit in ("d", "h", "m"):
         if seconds and seconds % _SECONDS[unit] == 0:
             return f"{int(seconds // _SECONDS[unit])}{unit}"
@@ -77,7 +77,7 @@ def rounded_size(count: float) -> str:
 
 
 def rounded_duration(seconds: float) -> str:
-    """Two units at most: '50ms', '0.4s', '12s', '2m 3s', '1h 20m', '3d 4h'."""
+    """At most two units: '50ms', '0.4s', '12s', '2m 3s', '1h 20m', '3d 4h'."""
     if 0 < seconds < 0.1:
         return f"{seconds * 1000:.3g}ms"
     if seconds < 10 and seconds != int(seconds):

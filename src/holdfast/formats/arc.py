@@ -17,8 +17,8 @@ import re
 
 from holdfast.formats.dates import arc_timestamp
 from holdfast.formats.http import is_message
-from holdfast.formats.io.head_end import Unreadable
-from holdfast.formats.io.record_block import Checks
+from holdfast.formats.io.record_block import BytesBlock
+from holdfast.formats.io.salvage import Framing, Unreadable
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 
@@ -46,7 +46,7 @@ _MIME = re.compile(r"[^\s/;]+/[^\s/;]+(?:\s*;.*)?|-|no-type|unk|[\w.+-]+")
 
 
 def looks_like_arc(begin: bytes) -> bool:
-    """Whether an ARC record begins here."""
+    """True if an ARC record begins here."""
     return begin.startswith(b"filedesc://") or (_SCHEME.match(begin) is not None and find_arc(begin, 0) == 0)
 
 
@@ -65,7 +65,7 @@ def find_arc(data: bytes, start: int) -> int:
     return data.find(b"filedesc://", start)
 
 
-class ArcFraming:
+class ArcFraming(Framing):
     """How ARC records stand in a file."""
 
     usual_tail = b"\n"
@@ -161,7 +161,7 @@ class ArcFraming:
             found.append("the head ends in CR LF instead of LF")
         return found
 
-    def checks(self, record: Record, *, doubtful: bool = False) -> Checks | None:
+    def block_faults(self, record: Record, block: BytesBlock, *, doubtful: bool = False) -> None:
         return None
 
 

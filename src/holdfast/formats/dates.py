@@ -61,7 +61,7 @@ def mail_timestamp(date: str) -> str:
 
 
 def partial_timestamp(date: str) -> str:
-    """14 digits of what is left of a date in any of the forms: its year, and what of the rest is possible; else ''."""
+    """14 digits of a damaged date: its year, and as much of the rest as is valid; '' without a year."""
     text = date.strip()
     whole = warc_timestamp(text) or mail_timestamp(text)
     if whole and whole[:4] in _YEARS:
@@ -81,11 +81,10 @@ def partial_timestamp(date: str) -> str:
 def _checked(digits: str) -> str:
     """`digits` if they are a moment of the calendar."""
     try:
-        # 60 is a leap second, which datetime does not know.
-        datetime.strptime(digits[:12] + ("59" if digits[12:] == "60" else digits[12:]), "%Y%m%d%H%M%S")
+        date(int(digits[:4]), int(digits[4:6]), int(digits[6:8]))
     except ValueError:
         return ""
-    return digits
+    return digits if digits[8:10] < "24" and digits[10:12] < "60" and digits[12:] <= "60" else ""  # 60: a leap second
 
 
 def _in_utc(text: str, form: str) -> str:

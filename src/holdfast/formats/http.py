@@ -14,7 +14,9 @@ and tools say 'chunked' of bodies that are not: from the first wrong line on, ev
 from __future__ import annotations
 
 import re
+import sys
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.errors import TooLarge
@@ -61,20 +63,20 @@ class HttpHead:
 
 
 def is_message(begin: bytes) -> bool:
-    """Whether these bytes look like the beginning of an HTTP message."""
+    """True if these bytes look like the beginning of an HTTP message."""
     return _MESSAGE.match(begin) is not None
 
 
-def parse_head(data: bytes) -> HttpHead | None:
-    """The head that `data` begins with; None if it is not HTTP. A head without a blank line takes all of `data`."""
-    line = _RESPONSE.match(data) or _REQUEST.match(data)
+def parse_head(data: bytes, start: int = 0, end: int = sys.maxsize) -> HttpHead | None:
+    """The head at `start`, before `end`; None if it is not HTTP. A head without a blank line takes all there is."""
+    line = _RESPONSE.match(data, start, end) or _REQUEST.match(data, start, end)
     if line is None:
         return None
-    size = head_size(data)
+    size = head_size(data, start, end)
     if not size:
         return None
-    head = data[:size]
-    headers = Headers(_fields(head[line.end() :]))
+    head = data[start : start + size]
+    headers = Headers(_fields(head, line.end() - start))
     chunked = _CHUNKED.search(head) is not None
     if line.re is _RESPONSE:
         reason = (line[3] or b"").decode("utf-8", "surrogateescape").strip()
@@ -83,23 +85,25 @@ def parse_head(data: bytes) -> HttpHead | None:
     return HttpHead("request", line[3].decode(), 0, "", method, target, headers, size, chunked)
 
 
-def head_size(data: bytes) -> int:
-    """Bytes of the head through its blank line; all of `data` if it is short and has none; 0 if too long."""
-    end = _HEAD_END.search(data, 0, HEAD_BYTES_MAX)
-    if end is not None:
-        return end.end()
-    return len(data) if len(data) < HEAD_BYTES_MAX else 0
+def head_size(data: bytes, start: int = 0, end: int = sys.maxsize) -> int:
+    """Bytes of the head through its blank line; without one, all there are; 0 if the head is too long."""
+    blank = _HEAD_END.search(data, start, min(end, start + HEAD_BYTES_MAX))
+    if blank is not None:
+        return blank.end() - start
+    size = min(end, len(data)) - start
+    return size if size < HEAD_BYTES_MAX else 0
 
 
-def _fields(lines: bytes) -> list[tuple[str, str]]:
+def _fields(head: bytes, start: int) -> Iterator[tuple[str, str]]:
+    """The fields of a head behind its first line, parsed when somebody reads them: many heads are only passed on."""
     fields: list[tuple[str, str]] = []
-    for line in lines.decode("utf-8", "surrogateescape").split("\n"):
+    for line in head[start:].decode("utf-8", "surrogateescape").split("\n"):
         name, colon, value = line.partition(":")
         if line[:1] in (" ", "\t") and fields:
             fields[-1] = (fields[-1][0], f"{fields[-1][1]} {line.strip()}".strip())
         elif colon:
             fields.append((name.strip(), value.strip()))
-    return fields
+    yield from fields
 
 
 def media_type(content_type: str | None) -> str:
@@ -218,7 +222,7 @@ class Chunks:
         return match.end()
 
     def _may_grow(self, data: bytes) -> bool:
-        """Whether these bytes may be the beginning of a line of chunking."""
+        """True if these bytes may be the beginning of a line of chunking."""
         if self._state == _SIZE:
             return _partial(data)
         return self._state == _TRAILER or data == b"\r"

@@ -1,6 +1,6 @@
 """The iterator that users of warcio and FastWARC know, over every format that Holdfast reads:
 
-    for record in ArchiveIterator(stream, record_types=("response",)):
+    for record in ArchiveIterator("crawl.warc.gz", record_types=("response",)):
         print(record.url, record.http_status, len(record.payload()))
 
 It reads like `open_records` and salvages like it; records have the names that scripts expect.
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from pathlib import Path
+from typing import BinaryIO, Self
 
-from holdfast.arguments import checked
+from holdfast.arguments import public
 from holdfast.errors import TooLarge
 from holdfast.formats.http import HEAD_BYTES_MAX, PAYLOAD_BYTES_MAX, HttpHead, Unframer, decoded_content, parse_head
 from holdfast.formats.io.open import open_records
@@ -151,18 +152,24 @@ class ArchiveRecord:
 
 
 class ArchiveIterator:
-    """Iterates over the records of a stream. `strict_mode` raises MalformedInput at the first fault."""
+    """Iterates over the records of a stream, or of the file at a path, which is closed at its end.
 
-    @checked
+    `strict_mode` raises MalformedInput at the first fault.
+    """
+
+    @public
     def __init__(
         self,
-        stream: BinaryIO,
+        stream: BinaryIO | Path | str,
         record_types: Iterable[str] | None = None,
         parse_http: bool = True,
         strict_mode: bool = False,
         *,
         report: Report | None = None,
     ) -> None:
+        self._own: BinaryIO | None = None
+        if isinstance(stream, str | Path):
+            self._own = stream = Path(stream).open("rb")  # noqa: SIM115  # closed at its end
         self._types = frozenset(kind.lower() for kind in record_types) if record_types is not None else None
         self._parse_http = parse_http
         self._records = open_records(
@@ -176,7 +183,23 @@ class ArchiveIterator:
         for record in self._records:
             if self._types is None or record.type in self._types:
                 return ArchiveRecord(record, parse_http=self._parse_http)
+        self.close()
         raise StopIteration
+
+    def close(self) -> None:
+        """Closes the file that was opened by its path; a stream that was given stays open. Idempotent."""
+        if self._own is not None:
+            self._own.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_own", None) is not None:  # not there if the arguments were refused
+            self.close()
 
 
 def _begin(record: Record) -> bytes:

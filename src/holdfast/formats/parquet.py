@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
+from holdfast.env.extras import require
 from holdfast.formats.cdx.cdx import bare_digest
 from holdfast.model import Capture
 
@@ -80,6 +81,7 @@ class ParquetCatalogWriter:
     """Writes captures in the order they come; `close` writes the end, without which the file is void."""
 
     def __init__(self, path: Path, row_group: int = ROW_GROUP) -> None:
+        require("search")
         from pyarrow import parquet
 
         self._schema = _schema()

@@ -10,7 +10,7 @@ Offsets are those of the file as it lies on disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -24,7 +24,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault of a file: where, how much, and why."""
+    """One fault of a file: where, how long, and why."""
 
     kind: FindingKind
     offset: int
@@ -39,19 +39,19 @@ Report = Callable[[Finding], None]
 
 
 class Headers:
-    """Named fields in their order, repeated ones kept; names are compared without regard to case."""
+    """Named fields in their order, repeated ones kept. Names are case-insensitive."""
 
     __slots__ = ("_fields", "_first")
 
-    def __init__(self, fields: list[tuple[str, str]], first: dict[str, str] | None = None) -> None:
-        """`first` has the first value of each name in lower case, if that is known already."""
+    def __init__(self, fields: Iterable[tuple[str, str]], first: dict[str, str] | None = None) -> None:
+        """`fields` may be lazy: they are read when somebody needs them. `first` is what `first` returns, if known."""
         self._fields = fields
         self._first = first
 
     def first(self) -> dict[str, str]:
-        """The first value of each name, which is in lower case: for callers that need many."""
+        """The first value of each name, in lower case: for callers that need many."""
         if self._first is None:
-            self._first = {each.lower(): value for each, value in reversed(self._fields)}
+            self._first = {each.lower(): value for each, value in reversed(self._all())}
         return self._first
 
     def get(self, name: str, default: str | None = None) -> str | None:
@@ -62,13 +62,18 @@ class Headers:
         wanted = name.lower()
         if self.get(wanted) is None:
             return []
-        return [value for each, value in self._fields if each.lower() == wanted]
+        return [value for each, value in self._all() if each.lower() == wanted]
 
     def items(self) -> list[tuple[str, str]]:
-        return list(self._fields)
+        return list(self._all())
+
+    def _all(self) -> list[tuple[str, str]]:
+        if not isinstance(self._fields, list):
+            self._fields = list(self._fields)
+        return self._fields
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._fields)
+        return iter(self._all())
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
@@ -80,10 +85,13 @@ class Headers:
         return value
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self._all())
+
+    def __reduce__(self) -> tuple[type[Headers], tuple[list[tuple[str, str]]]]:
+        return Headers, (self._all(),)
 
     def __repr__(self) -> str:
-        return f"Headers({self._fields!r})"
+        return f"Headers({self._all()!r})"
 
 
 class BlockReader(Protocol):
@@ -98,7 +106,7 @@ class BlockReader(Protocol):
 
 @dataclass(slots=True)
 class Record:
-    """One record. `block` is to be read before the iterator goes on; `finish` skips what is left of it."""
+    """One record. Read `block` before the iterator goes on; `finish` skips the rest of it."""
 
     format: str  # 'warc/1.0', 'warc/1.1', 'arc/1', 'arc/2', 'tianwang/1.0'
     type: str  # lower case; ARC and Tianwang records are 'response', an ARC file's first is 'warcinfo'

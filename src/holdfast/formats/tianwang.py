@@ -27,8 +27,8 @@ from typing import BinaryIO
 from holdfast.errors import UsageError
 from holdfast.formats.dates import DIGITS, arc_timestamp, mail_date, mail_timestamp
 from holdfast.formats.http import is_message
-from holdfast.formats.io.head_end import HeadEnd, Unreadable
 from holdfast.formats.io.record_block import BytesBlock, Checks
+from holdfast.formats.io.salvage import Framing, HeadEnd, Unreadable
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.warc.compose import encoded
@@ -47,7 +47,7 @@ _URL_LINE = re.compile(rb"\nurl:[ \t]*[A-Za-z][A-Za-z0-9+.-]*:[^\s]+[ \t]*\r?\n"
 _DATE_LINE = re.compile(rb"\ndate:[ \t]*([^\r\n]+)")
 
 
-class TianwangFraming:
+class TianwangFraming(Framing):
     """How Tianwang records stand in a file."""
 
     usual_tail = b"\n"
@@ -175,15 +175,22 @@ class TianwangFraming:
             found.append("lines end in CR LF instead of LF")
         return found
 
-    def checks(self, record: Record, *, doubtful: bool = False) -> Checks | None:
+    def checks(self, record: Record) -> Checks | None:
         size = record.headers.get("unzip-length")
         if size is None or not record.format.endswith("/1.0"):
             return None
         return _Unzip(int(size) if size.isdigit() else None)
 
+    def block_faults(self, record: Record, block: BytesBlock, *, doubtful: bool = False) -> list[str] | None:
+        checks = self.checks(record)
+        if checks is None:
+            return None
+        checks.feed(block.view())
+        return checks.faults()
+
 
 def _is_sound(head: bytes) -> bool:
-    """Whether a head has what a record needs."""
+    """True if a head has what a record needs."""
     url, date = _URL_LINE.search(head), _DATE_LINE.search(head)
     return url is not None and date is not None and mail_timestamp(date[1].decode("latin-1")) != ""
 
@@ -197,7 +204,7 @@ def unzipped(data: bytes, bytes_max: int = UNZIPPED_BYTES_MAX) -> bytes:
 
 
 class _Unzip:
-    """Whether compressed data is, and gives as many bytes as was said."""
+    """Checks that data inflates, and to the size that the head says."""
 
     def __init__(self, size: int | None) -> None:
         self._expected = size
@@ -213,10 +220,6 @@ class _Unzip:
             except zlib.error as error:
                 self._error = str(error)
             given = self._inflater.unconsumed_tail
-
-    def whole(self, block: BytesBlock) -> list[str]:
-        self.feed(block.whole())
-        return self.faults()
 
     def faults(self) -> list[str]:
         if self._error or not self._inflater.eof:

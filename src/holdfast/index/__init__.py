@@ -2,17 +2,17 @@
 
     batches, contents ──► workers: extraction ──► documents ──► words-…/    tantivy
                                               └─► rows ───────► tables-…/   Parquet: captures, links, backlinks
-                                                                STATE       what of it counts
-    archive.remove ────────────────────────────────────────────► removed    what is not to be found any more
+                                                                STATE       the last commit
+    archive.remove ────────────────────────────────────────────► removed    records hidden until they are purged
 
-Every capture has a row in the table `captures`; every response, resource, revisit and conversion is a *document* of the
-words, also if it has no text, so that it is found by its metadata (`schema`). A revisit has the text of its original.
+Every capture has a row in the table `captures`. Every response, resource, revisit and conversion is a *document* of the
+words, even without text, so that its metadata can be searched (`schema`). A revisit has the text of its original.
 
-Guarantees. What an update has committed survives kill -9 and power loss; killed at any moment, the next update goes on
-from the last commit, with the same result as if nothing had happened. The archive is only read. One process writes the
-index, under a lock of its own, any number read it, each as of the last commit (`view`). A record that was removed is
-found by nobody once the removal is acknowledged. A document that crashes, hangs or eats up memory costs itself only.
-The whole can be deleted: `holdfast index build` makes it again.
+Guarantees. A committed update survives kill -9 and power loss. After a kill at any moment, the next update resumes from
+the last commit, with the same result. The archive is only read. One process writes the index, under a lock; any number
+read it, each a consistent view of the last commit (`view`). A removed record is in no result once the removal is
+acknowledged. A document that crashes, hangs or exhausts memory affects no other. The whole directory can be deleted:
+`holdfast index build` rebuilds it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Index", "IndexState", "IndexView"]
 
 
 def __getattr__(name: str) -> Any:
-    """Names are loaded when first used: a process that runs one statement of SQL needs little of this."""
+    """Loads names on first use: a process that runs one SQL statement needs few of them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

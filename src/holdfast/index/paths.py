@@ -1,17 +1,17 @@
-"""Where everything of the index is.
+"""The files of the index.
 
 index/
   LOCK                   held by the one process that writes the index
-  STATE                  which generation counts, how far it reaches, which files its tables consist of
+  STATE                  the current generation, how far it reaches, and its table files
   BUILD                  the state of a generation that is being built
-  removed                records that left the archive and are still in the words or the tables
-  removed.lock           held for a moment by who changes `removed`
+  removed                removed records that are still in words or tables
+  removed.lock           held briefly while `removed` is changed
   words-000001/          generation 1: the words, written by tantivy
   tables-000001/         generation 1: the tables
     captures-000001.parquet
     links-000001.parquet
     backlinks-000001.parquet
-  ranks-000001           page ranks; a generation of their own for each computation, the last few are kept
+  ranks-000001           page ranks; a new generation for each computation, the last few are kept
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILD = "BUILD"
 REMOVED = "removed"
 REMOVED_LOCK = "removed.lock"
 META = "meta.json"  # tantivy's own state, among the words
-RANKING = "ranking-"  # begins the name of a directory in which ranks are being computed
+RANKING = "ranking-"  # prefix of scratch directories of rank computations
 _RANKS = re.compile(r"ranks-(\d{6,10})")
 _GENERATION = re.compile(r"(?:words|tables)-(\d{6,9})")
 
@@ -45,7 +45,7 @@ def tables_name(generation: int) -> str:
 
 
 def generation_of(name: str) -> int | None:
-    """The generation that a directory belongs to; None if it is something else."""
+    """The generation of a directory; None if it is something else."""
     match = _GENERATION.fullmatch(name)
     return int(match[1]) if match else None
 

@@ -1,22 +1,21 @@
-"""Removal from the index of what left the archive (N2).
+"""Removal of records from the index (N2).
 
-    1. archive.remove    writes the records to `removed`, and the revisits that have a removed one's text: from now on
-                         nobody finds them
-    2. who writes next   takes them out of words and tables, indexes those revisits again, in one commit
-    3.                   and clears them from `removed`
-    4.                   tantivy marks documents as deleted, and drops their words when it merges their segment. So
-                         segments that hold some are emptied, their other documents indexed again, and their files go:
-                         now, if those are few; else when tantivy merges them, or with `holdfast index build`
+    1. archive.remove    appends the records to `removed`, and revisits that have the text of one: from here on both
+                         are hidden from readers
+    2. the next writer   deletes them from words and tables and indexes those revisits again, in one commit
+    3.                   clears them from `removed`
+    4.                   tantivy only marks documents as deleted, and drops their words when it merges the segment. So
+                         segments with deleted documents are emptied and their other documents indexed again: at once
+                         if they are few, else when tantivy merges them, or with `holdfast index build`
 
-Killed at any moment, the next writer does it again, to the same end.
+After a kill at any moment, the next writer repeats this, with the same result.
 
-`removed`: the records that are not to be found any more though they are still in the index, one a line.
+`removed` has one hidden record per line:
 
-    202611-0000004711            it left the archive
-    202611-0000004902 again      a revisit of one that did: it is to be indexed again, without that one's text
+    202611-0000004711            left the archive
+    202611-0000004902 again      a revisit of a removed record: index it again, without that record's text
 
-A removal appends to it before it is acknowledged; from then on nobody finds them. Who writes the index next takes them
-out of the words and the tables and clears what it has done. `removed.lock` keeps the two apart.
+A removal appends before it is acknowledged; a writer clears what it has purged. `removed.lock` serializes the two.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from holdfast.index.words import open_words
 from holdfast.model import RecordId
 
 if TYPE_CHECKING:
+    from holdfast.index.build import IndexWriter
     from holdfast.index.index import Index
-    from holdfast.index.writer import IndexWriter
 
 
 _AGAIN = "again"
@@ -50,9 +49,9 @@ _LINE = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,63}}-\d{{10}}( {_AGAIN})?", re.ASCI
 
 
 class PendingRemovals(NamedTuple):
-    """Records that are to be taken out of the index."""
+    """Records to be deleted from the index."""
 
-    gone: frozenset[RecordId] = frozenset()  # for good
+    gone: frozenset[RecordId] = frozenset()  # left the archive
     again: frozenset[RecordId] = frozenset()  # to be indexed again
 
     @property
@@ -61,7 +60,7 @@ class PendingRemovals(NamedTuple):
 
 
 class RemovedRecords:
-    """The file in one index. Any process may call any method at any time."""
+    """The file `removed` of one index. Process-safe."""
 
     def __init__(self, directory: Path, env: Environment) -> None:
         self._directory = directory
@@ -69,7 +68,7 @@ class RemovedRecords:
         self._env = env
 
     def add(self, gone: Iterable[RecordId], again: Iterable[RecordId] = ()) -> None:
-        """Appends records that left the archive, and those to be indexed again. Durable on return."""
+        """Appends removed records, and those to be indexed again. Durable on return."""
         text = _text(PendingRemovals(frozenset(gone), frozenset(again)))
         files = self._env.files
         with self._locked():
@@ -77,7 +76,7 @@ class RemovedRecords:
             file = files.open(self._path, writable=True, create=fresh)
             try:
                 whole = file.read(0, file.size()).rfind(b"\n") + 1
-                file.truncate(whole)  # a line that a crash cut off was not acknowledged, and comes again
+                file.truncate(whole)  # a torn line was not acknowledged, and is written again
                 file.append([text])
                 file.sync()
             finally:
@@ -86,12 +85,12 @@ class RemovedRecords:
                 files.sync_directory(self._directory)
 
     def read(self) -> PendingRemovals:
-        """All of them. Raises DamagedIndex."""
+        """All pending removals. Raises DamagedIndex."""
         try:
             lines = read_file(self._env.files, self._path).decode("ascii", "replace").split("\n")
         except FileNotFoundError:
             return PendingRemovals()
-        try:  # a last line that was being written belongs to a removal that is not acknowledged yet
+        try:  # a torn last line belongs to a removal that is not acknowledged yet
             words = [line.split(" ") for line in lines[:-1] if line]
             gone = frozenset(RecordId.parse(name) for name, *rest in words if not rest)
             return PendingRemovals(gone, frozenset(RecordId.parse(name) for name, *rest in words if rest) - gone)
@@ -99,7 +98,7 @@ class RemovedRecords:
             raise DamagedIndex(f"cannot read '{self._path}': {error}; {REPAIR}") from None
 
     def clear(self, done: PendingRemovals) -> None:
-        """Clears those that are done. Durable on return."""
+        """Clears finished removals. Durable on return."""
         with self._locked():
             waiting = self.read()
             left = PendingRemovals(waiting.gone - done.gone, waiting.again - done.again - done.gone)
@@ -118,7 +117,7 @@ class RemovedRecords:
         return True
 
     def mend(self) -> None:
-        """Drops lines that make no sense. Only after a build: what they named was not in the archive when it began."""
+        """Drops malformed lines. Only after a build, which cannot contain the records that they named."""
         with self._locked():
             if not self.is_sound:
                 lines = read_file(self._env.files, self._path).decode("ascii", "replace").split("\n")[:-1]
@@ -126,15 +125,20 @@ class RemovedRecords:
                 replace_file(self._env.files, self._path, "".join(f"{line}\n" for line in kept).encode())
 
     def mark(self) -> tuple[int, int, int] | None:
-        """Changes whenever the file does; cheap."""
-        try:
-            facts = os.stat(self._path)
-        except FileNotFoundError:
-            return None
-        return facts.st_ino, facts.st_size, facts.st_mtime_ns
+        """Changes whenever the file does; cheap. None if there is no file."""
+        return file_mark(self._path)
 
     def _locked(self) -> AbstractContextManager[None]:
         return brief_lock(self._directory / paths.REMOVED_LOCK)
+
+
+def file_mark(path: Path) -> tuple[int, int, int] | None:
+    """Changes whenever the file is replaced or written; None if it does not exist."""
+    try:
+        facts = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _text(waiting: PendingRemovals) -> bytes:
@@ -143,19 +147,19 @@ def _text(waiting: PendingRemovals) -> bytes:
     return "".join(lines).encode()
 
 
-PURGE_RECORDS_MAX = 5_000  # of segments that are emptied at once: some seconds of work
+PURGE_RECORDS_MAX = 5_000  # in segments that are emptied at once: seconds of work
 _TRIES = 5
 
 
 def withdraw(root: Path, env: Environment, records: Collection[RecordId]) -> None:
-    """Makes sure that records are found no more, in an archive with or without an index. Durable on return."""
+    """Hides records from searches; does nothing without an index. Durable on return."""
     directory = paths.index_directory(root)
     if env.files.exists(directory):
         RemovedRecords(directory, env).add(records, _repeating_now(directory, env, records))
 
 
 def _repeating_now(directory: Path, env: Environment, records: Collection[RecordId]) -> list[RecordId]:
-    """The revisits of these records; none if the index cannot be read, which nobody can then."""
+    """The revisits of these records; none if the index is damaged: then nobody can read it."""
     for _ in range(_TRIES):
         try:
             state = read_state(directory, env)
@@ -169,7 +173,7 @@ def _repeating_now(directory: Path, env: Environment, records: Collection[Record
 
 
 def repeating(files: Sequence[Path], records: Collection[RecordId]) -> list[RecordId]:
-    """The records whose text is that of one of these."""
+    """The revisits that have the text of one of these records."""
     import pyarrow
     from pyarrow import compute
 
@@ -184,11 +188,11 @@ def repeating(files: Sequence[Path], records: Collection[RecordId]) -> list[Reco
 
 
 def take_out(index: Index, writer: IndexWriter) -> int:
-    """Takes out what waits in `removed`; returns how many records left the archive.
+    """Deletes what `removed` lists; returns the number of records that left the archive.
 
-    Nothing must be under way: what a worker read before a removal would come in after it.
+    No task may be in progress: a worker may have read a record before its removal.
     """
-    assert writer.is_in_use, "readers of another generation need to know what was removed"
+    assert writer.is_in_use, "readers of another generation still need `removed`"
     waiting = index.removed.read()
     if not waiting.all:
         return 0
@@ -202,7 +206,7 @@ def take_out(index: Index, writer: IndexWriter) -> int:
 
 
 def forget_build(index: Index) -> None:
-    """A build that was interrupted may have what is cleared now: the next one starts over."""
+    """Discards an interrupted build, which may contain removed records."""
     path = index.directory / paths.BUILD
     if index.env.files.exists(path):
         index.env.files.remove(path)
@@ -210,7 +214,7 @@ def forget_build(index: Index) -> None:
 
 
 def found_originals(state: IndexState, catalog: Catalog) -> list[RecordId]:
-    """The revisits whose originals have come since they were indexed."""
+    """The revisits whose originals arrived after they were indexed."""
     records = [state.record_of(number) for number in state.unresolved]
     captures = [catalog.capture_of(record) for record in records]
     return [each.record for each in captures if each is not None and catalog.resolve(each) is not None]
@@ -220,12 +224,12 @@ def found_originals(state: IndexState, catalog: Catalog) -> list[RecordId]:
 
 
 def deleted_documents(words: Path) -> int:
-    """How many documents are marked as deleted in segments that are still there."""
+    """The number of documents marked as deleted in existing segments."""
     return sum(deleted for _, deleted in _segments(words))
 
 
 def _segments(words: Path) -> list[tuple[int, int]]:
-    """Documents in each segment, and how many of them are marked as deleted; in the order of the searcher."""
+    """Documents, and deleted ones, of each segment; in the searcher's order."""
     try:
         facts = json.loads((words / paths.META).read_bytes())
         return [(each["max_doc"], (each.get("deletes") or {}).get("num_deleted_docs", 0)) for each in facts["segments"]]
@@ -234,8 +238,8 @@ def _segments(words: Path) -> list[tuple[int, int]]:
 
 
 def _purge(writer: IndexWriter, gone: frozenset[RecordId]) -> None:
-    """Empties segments with deleted documents, so that their files go; if that is not too much."""
-    writer.close()  # no segment is being merged from here on
+    """Empties segments with deleted documents, so that tantivy drops their files; unless they are too large."""
+    writer.close()  # waits for merges
     touched = [(place, size) for place, (size, deleted) in enumerate(_segments(writer.words_path)) if deleted]
     if touched and sum(size for _, size in touched) <= PURGE_RECORDS_MAX:
         found = _records_in(writer, touched)
@@ -244,7 +248,7 @@ def _purge(writer: IndexWriter, gone: frozenset[RecordId]) -> None:
 
 
 def _records_in(writer: IndexWriter, segments: Sequence[tuple[int, int]]) -> set[RecordId]:
-    """The records of all documents in some segments, deleted ones too."""
+    """The records of all documents in these segments, deleted ones included."""
     from tantivy import DocAddress
 
     searcher = open_words(writer.words_path).searcher()
@@ -253,6 +257,6 @@ def _records_in(writer: IndexWriter, segments: Sequence[tuple[int, int]]) -> set
         addresses = [DocAddress(place, document) for document in range(size)]
         for number in searcher.fast_field_values("record", addresses):
             assert isinstance(number, int), "every document has the number of its record"
-            if split_record_number(number)[0] < len(writer.state.batches):  # else a killed writer left it
+            if split_record_number(number)[0] < len(writer.state.batches):  # else left by a killed writer
                 found.add(writer.state.record_of(number))
     return found

@@ -1,31 +1,40 @@
-"""What the index knows of a capture: the fields of a document, and how text becomes words.
+"""The fields of an indexed document, and how text becomes words.
 
-    field       kind                     what it holds
-    record      number, fast             batch number and serial of the capture's record
-    page        number, fast             page number of its URL key
-    page_id     number, fast             WebBase's page id of its URL
-    title       words                    title of the page or document
-    text        words                    its text, without title
-    host        text as it is, fast      host as URL keys have it: lower case, without www
-    suffix      texts as they are        the host and all domains above it: a.example.com, example.com, com
-    mime        text as it is, fast      type of the payload: text/html
-    type        texts as they are        its first half, and a short name: text, html
-    status      number, fast             of the HTTP response; 0 where there is none
-    lang        text as it is, fast      ISO 639-1 code; - where none is known
-    date        number, fast             when it was captured, 14 digits
-    month       number, fast             the first six of them
-    size        number, fast             bytes of the payload
-    collection  text as it is, fast
-    card        stored                   what a list of hits shows: URL, title, type, language, collection
+    field         kind                what it holds
+    record        number, fast        batch number and serial of the capture's record
+    page          number, fast        page number of its URL key
+    page_id       number, fast        WebBase's page id of its URL
+    partition     number, fast        0 to 1023, by registered domain: the part of a cluster that owns the page
+    title         words               title of the page or document
+    main          words               its main text
+    rest          words               navigation, banners, side bars and footers
+    title_en ...  stems               stems of the title, in a field for each language of `STEMMERS`
+    text_en ...   stems               stems of main text and rest, likewise
+    host          keyword, fast       host as URL keys have it: lower case, without www
+    suffix        keywords            the host and all domains above it: a.example.com, example.com, com
+    mime          keyword, fast       type of the payload: text/html
+    type          keywords            its first half, and a short name: text, html
+    status        number, fast        of the HTTP response; 0 if there is none
+    lang          keyword, fast       ISO 639-1 code; - if unknown
+    date          number, fast        when it was captured, 14 digits
+    month         number, fast        the first six of them
+    size          number, fast        bytes of the payload
+    sketch        number, fast        similarity sketch of the main text (`sketch`); 0 if it is too short
+    collection    keyword, fast
+    card          stored              what a list of hits shows: URL, title, type, language, collection
 
-*Fast* fields can be sorted and counted by. Nothing but the card is stored: who wants the text extracts it again. Links
-are in tables (`tables`): forty on a page would cost as much here as half of its words.
+*Fast* fields are columns: sorted and counted by. Only the card is stored; snippets extract the text again. Links are in
+tables (`tables`): forty links of a page would cost as much here as half of its words.
 
-**Words.** Text is brought to Unicode's composed form, cut at everything that is no letter or digit, put into lower case
-and stripped of accents: `L'Été 3.14` is `l ete 3 14`. Scripts that do not part words by spaces (Han, kana, hangul,
-Thai, Lao, Khmer, Burmese) are cut into single characters. What is more than one word here is looked for as a phrase, so
-`3.14`, `l'été` and `漢字` are found where they stand side by side. Words of more than `WORD_BYTES_MAX` bytes are left
-out.
+**Words.** Text is normalized to NFC, split at everything but letters and digits, lowercased and stripped of accents:
+`L'Été 3.14` is `l ete 3 14`. Scripts without spaces between words (Han, kana, hangul, Thai, Lao, Khmer, Burmese) are
+split into characters. A search text of several words is a phrase, so `3.14`, `l'été` and `漢字` match where their words
+are adjacent. Words longer than `WORD_BYTES_MAX` bytes are not indexed.
+
+**Stems.** A document in a language of `STEMMERS` also has the stems of its words, without positions, in fields of its
+language: `librari` in `text_en` for *library* and *libraries*. Words are stemmed before accents are stripped.
+
+Terms are sorted, so any prefix of a word can be searched for.
 """
 
 from __future__ import annotations
@@ -40,10 +49,34 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from holdfast.model import SERIAL_MAX
 
 if TYPE_CHECKING:
+    import tantivy
     from tantivy import Schema, TextAnalyzer
 
 WORDS = "words"  # the name of the tokenizer
+TEXT_FIELDS = ("title", "main", "rest")
 WORD_BYTES_MAX = 100
+PARTITIONS = 1024
+STEMMERS = {
+    "ar": "arabic",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "en": "english",
+    "es": "spanish",
+    "fi": "finnish",
+    "fr": "french",
+    "hu": "hungarian",
+    "it": "italian",
+    "nl": "dutch",
+    "no": "norwegian",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+}  # tantivy's names, by ISO 639-1 code
+_DIALECTS = {"nb": "no", "nn": "no"}
 UNKNOWN_LANGUAGE = "-"
 SEPARATOR = "\u200b"  # zero width space: parts the characters of scripts without spaces, and is not seen
 SERIAL_BITS = 32
@@ -58,6 +91,8 @@ _UNSPACED = re.compile(
     "\uac00-\ud7a3\uff66-\uff9f"  # hangul, kana of half width
     "]+"
 )
+# Of UTF-8: ASCII, continuation bytes, and those that begin characters below U+0800 and from U+2000 to U+2FFF.
+_SPACED_BYTES = bytes([*range(0xE0), 0xE2])
 _SHORT_NAMES = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -90,8 +125,8 @@ _SHORT_BEGINNINGS = {
     "application/font-": "font",
     "application/x-font-": "font",
 }
-_KEYS = ("record", "page", "page_id")  # numbers that documents are found by
-_RANGES = ("status", "date", "month", "size")  # numbers that are compared, which columns do
+_KEYS = ("record", "page", "page_id", "partition")  # numbers that documents are found by
+_COLUMNS = ("status", "date", "month", "size", "sketch")  # numbers that are compared or read
 _TEXTS = ("host", "mime", "lang", "collection")
 
 
@@ -103,10 +138,13 @@ def schema() -> Schema:
     builder = SchemaBuilder()
     for name in _KEYS:
         builder.add_unsigned_field(name, indexed=True, fast=True)
-    for name in _RANGES:
+    for name in _COLUMNS:
         builder.add_unsigned_field(name, indexed=False, fast=True)
-    for name in ("title", "text"):
+    for name in TEXT_FIELDS:
         builder.add_text_field(name, tokenizer_name=WORDS)
+    for code in STEMMERS:
+        for name in ("title", "text"):
+            builder.add_text_field(stemmed_field(name, code), tokenizer_name=code, index_option="freq")
     for name in _TEXTS:
         builder.add_text_field(name, fast=True, tokenizer_name="raw", index_option="basic")
     for name in ("suffix", "type"):
@@ -116,24 +154,48 @@ def schema() -> Schema:
 
 
 @cache
-def analyzer() -> TextAnalyzer:
-    """The tokenizer `words`, for text that went through `separated`."""
+def analyzer(language: str = "", word_bytes_max: int = WORD_BYTES_MAX) -> TextAnalyzer:
+    """The tokenizer `words`, for `separated` text; with a language, one that stems as well."""
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
-    builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.lowercase()).filter(Filter.ascii_fold())
-    return builder.filter(Filter.remove_long(WORD_BYTES_MAX + 1)).build()
+    builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.lowercase())
+    if language:
+        builder = builder.filter(Filter.stemmer(STEMMERS[language]))
+    return builder.filter(Filter.ascii_fold()).filter(Filter.remove_long(word_bytes_max + 1)).build()
+
+
+def register_tokenizers(index: tantivy.Index) -> None:
+    """Required before an index is written or snippets are made."""
+    index.register_tokenizer(WORDS, analyzer())
+    for code in STEMMERS:
+        index.register_tokenizer(code, analyzer(code))
 
 
 def separated(text: str) -> str:
     """Text as the tokenizer wants it: composed, characters of scripts without spaces parted by `SEPARATOR`."""
     if text.isascii():
         return text
-    return _UNSPACED.sub(_parted, unicodedata.normalize("NFC", text))
+    text = unicodedata.normalize("NFC", text)
+    if not text.encode("utf-8", "surrogatepass").translate(None, _SPACED_BYTES):
+        return text  # a tenth of what the pattern takes, and most texts end here
+    return _UNSPACED.sub(_parted, text)
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in order, as the index has them; several of them are looked for as a phrase."""
+    """The words of a text, in order, as the index has them."""
     return analyzer().analyze(separated(text))
+
+
+def stemmed_field(field: str, language: str) -> str:
+    """The field with the stems of `title` or `text` of documents in a language; empty if it has no stemmer."""
+    code = _DIALECTS.get(language, language)
+    return f"{field}_{code}" if code in STEMMERS else ""
+
+
+def stem_of(word: str, code: str) -> str:
+    """The stem of one word in a language of `STEMMERS`; empty if it is not one word there."""
+    found = analyzer(code).analyze(unicodedata.normalize("NFC", word))
+    return found[0] if len(found) == 1 else ""
 
 
 def _parted(match: re.Match[str]) -> str:
@@ -170,6 +232,11 @@ def split_record_number(number: int) -> tuple[int, int]:
 def page_number(urlkey: str) -> int:
     """64 bits that name a URL key, in the index, among the links and in the ranks."""
     return int.from_bytes(blake2b(urlkey.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big")
+
+
+def partition_of(domain: str) -> int:
+    """The partition of a registered domain, 0 to `PARTITIONS` - 1."""
+    return page_number(domain) % PARTITIONS
 
 
 def host_of(urlkey: str) -> str:

@@ -1,16 +1,16 @@
-"""The state of the index: which generation counts, and up to where.
+"""The state of the index: the current generation, and how far it reaches.
 
-    holdfast-index 3 6b1f0c22                 the file's format, and the CRC-32 of the line below
+    holdfast-index 4 6b1f0c22                 the file's format, and the CRC-32 of the line below
     {"generation": 1, "batches": [["202610", 812], ["202611", 4712]], "opstamp": 5120, "tables": {...}, "next_file": 9,
      "unresolved": []}
 
-`batches` has, in the order in which batches were first indexed, each with the first serial that is not in the index.
-The place of a batch in this list is its *batch number*. `opstamp` is tantivy's mark of its last commit that counts:
-with another one, the words may hold documents beyond the state, which do not count. `tables` lists the files of each
-table; no name comes twice. `unresolved` has the numbers of revisits whose originals were not in the archive: each
-update looks whether they have come.
+`batches` lists each batch with the first serial that is not indexed, in the order in which batches were first indexed.
+The position of a batch in this list is its *batch number*. `opstamp` is tantivy's stamp of the last valid commit: if
+the words have another one, documents beyond the state are ignored. `tables` lists the files of each table, with their
+rows and checksums; no file name is used twice. `unresolved` lists revisits whose originals were not in the archive:
+each update checks whether they have arrived.
 
-The file is replaced as a whole, after words and tables are durable: whatever lies beyond it was never there.
+The file is replaced atomically, after words and tables are durable. Anything beyond it does not count.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast.batches.batch import BatchState
+from holdfast.catalog import Catalog
 from holdfast.env import Environment
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import DamagedIndex, FormatTooNew
@@ -28,7 +30,7 @@ from holdfast.index import paths
 from holdfast.index.schema import record_number, split_record_number
 from holdfast.model import RecordId
 
-FORMAT = 3
+FORMAT = 4
 TABLES = ("captures", "links", "backlinks")
 REPAIR = "run 'holdfast index build'"
 UNRESOLVED_MAX = 10_000
@@ -41,54 +43,55 @@ class TableFile:
 
     name: str
     rows: int
+    crc: int  # CRC-32 of its bytes
 
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """What counts of the index, as of one commit."""
+    """The index as of one commit."""
 
-    generation: int = 0  # 0: there is none
-    batches: tuple[tuple[str, int], ...] = ()  # name, and first serial that is not in the index
+    generation: int = 0  # 0: there is no index
+    batches: tuple[tuple[str, int], ...] = ()  # name, and first serial that is not indexed
     opstamp: int = 0
     tables: dict[str, tuple[TableFile, ...]] = field(default_factory=lambda: dict.fromkeys(TABLES, ()))
     next_file: int = 1
-    unresolved: tuple[int, ...] = ()  # numbers of revisits whose originals were not there, the last `UNRESOLVED_MAX`
+    unresolved: tuple[int, ...] = ()  # the last `UNRESOLVED_MAX` revisits without an original
 
     def end_of(self, batch: str) -> int:
-        """The first serial of a batch that is not in the index."""
+        """The first serial of a batch that is not indexed."""
         return next((end for name, end in self.batches if name == batch), 1)
 
     def batch_number(self, batch: str) -> int | None:
-        """Its place in the list; None for one of which nothing was indexed."""
+        """None for a batch of which nothing was indexed."""
         return next((number for number, (name, _) in enumerate(self.batches) if name == batch), None)
 
     def number_of(self, record: RecordId) -> int | None:
-        """The number of a record; None if it is not in the index, or not yet."""
+        """The number of a record; None if it is not indexed."""
         number = self.batch_number(record.batch)
         return None if number is None or record.serial >= self.batches[number][1] else record_number(number, record[1])
 
     def record_of(self, number: int) -> RecordId:
-        """The record of a number that the index gave."""
+        """The record of a number from the index."""
         batch, serial = split_record_number(number)
         return RecordId(self.batches[batch][0], serial)
 
 
 def read_state(directory: Path, env: Environment, name: str = paths.STATE) -> IndexState:
-    """The state of the index in a directory; that of generation 0 if there is none. Raises DamagedIndex."""
+    """The state in a directory; generation 0 if there is none. Raises DamagedIndex or FormatTooNew."""
     path = directory / name
     try:
         head, _, body = read_file(env.files, path).decode().partition("\n")
     except FileNotFoundError:
         return IndexState()
     except UnicodeDecodeError:
-        raise DamagedIndex(f"cannot read '{path}': it is no text; {REPAIR}") from None
+        raise DamagedIndex(f"cannot read '{path}': invalid UTF-8; {REPAIR}") from None
     words = head.split(" ")
     if words[0] == _MAGIC and words[1:2] and words[1].isdigit() and int(words[1]) != FORMAT:
         if int(words[1]) > FORMAT:
             raise FormatTooNew(f"'{path}' has format {words[1]}; this release reads {FORMAT}: use a later one")
         raise DamagedIndex(f"'{path}' has format {words[1]} of an earlier release; this one reads {FORMAT}: {REPAIR}")
     if words != [_MAGIC, str(FORMAT), _checksum(body)]:
-        raise DamagedIndex(f"cannot read '{path}': its checksum does not hold; {REPAIR}")
+        raise DamagedIndex(f"cannot read '{path}': its checksum is wrong; {REPAIR}")
     facts = json.loads(body)
     return IndexState(
         facts["generation"],
@@ -100,13 +103,22 @@ def read_state(directory: Path, env: Environment, name: str = paths.STATE) -> In
     )
 
 
+def is_outdated(directory: Path, env: Environment) -> bool:
+    """True if an earlier release wrote the index, so that it must be rebuilt."""
+    try:
+        words = read_file(env.files, directory / paths.STATE).partition(b"\n")[0].split(b" ")
+    except FileNotFoundError:
+        return False
+    return words[0] == _MAGIC.encode() and len(words) > 1 and words[1].isdigit() and int(words[1]) < FORMAT
+
+
 def write_state(directory: Path, env: Environment, state: IndexState, name: str = paths.STATE) -> None:
-    """Makes a state the one that counts. Durable on return."""
+    """Replaces the state. Durable on return."""
     facts: dict[str, Any] = {
         "generation": state.generation,
         "batches": state.batches,
         "opstamp": state.opstamp,
-        "tables": {name: [(each.name, each.rows) for each in files] for name, files in state.tables.items()},
+        "tables": {name: [(each.name, each.rows, each.crc) for each in files] for name, files in state.tables.items()},
         "next_file": state.next_file,
         "unresolved": state.unresolved[-UNRESOLVED_MAX:],
     }
@@ -116,3 +128,10 @@ def write_state(directory: Path, env: Environment, state: IndexState, name: str 
 
 def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
+
+
+def targets(state: IndexState, catalog: Catalog) -> list[tuple[str, int, int]]:
+    """Name, first serial and end of what is not indexed, of all batches in the order of their numbers."""
+    names = [name for name, _ in state.batches]
+    names += sorted(set(catalog.batches()).difference(names))
+    return [(name, state.end_of(name), BatchState.unpack(catalog.batch_state(name)).next_serial) for name in names]

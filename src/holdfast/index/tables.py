@@ -1,13 +1,12 @@
-"""The tables of the index: Parquet files, written whole, merged, read.
+"""The tables of the index: immutable Parquet files.
 
-    captures    one row for each capture, in the order of their records
-    links       one row for each link, in the order of the records that it is on
-    backlinks   target and record of each link, in the order of targets: who links to a page
+    captures    a row per capture, sorted by record
+    links       a row per link, sorted by the record that has it
+    backlinks   target and record of each link, sorted by target: who links to a page
 
-That order holds within a file. A file is written whole, made durable, and then listed in the state; it is never
-changed. Many small files are merged into one.
+Rows are sorted within a file. A file is written, synced, and then listed in the state. Small files are merged.
 
-Until a commit, rows are kept only in their encoded form (`TableDraft`): plain, they would take ten times the memory.
+Until a commit, rows are kept encoded (`TableDraft`): plain, they would take ten times the memory.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from holdfast.env import Environment
 from holdfast.errors import DamagedIndex
@@ -26,17 +26,17 @@ from holdfast.index.state import REPAIR, TableFile
 if TYPE_CHECKING:
     import pyarrow
 
-    from holdfast.index.writer import Numbers
+    from holdfast.index.build import Numbers
 
 
-ROW_GROUP = 65_536  # rows at least, if there are as many; twice as many at most
-_FRONT_CODED = frozenset(("target", "target_key"))  # most begin as the one before does
-_DISTINCT = frozenset(("record", "number", "serial", "page", "target_page", "urlkey", "digest"))
-_RANGED = frozenset(("number", "date", "status", "size", "target_page"))  # columns of which a range is looked for
+ROW_GROUP = 65_536  # rows, if there are enough; at most twice as many
+_FRONT_CODED = frozenset(("target", "target_key"))  # most share a prefix with the one before
+_DISTINCT = frozenset(("record", "number", "serial", "page", "target_page", "urlkey", "digest", "sketch"))
+_RANGED = frozenset(("number", "date", "status", "size", "target_page"))  # columns searched by range
 
 
 class TableDraft:
-    """Rows in the order in which they are added. For one thread at a time."""
+    """A file being encoded; rows keep the order in which they are added. For one thread at a time."""
 
     def __init__(self, schema: pyarrow.Schema) -> None:
         from pyarrow import parquet
@@ -48,8 +48,7 @@ class TableDraft:
             compression="zstd",
             use_dictionary=[name for name in schema.names if name not in _DISTINCT | _FRONT_CODED],
             column_encoding={name: "DELTA_BYTE_ARRAY" for name in schema.names if name in _FRONT_CODED},
-            store_schema=False,  # whoever reads it gets text, however it came
-            write_page_checksum=True,
+            store_schema=False,  # readers get text, not dictionaries
             write_statistics=[name for name in schema.names if name in _RANGED],
         )
         self._waiting: list[pyarrow.Table] = []
@@ -57,7 +56,7 @@ class TableDraft:
         self.rows = 0
 
     def add(self, rows: pyarrow.Table) -> None:
-        """What they consist of is not held for longer than until a row group is full."""
+        """Holds the rows until a row group is full."""
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         self.rows += rows.num_rows
@@ -65,7 +64,7 @@ class TableDraft:
             self._encode()
 
     def content(self) -> list[bytes]:
-        """The bytes of the file, in pieces. Nothing can be added any more."""
+        """The bytes of the file, in pieces. Closes the draft."""
         self._encode()
         self._writer.close()
         return self._sink.pieces
@@ -80,7 +79,7 @@ class TableDraft:
 
 
 class _Pieces:
-    """A file that is written to, for Arrow. In one piece it would be moved each time that it outgrows its place."""
+    """A file in memory, for Arrow. One growing buffer would be copied again and again."""
 
     closed = False
 
@@ -92,21 +91,21 @@ class _Pieces:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Nothing is buffered."""
 
     def close(self) -> None:
         """The pieces stay."""
 
 
 MERGE_FILES_MIN = 8
-MERGE_ROWS_MAX = 2_000_000  # of files that are merged at once; they pass through memory
+MERGE_ROWS_MAX = 2_000_000  # merged at once, in memory
 _REPEATED = frozenset(("batch", "url", "timestamp", "kind"))
 ORDER = {"captures": "number", "links": "number", "backlinks": "target_page"}
 
 
 @cache
 def table_schema(table: str) -> pyarrow.Schema:
-    """Names and types of a table's columns."""
+    """The columns of a table."""
     import pyarrow
 
     text, number, whole = pyarrow.string(), pyarrow.uint64(), pyarrow.int64()
@@ -133,9 +132,11 @@ def table_schema(table: str) -> pyarrow.Schema:
             ("collection", text),
             ("host", text),
             ("domain", text),
+            ("partition", pyarrow.uint16()),
             ("title", text),
             ("language", text),
             ("document_date", moment),
+            ("sketch", number),
             ("filename", text),
             ("offset", whole),
             ("length", whole),
@@ -165,18 +166,18 @@ def table_schema(table: str) -> pyarrow.Schema:
 
 @cache
 def row_schema(table: str) -> pyarrow.Schema:
-    """The columns as rows are handed over: what all links of a page have in common is said once."""
+    """The columns of rows in transit: what all links of a page share is dictionary-encoded."""
     import pyarrow
 
-    said_once = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    shared = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     columns = table_schema(table)
     if table != "links":
         return columns
-    return pyarrow.schema([each.with_type(said_once) if each.name in _REPEATED else each for each in columns])
+    return pyarrow.schema([each.with_type(shared) if each.name in _REPEATED else each for each in columns])
 
 
 class TableWriter:
-    """Writes files of one table in one directory. For the one process that writes the index."""
+    """Writes files of one table. For the index's only writer."""
 
     def __init__(self, table: str, directory: Path, env: Environment) -> None:
         self.table = table
@@ -184,15 +185,15 @@ class TableWriter:
         self._env = env
 
     def begin(self) -> TableDraft:
-        """A file to which rows are added as they are handed over, in their order."""
+        """A new file for rows in transit."""
         return TableDraft(row_schema(self.table))
 
     def keep(self, draft: TableDraft, number: int) -> TableFile:
-        """Makes a draft a file of the table. Durable on return."""
+        """Writes a draft to a file. Durable on return."""
         name = paths.table_file_name(self.table, number)
         path = self._directory / name
         content = draft.content()
-        self._env.files.remove(path)  # of a writer that was killed
+        self._env.files.remove(path)  # left by a killed writer
         file = self._env.files.open(path, writable=True, create=True)
         try:
             file.append(content)
@@ -200,21 +201,24 @@ class TableWriter:
         finally:
             file.close()
         self._env.files.sync_directory(self._directory)
-        return TableFile(name, draft.rows)
+        crc = 0
+        for piece in content:
+            crc = crc32(piece, crc)
+        return TableFile(name, draft.rows, crc)
 
     def write(self, rows: Sequence[pyarrow.Table], number: int) -> TableFile:
-        """A new file of these rows, which are put in order. Durable on return."""
+        """Sorts rows and writes them to a file. Durable on return."""
         import pyarrow
         from pyarrow import compute
 
-        schema = table_schema(self.table)  # Parquet has no seconds: what was read from it has milliseconds
-        whole = pyarrow.concat_tables(rows).cast(schema).combine_chunks()  # of one piece, it is sorted in half the time
+        schema = table_schema(self.table)  # Parquet has no seconds, only milliseconds
+        whole = pyarrow.concat_tables(rows).cast(schema).combine_chunks()  # one chunk sorts in half the time
         draft = TableDraft(schema)
         draft.add(whole.take(compute.sort_indices(whole, [(ORDER[self.table], "ascending")])))
         return self.keep(draft, number)
 
     def merged(self, files: Sequence[TableFile], number: int) -> list[TableFile] | None:
-        """The files with the small ones merged; None if that is not worth it."""
+        """The files with the small ones merged; None if there are too few."""
         few: list[TableFile] = []
         rows = 0
         for each in sorted(files, key=lambda file: file.rows):
@@ -228,7 +232,7 @@ class TableWriter:
         return [*(each for each in files if each not in few), new]
 
     def without(self, file: TableFile, numbers: Collection[int], number: int) -> TableFile | None:
-        """The file rewritten without the rows of these records; itself if it has none, None if nothing is left."""
+        """The file without the rows of these records; itself if it has none of them, None if it would be empty."""
         import pyarrow
         from pyarrow import compute
 
@@ -241,16 +245,16 @@ class TableWriter:
         return self.write([kept], number) if kept.num_rows else None
 
 
-def read_rows(path: Path, columns: list[str] | None = None, *, verify: bool = False) -> pyarrow.Table:
-    """All rows of a file; `verify` looks at its checksums. Raises DamagedIndex, or FileNotFoundError if it is gone."""
+def read_rows(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
+    """All rows of a file. Raises DamagedIndex, or FileNotFoundError if it is gone."""
     from pyarrow import parquet
 
     with _translated(path):
-        return parquet.read_table(path, columns=columns, partitioning=None, page_checksum_verification=verify)
+        return parquet.read_table(path, columns=columns, partitioning=None)
 
 
 def read_rows_of(path: Path, table: str, values: Numbers, columns: list[str]) -> pyarrow.Table:
-    """The rows with these values, ascending, in the column that orders the table: few of the others are read.
+    """The rows whose sort column has one of these values, given ascending. Reads only row groups that may have some.
 
     Raises as `read_rows` does.
     """
@@ -271,7 +275,7 @@ def read_rows_of(path: Path, table: str, values: Numbers, columns: list[str]) ->
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """What Arrow cannot read becomes DamagedIndex."""
+    """Translates Arrow's read errors to DamagedIndex."""
     import pyarrow
 
     try:

@@ -1,7 +1,7 @@
 """The words: a tantivy index, opened for reading or written by one process.
 
-tantivy makes its own files durable with each commit. What it reports as ValueError, or by a panic, becomes an error of
-ours: no space, or damage that `holdfast index build` repairs.
+tantivy makes its files durable with each commit. Its ValueErrors and panics become errors of ours: no space, or damage
+that `holdfast index build` repairs.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from holdfast.env import Environment
 from holdfast.errors import DamagedIndex, VolumeFull
 from holdfast.index import paths
-from holdfast.index.schema import WORDS, analyzer, record_number, schema
+from holdfast.index.schema import record_number, register_tokenizers, schema
 from holdfast.index.state import REPAIR, IndexState
 
 if TYPE_CHECKING:
     import tantivy
 
 _NUMBER_MAX = 2**64 - 1
-_SPACE_MIN = 64 << 20  # with less than this left, a failure of tantivy is for want of space
-_PANIC = "PanicException"  # of the bridge between Rust and Python; it is no Exception and has no importable name
+_SPACE_MIN = 64 << 20  # with less free space, a failure of tantivy counts as a full disk
+_PANIC = "PanicException"  # of PyO3: a BaseException without an importable name
 
 
 def open_words(path: Path) -> tantivy.Index:
@@ -32,13 +32,13 @@ def open_words(path: Path) -> tantivy.Index:
 
     with translated_damage(path):
         index = tantivy.Index.open(str(path))
-        index.register_tokenizer(WORDS, analyzer())
+        register_tokenizers(index)
         index.config_reader("manual")
         return index
 
 
 def committed_opstamp(path: Path) -> int:
-    """tantivy's mark of its last commit. Raises DamagedIndex."""
+    """tantivy's stamp of its last commit. Raises DamagedIndex."""
     try:
         return int(json.loads((path / paths.META).read_bytes())["opstamp"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -46,7 +46,7 @@ def committed_opstamp(path: Path) -> int:
 
 
 def beyond(state: IndexState) -> list[tuple[int, int]]:
-    """The numbers of records that a state does not reach, as ranges with both ends."""
+    """Record numbers beyond a state, as inclusive ranges."""
     ranges = [
         (record_number(number, end), record_number(number + 1, 0) - 1) for number, (_, end) in enumerate(state.batches)
     ]
@@ -71,7 +71,7 @@ class WordsWriter:
     """The words, open for writing. For one thread."""
 
     def __init__(self, path: Path, env: Environment, heap_bytes: int, threads: int) -> None:
-        """A new directory is made. Raises DamagedIndex."""
+        """Creates the directory if needed. Raises DamagedIndex."""
         import tantivy
 
         self._path = path
@@ -80,36 +80,36 @@ class WordsWriter:
         env.files.make_directory(path)
         with translated_damage(path):
             index = tantivy.Index(schema(), path=str(path)) if fresh or not env.files.names(path) else open_words(path)
-            index.register_tokenizer(WORDS, analyzer())
+            register_tokenizers(index)
             self._writer = index.writer(heap_bytes, threads)
         self._from_dict = tantivy.Document.from_dict
         self._schema = schema()
 
     def add(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Documents by the names of their fields."""
+        """Adds documents, given as fields by name."""
         with self._translated():
             add, from_dict, fields = self._writer.add_document, self._from_dict, self._schema
             for document in documents:
                 add(from_dict(document, fields))
 
     def delete(self, numbers: Collection[int]) -> None:
-        """Takes documents out that were added before."""
+        """Deletes the documents of these records."""
         with self._translated():
             self._writer.delete_documents_by_query(records_query(numbers))
 
     def delete_beyond(self, state: IndexState) -> None:
-        """Takes out what a killed writer had committed beyond a state."""
+        """Deletes documents that a killed writer committed beyond a state."""
         with self._translated():
             for first, last in beyond(state):
                 self._writer.delete_documents_by_query(range_query(first, last))
 
     def commit(self) -> int:
-        """Makes everything durable and visible; returns tantivy's mark of it."""
+        """Commits, durably; returns tantivy's stamp."""
         with self._translated():
             return self._writer.commit()
 
     def close(self) -> None:
-        """Waits for segments that are being merged. What was not committed is gone."""
+        """Discards uncommitted documents and waits for merges."""
         with self._translated():
             self._writer.rollback()
             self._writer.wait_merging_threads()
@@ -126,7 +126,7 @@ class WordsWriter:
 
 @contextmanager
 def translated_damage(path: Path) -> Iterator[None]:
-    """What tantivy cannot read becomes DamagedIndex."""
+    """Translates tantivy's read errors to DamagedIndex."""
     try:
         yield
     except (ValueError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Access filters: what is hidden from a caller, as a query that takes it out of hits, counts and facets alike.
+"""Access filters: captures hidden from a caller, as a query that excludes them from hits, counts and facets alike.
 
-A server's access rules are such a filter. A rule that blocks hides as one that excludes does: a page whose words could
-be searched for one by one would not be withheld. The first rule that fits a capture decides, as everywhere; so from the
-last rule to the first, those that hide add captures to what is hidden, and those that allow take some out of it again.
+A server's access rules are such a filter. `block` hides as `exclude` does: a page whose words could
+be searched one by one would not be withheld. The first rule that matches a capture decides; so, from the
+last rule to the first, rules that hide add captures to the hidden set, and rules that allow remove some of them.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     import tantivy
 
 _ANY = "*"
-_POSTED = "__wb_method="  # in the key of a request with a body; rules ask for its URL
+_POSTED = "__wb_method="  # in the key of a request with a body; rules match its URL
 
 
 class AccessFilter(Protocol):
-    """Hides captures. Any thread may call it."""
+    """Hides captures. Thread-safe."""
 
     def hidden(self, view: IndexView) -> tantivy.Query | None:
-        """The documents that are not to be seen; None if all may be. FileNotFoundError asks for a new view."""
+        """The hidden documents; None if there are none. Raises FileNotFoundError if the view is outdated."""
 
 
 class _Place(NamedTuple):
-    """Which keys a rule for a URL or for a prefix fits: this one, and those that begin so."""
+    """The keys that a rule for a URL or prefix matches: one key, and those with given beginnings."""
 
     exact: str
     beginnings: tuple[str, ...]
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 
 class RuleFilter:
-    """Access rules as a filter. What they mean for an index is kept for as long as that stays as it is."""
+    """Access rules as a filter. The pages they match are cached until the index changes."""
 
     def __init__(self, rules: Sequence[AccessRule], clock: Callable[[], float] = time.time) -> None:
         self._rules = [(rule, dated(rule), _place(rule)) for rule in rules]
@@ -77,7 +77,7 @@ class RuleFilter:
         return hidden
 
     def _pages_of(self, view: IndexView) -> dict[_Place, Numbers]:
-        """The pages that each rule for a URL or prefix fits."""
+        """The pages that each rule for a URL or prefix matches."""
         places = [place for _, _, place in self._rules if place is not None]
         files = view.table_files("captures")
         with self._lock:
@@ -111,7 +111,7 @@ def _pages(view: IndexView, places: Sequence[_Place]) -> dict[_Place, Numbers]:
 
 
 def _matching(rows: pyarrow.Table, place: _Place) -> Numbers:
-    """Pages whose key begins as the place says."""
+    """Pages whose key has one of the beginnings."""
     from pyarrow import compute
 
     numbers = [
@@ -122,7 +122,7 @@ def _matching(rows: pyarrow.Table, place: _Place) -> Numbers:
 
 
 def _posted(path: Path, rows: pyarrow.Table) -> dict[int, str]:
-    """Of requests with a body the page, and the key of the bare URL, which rules ask for."""
+    """For requests with a body, their page and the key of the bare URL, which rules match."""
     from pyarrow import compute
 
     chosen = compute.match_substring(rows["urlkey"], pattern=_POSTED)
@@ -136,7 +136,7 @@ def _posted(path: Path, rows: pyarrow.Table) -> dict[int, str]:
 def _fitting(
     rule: AccessRule, asked: DatedRule, place: _Place | None, pages: dict[_Place, Numbers], now: str
 ) -> tantivy.Query | None:
-    """The documents that a rule fits; None if it fits none."""
+    """The documents that a rule matches; None if it matches none."""
     from tantivy import FieldType, Occur, Query
 
     if asked.until and now >= asked.until:

@@ -1,50 +1,84 @@
-"""From an expression to a query of tantivy.
+"""Compiles an expression to a tantivy query.
 
-Words are looked for in the title and in the text, and weigh more in the title; everything else only decides whether a
-capture matches, and adds nothing to its score. Ranks are not among the words, for they change without the captures: a
-comparison with a rank becomes a set of pages, or, beside other terms, a set of the records that these leave.
+Words are searched in title, main text and rest, each with its weight. A word without quotes also matches the stems of
+documents, in the language of each; stems weigh less, and an exact word is a stem, too, so exact matches rank higher.
+Everything else only decides whether a capture matches, and adds nothing to its score. Ranks are not indexed, because
+they change without the captures: a comparison with a rank becomes a set of pages or, beside other terms, a subset of
+the records that these match.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from holdfast.catalog.timestamps import earliest, latest
-from holdfast.index.schema import WORD_BYTES_MAX, page_number, record_number, schema, separated, words_of
+from holdfast.index.schema import (
+    STEMMERS,
+    WORD_BYTES_MAX,
+    analyzer,
+    page_number,
+    record_number,
+    schema,
+    separated,
+    stem_of,
+    stemmed_field,
+    words_of,
+)
 from holdfast.index.tables import read_rows_of
 from holdfast.index.words import records_query
 from holdfast.query.snapshot import Numbers, QuerySnapshot
-from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Words
+from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Prefix, TextTerm, Words
 from holdfast.urls import parse_page_id, url_key
 
 if TYPE_CHECKING:
     import tantivy
-    from tantivy import TextAnalyzer
 
-TITLE_WEIGHT = 3.0  # of a word in the title, against one in the text
+WEIGHTS = {"title": 3.0, "main": 1.0, "rest": 0.5}  # of exact words and prefixes
+STEM_WEIGHTS = {"title": 0.9, "text": 0.3}
 _RANKED = ("rank", "inlinks")
 _TEXTS = {"site": "host", "domain": "suffix", "lang": "lang", "collection": "collection"}
 _NUMBER_MAX = 2**64 - 1
+_LENGTH_ANY = 1 << 20  # longer than any query
+
+
+class Leaf(NamedTuple):
+    """What gives a score: words in one field, side by side, with a weight."""
+
+    field: str
+    words: tuple[str, ...]
+    weight: float
+    is_prefix: bool = False  # the last word is the beginning of one
+
+
+class Elsewhere(Protocol):
+    """What a node of a cluster has to be told, or sees differently, because records are on several nodes."""
+
+    def linked_from(self, page: int) -> Numbers:
+        """The pages that captures of a page link to."""
+
+    def of_batch(self, name: str) -> Numbers:
+        """The numbers of the records here of a batch, by their origin."""
 
 
 class Compiler:
-    """Compiles the queries of one moment."""
+    """Compiles queries against one snapshot."""
 
-    def __init__(self, moment: QuerySnapshot) -> None:
+    def __init__(self, moment: QuerySnapshot, elsewhere: Elsewhere | None = None) -> None:
+        """Without `elsewhere`, all records are here."""
         import tantivy
 
         self._moment = moment
+        self._elsewhere = elsewhere
         self._query = tantivy.Query
         self._must, self._not, self._may = tantivy.Occur.Must, tantivy.Occur.MustNot, tantivy.Occur.Should
         self._unsigned = tantivy.FieldType.Unsigned
         self._schema = schema()
 
     def compile(self, expression: Expression) -> tantivy.Query:
-        """The query that finds what the expression means. Raises IndexNotFound if it needs ranks that are not there."""
+        """The tantivy query of an expression. Raises IndexNotFound if it needs ranks and there are none."""
         if isinstance(expression, And):
             return self._all_of(expression.parts)
         if isinstance(expression, Or):
@@ -53,8 +87,8 @@ class Compiler:
             return self._all_of((expression,))
         if isinstance(expression, Everything):
             return self._everything()
-        if isinstance(expression, Words):
-            return self._words(expression)
+        if isinstance(expression, TextTerm):
+            return self._text(expression)
         return self._plain(self._match(expression) if isinstance(expression, Match) else self._compare(expression))
 
     def _plain(self, query: tantivy.Query) -> tantivy.Query:
@@ -74,21 +108,49 @@ class Compiler:
 
     # -- words --------------------------------------------------------------------------------------------------
 
-    def _words(self, asked: Words) -> tantivy.Query:
-        words = words_of(asked.text)
-        if not words or _has_long_word(asked.text):
+    def _text(self, asked: TextTerm) -> tantivy.Query:
+        leaves = self.leaves(asked)
+        if not leaves:
             return self._query.empty_query()
-        title = self._query.boost_query(self._phrase("title", words), TITLE_WEIGHT)
-        if asked.field:
-            return title
-        return self._query.boolean_query([(self._may, title), (self._may, self._phrase("text", words))])
+        return self._query.boolean_query([(self._may, self._weighted(each)) for each in leaves])
 
-    def _phrase(self, field: str, words: list[str]) -> tantivy.Query:
+    def _weighted(self, leaf: Leaf) -> tantivy.Query:
+        return self._query.boost_query(self.leaf_query(leaf), leaf.weight)
+
+    def leaves(self, asked: TextTerm) -> list[Leaf]:
+        """What a text is searched for in; the score of a document is the sum of those that match."""
+        words = tuple(words_of(asked.text))
+        if not words or _has_long_word(asked.text):
+            return []
+        is_prefix = isinstance(asked, Prefix)
+        fields = [(field, weight) for field, weight in WEIGHTS.items() if asked.field in ("", field)]
+        leaves = [Leaf(field, words, weight, is_prefix) for field, weight in fields]
+        return leaves + (self._stems(asked) if isinstance(asked, Words) and len(words) == 1 else [])
+
+    def leaf_query(self, leaf: Leaf) -> tantivy.Query:
+        """Without the weight."""
+        field, words = leaf.field, leaf.words
+        if leaf.is_prefix:
+            *first, last = words  # of letters and digits alone: nothing in them means something to a pattern
+            if not first:
+                return self._query.regex_query(self._schema, field, f"{last}.*")
+            return self._query.regex_phrase_query(self._schema, field, [*first, f"{last}.*"])
         if len(words) == 1:
             return self._query.term_query(self._schema, field, words[0], "freq")
         return self._query.phrase_query(self._schema, field, list(words))
 
-    # -- what is known of a capture -----------------------------------------------------------------------------
+    def _stems(self, asked: Words) -> list[Leaf]:
+        """The stem of a word in each language that has documents with it."""
+        found = []
+        for code in STEMMERS:
+            stem = stem_of(asked.text, code)
+            for name, weight in STEM_WEIGHTS.items():
+                field = stemmed_field(name, code)
+                if asked.field in ("", name) and stem and self._moment.searcher.doc_freq(field, stem):
+                    found.append(Leaf(field, (stem,), weight))
+        return found
+
+    # -- metadata -----------------------------------------------------------------------------------------------
 
     def _match(self, asked: Match) -> tantivy.Query:
         name, value = asked.field, asked.value
@@ -106,13 +168,16 @@ class Compiler:
             return self._query.term_query(self._schema, "page_id", parse_page_id(value), "basic")
         page = page_number(url_key(value))
         if name == "linked-from":
-            return self._set("page", self._linked_from(page))
+            found = self._elsewhere.linked_from(page) if self._elsewhere is not None else self.linked_from(page)
+            return self._set("page", found)
         if name == "links-to":
             return self._set("record", self._linking_to(page))
         return self._query.term_query(self._schema, "page", page, "basic")
 
     def _batch(self, name: str) -> tantivy.Query:
-        """The numbers of records begin with that of their batch."""
+        """Record numbers begin with the number of their batch."""
+        if self._elsewhere is not None:
+            return self._set("record", self._elsewhere.of_batch(name))
         number = self._moment.view.state.batch_number(name)
         if number is None:
             return self._query.empty_query()
@@ -146,13 +211,13 @@ class Compiler:
         """Records that link to a page."""
         return self._linked("backlinks", np.array([page], np.uint64), "number")
 
-    def _linked_from(self, page: int) -> Numbers:
-        """Pages that captures of this one link to, of those captures that may be seen."""
+    def linked_from(self, page: int) -> Numbers:
+        """Pages that visible captures of this page link to."""
         sources = self._moment.gather(self._query.term_query(self._schema, "page", page, "basic"))
         return self._linked("links", sources.records, "target_page")
 
     def _linked(self, table: str, asked: Numbers, column: str) -> Numbers:
-        """Distinct values of a column in the rows of a table that are asked for by what orders it."""
+        """Distinct values of a column, in table rows selected by their sort key."""
         files = self._moment.view.table_files(table) if len(asked) else []
         found = [read_rows_of(path, table, asked, [column])[column].to_numpy() for path in files]
         return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
@@ -160,7 +225,7 @@ class Compiler:
     # -- ranks --------------------------------------------------------------------------------------------------
 
     def _pages_with(self, asked: Compare) -> tantivy.Query:
-        """Pages by their rank or in-links. Those that are not in the ranks have 0 of both."""
+        """Pages by rank or in-links. Pages without a rank have 0 of both."""
         fits = _fits(asked)
         ranks = self._moment.ranks
         values = ranks.rank if asked.field == "rank" else ranks.inlinks
@@ -171,7 +236,7 @@ class Compiler:
         return self._query.boolean_query([(self._must, self._query.all_query()), (self._not, others)])
 
     def _narrowed(self, others: tantivy.Query, ranked: Sequence[Expression]) -> tantivy.Query:
-        """What the other terms leave, weighed one by one where that is less than all pages of such ranks."""
+        """Restricts the other terms by rank, record by record where they match fewer than there are such pages."""
         ranks = self._moment.ranks
         if self._moment.count(others) > len(ranks):
             clauses = [(self._must, self._all_of([part])) for part in ranked]
@@ -208,15 +273,9 @@ def _fits(asked: Compare) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _has_long_word(text: str) -> bool:
-    """Whether a word of the text is too long to be in the index, so that no page can have all of them."""
+    """Whether a word is too long to be in the index, so that no page matches."""
     if len(text.encode()) <= WORD_BYTES_MAX:
         return False
-    return any(len(word.encode()) > WORD_BYTES_MAX for word in _whole_words().analyze(separated(text)))
-
-
-@cache
-def _whole_words() -> TextAnalyzer:
-    """As the index cuts words, but for their length."""
-    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
-
-    return TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.lowercase()).filter(Filter.ascii_fold()).build()
+    return any(
+        len(word.encode()) > WORD_BYTES_MAX for word in analyzer(word_bytes_max=_LENGTH_ANY).analyze(separated(text))
+    )

@@ -1,16 +1,16 @@
-"""The query engine: from a text to hits, counts, facets and snippets; or to the numbers of all records that match.
+"""The query engine: from a query to hits, counts, facets and snippets, or to the numbers of all matching records.
 
     text ──parse──► expression ──compile──► a query of tantivy ──► total, hits in order ──► cards, ranks, snippets
                                     ▲                         └──► facets, timeline
                           a snapshot: view, ranks, what is hidden
 
-A result is of one moment: what is committed to the index meanwhile is in the next one. Records that were removed, and
-captures that an access filter hides, are in no hit, count or facet. Relevance is BM25 over title and text.
+A result is of one snapshot of the index. Removed records, and
+captures that an access filter hides, are in no hit, count or facet. Relevance is BM25 over title, main text and rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,15 +21,17 @@ from holdfast.index.index import Index
 from holdfast.index.ranks.ranks import Ranks
 from holdfast.index.schema import Card
 from holdfast.index.words import records_query
+from holdfast.model import RecordId
 from holdfast.query.access_filter import AccessFilter
 from holdfast.query.compile import Compiler
 from holdfast.query.facets import count_facets
+from holdfast.query.groups import Groups, HitGroup, Ordered, by_capture, by_page, by_text
 from holdfast.query.order import Shown, by_date, by_rank, by_relevance
 from holdfast.query.parser import parse
 from holdfast.query.results import Hit, QueryOptions, QueryResult, Snippet
 from holdfast.query.snapshot import Numbers, QuerySnapshot
 from holdfast.query.snippets import Snippets
-from holdfast.query.syntax import Compare, Expression, Match, Words, canonical, conjunction, terms
+from holdfast.query.syntax import Compare, Expression, Match, TextTerm, canonical, conjunction, terms
 from holdfast.records.records import Records
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ T = TypeVar("T")
 
 
 class _HitNumbers(NamedTuple):
-    """The numeric fields of the documents that are shown."""
+    """The numeric fields of the hits."""
 
     dates: Numbers
     statuses: Numbers
@@ -50,7 +52,7 @@ class _HitNumbers(NamedTuple):
 
 
 class QueryEngine:
-    """Answers the queries of one archive. Any thread may call any method, in any number of processes."""
+    """Answers the queries of one archive. Thread-safe, in any number of processes."""
 
     def __init__(self, index: Index, records: Callable[[], Records]) -> None:
         self._index = index
@@ -61,17 +63,17 @@ class QueryEngine:
     def ask(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
         """The result of a query. `screen` hides captures from the caller.
 
-        Raises MalformedQuery, or IndexNotFound if there is no index, or no ranks where they are asked for.
+        Raises MalformedQuery, or IndexNotFound if the index, or ranks that the query needs, do not exist.
         """
         expression = parse(text)
-        return self._tried(lambda: self._answer(expression, options or QueryOptions(), screen))
+        return self.tried(lambda: self._answer(expression, options or QueryOptions(), screen))
 
     @checked
     def records_matching(self, text: str, ends: Mapping[str, int] | None = None, ranks: int | None = None) -> Numbers:
-        """The numbers of all records that match, ascending.
+        """The numbers of all matching records, ascending.
 
-        With `ends`, which has for each batch the first serial that does not count, and `ranks`, a generation of them,
-        the result is always the same, but for records that were removed since. Raises NotFound if the ranks of that
+        With `ends` (for each batch, the first serial that does not count) and `ranks` (a generation),
+        the result is always the same, except for records removed since. Raises NotFound if the ranks of that
         generation are gone.
         """
         expression = parse(text)
@@ -80,19 +82,36 @@ class QueryEngine:
             moment = self._moment(expression, None, dict(ends) if ends is not None else None, ranks)
             return moment.gather(Compiler(moment).compile(expression)).records
 
-        return self._tried(matching)
+        return self.tried(matching)
+
+    def titles(self, records: Collection[RecordId]) -> dict[RecordId, str]:
+        """The titles of those records that have one and are indexed; none if there is no index."""
+        if not self._index.exists:
+            return {}
+
+        def titled() -> dict[RecordId, str]:
+            view = self._index.view()
+            numbers = [number for each in records if (number := view.number_of(each)) is not None]
+            if not numbers:
+                return {}
+            found = QuerySnapshot(view, None).gather(records_query(numbers))
+            cards = (_card(view.searcher, address) for address in found.addresses)
+            pairs = zip(found.records.tolist(), cards, strict=True)
+            return {view.record_of(number): card.title for number, card in pairs if card.title}
+
+        return self.tried(titled)
 
     def is_ranked(self, text: str) -> bool:
-        """Whether it depends on ranks what a query finds. Raises MalformedQuery."""
-        return _is_ranked(parse(text))
+        """Whether the matches of a query depend on ranks. Raises MalformedQuery."""
+        return is_ranked(parse(text))
 
     def ranks_generation(self) -> int | None:
-        """That of the newest ranks; None if there are none."""
+        """The generation of the newest ranks; None if there are none."""
         ranks = self._newest_ranks()
         return ranks.head.generation if ranks is not None else None
 
-    def _tried(self, work: Callable[[], T]) -> T:
-        """Again, if files of tables were replaced while it was under way."""
+    def tried(self, work: Callable[[], T]) -> T:
+        """Retries if table files were replaced meanwhile."""
         for _ in range(_TRIES):
             try:
                 return work()
@@ -104,7 +123,7 @@ class QueryEngine:
         self, expression: Expression, screen: AccessFilter | None, ends: dict[str, int] | None, generation: int | None
     ) -> QuerySnapshot:
         view = self._index.view()
-        if generation is not None and _is_ranked(expression):
+        if generation is not None and is_ranked(expression):
             ranks: Ranks | None = self._index.ranks_of(generation)
         else:
             ranks = self._newest_ranks()
@@ -117,44 +136,86 @@ class QueryEngine:
         self._ranks = found
         return found
 
+    @property
+    def index(self) -> Index:
+        return self._index
+
+    @property
+    def records(self) -> Records:
+        return self._records()
+
     # -- a result ----------------------------------------------------------------------------------------------
 
     def _answer(self, expression: Expression, options: QueryOptions, screen: AccessFilter | None) -> QueryResult:
         moment = self._moment(expression, screen, None, None)
-        within = [expression, *([Match("collection", options.collection)] if options.collection else [])]
-        query = Compiler(moment).compile(conjunction(within))
-        if options.latest:
-            query = _newest_of_each(moment, query)
-        sort = options.sort or ("relevance" if _has_words(expression) else "newest")
-        total, shown = _ordered(moment, query, sort, options)
+        query = compiled(Compiler(moment), moment, expression, options)
+        sort = sort_of(expression, options)
+        found = _grouped(moment, query, sort, options)
+        shown = [each.shown for each in found.groups]
         facets, timeline = count_facets(moment, query, options.facets, options.facet_values, timeline=options.timeline)
         snippets: list[Snippet | None] = [None] * len(shown)
         if options.snippets and shown:
             maker = Snippets(moment.searcher, expression)
             snippets = maker.of(self._records(), [moment.view.record_of(each.record) for each in shown])
-        hits = _hits(moment, shown, snippets)
-        pending = self._index.pending()
-        return QueryResult(canonical(expression), sort, total, options.offset, hits, facets, timeline, pending)
+        return QueryResult(
+            query=canonical(expression),
+            sort=sort,
+            group=options.group,
+            total=found.total,
+            captures=found.captures,
+            is_exact=found.is_exact,
+            offset=options.offset,
+            hits=hits_of(moment, found.groups, snippets),
+            facets=facets,
+            timeline=timeline,
+            pending=self._index.pending(),
+        )
 
 
-def _is_ranked(expression: Expression) -> bool:
+def compiled(compiler: Compiler, moment: QuerySnapshot, expression: Expression, options: QueryOptions) -> tantivy.Query:
+    """The query of an expression, with what the options add to it."""
+    within = [expression, *([Match("collection", options.collection)] if options.collection else [])]
+    query = compiler.compile(conjunction(within))
+    return _newest_of_each(moment, query) if options.latest else query
+
+
+def sort_of(expression: Expression, options: QueryOptions) -> str:
+    return options.sort or ("relevance" if _has_words(expression) else "newest")
+
+
+def is_ranked(expression: Expression) -> bool:
+    """Whether matches depend on ranks."""
     return any(isinstance(term, Compare) and term.field in _RANKED for term, _ in terms(expression))
 
 
 def _has_words(expression: Expression) -> bool:
-    return any(is_wanted and isinstance(term, Words) for term, is_wanted in terms(expression))
+    return any(is_wanted and isinstance(term, TextTerm) for term, is_wanted in terms(expression))
 
 
-def _ordered(moment: QuerySnapshot, query: tantivy.Query, sort: str, options: QueryOptions) -> tuple[int, list[Shown]]:
-    if sort == "rank":
-        return by_rank(moment, query, options.offset, options.limit)
-    if sort == "relevance":
-        return by_relevance(moment, query, options.offset, options.limit)
-    return by_date(moment, query, options.offset, options.limit, is_newest=sort == "newest")
+def ordered_by(moment: QuerySnapshot, query: tantivy.Query, sort: str) -> Ordered:
+    """From a limit to the number of matches and the first of them."""
+
+    def ordered(limit: int) -> tuple[int, list[Shown]]:
+        if sort == "rank":
+            return by_rank(moment, query, limit)
+        if sort == "relevance":
+            return by_relevance(moment, query, limit)
+        return by_date(moment, query, limit, is_newest=sort == "newest")
+
+    return ordered
+
+
+def _grouped(moment: QuerySnapshot, query: tantivy.Query, sort: str, options: QueryOptions) -> Groups:
+    ordered = ordered_by(moment, query, sort)
+    if options.group == "page":
+        return by_page(moment, query, ordered, options.offset, options.limit)
+    if options.group == "text":
+        return by_text(moment, ordered, options.offset, options.limit)
+    return by_capture(ordered, options.offset, options.limit)
 
 
 def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Query:
-    """Of the matches of each page only the newest; of several of one second, that which came in last."""
+    """The newest match of each page; of several in one second, the last one added."""
     from tantivy import Occur, Query
 
     found = moment.gather(query)
@@ -168,13 +229,15 @@ def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Quer
     return Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)])
 
 
-def _hits(moment: QuerySnapshot, shown: list[Shown], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
-    addresses = [each.address for each in shown]
+def hits_of(moment: QuerySnapshot, groups: Sequence[HitGroup], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
+    """What is shown of each group."""
+    addresses = [each.shown.address for each in groups]
     numbers = _HitNumbers(*(moment.numbers(field, addresses) for field in ("date", "status", "size", "page")))
     ranks = moment.known_ranks
     ranked = ranks.of(numbers.pages) if ranks is not None else None
     hits = []
-    for at, (each, snippet) in enumerate(zip(shown, snippets, strict=True)):
+    for at, (group, snippet) in enumerate(zip(groups, snippets, strict=True)):
+        each = group.shown
         card = _card(moment.searcher, each.address)
         hits.append(
             Hit(
@@ -191,6 +254,8 @@ def _hits(moment: QuerySnapshot, shown: list[Shown], snippets: list[Snippet | No
                 inlinks=int(ranked.inlinks[at]) if ranked is not None else 0,
                 score=each.score,
                 snippet=snippet,
+                captures=group.captures,
+                pages=group.pages,
             )
         )
     return tuple(hits)

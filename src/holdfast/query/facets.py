@@ -1,9 +1,9 @@
-"""Facets and the timeline: all matches counted by the values of a field, exactly."""
+"""Facets and the timeline: exact counts of all matches by the values of a field."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge
@@ -25,19 +25,19 @@ _FIELDS = {
     "collection": "collection",
 }
 _MONTHS = "month"
-# tantivy refuses answers of more than 65,000 values in all. So only as many are asked for as are shown, but where
-# several make one here: the types with one short name, the months of a year.
+# tantivy rejects results with more than 65,000 values in all. So only as many are requested as are shown, except where
+# several are combined here: types with one short name, months of a year.
 _SUMMED = ("mime", _MONTHS)
 _SUMMED_MAX = 30_000
-_EVERY_VALUE = 2**32 - 1  # is counted in each segment: with fewer, the counts of rare ones would be guessed
+_EVERY_VALUE = 2**32 - 1  # per segment: with fewer, counts of rare values would be approximate
 
 
 def count_facets(
     moment: QuerySnapshot, query: tantivy.Query, names: Sequence[str], most: int, *, timeline: bool
 ) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:
-    """The facets in their order, `most` values of each, and the months, all in one pass over the matches.
+    """The facets in the requested order, `most` values each, and the months, in one pass over the matches.
 
-    However many values a field has. Raises TooLarge if counting them takes more memory than tantivy gives.
+    A field may have any number of values. Raises TooLarge if counting needs more memory than tantivy allows.
     """
     fields = {_FIELDS[name] for name in names} | ({_MONTHS} if timeline else set())
     if not fields:
@@ -45,7 +45,7 @@ def count_facets(
     asked = {field: _terms(field, most) for field in fields}
     try:
         found = moment.searcher.aggregate(moment.seen(query), asked)
-    except ValueError as error:  # what tantivy says to a limit of its own
+    except ValueError as error:  # tantivy's own limit
         raise TooLarge(f"cannot count by {', '.join(names)}: {error}; leave facets out, or narrow the query") from None
     counted = {field: _counts(each) for field, each in found.items()}
     facets = tuple(_facet(name, counted[_FIELDS[name]], most) for name in names)
@@ -54,13 +54,13 @@ def count_facets(
 
 
 def _terms(field: str, most: int) -> dict[str, Any]:
-    """What tantivy is asked for; one value more than is shown, as that for "none" is not."""
+    """The aggregations; one value more than is shown, because the one for "none" is dropped."""
     size = _SUMMED_MAX if field in _SUMMED else most + 1
     return {"terms": {"field": field, "size": size, "segment_size": _EVERY_VALUE}}
 
 
 def _counts(aggregation: dict[str, Any]) -> Counter[Any]:
-    """Numbers come as whole or broken ones, whatever the field."""
+    """Numbers come as integers or floats, whatever the field."""
     return Counter(
         {
             int(each["key"]) if isinstance(each["key"], float) else each["key"]: each["doc_count"]
@@ -74,6 +74,11 @@ def _facet(name: str, counted: Counter[Any], most: int) -> Facet:
     for value, count in counted.items():
         values[_value(name, value)] += count
     values.pop("", None)  # captures without a host, or without an HTTP status
+    return facet_of(name, values, most)
+
+
+def facet_of(name: str, values: Mapping[str, int], most: int) -> Facet:
+    """The facet with these counts."""
     found = sorted(values.items(), key=lambda each: (-each[1], each[0]))[:most]
     if name == "year":
         found.sort()

@@ -1,7 +1,7 @@
-"""The fields of the language: what may stand behind their names, and its normal form.
+"""The fields of the query language: which values they take, and the normal form of these.
 
-A reader takes the text of a value and returns it in the form in which it is compared and printed. It raises
-MalformedQuery, whose message names the value and what is expected; the parser adds where it stands.
+A reader takes the text of a value and returns its normal form. It raises
+MalformedQuery, which names the value and what is expected; the parser adds the position.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ NAMES = (TITLE, *MATCHES, *COMPARED)
 
 
 def number_of(field: str, text: str) -> float:
-    """The number behind a comparison; that of `size` may have a unit, a power of 1024. Raises MalformedQuery."""
+    """The number of a comparison; `size` may have a unit, a power of 1024. Raises MalformedQuery."""
     if field == "size":
         return _bytes(text)
     if field == "rank":
@@ -142,12 +142,12 @@ def status_class(text: str) -> tuple[int, int] | None:
 
 
 def value_text(field: str, value: str) -> str:
-    """A value as its reader takes it: a host that begins with `www.`, as that of `www.www.com` does, needs another."""
+    """A value in the form its reader accepts; a host that still begins with `www.` needs another `www.`."""
     return f"www.{value}" if field in _HOSTS and _host(value) != value else value
 
 
 def number_text(field: str, number: float) -> str:
-    """A number as `number_of` reads it, as short as may be."""
+    """The shortest form of a number that `number_of` reads back."""
     if field == "rank":
         return f"{number:.{_DECIMALS}f}".rstrip("0").rstrip(".")
     return brief_size_text(int(number)) if field == "size" else str(int(number))

@@ -1,12 +1,12 @@
-"""From the text of a query to tokens, each with its place.
+"""Turns the text of a query into tokens with positions.
 
     -title:"a \\"b\\"" (size>=1M OR pdf)
 
     minus | field title : 'a "b"' | ( | field size >= '1M' | or | word 'pdf' | )
 
-A value goes up to the next space; a parenthesis ends it only if it was not opened in it, as URLs have them. In quotes
-anything may stand; there, a backslash takes the next character as it is. `and`, `or` and `not` are meant as such in any
-case of letters; in quotes they are words.
+A value extends to the next space; a closing parenthesis ends it unless it was opened inside, as in URLs. Quotes
+may hold anything; there, a backslash escapes the next character. `and`, `or` and `not` are operators in any
+letter case; in quotes they are words.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ class QueryToken(NamedTuple):
     text: str  # of a word, a quotation, or the value of a field; else as it stands in the query
     field: str = ""
     sign: str = ""  # of a field: ':' or one of SIGNS
+    is_quoted: bool = False  # of the value of a field
 
 
 def fault(what: str, at: int, repair: str = "") -> MalformedQuery:
-    """The error for what stands at a place."""
+    """The error for a position."""
     return MalformedQuery(f"{what} at character {at + 1}" + (f": {repair}" if repair else ""))
 
 
 def is_bare_word(text: str) -> bool:
-    """Whether the text means itself without quotes."""
+    """Whether the text needs no quotes."""
     return (
         _WORD.fullmatch(text) is not None
         and text[0] not in "-*"
@@ -68,13 +69,13 @@ def is_bare_word(text: str) -> bool:
 
 
 def is_bare_value(text: str) -> bool:
-    """Whether the text can stand behind a field's colon without quotes."""
-    is_balanced = text.count("(") == text.count(")")  # or it would take a parenthesis that comes after it
+    """Whether the text needs no quotes after a field's colon."""
+    is_balanced = text.count("(") == text.count(")")  # otherwise it would swallow a closing parenthesis
     return bool(text) and is_balanced and not text.startswith(SIGNS) and _value_end(text, 0) == len(text)
 
 
 def has_word(text: str) -> bool:
-    """Whether there is a letter or a digit in it: other signs are not looked for."""
+    """Whether it has a letter or digit: other characters are not indexed."""
     return any(map(str.isalnum, text))
 
 
@@ -85,7 +86,7 @@ def scan(text: str) -> Iterator[QueryToken]:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise fault("what is no character", error.start, "leave it out") from None
+        raise fault("an invalid character", error.start, "leave it out") from None
     at = 0
     while at < len(text):
         if space := _SPACE.match(text, at):
@@ -96,7 +97,7 @@ def scan(text: str) -> Iterator[QueryToken]:
 
 
 def _token(text: str, at: int) -> tuple[QueryToken, int]:
-    """The token at this place, and where it ends."""
+    """The token at this position, and where it ends."""
     sign = text[at]
     if sign in "()":
         return QueryToken(TokenKind(sign), at, sign), at + 1
@@ -116,7 +117,7 @@ def _token(text: str, at: int) -> tuple[QueryToken, int]:
 
 
 def _field(text: str, match: re.Match[str]) -> tuple[QueryToken, int] | None:
-    """None if it is no field after all: `Re: ...`, `a<b`."""
+    """None if it is not a field: `Re: ...`, `a<b`."""
     name = match[1].lower()
     name = ALIASES.get(name, name)
     sign, at, begin = match[2], match.start(), match.end()
@@ -129,17 +130,18 @@ def _field(text: str, match: re.Match[str]) -> tuple[QueryToken, int] | None:
     if name not in COMPARED:
         if sign[0] != ":":
             return None
-        if sign != ":=":  # which means the same; other signs are part of the value
+        if sign != ":=":  # which means the same; other characters belong to the value
             begin = match.end(1) + 1
         sign = ":"
-    if text[begin : begin + 1] in tuple(_QUOTES):
+    is_quoted = text[begin : begin + 1] in tuple(_QUOTES)
+    if is_quoted:
         value, end = _quotation(text, begin)
     else:
         end = _value_end(text, begin)
         value = text[begin:end]
     if not value.strip():
         raise fault(f"nothing behind '{text[at:begin]}'", at, "put the value right behind it, without a space")
-    return QueryToken(TokenKind.FIELD, at, value, name, sign.removeprefix(":") or ":"), end
+    return QueryToken(TokenKind.FIELD, at, value, name, sign.removeprefix(":") or ":", is_quoted), end
 
 
 def _meant(text: str, at: int, name: str) -> str:

@@ -1,38 +1,41 @@
-"""From tokens to a query.
+"""Parses tokens into an expression.
 
     query = both { OR both }
     both  = part { [AND] part }
     part  = ( NOT | - ) part | "(" query ")" | term
 
-So `a b OR c` means `(a b) OR c`, and the canonical form says so. Signs that stand alone (`&`, a dash) are left out, as
-they are not indexed. An empty query fits everything.
+So `a b OR c` means `(a b) OR c`, and the canonical form says so. Lone symbols (`&`, a dash) are ignored, as
+they are not indexed. An empty query matches everything.
 """
 
 from __future__ import annotations
 
 from holdfast.errors import MalformedQuery
 from holdfast.query.fields import MATCHES, TITLE, number_of, status_class
-from holdfast.query.lexer import QueryToken, TokenKind, fault, has_word, scan
+from holdfast.query.lexer import QueryToken, TokenKind, fault, has_word, is_bare_value, is_bare_word, scan
 from holdfast.query.syntax import (
     EVERYTHING,
     Compare,
     Everything,
     Expression,
     Match,
+    Phrase,
+    Prefix,
     Words,
     conjunction,
     disjunction,
     negation,
 )
 
-DEPTH_MAX = 32  # of parentheses and denials in each other
+DEPTH_MAX = 32  # nesting of parentheses and negations
 TERMS_MAX = 256
+PREFIX_MIN = 2  # letters and digits
 _OPERATORS = (TokenKind.AND, TokenKind.OR)
 _DENIALS = (TokenKind.MINUS, TokenKind.NOT)
 
 
 def parse(text: str) -> Expression:
-    """The query that the text means. Raises MalformedQuery, which says what is wrong, where, and how to mend it."""
+    """The expression of a query. Raises MalformedQuery, which says what is wrong, where, and how to fix it."""
     tokens = _meaningful(list(scan(text)))
     if not tokens:
         if text.strip():
@@ -42,7 +45,7 @@ def parse(text: str) -> Expression:
 
 
 def _meaningful(tokens: list[QueryToken]) -> list[QueryToken]:
-    """Without words that have no letter or digit, and what denies them."""
+    """Drops words without a letter or digit, and their negations."""
     kept: list[QueryToken] = []
     for token in tokens:
         if token.kind is not TokenKind.WORD or token.text == EVERYTHING or has_word(token.text):
@@ -84,12 +87,12 @@ class _Parser:
         return conjunction(parts)
 
     def _part(self, depth: int, before: QueryToken | None) -> Expression:
-        """`before` is the operator or parenthesis that asks for a part here."""
+        """`before` is the operator or parenthesis that requires a part here."""
         token = self._peek()
         if token is None or token.kind in (TokenKind.CLOSE, *_OPERATORS):
             raise self._missing(token, before)
         if depth > DEPTH_MAX:
-            raise fault(f"more than {DEPTH_MAX} parentheses or denials in each other", token.at)
+            raise fault(f"more than {DEPTH_MAX} parentheses or negations in each other", token.at)
         self._next += 1
         if token.kind in _DENIALS:
             return negation(self._part(depth + 1, token))
@@ -129,13 +132,13 @@ def _term(token: QueryToken) -> Expression:
             raise fault(f"'{token.field}'", token.at, str(error)) from None
     if token.text == EVERYTHING and token.kind is TokenKind.WORD:
         return Everything()
-    return Words("", _words(token.text, token.at))
+    return _text("", token, is_quoted=token.kind is TokenKind.QUOTED)
 
 
 def _field(token: QueryToken) -> Expression:
     name, text = token.field, token.text.strip()
     if name == TITLE:
-        return Words(TITLE, _words(text, token.at))
+        return _text(TITLE, token, is_quoted=token.is_quoted)
     if name in MATCHES:
         return Match(name, MATCHES[name](text))
     if name == "status" and token.sign == ":" and (bounds := status_class(text)) is not None:
@@ -143,8 +146,17 @@ def _field(token: QueryToken) -> Expression:
     return Compare(name, "=" if token.sign == ":" else token.sign, number_of(name, text))
 
 
-def _words(text: str, at: int) -> str:
-    """With single spaces between them."""
+def _text(field: str, token: QueryToken, *, is_quoted: bool) -> Expression:
+    text = " ".join(token.text.split())
     if not has_word(text):
-        raise fault(f"no word in {text[:40]!r}", at, "give at least a letter or a digit")
-    return " ".join(text.split())
+        raise fault(f"no word in {text[:40]!r}", token.at, "give at least a letter or a digit")
+    beginning = text.rstrip("*")
+    if is_quoted or not (is_bare_value(beginning) if field else is_bare_word(beginning)):
+        return Phrase(field, text)
+    if beginning == text:
+        return Words(field, text)
+    if not beginning[-1].isalnum() or sum(map(str.isalnum, beginning)) < PREFIX_MIN:
+        raise fault(
+            f"prefix {text[:40]!r} is too short", token.at, f"give at least {PREFIX_MIN} letters before the star"
+        )
+    return Prefix(field, beginning)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.arguments import check_fields
+from holdfast.arguments import check_fields, read_text_field
 from holdfast.errors import MalformedQuery, UnknownName
-from holdfast.model import RecordId, batch_name
+from holdfast.model import Coverage, RecordId, batch_name
 
 SORTS = ("relevance", "newest", "oldest", "rank")
+GROUPS = ("page", "text", "capture")
 FACETS = ("site", "type", "lang", "status", "year", "collection")
 LIMIT = 10
 LIMIT_MAX = 10_000
@@ -20,22 +22,26 @@ FACET_VALUES_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions:
-    """How a query is answered. Checked when it is made."""
+    """Options of a query. Checked on creation."""
 
-    sort: str = ""  # one of SORTS; empty: relevance if there are words to look for, else newest
-    limit: int = LIMIT  # hits; 0 if only the number of them is wanted
+    sort: str = ""  # one of SORTS; empty: relevance if the query has words, else newest
+    limit: int = LIMIT  # hits; 0 to count only
     offset: int = 0
-    latest: bool = False  # of the matching captures of a URL only the newest
-    snippets: bool = True  # the text of each hit around the words; it is read again for that
-    facets: tuple[str, ...] = ()  # some of FACETS, counted over all matches
+    group: str = "page"  # one of GROUPS: what is one hit; a text is that of all pages where it is nearly the same
+    latest: bool = False  # only the newest matching capture of each URL
+    snippets: bool = True  # text around the words; needs to read each hit
+    facets: tuple[str, ...] = ()  # names from FACETS, counted over all matches
     facet_values: int = 10  # the most frequent of each
     timeline: bool = False  # all matches counted by month
-    collection: str | None = None  # only of this collection; None: all of them
+    collection: str | None = None  # None: all collections
 
     def __post_init__(self) -> None:
+        read_text_field(self, "facets", lambda name: (name,))
         check_fields(self)
         if self.sort and self.sort not in SORTS:
             raise _unknown("sort", self.sort, SORTS)
+        if self.group not in GROUPS:
+            raise _unknown("group", self.group, GROUPS)
         for name in self.facets:
             if name not in FACETS:
                 raise _unknown("facet", name, FACETS)
@@ -48,13 +54,13 @@ class QueryOptions:
 
 
 class Snippet(NamedTuple):
-    """A piece of a page's text, and where the words that were asked for stand in it."""
+    """A piece of a page's text, and where the query's words are in it."""
 
     text: str
-    marks: tuple[tuple[int, int], ...] = ()  # first character, and the one behind the last; ascending, apart
+    marks: tuple[tuple[int, int], ...] = ()  # [start, end) in characters; ascending, disjoint
 
     def marked(self, begin: str, end: str) -> str:
-        """The text with something before and behind each of the words. Nothing is escaped."""
+        """The text with marks before and after each word. Nothing is escaped."""
         parts, at = [], 0
         for first, last in self.marks:
             parts += [self.text[at:first], begin, self.text[first:last], end]
@@ -64,35 +70,37 @@ class Snippet(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One capture of an answer."""
+    """One capture of a result; of a group, the first in order."""
 
     record: RecordId
     url: str
     timestamp: str  # 14 digits
-    title: str  # empty: it has none
+    title: str  # may be empty
     mime: str
     status: int  # 0: none
     lang: str  # ISO 639-1; -: unknown
     size: int  # of the payload, in bytes
     collection: str
-    rank: float  # of its page; the mean is 1; 0: none was computed yet
+    rank: float  # of its page; the mean is 1; 0: not computed yet
     inlinks: int  # pages that link to it
-    score: float  # relevance; 0 unless the answer is sorted by it
-    snippet: Snippet | None  # None: none was asked for, or its text cannot be read, or there was too much before it
+    score: float  # relevance; 0 unless sorted by it
+    snippet: Snippet | None  # None: not requested, unreadable, or over the limit
+    captures: int = 1  # matches in its group
+    pages: int = 1  # pages in its group
 
 
 @dataclass(frozen=True, slots=True)
 class FacetValue:
-    """A value, and how many matches have it."""
+    """A value and its number of matches."""
 
     value: str
     count: int
-    term: str  # what, added to the query, leaves these captures only
+    term: str  # added to the query, it selects these captures
 
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """How often each value of a field occurs among all matches; the most frequent first, years ascending."""
+    """Counts of a field's values among all matches; most frequent first, years ascending."""
 
     name: str
     values: tuple[FacetValue, ...]
@@ -100,7 +108,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A month, and how many matches were captured in it."""
+    """A month and its number of matches."""
 
     month: str  # 202611
     count: int
@@ -108,16 +116,23 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The answer to a query, as of one moment."""
+    """The result of a query on one snapshot of the index. Iterates over its hits."""
 
     query: str  # in canonical form
     sort: str
-    total: int  # matches, shown or not
+    group: str
+    total: int  # hits, shown or not
+    captures: int  # matches: what facets and timeline count
+    is_exact: bool  # False: the total is an estimate, because more than 500,000 captures match
     offset: int
     hits: tuple[Hit, ...]
     facets: tuple[Facet, ...]
     timeline: tuple[Month, ...]  # ascending; months without a match are left out
-    pending: int  # records that came since and are not indexed yet, so not looked at
+    pending: int  # records not indexed yet
+    coverage: Coverage | None = None  # of a cluster
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
 
 
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> UnknownName:

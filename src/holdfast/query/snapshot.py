@@ -1,4 +1,4 @@
-"""The index as one query sees it: a view, the ranks of one generation, and what is hidden from the caller."""
+"""The index as one query sees it: a view, one generation of ranks, and what is hidden from the caller."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Numbers = NDArray[np.uint64]
 
 
 class MatchSet(NamedTuple):
-    """Matches of a query: their record numbers, ascending, and where tantivy has them."""
+    """Matches of a query: record numbers, ascending, and addresses in tantivy."""
 
     records: Numbers
     addresses: Sequence[Any]
 
 
 class QuerySnapshot:
-    """All queries go through `seen`, so that nothing removed and nothing hidden is found. Any thread may use it."""
+    """All queries go through `seen`, which excludes removed and hidden records. Thread-safe."""
 
     def __init__(
         self,
@@ -35,12 +35,17 @@ class QuerySnapshot:
         ranks: Ranks | None,
         hidden: tantivy.Query | None = None,
         ends: dict[str, int] | None = None,
+        within: tantivy.Query | None = None,
     ) -> None:
-        """`ends` has for each batch the first serial that is not looked at; without it, all that is indexed is."""
+        """`ends` has, for each batch, the first excluded serial; without it, everything indexed is visible.
+
+        `within` is all that is visible, on a node of a cluster that answers for some partitions.
+        """
         self.view = view
         self._ranks = ranks
         self._hidden = hidden
         self._ends = ends
+        self._within = within
 
     @property
     def searcher(self) -> tantivy.Searcher:
@@ -58,18 +63,20 @@ class QuerySnapshot:
         return self._ranks
 
     def seen(self, query: tantivy.Query) -> tantivy.Query:
-        """The query without what was removed, what is hidden, and what came after the snapshot."""
+        """The query without removed, hidden and later records."""
         from tantivy import Occur, Query
 
         restricted = self.view.restricted(query)
         unwanted = [self._hidden] if self._hidden is not None else []
         unwanted += [_records(first, last) for first, last in self._later()]
-        if not unwanted:
+        wanted = [Query.const_score_query(self._within, 0.0)] if self._within is not None else []
+        if not unwanted and not wanted:
             return restricted
-        return Query.boolean_query([(Occur.Must, restricted), *((Occur.MustNot, each) for each in unwanted)])
+        clauses = [(Occur.Must, each) for each in wanted] + [(Occur.MustNot, each) for each in unwanted]
+        return Query.boolean_query([(Occur.Must, restricted), *clauses])
 
     def _later(self) -> list[tuple[int, int]]:
-        """Numbers of records behind the ends, as ranges with both ends."""
+        """Record numbers after the ends, as inclusive ranges."""
         from holdfast.index.schema import record_number
 
         if self._ends is None:
@@ -82,12 +89,12 @@ class QuerySnapshot:
         ]
 
     def count(self, query: tantivy.Query) -> int:
-        """How many documents match, of those that are seen."""
+        """The number of visible matches."""
         found: int = self.searcher.search(self.seen(query), 1).count  # type: ignore[attr-defined]
         return found
 
     def gather(self, query: tantivy.Query) -> MatchSet:
-        """All matches of those that are seen."""
+        """All visible matches."""
         from tantivy import Order
 
         most = max(1, self.count(query))
@@ -96,7 +103,7 @@ class QuerySnapshot:
         return MatchSet(records, [address for _, address in hits])
 
     def numbers(self, field: str, addresses: Sequence[Any]) -> Numbers:
-        """The values of a numeric field of some documents."""
+        """The values of a numeric field."""
         if not addresses:
             return np.empty(0, np.uint64)
         return np.array(self.searcher.fast_field_values(field, list(addresses)), np.uint64)

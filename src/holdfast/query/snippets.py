@@ -1,9 +1,9 @@
-"""Snippets: a piece of each hit's text around the words that were asked for.
+"""Snippets: a piece of each hit's text around the words of the query.
 
-The index keeps no text, so it is extracted again from the captures that are shown. That is bounded by the bytes that
-are looked at: of one hit, and of all hits of an answer. It is not bounded by time, for then a busy machine would show
-less. What was read once when it was indexed is read the same way here, so a document that crashes a reader is not met
-again: it has no text to be found by.
+The index keeps no text, so it is extracted again from the captures shown. The cost is bounded by the bytes
+read, per hit and per result. It is not bounded by time, because a busy machine would then show
+less. Extraction is the same as when indexing, so a document that crashes it does not come up here
+again: it has no indexed text.
 """
 
 from __future__ import annotations
@@ -12,84 +12,83 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
-from holdfast.formats.http import decoded_beginning
-from holdfast.formats.record import Headers
-from holdfast.index.extract import ExtractionLimits, Payload, extract
-from holdfast.index.schema import SEPARATOR, schema, separated, words_of
+from holdfast.index.extract.extract import ExtractionLimits, extract, read_payload
+from holdfast.index.schema import SEPARATOR, UNKNOWN_LANGUAGE, schema, separated, stem_of, stemmed_field, words_of
 from holdfast.model import RecordId
 from holdfast.query.results import Snippet
-from holdfast.query.syntax import Expression, Words, terms
+from holdfast.query.syntax import Expression, Prefix, TextTerm, Words, terms
 from holdfast.records.records import Records
-from holdfast.records.stored_record import StoredRecord
 
 if TYPE_CHECKING:
     import tantivy
 
 CHARACTERS = 240
-BYTES_MAX = 64 << 20  # of the contents of all hits of an answer; those beyond have no snippet
+EXPANDED_MAX = 100  # words that a prefix stands for
+BYTES_MAX = 64 << 20  # contents read per result; later hits have no snippet
 LIMITS = ExtractionLimits(4 << 20, 1 << 20)
 
 
 class Snippets:
-    """Makes the snippets of one answer."""
+    """Makes the snippets of one result."""
 
     def __init__(self, searcher: tantivy.Searcher, expression: Expression, bytes_max: int = BYTES_MAX) -> None:
-        import tantivy
-
-        wanted = [term for term, is_wanted in terms(expression) if is_wanted and isinstance(term, Words)]
-        words = {word for each in wanted for word in words_of(each.text)}
-        should = tantivy.Occur.Should
-        query = tantivy.Query.boolean_query(
-            [(should, tantivy.Query.term_query(schema(), "text", word)) for word in sorted(words)]
-        )
-        self._new_document = tantivy.Document
-        self._generator = tantivy.SnippetGenerator.create(searcher, query, schema(), "text") if words else None
-        if self._generator is not None:
-            self._generator.set_max_num_chars(CHARACTERS)
+        wanted = [term for term, is_wanted in terms(expression) if is_wanted and isinstance(term, TextTerm)]
+        self._words = {word for term in wanted for word in _words(searcher, term)}
+        self._has_stems = any(isinstance(term, Words) for term in wanted)
+        self._searcher = searcher
         self._left = bytes_max
+        self._generators: dict[str, tantivy.SnippetGenerator] = {}  # by field
 
     def of(self, records: Records, wanted: Iterable[RecordId]) -> list[Snippet | None]:
-        """One for each record; None for those that cannot be read, and those behind the limit of bytes."""
+        """One per record; None if it cannot be read or the byte limit is reached."""
         return [self._of(records, each) if self._left > 0 else None for each in wanted]
 
     def _of(self, records: Records, record: RecordId) -> Snippet | None:
         try:
             read = records.read(record)
             self._left -= min(read.entry.size, LIMITS.document_bytes)
-            text = text_of(read)
+            found = extract(read_payload(read, read.entry.url, LIMITS.document_bytes)[0], LIMITS)
         except HoldfastError:
-            return None  # removed a moment ago, lost, or in a file that is away
-        return self.cut(text)
+            return None  # just removed, lost, or in a file that is not available
+        return self.cut(found.text, found.language)
 
-    def cut(self, text: str) -> Snippet:
-        """The piece of the text with the most of the words; its beginning if it has none of them."""
-        if self._generator is not None:
-            document = self._new_document()
-            document.add_text("text", separated(text))
-            found = self._generator.snippet_from_doc(document)
+    def cut(self, text: str, language: str = UNKNOWN_LANGUAGE) -> Snippet:
+        """The piece of the text with the most words of the query; its beginning if it has none."""
+        from tantivy import Document
+
+        if self._words:
+            field = (stemmed_field("text", language) if self._has_stems else "") or "main"
+            document = Document()
+            document.add_text(field, separated(text))
+            found = self._generator(field).snippet_from_doc(document)
             if fragment := found.fragment():
                 return _tidied(fragment, [(each.start, each.end) for each in found.highlighted()])
         return _tidied(_beginning(text), [])
 
+    def _generator(self, field: str) -> tantivy.SnippetGenerator:
+        """Finds words as they are, or in a field of stems, their stems."""
+        from tantivy import Occur, Query, SnippetGenerator
 
-def text_of(record: StoredRecord) -> str:
-    """The text of a capture, or its beginning. Raises HoldfastError."""
-    head = record.http_head
-    headers = head.headers if head is not None else Headers([])
-    status = head.status if head is not None else 0
-    content_type = (headers.get("Content-Type") if head is not None else record.entry.mime) or ""
-    parts, size = [], 0
-    for part in record.stream():
-        parts.append(part)
-        size += len(part)
-        if size > LIMITS.document_bytes:
-            break
-    content = decoded_beginning(b"".join(parts), headers, LIMITS.document_bytes + 1)
-    return extract(Payload(record.entry.url, content, content_type, headers, status), LIMITS).text
+        if field not in self._generators:
+            _, _, code = field.partition("_")
+            found = sorted({stem_of(word, code) if code else word for word in self._words} - {""})
+            words = [(Occur.Should, Query.term_query(schema(), field, word)) for word in found]
+            generator = SnippetGenerator.create(self._searcher, Query.boolean_query(words), schema(), field)
+            generator.set_max_num_chars(CHARACTERS)
+            self._generators[field] = generator
+        return self._generators[field]
+
+
+def _words(searcher: tantivy.Searcher, term: TextTerm) -> list[str]:
+    """The words of a term; those that begin so, if it is a prefix."""
+    words = words_of(term.text)
+    if isinstance(term, Prefix) and words:
+        words += [word for word, _ in searcher.terms_with_prefix("main", words.pop(), limit=EXPANDED_MAX)]
+    return words
 
 
 def _beginning(text: str) -> str:
-    """Whole words, if they are not endless."""
+    """Cut at a word boundary, unless a word is longer than the piece."""
     if len(text) <= CHARACTERS:
         return text
     cut = text[:CHARACTERS]
@@ -97,7 +96,7 @@ def _beginning(text: str) -> str:
 
 
 def _tidied(fragment: str, marks: Sequence[tuple[int, int]]) -> Snippet:
-    """In one line and without separators; marks, which come in bytes, in characters."""
+    """On one line, without separators; byte marks converted to characters."""
     raw = fragment.encode()
     places = sorted(marks)
     parts: list[str] = []
@@ -127,7 +126,7 @@ def _line(text: str, *, is_first: bool) -> str:
 
 
 def _joined(marks: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """Marks that touch, as those of characters that are words of their own, are one."""
+    """Merges adjacent marks, as between characters that are words of their own."""
     joined: list[tuple[int, int]] = []
     for first, last in marks:
         if joined and joined[-1][1] == first:

@@ -1,20 +1,20 @@
-"""What a query is made of: frozen values, equal if they mean the same in the same words.
+"""Expressions: the syntax tree of a query, as frozen values, and its canonical form.
 
     stanford title:"digital library" -site:example.com (type:pdf OR size>=1M)
 
     And ─┬─ Words("", "stanford")
-         ├─ Words("title", "digital library")
+         ├─ Phrase("title", "digital library")
          ├─ Not ── Match("site", "example.com")
          └─ Or ─┬─ Match("type", "pdf")
                 └─ Compare("size", ">=", 1048576)
 
-`conjunction`, `disjunction` and `negation` put parts together and keep them flat, so that one meaning has one shape:
-an And holds no And, an Or no Or, and nothing is denied twice.
+`conjunction`, `disjunction` and `negation` build flat trees, so that one meaning has one shape:
+an And holds no And, an Or no Or, and nothing is negated twice.
 
-The canonical form of a query: what is printed back everywhere, and parses to the same query again.
+The canonical form is shown to users everywhere, and parses to the same query again.
 
-Parts that must all fit stand side by side, `-` denies, `OR` is in capitals, what is in parentheses shows how the query
-was understood. Quotes are only where they are needed.
+Parts that must all match stand side by side, `-` negates, `OR` is in capitals, and parentheses show how the query
+was understood. Words in quotes keep them: they are exact.
 """
 
 from __future__ import annotations
@@ -28,20 +28,36 @@ from holdfast.query.lexer import is_bare_value, is_bare_word
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """Fits every capture: the empty query, or `*`."""
+    """Matches every capture: the empty query, or `*`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words in this order, side by side: in the title, or without a field in the title or in the text."""
+    """A word without quotes, or a word with the same stem: in the title, or without a field anywhere in the text."""
 
     field: str  # title, or empty
+    text: str  # exact, if the index splits it into several words
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Exact words side by side; they stand in quotes."""
+
+    field: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The beginning of a word, without its star."""
+
+    field: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A field that has a value, in its normal form."""
+    """A field with a value in its normal form."""
 
     field: str
     value: str
@@ -49,11 +65,11 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A number that is less than another, equal to it or greater."""
+    """A comparison of a field with a number."""
 
     field: str
     sign: str  # one of < <= = >= >
-    number: float  # whole for all fields but rank
+    number: float  # an integer for all fields but rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +87,9 @@ class Or:
     parts: tuple[Expression, ...]
 
 
-Expression = Everything | Words | Match | Compare | Not | And | Or
-Term = Words | Match | Compare
+Expression = Everything | Words | Phrase | Prefix | Match | Compare | Not | And | Or
+TextTerm = Words | Phrase | Prefix
+Term = TextTerm | Match | Compare
 
 
 def conjunction(parts: Iterable[Expression]) -> Expression:
@@ -89,7 +106,7 @@ def conjunction(parts: Iterable[Expression]) -> Expression:
 
 
 def disjunction(parts: Iterable[Expression]) -> Expression:
-    """At least one of them; there must be one."""
+    """At least one of them; `parts` must not be empty."""
     flat: list[Expression] = []
     for part in parts:
         flat += part.parts if isinstance(part, Or) else (part,)
@@ -102,7 +119,7 @@ def negation(part: Expression) -> Expression:
 
 
 def terms(expression: Expression, *, is_wanted: bool = True) -> Iterator[tuple[Term, bool]]:
-    """Every term, and whether a capture is to have it or to lack it."""
+    """Every term, and whether a capture must have it or lack it."""
     if isinstance(expression, Not):
         yield from terms(expression.part, is_wanted=not is_wanted)
     elif isinstance(expression, And | Or):
@@ -125,7 +142,7 @@ def canonical(expression: Expression) -> str:
 
 
 def _inner(expression: Expression) -> str:
-    """As part of another."""
+    """As part of another expression."""
     if isinstance(expression, And | Or):
         return f"({canonical(expression)})"
     if isinstance(expression, Not):
@@ -135,13 +152,19 @@ def _inner(expression: Expression) -> str:
     if isinstance(expression, Compare):
         sign = ":" if expression.sign == "=" else expression.sign
         return f"{expression.field}{sign}{number_text(expression.field, expression.number)}"
-    if isinstance(expression, Words) and not expression.field:
-        return expression.text if is_bare_word(expression.text) else quoted(expression.text)
-    if isinstance(expression, Words):
-        value = expression.text
-    else:
-        value = value_text(expression.field, expression.value)
+    if isinstance(expression, TextTerm):
+        field = f"{expression.field}:" if expression.field else ""
+        return field + _text(expression)
+    value = value_text(expression.field, expression.value)
     return f"{expression.field}:{value if is_bare_value(value) else quoted(value)}"
+
+
+def _text(term: TextTerm) -> str:
+    if isinstance(term, Phrase):
+        return quoted(term.text)
+    is_bare = is_bare_value(term.text) if term.field else is_bare_word(term.text)
+    assert is_bare, "words and prefixes come without quotes"
+    return f"{term.text}*" if isinstance(term, Prefix) else term.text
 
 
 def quoted(text: str) -> str:

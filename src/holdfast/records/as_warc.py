@@ -13,20 +13,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 
-from holdfast.batches.entry import JournalEntry, runs
+from holdfast.batches.entry import JournalEntry
+from holdfast.env import Environment
 from holdfast.env.files import Buffer
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.tianwang import unzipped
-from holdfast.formats.warc.compose import ID_BYTES, RECORD_END, WarcHead, record_id, record_parts, warc_date, warc_head
+from holdfast.formats.warc.compose import (
+    ID_BYTES,
+    RECORD_END,
+    WarcHead,
+    record_id,
+    record_parts,
+    warc_date,
+    warc_head,
+    warcinfo_parts,
+)
 from holdfast.formats.warc.rules import REQUIRED, WELL_FORMED
-from holdfast.records.stored_record import StoredRecord, block_length, head_length
+from holdfast.records.stored_record import StoredRecord
 
 GATHERED_BYTES_MAX = 8 << 20  # records that are not written as they came are not gathered in memory beyond this
 _MARKS = ('"block": ', '"dateFrom": ')  # in `extra`: what calls for another head
 _NEEDED = (b"\r\nwarc-type:", b"\r\nwarc-record-id:", b"\r\nwarc-date:", b"\r\ncontent-length:")
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*[0-9]+[ \t]*\r\n")
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n")
 _TARGET = b"\r\nwarc-target-uri:"
 _NAMES = (
     "WARC-Type",
@@ -42,36 +53,50 @@ _NOT_IN_NAME = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _NOT_IN_VALUE = re.compile(r"[\x00\r\n]")
 
 
+WARCINFO = (("software", "Holdfast"),)
+
+
+def warcinfo(env: Environment, filename: str = "") -> list[bytes]:
+    """The record that begins a WARC file of ours, in parts."""
+    now = datetime.fromtimestamp(env.clock(), UTC).strftime("%Y%m%d%H%M%S")
+    return warcinfo_parts(WarcHead("warcinfo", now, record_id(env.random_bytes(ID_BYTES)), filename=filename), WARCINFO)
+
+
 def is_warc(entry: JournalEntry) -> bool:
     return entry.format.startswith("warc/")
 
 
 def is_writable(stored: StoredRecord) -> bool:
-    """The first record of an ARC file tells of that file only."""
+    """False for the first record of an ARC file, which describes only that file."""
     return is_warc(stored.entry) or stored.entry.type == "response"
 
 
 def is_well_formed(entry: JournalEntry) -> bool:
-    """Whether a record can be written as it came: a WARC record with a head and an end as they should be."""
+    """True if a record can be written as it came: a WARC record whose head and end are as they should be."""
     if not is_warc(entry) or not entry.data.endswith(RECORD_END):
         return False
-    head = entry.data[: head_length(entry.format, entry.data)]
-    size = sum(map(int, entry.layout.split("+"))) - len(head) - len(RECORD_END)
-    return _has_good_head(entry, head) and block_length(entry.format, head) == size
+    head = WELL_FORMED.match(entry.data)
+    if head is None:
+        return False
+    size = sum(map(int, entry.layout.split("+"))) - head.end() - len(RECORD_END)
+    return _good_length(entry, head[0]) == size
 
 
-def _has_good_head(entry: JournalEntry, head: bytes) -> bool:
+def _good_length(entry: JournalEntry, head: bytes) -> int:
+    """The Content-Length of a well-formed head that has what it needs, once; -1 if the head must be corrected."""
     if entry.extra != "-" and any(mark in entry.extra for mark in _MARKS):
-        return False
+        return -1
     named = head.lower()
-    if WELL_FORMED.fullmatch(head) is None or _LENGTH.search(named) is None:
-        return False
     needed = (*_NEEDED, _TARGET) if entry.type in REQUIRED else _NEEDED
-    return all(named.count(name) == 1 for name in needed)
+    for name in needed:
+        if named.count(name) != 1:
+            return -1
+    length = _LENGTH.search(named)
+    return int(length[1]) if length is not None else -1
 
 
 def as_warc(stored: StoredRecord, parts: Sequence[Buffer]) -> list[Buffer]:
-    """A record given in parts as they came, in parts as WARC has them."""
+    """The parts of a record as WARC, from its parts as they came in."""
     entry = stored.entry
     if is_well_formed(entry):
         return list(parts)
@@ -100,7 +125,7 @@ def _streamed(stored: StoredRecord) -> Iterator[bytes]:
 def _warc_head(stored: StoredRecord) -> bytes:
     """The head of a WARC record: as it came, or with the same fields, corrected."""
     entry = stored.entry
-    if _has_good_head(entry, stored.head):
+    if WELL_FORMED.fullmatch(stored.head) and _good_length(entry, stored.head) >= 0:
         return stored.head
     fields = stored.headers
     index = fields.first()
@@ -112,7 +137,7 @@ def _warc_head(stored: StoredRecord) -> bytes:
         identity = _made_id(stored)
     target = index.get("warc-target-uri", "")
     if not target and entry.type in REQUIRED:
-        target = identity.strip("<>")  # nobody knows the address: the record stands for itself
+        target = identity.strip("<>")  # the URL is lost: the record names itself
     values = (
         _NOT_IN_VALUE.sub(" ", index.get("warc-type", "")) or entry.type,
         identity,
@@ -154,21 +179,3 @@ def _head(stored: StoredRecord) -> WarcHead:
         truncated=marks.get("truncated", ""),
         content_type="" if is_http else (entry.mime if entry.mime != "-" else "application/octet-stream"),
     )
-
-
-def lay(literals: bytes, layout: str, payload: Buffer) -> list[Buffer]:
-    """Literals and payload side by side, as the layout says."""
-    if layout == "-" or "+" not in layout:
-        return [literals]
-    lengths = layout.split("+")
-    if len(lengths) == 3:  # nearly always
-        first = int(lengths[0])
-        return [literals[:first], payload, literals[first:]]
-    parts: list[Buffer] = []
-    at = taken = 0
-    for literal, length in runs(layout):
-        parts.append(literals[at : at + literal])
-        parts.append(payload[taken : taken + length])
-        at += literal
-        taken += length
-    return parts

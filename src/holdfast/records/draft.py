@@ -1,16 +1,15 @@
-"""A draft: a record on its way into the archive, taken apart into literals and payload.
+"""A draft: a record to be added, split into literals and payload.
 
     head of the record │ head of the HTTP message │ payload │ end of the record
     └──────────── literal ────────────┘             content   └─── literal ───┘
 
-The payload is what was transferred, without the framing of chunks; that framing is literal too. Literals go into the
-batch, the payload into the store; `layout` tells how to lay them side by side again (N3). Requests and metadata are
-small and seldom alike: up to `inline_bytes_max` they are literals as a whole.
+The payload is the transferred body without the framing of chunks, which is literal too. Literals go into the
+batch, the payload into the store; `layout` says how to join them again (N3). A small payload stays with its record
+(`fits_inline`): its block would be mostly header. The fingerprint of a record does not depend on that.
 
-`extra` marks what is wrong with a record. `truncated`: its payload is not whole. `block`: the length of its block,
-where that is not what its head says. `dateFrom`: where its time comes from, because its date cannot be read: what is
-left of it (`part`), the `Date` of the HTTP message (`http`), the record beside it in the file (`neighbour`), nothing
-(`none`).
+`extra` marks faults of a record. `truncated`: its payload is incomplete. `block`: the length of its block, if its head
+says another. `dateFrom`: the source of its time, if its date is unreadable: the readable part (`part`), the `Date` of
+the HTTP message (`http`), the adjacent record in the file (`neighbour`), or nothing (`none`).
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.batches.entry import FILE_HEAD, REFERENCE, REMOVED, SOURCE, JournalEntry, one_line
-from holdfast.config import RecordSettings
+from holdfast.batches.entry import FILE_HEAD, REFERENCE, REMOVED, SOURCE, JournalEntry, lay, one_line
 from holdfast.formats.dates import mail_timestamp, partial_timestamp, warc_timestamp
 from holdfast.formats.http import HttpHead, Unframer, parse_head, split
 from holdfast.formats.io.record_block import BytesBlock
@@ -33,6 +31,7 @@ from holdfast.formats.tianwang import unzipped
 from holdfast.formats.warc.compose import digest_of, digest_text
 from holdfast.model import Capture, RecordId
 from holdfast.records.stored_record import block_length
+from holdfast.storage.store.encoder import ContentEncoder, EncodedContent
 from holdfast.urls import post_key, url_key
 
 CAPTURED = frozenset({"response", "revisit", "resource", "metadata", "conversion", REFERENCE})  # that the catalog lists
@@ -40,12 +39,16 @@ REVISIT_MIME = "warc/revisit"
 _FIELDS_TYPE = "application/warc-fields"
 _NO_DATE = "19700101000000"
 _DATE_FIELDS = {"warc": "warc-date", "arc": "archive-date", "tianwang": "date"}
-CUT_IN_FILE = "unspecified"  # why a payload is not whole, as WARC-Truncated says it
+CUT_IN_FILE = "unspecified"  # why a payload is incomplete, as in WARC-Truncated
+PIECE_BYTES_MAX = 32 << 20  # larger payloads are split into pieces of this size
+INLINE_BYTES_MAX = 8 << 10  # smaller requests and metadata stay in their record
 _LITERAL_BYTES_MAX = 4 << 20  # framing beyond this is kept as payload,
 _RUNS_MAX = 400_000  # and so are chunks beyond this many
 _DIGEST = re.compile(r"[A-Za-z0-9-]+:[A-Za-z0-9+/=_-]+")
-_PLAIN_REQUESTS = (b"GET ", b"HEAD ")  # of which nothing is asked
+_PLAIN_REQUESTS = (b"GET ", b"HEAD ")  # that are not looked up
 _LAST_MODIFIED = re.compile(rb"\nlast-modified:[ \t]*([^\r\n]{1,64})", re.IGNORECASE)
+_REPEATED = frozenset({"response", "resource", "conversion"})  # records whose payloads are often the same
+REPEATED_BYTES_MAX = 1024  # of their payloads that stay with the record
 _REDIRECTS = frozenset({"301", "302", "303", "307", "308"})
 
 
@@ -54,14 +57,14 @@ class RecordDraft:
     """A record whose block is in memory. `entry` lacks its serial number and contentkeys."""
 
     entry: JournalEntry
-    payload: bytes = b""
+    payload: bytes | EncodedContent = b""
     signature: bytes = b""  # of the payload; empty: not computed yet
     mark: bytes = b""  # the record's fingerprint; empty: not computed yet
     urlkey: str = ""  # of a capture; empty: not computed yet
     record_id: str = ""  # of a WARC record
     concurrent_to: tuple[str, ...] = ()
     request: tuple[str, bytes, str] | None = None  # method, body and type, of a request
-    spooled: Path | None = None  # a large payload, in a file of its own
+    spooled: Path | None = None  # a large payload, in its own file
 
 
 def is_captured(entry: JournalEntry) -> bool:
@@ -71,13 +74,21 @@ def is_captured(entry: JournalEntry) -> bool:
     return not (entry.type in ("resource", "metadata") and entry.mime == _FIELDS_TYPE)
 
 
+def fits_inline(entry: JournalEntry) -> bool:
+    """True if the payload stays with its record."""
+    return entry.size <= (REPEATED_BYTES_MAX if entry.type in _REPEATED else INLINE_BYTES_MAX)
+
+
 def fingerprint(entry: JournalEntry, signatures: Sequence[bytes]) -> bytes:
-    """16 bytes that name a record by all that it consists of."""
+    """16 bytes that identify a record by its type, collection, layout, literals and the signatures of its payload.
+
+    Independent of where the payload is kept.
+    """
     named = f"{entry.type} {entry.layout} {entry.collection}\n"
     hashed = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16)
     for signature in signatures:
         hashed.update(signature)
-    hashed.update(entry.data)
+    hashed.update(entry.literals)
     return hashed.digest()
 
 
@@ -86,9 +97,22 @@ def refusal_mark(entry: JournalEntry, signatures: Sequence[bytes]) -> bytes:
     return fingerprint(entry._replace(collection="-"), signatures)
 
 
+def first_refusal_mark(entry: JournalEntry, payload: bytes) -> bytes:
+    """What format 1 wrote to `refused` for a record other than a response: its payload was one of its literals."""
+    whole = entry.data if entry.is_inline else b"".join(lay(entry.data, entry.layout, payload))
+    return refusal_mark(entry._replace(data=whole, layout=str(len(whole)), signature="-"), ())
+
+
 def signatures_of(entry: JournalEntry) -> list[bytes]:
-    """The signatures in the contentkeys of an entry."""
+    """The signatures of an entry's payload, one for each piece."""
+    if entry.is_inline:
+        return [bytes.fromhex(entry.signature)]
     return [bytes.fromhex(key.partition(":")[2].partition("~")[0]) for key in entry.contentkeys]
+
+
+def origin_of(entry: JournalEntry, batch: str) -> RecordId:
+    """The id of a record of the batch on the node that recorded it: its own, unless it is a copy."""
+    return RecordId(batch, entry.serial) if entry.origin == "-" else RecordId.parse(entry.origin)
 
 
 def urlkey_of(entry: JournalEntry) -> str:
@@ -97,10 +121,12 @@ def urlkey_of(entry: JournalEntry) -> str:
 
 
 def keyed_url(url: str, extra: str) -> str:
-    """The URL of a capture with the method and body of its request, where that was no GET."""
+    """The URL of a capture, with the method and body of its request unless that was GET."""
     if extra == "-" or '"method"' not in extra:
         return url
     facts = json.loads(extra)
+    if facts["method"] == "GET":
+        return url
     body = facts.get("requestBody", "")
     return f"{url}{'&' if '?' in url else '?'}__wb_method={facts['method']}{'&' if body else ''}{body}"
 
@@ -108,29 +134,14 @@ def keyed_url(url: str, extra: str) -> str:
 def capture_of(entry: JournalEntry, batch: str, urlkey: str = "") -> Capture:
     """The row of the catalog for an entry of the batch, whose key may be known already."""
     length, offset, kind = entry.length, entry.offset, entry.type
-    if kind == REFERENCE:  # what it refers to, as far as it is known
+    if kind == REFERENCE:  # the capture it refers to, if known
         kind = "revisit" if entry.mime == REVISIT_MIME else "response"
     if entry.filename == "-":
         length, offset = sum(map(int, entry.layout.split("+"))), 0
-    return Capture(
-        urlkey or urlkey_of(entry),
-        entry.timestamp,
-        entry.url,
-        entry.mime,
-        entry.status,
-        entry.digest,
-        length,
-        offset,
-        entry.filename,
-        kind,
-        entry.size,
-        entry.contents,
-        RecordId(batch, entry.serial),
-        entry.collection,
-        entry.refers_to,
-        entry.extra,
-        modified_of(entry),
-    )
+    key = urlkey or urlkey_of(entry)
+    about = key, entry.timestamp, entry.url, entry.mime, entry.status, entry.digest, length, offset, entry.filename
+    held = kind, entry.size, entry.contents, RecordId(batch, entry.serial), entry.collection
+    return Capture(*about, *held, entry.refers_to, entry.extra, modified_of(entry))
 
 
 def modified_of(entry: JournalEntry) -> str:
@@ -149,46 +160,45 @@ def modified_of(entry: JournalEntry) -> str:
 class Drafting:
     """Makes drafts of the records of one file."""
 
-    settings: RecordSettings
     collection: str
     filename: str = "-"
-    sign: Callable[[bytes], bytes] | None = None  # for those who have the time to compute signatures here
-    last_timestamp: str = ""  # of the record before, for one whose date cannot be read
+    sign: Callable[[bytes], bytes] | None = None  # to compute signatures here
+    encoder: ContentEncoder | None = None  # to encode signed payloads here
+    last_timestamp: str = ""  # of the record before, for one with an unreadable date
 
     def is_large(self, record: Record) -> bool:
-        return record.content_length > self.settings.piece_bytes_max
+        return record.content_length > PIECE_BYTES_MAX
 
     def draft(self, record: Record) -> RecordDraft:
-        """Reads the record to its end, or as far as it is there. Raises MalformedInput in strict mode."""
+        """Reads the record, or what is there of it. Raises MalformedInput in strict mode."""
         block = record.block.read()
         record.finish()
         head = None
         if record.has_http and not (record.type == "request" and block.startswith(_PLAIN_REQUESTS)):
             head = record.block.http() if isinstance(record.block, BytesBlock) else parse_head(block)
-        size = len(block) - (head.size if head else _head_size(record, block))
-        payload = b""
-        if not self._is_content(record, size):
-            framed = _framed(record, block, (len(block),))
-        else:
-            literals, runs, payload = split(block, head) if head else (b"", (0, len(block)), block)
-            if head and (len(runs) > _RUNS_MAX or len(literals) - head.size > _LITERAL_BYTES_MAX):
-                literals, runs, payload = block[: head.size], (head.size, size), block[head.size :]
-            framed, size = _framed(record, literals, runs), len(payload)
+        start = head.size if head else _head_size(record, block)
+        literals, payload = block[:start], block[start:]
+        runs: tuple[int, ...] = (start, len(payload)) if payload else (start,)
+        if payload and head is not None:
+            unframed = split(block, head)
+            if len(unframed[1]) <= _RUNS_MAX and len(unframed[0]) - start <= _LITERAL_BYTES_MAX:
+                literals, runs, payload = unframed
         message = _unzipped_message(record, block)
         facts = _facts(record, parse_head(message) if message else head)
         if facts["digest"] == "-" and record.type in CAPTURED and record.type != "revisit":
-            facts["digest"] = digest_of([split(message)[2] if message else payload or block[len(block) - size :]])
-        entry = self._entry(record, framed, size, facts, head)
-        signature = self.sign(payload) if payload and self.sign is not None else b""
+            facts["digest"] = digest_of([split(message)[2] if message else payload])
+        entry = self._entry(record, _framed(record, literals, runs), len(payload), facts, head)
+        kept: bytes | EncodedContent = payload
+        signature = b""
+        if payload and self.sign is not None:
+            signature = self.sign(payload)
+            if self.encoder is not None and not fits_inline(entry):
+                kept = self.encoder.encode(payload, entry.mime, signature)
         record_id, concurrent_to = _links(record)
-        draft = RecordDraft(entry, payload, signature, record_id=record_id, concurrent_to=concurrent_to)
-        return self._with_request(draft, record, head, block)
-
-    def _is_content(self, record: Record, size: int) -> bool:
-        """Whether the payload becomes a content; else it stays with the record."""
-        if not size:
-            return False
-        return record.type in ("response", "resource", "conversion") or size > self.settings.inline_bytes_max
+        request = None
+        if record.type == "request" and head is not None and head.method not in ("GET", "HEAD", ""):
+            request = head.method, block[head.size :], head.headers.get("Content-Type") or ""
+        return RecordDraft(entry, kept, signature, b"", "", record_id, concurrent_to, request)
 
     def _entry(
         self, record: Record, framed: tuple[bytes, str], size: int, facts: dict[str, str], head: HttpHead | None
@@ -213,6 +223,7 @@ class Drafting:
             facts["digest"],
             size,
             "-",
+            "-",
             layout,
             one_line(self.filename),
             record.offset,
@@ -222,7 +233,7 @@ class Drafting:
         )
 
     def _dated(self, record: Record, head: HttpHead | None) -> tuple[str, str]:
-        """A time for a record whose date cannot be read, and where it was found."""
+        """A time for a record with an unreadable date, and its source."""
         date = record.headers.get(_DATE_FIELDS[record.format.partition("/")[0]]) or ""
         if left := partial_timestamp(date):
             return left, "part"
@@ -230,15 +241,10 @@ class Drafting:
             return sent, "http"
         return (self.last_timestamp, "neighbour") if self.last_timestamp else (_NO_DATE, "none")
 
-    def _with_request(self, draft: RecordDraft, record: Record, head: HttpHead | None, block: bytes) -> RecordDraft:
-        if record.type == "request" and head is not None and head.method not in ("GET", "HEAD", ""):
-            draft.request = (head.method, block[head.size :], head.headers.get("Content-Type") or "")
-        return draft
-
     def large_draft(self, record: Record, spool: Path) -> RecordDraft:
         """Reads a record that is too large for memory; its payload goes to the file `spool`.
 
-        Raises MalformedInput in strict mode if it is damaged; then nothing is left of the file.
+        Raises MalformedInput in strict mode if it is damaged, and deletes the file.
         """
         result = _LargeDraft()
         try:
@@ -262,7 +268,7 @@ class Drafting:
         return RecordDraft(entry, record_id=record_id, concurrent_to=concurrent_to, spooled=spool)
 
     def complete(self, drafts: Sequence[RecordDraft]) -> None:
-        """Ties requests to responses, and computes what can be computed without the archive."""
+        """Matches requests with responses, and computes what does not need the archive."""
         pair_requests(drafts)
         _date_by_next(drafts)
         for draft in drafts:
@@ -330,8 +336,11 @@ def _unzipped_message(record: Record, block: bytes) -> bytes:
 
 
 def _head_size(record: Record, block: bytes) -> int:
-    """Of the message in a request that was not looked at closely."""
-    return (block.find(b"\r\n\r\n") + 4 or len(block)) if record.has_http and record.type == "request" else 0
+    """Of the message in a request whose head was not parsed."""
+    if not record.has_http or record.type != "request":
+        return 0
+    end = block.find(b"\r\n\r\n")
+    return end + 4 if end >= 0 else len(block)
 
 
 def _framed(record: Record, literals: bytes, runs: tuple[int, ...]) -> tuple[bytes, str]:
@@ -346,7 +355,7 @@ def _framed(record: Record, literals: bytes, runs: tuple[int, ...]) -> tuple[byt
 
 
 def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
-    """What the catalog tells of a record, from its own header and from that of the HTTP message."""
+    """The catalog's fields of a record, from its header and that of the HTTP message."""
     fields = record.headers.first()
     status = mime = refers_to = extra = "-"
     if head is not None and record.type != "request":
@@ -367,7 +376,7 @@ def _facts(record: Record, head: HttpHead | None) -> dict[str, str]:
 
 
 def marked(extra: str, record: Record) -> str:
-    """`extra` with the marks of a record that is not whole, or not as long as its head says. It must be finished."""
+    """`extra` with the marks of an incomplete record, or of one with a wrong length. The record must be finished."""
     fields = record.headers.first()
     if record.truncated or "warc-truncated" in fields:
         extra = _with_mark(extra, "truncated", one_line(fields.get("warc-truncated", CUT_IN_FILE)))
@@ -381,7 +390,7 @@ def _with_mark(extra: str, name: str, value: str | int) -> str:
 
 
 def _date_by_next(drafts: Sequence[RecordDraft]) -> None:
-    """Records at the beginning of a file whose date cannot be read have that of the next one."""
+    """Records at the beginning of a file with an unreadable date get that of the next one."""
     dated = next((draft.entry.timestamp for draft in drafts if '"dateFrom": "none"' not in draft.entry.extra), "")
     for draft in drafts:
         if '"dateFrom": "none"' not in draft.entry.extra:
@@ -393,7 +402,7 @@ def _date_by_next(drafts: Sequence[RecordDraft]) -> None:
 
 @lru_cache(maxsize=256)
 def _type_of(kind: str) -> str:
-    """The type of a record that came from outside; never one of those that the journal has for itself."""
+    """The type of an imported record; never one of the journal's own types."""
     kind = one_line(kind)
     return f"foreign-{kind}" if kind in (FILE_HEAD, REFERENCE, REMOVED, SOURCE) else kind
 
@@ -405,7 +414,7 @@ def catalog_mime(content_type: str | None) -> str:
 
 
 def refers_to_of(record: Record) -> str:
-    """What a revisit says that it repeats: timestamp, a space, URL."""
+    """The original that a revisit names: timestamp, a space, URL."""
     url = one_line(record.headers.get("WARC-Refers-To-Target-URI") or "-")
     date = record.headers.get("WARC-Refers-To-Date")
     refers_to = f"{(warc_timestamp(date) if date else '') or '-'} {url}"
@@ -419,9 +428,9 @@ def _links(record: Record) -> tuple[str, tuple[str, ...]]:
 
 
 def pair_requests(drafts: Sequence[RecordDraft]) -> None:
-    """Gives responses to requests other than GET the method and body that belong to their key.
+    """Adds method and body to the keys of responses to requests other than GET.
 
-    A request belongs to the response before or after it that has its URL; WARC-Concurrent-To decides where it is given.
+    A request belongs to the response before or after it with its URL, or to the one that WARC-Concurrent-To names.
     """
     for index, draft in enumerate(drafts):
         if draft.request is None:
@@ -441,9 +450,6 @@ def _belongs(request: RecordDraft, other: RecordDraft) -> bool:
 
 
 def _with_method(entry: JournalEntry, method: str, body: bytes, content_type: str) -> str:
-    extra = {} if entry.extra == "-" else json.loads(entry.extra)
-    extra["method"] = method.upper()
-    keyed = post_key("", method, body, content_type).removeprefix(f"?__wb_method={extra['method']}")
-    if keyed:
-        extra["requestBody"] = keyed.removeprefix("&")
-    return json.dumps(extra)
+    extra = _with_mark(entry.extra, "method", method.upper())
+    keyed = post_key("", method, body, content_type).removeprefix(f"?__wb_method={method.upper()}")
+    return _with_mark(extra, "requestBody", keyed.removeprefix("&")) if keyed else extra

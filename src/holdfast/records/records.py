@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
+from holdfast import config
 from holdfast.arguments import checked
 from holdfast.batches.entry import REFERENCE, REMOVED, JournalEntry
 from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.catalog.pick import ordered, picked_of
+from holdfast.env import REAL, Environment, paths
 from holdfast.errors import CaptureNotFound, DamagedBatch, MalformedKey
 from holdfast.model import SERIAL_MAX, Capture, Pick, RecordId
-from holdfast.records.page_classes import ABOUT
-from holdfast.records.references import ReferencedFiles
+from holdfast.records.active_state import ABOUT
 from holdfast.records.stored_record import StoredRecord
 from holdfast.storage.store.contents import Contents
+from holdfast.storage.store.store import BlockStore
 from holdfast.urls import PAGE_ID_MAX, page_id_text, parse_page_id
 
 _PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # before a follower looks again
@@ -23,18 +27,16 @@ _PATIENCE_S = (0.32, 0.64, 1.28)  # and if the file itself has gone, which remov
 
 
 def picked_page(captures: Sequence[Capture], at: str, pick: Pick) -> Capture | None:
-    """Of a few captures, the one that stands for a time. What is only about a page counts if there is nothing else."""
+    """Picks from a few captures the one for a time. Records about a page count only if there is nothing else."""
     return picked_of([each for each in captures if each.type not in ABOUT] or captures, at, pick)
 
 
 class Records:
     """Any thread may call any method."""
 
-    def __init__(
-        self, journal: Journal, catalog: Catalog, contents: Contents, files: ReferencedFiles | None = None
-    ) -> None:
-        """`files` are those into which records by reference point."""
-        self._files = files or ReferencedFiles(())
+    def __init__(self, journal: Journal, catalog: Catalog, contents: Contents, warc_paths: Sequence[Path] = ()) -> None:
+        """`warc_paths` are the directories into which records by reference point."""
+        self._warc_paths = warc_paths
         self.journal = journal
         self._catalog = catalog
         self._contents = contents
@@ -87,23 +89,32 @@ class Records:
         return self.read(capture.record)
 
     @checked
-    def read(self, record: RecordId) -> StoredRecord:
-        """The record of an id; one by reference from its file. Raises CaptureNotFound, or DamagedBatch."""
+    def read(self, record: RecordId | str) -> StoredRecord:
+        """The record of an id, its own or that of its origin; one by reference from its file.
+
+        A text is read as an id: '202611-0000004711'. Raises CaptureNotFound, MalformedKey or DamagedBatch.
+        """
+        if isinstance(record, str):
+            record = RecordId.parse(record)
         entry = self.entry(record, is_expected=True)
+        if (entry is None or entry.type == REMOVED) and (copy := self._catalog.copy_of(record)) is not None:
+            record, entry = copy, self.entry(copy, is_expected=True)
         if entry is None or entry.type == REMOVED:
             state = "was removed" if entry is not None else "does not exist"
             raise CaptureNotFound(f"record {record} {state}")
         if entry.type == REFERENCE:
-            return self._files.read(self.stored(record, entry))
+            from holdfast.records.references import ReferencedFiles
+
+            return ReferencedFiles(self._warc_paths).read(self.stored(record, entry))
         return self.stored(record, entry)
 
     def stored(self, record: RecordId, entry: JournalEntry) -> StoredRecord:
         return StoredRecord(record, entry, self._contents, self._resolve)
 
     def entry(self, record: RecordId, *, is_expected: bool = False) -> JournalEntry | None:
-        """The entry of a record, what is left of it if it was removed, or None.
+        """The entry of a record, its tombstone if it was removed, or None.
 
-        A follower that finds nothing where it is expected may see its catalog between two states, and looks again.
+        A follower may see its catalog between two states: if an expected entry is missing, it retries.
         """
         is_missing = False
         for pause_s in (*_PAUSES_S, *_PATIENCE_S):
@@ -144,7 +155,7 @@ class Records:
 
     @checked
     def newest(self, batch: str) -> Iterator[tuple[RecordId, JournalEntry]]:
-        """The records of a batch, those that came last first, without those that were removed."""
+        """The records of a batch, newest first, without removed ones."""
         before = SERIAL_MAX
         while (packed := self._catalog.frame_of(RecordId(batch, before))) is not None:
             place = FramePlace.unpack(packed)
@@ -167,3 +178,25 @@ class Records:
         """The record that a revisit repeats."""
         original = self._catalog.resolve(stored.capture)
         return self.read(original.record) if original is not None and original.record != stored.id else None
+
+
+def _catalog(root: Path, cache_bytes: int, env: Environment) -> Catalog:
+    return Catalog(root / paths.CATALOG, read_only=True, cache_bytes=cache_bytes, env=env)
+
+
+@contextmanager
+def opened_records(root: Path, env: Environment = REAL) -> Iterator[Records]:
+    """Follows the process that writes. Raises what opening an archive may."""
+    path = root / paths.SETTINGS
+    settings = config.merged(config.load(path), path)
+    with ExitStack() as closing:
+        instance = BlockStore(root, settings, env, writable=False)
+        closing.callback(instance.close)
+        contents = Contents(instance)
+        closing.callback(contents.close)
+        journal = Journal(root, env, writable=False)
+        closing.callback(journal.close)
+        cache_bytes = settings.records.catalog_cache_bytes
+        catalog = closing.enter_context(_catalog(root, cache_bytes, env))
+        warc_paths = [root / each for each in settings.records.warc_paths]
+        yield Records(journal, catalog, contents, warc_paths)

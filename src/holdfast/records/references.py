@@ -3,7 +3,7 @@
     com,example)/ 20200102030405 http://example.com/ text/html 200 3I42... - - 1043 333 a.warc.gz
         │ one entry of type `reference` in the batch; its data is the line, as CDXJ
         ▼
-    a capture in the catalog, whose record is read from `a.warc.gz` at 333 when it is asked for
+    a capture in the catalog, whose record is read from `a.warc.gz` at 333 on demand
 
 The batch has the truth, so references are reindexed, removed and refused like other records; the same line twice is one
 record. The file is looked for in the directories `records.warc_paths`, and nowhere else whatever the name says. It is
@@ -24,7 +24,6 @@ from typing import BinaryIO, cast
 
 from holdfast.batches.entry import REFERENCE, JournalEntry, one_line
 from holdfast.errors import FileNotAtHand, MalformedInput
-from holdfast.formats import open_records
 from holdfast.formats.cdx.cdx import CDX9, CDX11, CdxLayout
 from holdfast.formats.cdx.cdxj import EXTRA, cdxj_line, is_header, parse_cdxj
 from holdfast.formats.http import parse_head, split
@@ -63,7 +62,7 @@ def reference_drafts(lines: Iterable[bytes], collection: str, *, skip_bad: bool 
                 drafts.append(RecordDraft(_entry(_fields(line, layout), collection)))
         except (UnicodeDecodeError, MalformedInput) as error:
             if not skip_bad:
-                said = " is no UTF-8" if isinstance(error, UnicodeDecodeError) else f": {error}"
+                said = " is not UTF-8" if isinstance(error, UnicodeDecodeError) else f": {error}"
                 raise MalformedInput(f"line {number}{said}") from None
     return drafts
 
@@ -175,7 +174,7 @@ class ReferencedFiles:
 
 @dataclass(slots=True)
 class ReferencedRecord(StoredRecord):
-    """A record that is read from a file elsewhere. Its entry tells what the record itself says."""
+    """A record that is read from a file elsewhere. Its entry has what the record itself says."""
 
     opened: Opened  # a context with the record at its beginning
     small: bytes | None  # the payload, unless it is large
@@ -238,6 +237,8 @@ def _opened(path: Path, entry: JournalEntry) -> Iterator[Record]:
         dictionary = _dictionary(file) if entry.offset else b""
         file.seek(entry.offset)
         stream = cast(BinaryIO, _Behind(dictionary, file)) if dictionary else file
+        from holdfast.formats.io.open import open_records
+
         record = next(open_records(stream, validate=False, verify_digests=False), None)
         if record is None or record.offset != len(dictionary):
             raise MalformedInput("no record begins there")

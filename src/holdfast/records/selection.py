@@ -1,16 +1,16 @@
-"""Selecting records: by a question to the catalog, or by batch and collection; for exports and removals."""
+"""Selected records: by a catalog query, or by batch and collection; for exports and removals."""
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from holdfast.arguments import check_fields
+from holdfast.arguments import check_fields, read_text_field
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, JournalEntry
+from holdfast.batches.frame import Walked
 from holdfast.batches.journal import Journal
-from holdfast.batches.scan import Walked
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.model import Capture, RecordId
 
@@ -26,14 +26,20 @@ class Selection:
     query: CaptureQuery | None = None
     batch: str | None = None
     collection: str | None = None
-    any_method: bool = False  # of one URL also what was asked for by POST and the like
+    any_method: bool = False  # of one URL also captures by POST and the like
 
     def __post_init__(self) -> None:
+        read_text_field(self, "query", lambda url: CaptureQuery(url=url))
         check_fields(self)
 
     @property
+    def takes_companions(self) -> bool:
+        """True if what was recorded with a capture is removed along with it."""
+        return True
+
+    @property
     def is_whole(self) -> bool:
-        """Whether records are taken whatever they are, rather than the captures that a question finds."""
+        """True without a query: then records of all types are selected."""
         return self.query is None
 
     def captures(self, catalog: Catalog) -> Iterator[Capture]:
@@ -49,7 +55,7 @@ class Selection:
             yield from catalog.by_other_methods(query)
 
     def record_ids(self, catalog: Catalog, journal: Journal) -> Iterator[RecordId]:
-        """The records in the order of the batches. A question's captures take 4 bytes each in memory."""
+        """The records in the order of the batches. The captures of a query take 4 bytes each in memory."""
         if self.is_whole:
             for record, _ in self.entries(journal):
                 yield record
@@ -64,7 +70,7 @@ class Selection:
                 yield RecordId(batch, serial)
 
     def entries(self, journal: Journal) -> Iterator[tuple[RecordId, JournalEntry]]:
-        """All records of the batches and the collection, without a question, in the order of the batches."""
+        """All records of the batches and the collection, without a query, in the order of the batches."""
         if self.batch is not None:
             journal.require(self.batch)
         for batch in journal.names() if self.batch is None else [self.batch]:
@@ -75,10 +81,45 @@ class Selection:
                             yield RecordId(batch, entry.serial), entry
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenRecords(Selection):
+    """Just these records, without their companions."""
+
+    records: tuple[RecordId, ...] = ()
+
+    @property
+    def takes_companions(self) -> bool:
+        return False
+
+    @property
+    def is_whole(self) -> bool:
+        return False
+
+    def record_ids(self, catalog: Catalog, journal: Journal) -> Iterator[RecordId]:
+        return iter(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenUrls(Selection):
+    """All captures of exactly these URLs, not of others with the same URL key."""
+
+    urls: tuple[str, ...] = ()
+    upto: str = ""  # a timestamp: captures up to then; empty: all
+
+    @property
+    def is_whole(self) -> bool:
+        return False
+
+    def captures(self, catalog: Catalog) -> Iterator[Capture]:
+        for url in self.urls:
+            query = CaptureQuery(url=url, match="exact", to=self.upto, filters=(f"=url:{url}",))
+            yield from Selection(query, self.batch, self.collection, self.any_method).captures(catalog)
+
+
 def companions(read: Read, record: RecordId, entry: JournalEntry) -> dict[RecordId, JournalEntry]:
     """The request, metadata and the like that were recorded with a capture and stand near it in its batch.
 
-    `read` gives the entries of records; who asks for many captures side by side gives one that remembers.
+    `read` returns the entry of a record; for many neighbouring captures, give one that caches.
     """
     if not entry.format.startswith("warc/"):
         return {}
@@ -90,6 +131,20 @@ def companions(read: Read, record: RecordId, entry: JournalEntry) -> dict[Record
         if other is not None and _belongs(other, entry, own):
             found[near] = other
     return found
+
+
+def with_companions(read: Read, records: Iterable[RecordId]) -> Iterator[tuple[RecordId, JournalEntry]]:
+    """Records in the order of the batches with their companions beside them, each once; without those removed."""
+    given: set[RecordId] = set()  # only those nearby matter
+    for record in records:
+        entry = read(record)
+        if entry is None or entry.type == REMOVED:
+            continue
+        together = {record: entry} | companions(read, record, entry)
+        given = {each for each in given if each.batch == record.batch and each.serial > record.serial - 4 * _NEARBY}
+        for each in sorted(together.keys() - given):
+            yield each, together[each]
+        given |= together.keys()
 
 
 def _belongs(other: JournalEntry, entry: JournalEntry, own: bytes) -> bool:

@@ -6,15 +6,15 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from holdfast.batches.entry import JournalEntry, runs
-from holdfast.catalog.revisits import is_empty
 from holdfast.formats.http import HttpHead, parse_head, split
 from holdfast.formats.record import Headers
-from holdfast.formats.tianwang import unzipped
-from holdfast.formats.warc.framing import parse_fields as warc_fields
 from holdfast.model import Capture, ContentKey, RecordId
-from holdfast.storage.store.contents import Contents
+
+if TYPE_CHECKING:
+    from holdfast.storage.store.contents import Contents
 
 _HEAD_END = re.compile(rb"\n\r{0,3}\n")
 _LINE_END = re.compile(r"\r*\n")
@@ -47,10 +47,13 @@ class StoredRecord:
     def raw(self) -> Iterator[bytes]:
         """The whole record, byte for byte as it came in, in parts of bounded size."""
         entry = self.entry
+        if entry.contents == "-":
+            yield entry.data
+            return
         payload = self._pieces()
         piece = memoryview(b"")
         at = 0
-        for literal, length in runs(entry.layout) if entry.layout != "-" else [(len(entry.data), 0)]:
+        for literal, length in runs(entry.layout):
             if literal:
                 yield entry.data[at : at + literal]
                 at += literal
@@ -92,7 +95,11 @@ class StoredRecord:
     def message(self) -> bytes:
         """The block as it was sent: that of a Tianwang record without its compression."""
         block = b"".join(self.block())
-        return unzipped(block) if self.is_zipped else block
+        if not self.is_zipped:
+            return block
+        from holdfast.formats.tianwang import unzipped
+
+        return unzipped(block)
 
     # -- parts --------------------------------------------------------------------------------------------------
 
@@ -146,6 +153,7 @@ class StoredRecord:
 
     def stream(self) -> Iterator[bytes]:
         """The payload in parts of bounded size."""
+        from holdfast.catalog.revisits import is_empty  # here, as processes that only draft records need no catalog
         from holdfast.errors import CaptureNotFound
 
         if self.entry.type == "revisit" and self.entry.contents == "-":
@@ -161,15 +169,8 @@ class StoredRecord:
             yield split(self.message())[2]
         elif self.entry.contents != "-":
             yield from self._pieces()
-        elif self.entry.size:
-            yield self._inline()
-
-    def _inline(self) -> bytes:
-        """A payload that is kept with its record: it ends where the record's tail begins."""
-        start = self._head_length()
-        head = self._own_http_head()
-        start += head.size if head is not None else 0
-        return self.entry.data[start : start + self.entry.size]
+        elif self.entry.is_inline:
+            yield self.entry.payload
 
 
 def head_length(kind: str, data: bytes) -> int:
@@ -198,6 +199,8 @@ def parse_fields(head: bytes, kind: str) -> Headers:
     if kind.startswith("arc/"):
         return Headers([("line", text.strip())])
     if kind.startswith("warc/"):
+        from holdfast.formats.warc.reader import parse_fields as warc_fields
+
         return Headers(*warc_fields(_LINE_END.split(text), found=False))
     fields = [line.partition(":") for line in text.replace("\r", "").split("\n") if ":" in line]
     return Headers([(name.strip(), value.strip()) for name, _, value in fields])

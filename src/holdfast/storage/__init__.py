@@ -1,14 +1,14 @@
 """The store: every content once, never lost.
 
-A content comes in through `store.contents`. `store.put` signs it (`signature`) and looks for a duplicate: in its home
-volume (`placement`), then in those that the bloom filter names. A duplicate becomes one more reference. A new content
-is encoded (`codec`) and goes to its home volume as a block (`block`), with replicas elsewhere if so configured. It
-comes out by its contentkey, straight from the volume named there.
+Contents enter through `store.contents`. `store.put` signs a content (`signature`) and looks for a duplicate: in its
+home volume (`placement`), then in the volumes that the bloom filter names. A duplicate becomes one more reference. A
+new content is encoded (`codec`) and written to its home volume as a block (`block`), with replicas elsewhere if
+configured. It is read by its contentkey, straight from the volume named there.
 
 Guarantees:
-- what was acknowledged survives kill -9 and power loss; what was not is there whole or not at all;
-- a stored byte that changes is noticed when it is read, and by `check`; `repair` restores it from a copy;
-- deleting removes one reference; the bytes go with the last one, at the next compaction;
+- acknowledged contents survive kill -9 and power loss; others are stored whole or not at all;
+- a changed byte is detected when it is read, and by `check`; `repair` restores it from a copy;
+- a delete removes one reference; after the last one, compaction removes the bytes;
 - everything but segments and block files is derived and can be rebuilt.
 
 `block`, `codec`, `signature` and `identity` describe bytes; `volume` is the protocol of all volumes. Beyond:

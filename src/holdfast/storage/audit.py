@@ -1,4 +1,4 @@
-"""The archive's audit log: one JSON object per line, for people."""
+"""The archive's audit log: one JSON object per line, for people to read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def audit(root: Path, env: Environment, events: Sequence[Mapping[str, object]]) 
 
 
 def append_audit(root: Path, env: Environment, text: bytes) -> None:
-    """Appends lines to the audit log unless they are its last. Durable on return."""
+    """Appends lines to the audit log unless it already ends with them. Durable on return."""
     files = env.files
     path = root / paths.AUDIT
     fresh = not files.exists(path)
@@ -26,9 +26,9 @@ def append_audit(root: Path, env: Environment, text: bytes) -> None:
     try:
         end = file.size()
         if file.read(max(end - len(text), 0), len(text)) != text:
-            torn = end and file.read(end - 1, 1) != b"\n"  # what a crash left of a line stays by itself
+            torn = end and file.read(end - 1, 1) != b"\n"  # by a crash: the rest stays on its own line
             file.append([b"\n", text] if torn else [text])
-        file.sync()  # also if a killed process wrote it, which may not have come to that
+        file.sync()  # also if a killed process wrote it without a sync
     finally:
         file.close()
     if fresh:

@@ -1,11 +1,11 @@
 """Codecs: how a content becomes the bytes of a block (W10).
 
-A codec is chosen per content, by its type or by the caller, and named in the block's header, so that any mixture can
-live in one volume. Compression happens on the caller's side; volumes hold opaque bytes. Others are found by name
-through the entry point group `holdfast.codecs`.
+A codec is chosen per content, by its type or by the caller, and named in the block's header, so that one volume can mix
+codecs. Clients compress; volumes hold opaque bytes. Other codecs are found by name through the entry point group
+`holdfast.codecs`.
 
-`zstd-dict` stands apart: it needs a dictionary, which a volume keeps beside its blocks (`Dictionary`).
-Compressor objects are kept per thread: a new one per content costs five times as much as the compression.
+`zstd-dict` needs a dictionary, which a volume keeps with its blocks (`Dictionary`). Compressor objects are kept per
+thread: a new one per content costs five times as much as the compression.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from __future__ import annotations
 import threading
 import zlib
 from array import array
-from importlib.metadata import entry_points
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import zstandard
 
 from holdfast.env.files import Buffer
+from holdfast.env.plugins import plugins
 from holdfast.errors import DamagedBlock, UnknownName
 
 ENTRY_POINT_GROUP = "holdfast.codecs"
@@ -28,7 +29,7 @@ ZLIB_LEVEL = 6
 BROTLI_QUALITY = 5
 AUTO = "auto"
 ZSTD_DICT = "zstd-dict"
-ALIAS = "alias"  # no data: the content is that of another block, see `merging`
+ALIAS = "alias"  # no data: the content of another block, see `maintenance/merge`
 
 
 class Codec(Protocol):
@@ -38,15 +39,15 @@ class Codec(Protocol):
     def name(self) -> str: ...
     def encode(self, content: Buffer) -> Buffer: ...
     def decode(self, stored: Buffer, size: int) -> bytes:
-        """The content, which must be of `size` bytes; raises DamagedBlock otherwise, never returns more."""
+        """The content, of exactly `size` bytes. Raises DamagedBlock otherwise; never returns more."""
 
 
 @runtime_checkable
 class BulkCodec(Protocol):
-    """A codec that decodes many contents at once, on several cores, outside the interpreter's lock."""
+    """A codec that decodes many contents at once, on several cores, without the interpreter lock."""
 
     def decode_many(self, stored: list[memoryview], sizes: list[int], threads: int) -> list[memoryview]:
-        """The contents, in memory that they share. Raises DamagedBlock if any of them cannot be decoded."""
+        """The contents, in shared memory. Raises DamagedBlock if one of them cannot be decoded."""
 
 
 class NoneCodec:
@@ -62,7 +63,7 @@ class NoneCodec:
 
 
 class ZlibCodec:
-    """The paper's own codec."""
+    """Webstore's codec."""
 
     name = "zlib"
 
@@ -78,7 +79,7 @@ class ZlibCodec:
 
 
 class ZstdCodec:
-    """The default for everything that is worth compressing."""
+    """The default for everything worth compressing."""
 
     name = "zstd"
 
@@ -94,10 +95,40 @@ class ZstdCodec:
         return compressor.compress(content)
 
     def decode(self, stored: Buffer, size: int) -> bytes:
-        return _decode_zstd(self._decompressor(), stored, size, self.name)
+        try:
+            if zstandard.frame_content_size(stored) != size:
+                raise DamagedBlock(f"cannot decode {self.name} data: its frame does not hold {size} bytes")
+            return _sized(self._decompressor().decompress(stored), size, self.name)
+        except zstandard.ZstdError as error:
+            raise _undecodable(self.name, error) from error
 
     def decode_many(self, stored: list[memoryview], sizes: list[int], threads: int) -> list[memoryview]:
-        return _decode_many(self._decompressor(), stored, sizes, threads, self.name)
+        """Sizes are given, so that a frame with another size fails before it takes any memory."""
+        if 0 in sizes:  # which the library takes for "unknown"
+            raise DamagedBlock(f"cannot decode {self.name} data together: some of it is empty")
+        try:
+            frames = self._decompressor().multi_decompress_to_buffer(
+                stored,  # type: ignore[arg-type]
+                decompressed_sizes=array("Q", sizes).tobytes(),
+                threads=threads,
+            )
+        except zstandard.ZstdError as error:
+            raise _undecodable(self.name, error) from error
+        contents = [memoryview(frames[index]) for index in range(len(frames))]  # type: ignore[arg-type]
+        if [len(content) for content in contents] != sizes:
+            raise DamagedBlock(f"cannot decode {self.name} data: frames do not hold what their blocks say")
+        return contents
+
+    def decode_each(self, stored: Sequence[Buffer], sizes: Sequence[int]) -> list[bytes]:
+        """As `decode` for each, in the calling thread. Raises DamagedBlock if any of them cannot be decoded."""
+        try:
+            if list(map(zstandard.frame_content_size, stored)) == sizes:
+                contents = list(map(self._decompressor().decompress, stored))
+                if list(map(len, contents)) == sizes:
+                    return contents
+        except zstandard.ZstdError as error:
+            raise _undecodable(self.name, error) from error
+        raise DamagedBlock(f"cannot decode {self.name} data: frames do not hold what their blocks say")
 
     def _decompressor(self) -> zstandard.ZstdDecompressor:
         decompressor: zstandard.ZstdDecompressor | None = getattr(self._perthread, "decompressor", None)
@@ -108,7 +139,7 @@ class ZstdCodec:
 
 
 class BrotliCodec:
-    """For archives that value bytes above time."""
+    """For archives that prefer small to fast."""
 
     name = "brotli"
 
@@ -129,7 +160,7 @@ class BrotliCodec:
 
 
 class Dictionary(ZstdCodec):
-    """A trained zstd dictionary, and the codec `zstd-dict` that uses it. Immutable; any thread may use it."""
+    """A trained zstd dictionary and its codec `zstd-dict`. Immutable; any thread may use it."""
 
     name = ZSTD_DICT
 
@@ -142,9 +173,9 @@ class Dictionary(ZstdCodec):
 
 
 def train_dictionary(samples: list[bytes], size_bytes: int) -> Dictionary:
-    """A dictionary made from sample contents; raises ValueError if they are too few or too much alike.
+    """Trains a dictionary from sample contents; raises ValueError if they are too few or too similar.
 
-    The segment length `k` and the dmer length `d` are fixed: a search for better ones takes four times as long and
+    The segment length `k` and the dmer length `d` are fixed: searching for better ones takes four times as long and
     gains about one percent on web pages.
     """
     try:
@@ -160,20 +191,20 @@ _known: dict[str, Codec] = {codec.name: codec for codec in (NONE, ZlibCodec(), Z
 
 
 def register_codec(codec: Codec) -> None:
-    """Makes a codec known by its name in this process."""
+    """Registers a codec under its name in this process."""
     assert len(codec.name) <= CODEC_NAME_MAX, f"codec name {codec.name!r} does not fit a block's header"
     _known[codec.name] = codec
 
 
 def codec_names() -> list[str]:
     """Every name that a store accepts: `auto`, the codecs, and `zstd-dict`."""
-    return sorted({AUTO, ZSTD_DICT, *_known, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+    return sorted({AUTO, ZSTD_DICT, *_known, *(point.name for point in plugins(ENTRY_POINT_GROUP))})
 
 
 def find_codec(name: str) -> Codec:
-    """The codec of that name, except `zstd-dict`, which only a volume's dictionary can give."""
+    """The codec of that name. Not for `zstd-dict`, which needs a volume's dictionary."""
     if name not in _known:
-        for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        for point in plugins(ENTRY_POINT_GROUP, name=name):
             register_codec(point.load())
     try:
         return _known[name]
@@ -181,78 +212,22 @@ def find_codec(name: str) -> Codec:
         raise UnknownName(f"unknown codec {name!r}: known are {', '.join(codec_names())}") from None
 
 
-_PACKED_TYPES = (
-    "image/",
-    "video/",
-    "audio/",
-    "font/woff",
-    "application/zip",
-    "application/gzip",
-    "application/x-7z",
-)
-_PLAIN_MEDIA = (
-    "image/svg",
-    "image/bmp",
-    "image/x-ms-bmp",
-    "image/x-icon",
-    "audio/wav",
-    "audio/x-wav",
-    "audio/midi",
-)
-_PACKED_MAGIC = (
-    b"\x1f\x8b",  # gzip
-    b"PK\x03\x04",  # zip
-    b"\xff\xd8\xff",  # JPEG
-    b"\x89PNG",
-    b"GIF8",
-    b"(\xb5/\xfd",  # zstd
-    b"BZh",
-    b"\xfd7zXZ",
-    b"7z\xbc\xaf",
-    b"wOF2",
-    b"wOFF",
-    b"OggS",
-    b"ID3",
+_PACKED_TYPES = ("image/", "video/", "audio/", "font/woff", "application/zip", "application/gzip", "application/x-7z")
+_PLAIN_MEDIA = ("image/svg", "image/bmp", "image/x-ms-bmp", "image/x-icon", "audio/wav", "audio/x-wav", "audio/midi")
+_PACKED_MAGIC = (  # gzip, zip, JPEG, PNG, GIF, zstd, bzip2, xz, 7z, WOFF, Ogg, MP3
+    *(b"\x1f\x8b", b"PK\x03\x04", b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"(\xb5/\xfd", b"BZh", b"\xfd7zXZ"),
+    *(b"7z\xbc\xaf", b"wOF2", b"wOFF", b"OggS", b"ID3"),
 )
 
 
 def compressible(content: Buffer, content_type: str | None) -> bool:
-    """Whether compression is likely to pay: by the first bytes, which tell content-encodings too, then by the type."""
+    """True if compression is likely to pay, by the first bytes (which show content encodings), then by the type."""
     if bytes(content[:8]).startswith(_PACKED_MAGIC):
         return False
     if content_type is None:
         return True
     kind = content_type.strip().lower()
     return kind.startswith(_PLAIN_MEDIA) or not kind.startswith(_PACKED_TYPES)
-
-
-def _decode_zstd(decompressor: zstandard.ZstdDecompressor, stored: Buffer, size: int, name: str) -> bytes:
-    try:
-        if zstandard.frame_content_size(stored) != size:
-            raise DamagedBlock(f"cannot decode {name} data: its frame does not hold {size} bytes")
-        return _sized(decompressor.decompress(stored), size, name)
-    except zstandard.ZstdError as error:
-        raise _undecodable(name, error) from error
-
-
-def _decode_many(
-    decompressor: zstandard.ZstdDecompressor, stored: list[memoryview], sizes: list[int], threads: int, name: str
-) -> list[memoryview]:
-    """Sizes are given, so that a frame that says otherwise is an error before it takes any memory."""
-    if 0 in sizes:  # which the library takes for "not known"
-        raise DamagedBlock(f"cannot decode {name} data together: some of it is empty")
-    try:
-        frames = decompressor.multi_decompress_to_buffer(
-            stored,  # type: ignore[arg-type]
-            decompressed_sizes=array("Q", sizes).tobytes(),
-            threads=threads,
-        )
-    except zstandard.ZstdError as error:
-        raise _undecodable(name, error) from error
-    contents = [memoryview(frames[index]) for index in range(len(frames))]  # type: ignore[arg-type]
-    if [len(content) for content in contents] != sizes:
-        raise DamagedBlock(f"cannot decode {name} data: frames do not hold what their blocks say")
-    return contents
 
 
 def _sized(content: bytes, size: int, name: str) -> bytes:

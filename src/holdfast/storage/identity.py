@@ -1,4 +1,4 @@
-"""The VOLUME file: who a volume is, in five lines of text and a checksum.
+"""The VOLUME file: the identity of a volume, in five lines of text.
 
     HOLDFAST-VOLUME/1 9f3a61c2
     organization log
@@ -6,11 +6,11 @@
     signature sha256
     crc32 1a2b3c4d
 
-The third line is the organization's shape: `depth` of a tree (without meaning for a log), `logs` of a hashed log,
+The third line is the shape of the organization: `depth` of a tree (unused in a log), `logs` of a hashed log,
 `bucket-bytes` of a hash.
 
-The uid is random; every segment and every block header repeats it, so that files of different volumes cannot be mixed
-up unnoticed. The crc32 is of the lines before it.
+The uid is random. Every segment and every block header repeats it, so that files of different volumes cannot be mixed
+up unnoticed. The crc32 covers the lines before it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from holdfast.env import Environment, paths
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import DamagedBlock, VolumeDown
 from holdfast.storage import block
-from holdfast.storage.volumes.log.ranges import SegmentRanges
-from holdfast.storage.volumes.log.segment import check_version
+from holdfast.storage.volumes.log.segment import SegmentRanges, check_version
 
 _MAGIC = b"HOLDFAST-VOLUME/"
 HASHED_LOG, HASH = "hashed-log", "hash"
-_SHAPES = {HASHED_LOG: "logs", HASH: "bucket-bytes"}  # what the third line is called; `depth` for others
+_SHAPES = {HASHED_LOG: "logs", HASH: "bucket-bytes"}  # the name of the third line; `depth` for others
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a VOLUME file says."""
+    """The contents of a VOLUME file."""
 
     uid: bytes
     organization: str
@@ -43,7 +42,7 @@ class Identity:
 
     @property
     def lanes(self) -> SegmentRanges:
-        """Of the segments, if it is a log, plain or hashed."""
+        """The segment ranges of a log, plain or hashed."""
         return SegmentRanges(self.shape if self.organization == HASHED_LOG else 0)
 
     def pack(self) -> bytes:
@@ -56,7 +55,7 @@ class Identity:
 
 
 def new_identity(env: Environment, volume: VolumeSettings, signature: str) -> Identity:
-    """Of a volume that is to be made."""
+    """The identity of a new volume."""
     shapes = {HASHED_LOG: volume.logs, HASH: volume.bucket_bytes}
     shape = shapes.get(volume.organization, volume.depth)
     return Identity(env.random_bytes(4).hex().encode(), volume.organization, shape, signature)
@@ -83,11 +82,11 @@ def read_identity(env: Environment, directory: Path) -> Identity:
 
 
 class VolumeNames:
-    """The name under which each volume of a store is used. Thread-safe.
+    """The name of each volume of a store. Thread-safe.
 
-    A volume that a connector lists twice, at two addresses of one machine, would be counted twice: a replica would
-    stand beside its own block, and merging the two would remove the only one. So a volume has one name, the first that
-    it was opened under; under any other it counts as down.
+    A volume that a connector lists twice, at two addresses of one machine, would be counted twice: a block would pass
+    for its own replica, and merging the two would remove the only copy. So a volume has one name, the first that it was
+    opened under; under any other it is down.
     """
 
     def __init__(self) -> None:
@@ -95,7 +94,7 @@ class VolumeNames:
         self._uids: dict[str, str] = {}  # by name
 
     def claim(self, name: str, uid: str) -> None:
-        """The volume is used under the name. Raises VolumeDown if it has another one already."""
+        """Assigns the name to the volume. Raises VolumeDown if the volume has another one."""
         with self._lock:
             for other, known in self._uids.items():
                 if known == uid and other != name:
@@ -105,6 +104,6 @@ class VolumeNames:
             self._uids[name] = uid
 
     def release(self, name: str) -> None:
-        """The name is free again."""
+        """Frees the name."""
         with self._lock:
             self._uids.pop(name, None)

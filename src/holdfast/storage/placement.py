@@ -1,15 +1,15 @@
 """Placement: which volumes a new content goes to, in order of preference (W6, W7).
 
-`mod` is the paper's: the signature, as a number, modulo the number of writable volumes; further copies go to the
-volumes that follow. `weighted` is rendezvous hashing: each volume draws a number from the signature and its own name,
-and the highest wins, in proportion to the weights; adding a volume moves only what the new one wins.
+`mod` is Webstore's: the signature, as a number, modulo the number of writable volumes; further copies go to the next
+volumes. `weighted` is rendezvous hashing: each volume draws a number from the signature and its own name, and the best
+draw wins, in proportion to the weights. Adding a volume moves only what the new one wins.
 
-Volumes may have roles (B8). Under the incremental scheme every volume takes new contents and is read, and roles mean
-nothing. Under the batch scheme the *update* volumes take what is new; an update moves it to the others, the *read*
-volumes. A volume that says nothing of its role is a read volume: so an archive becomes one of the batch scheme by
-adding update volumes to it.
+Volumes may have roles (B8). Under the incremental scheme every volume takes new contents and is read; roles mean
+nothing. Under the batch scheme *update* volumes take new contents, and an update moves them to the *read* volumes. A
+volume without a role is a read volume, so adding update volumes to an archive is enough to switch it to the batch
+scheme.
 
-Copies stay with their kind: replicas of a block in an update volume stand in update volumes, and move with it.
+Replicas of a block in an update volume are kept in update volumes, and move with it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ UPDATE, READ = "update", "read"
 
 
 def is_update(settings: Settings, volume: VolumeSettings) -> bool:
-    """Whether new contents are gathered in the volume until the next update."""
+    """True if the volume gathers new contents until the next update."""
     return settings.store.update == BATCH and volume.role == UPDATE
 
 
 def writable(settings: Settings) -> list[VolumeSettings]:
-    """The volumes that take contents, new ones or moved ones."""
+    """The volumes that take contents, new or moved."""
     return [each for each in settings.volume if each.state is VolumeState.WRITABLE]
 
 
@@ -76,6 +76,6 @@ def for_moved(settings: Settings) -> list[VolumeSettings]:
 
 
 def like(settings: Settings, name: str) -> list[VolumeSettings]:
-    """The volumes in which a block of a volume, or a copy of it, might as well stand."""
+    """The volumes that may also hold a block of this volume, or a copy of it."""
     own = settings.volume_settings(name)
     return for_new(settings) if own is None or is_update(settings, own) else for_moved(settings)

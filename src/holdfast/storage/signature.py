@@ -1,10 +1,9 @@
 """Signatures: fixed-length fingerprints that name contents (W2).
 
-`sha256` is the default: no two contents will ever share one. `rabin64` is the paper's own: the 64-bit fingerprint of
-M. O. Rabin (`holdfast.env.rabin`). Its collisions are rare but possible, so archives that use it may want store mode
-`compare`.
+`sha256` is the default: no two contents will ever share one. `rabin64` is Webstore's: the 64-bit fingerprint of M. O.
+Rabin (`holdfast.env.rabin`). It can collide, rarely, so archives that use it may want store mode `compare`.
 
-Others are found by name through the entry point group `holdfast.signatures`.
+Other algorithms are found by name through the entry point group `holdfast.signatures`.
 """
 
 from __future__ import annotations
@@ -12,24 +11,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 from holdfast.env.files import Buffer
-from holdfast.env.rabin import RABIN64_POLYNOMIAL, rabin64
+from holdfast.env.plugins import plugins
+from holdfast.env.rabin import rabin64
 from holdfast.errors import UnknownName
-
-__all__ = [
-    "ENTRY_POINT_GROUP",
-    "RABIN64",
-    "RABIN64_POLYNOMIAL",
-    "SHA256",
-    "SIGNATURE_BYTES_MAX",
-    "SIGNATURE_NAME_MAX",
-    "Signature",
-    "find_signature",
-    "register_signature",
-    "signature_names",
-]
 
 ENTRY_POINT_GROUP = "holdfast.signatures"
 SIGNATURE_NAME_MAX = 8  # characters in a block's header
@@ -43,7 +29,7 @@ class Signature:
     name: str
     length: int
     digest: Callable[[Buffer], bytes]
-    collision_free: bool = False  # for all that is known: equal signatures mean equal contents
+    collision_free: bool = False  # as far as is known, equal signatures mean equal contents
 
 
 def _sha256(content: Buffer) -> bytes:
@@ -60,19 +46,19 @@ _known = {signature.name: signature for signature in (SHA256, RABIN64)}
 
 
 def register_signature(signature: Signature) -> None:
-    """Makes a signature known by its name in this process."""
+    """Registers a signature under its name in this process."""
     fits = len(signature.name) <= SIGNATURE_NAME_MAX and 1 <= signature.length <= SIGNATURE_BYTES_MAX
     assert fits, f"signature {signature.name!r} does not fit a block's header"
     _known[signature.name] = signature
 
 
 def signature_names() -> list[str]:
-    return sorted({*_known, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+    return sorted({*_known, *(point.name for point in plugins(ENTRY_POINT_GROUP))})
 
 
 def find_signature(name: str) -> Signature:
     if name not in _known:
-        for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        for point in plugins(ENTRY_POINT_GROUP, name=name):
             register_signature(point.load())
     try:
         return _known[name]

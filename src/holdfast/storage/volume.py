@@ -1,13 +1,13 @@
-"""The volume protocol: what every place that holds blocks can do, whatever its organization (W4, W13).
+"""The volume protocol: what every place that holds blocks can do, in any organization (W4, W13).
 
-A volume holds opaque encoded blocks. It knows signatures, sizes and reference counters, never contents: encoding,
-decoding and comparing happen on the client's side, so that a remote volume moves compressed bytes and a duplicate
-moves nothing but its signature (W12).
+A volume holds opaque encoded blocks. It knows signatures, sizes and reference counters, never contents. Encoding,
+decoding and comparing are the client's work, so that a remote volume moves compressed bytes, and for a duplicate only
+its signature (W12).
 
-All writing is one call, `commit`, with a batch of operations: when it returns they are durable; if it raises, none of
-them was acknowledged. Calls from several threads share syncs. Operations see the effects of those before them.
+All writing is one call, `commit`, with a batch of operations. They are durable when it returns; if it raises, none of
+them is acknowledged. Calls from several threads share syncs. Operations see the effects of those before them.
 
-A commit may carry an idempotency key (`IdempotentVolume`): then it happens once, however often it is repeated, also
+A commit may carry an idempotency key (`IdempotentVolume`). It is then applied once, however often it is repeated, even
 across a crash of the volume's process. A client that lost the response repeats the commit with the same key and gets
 the results of the first time.
 """
@@ -21,21 +21,23 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from holdfast.env.files import Buffer
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, UsageError, VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.model import OVERFLOW_MAX
 
-# Added to the counter of a copy that a migration makes, until the original is gone: nobody counts on such a copy, and
-# what a crash leaves of a migration can be told from a block.
+FAILURES = (VolumeDown, VolumeFull, VolumeReadOnly)  # of one volume: another may do
+
+# Added to the counter of the copy that a migration makes, until the original is gone. Such a copy is never counted, and
+# the rest of an interrupted migration can be recognized.
 MOVING = 5_000_000_000
 
 
 def held(references: int) -> int:
-    """How many references a counter stands for: those of a copy on its way are its original's."""
+    """The references that a counter stands for; those of a moving copy belong to its original."""
     return references if references < MOVING else 0
 
 
 class BlockKey(NamedTuple):
-    """Names a block inside a volume. `home` is the volume whose contentkeys lead here; empty: the volume itself."""
+    """Names a block in a volume. `home` is the volume that its contentkey names; empty: this volume."""
 
     signature: bytes
     overflow: int = 0
@@ -43,46 +45,47 @@ class BlockKey(NamedTuple):
 
 
 def next_key(signature: bytes, overflow: int) -> BlockKey:
-    """The key of a new block of the volume's own. Raises UsageError if too many contents share the signature."""
+    """The key of a new block of the volume itself. Raises UsageError if too many contents share the signature."""
     if overflow > OVERFLOW_MAX:
         raise UsageError(f"more than {OVERFLOW_MAX} contents share signature {signature.hex()} in one volume")
     return BlockKey(signature, overflow)
 
 
 class BlockFacts(NamedTuple):
-    """What a probe tells of a block."""
+    """The result of a probe for one block."""
 
     key: BlockKey
     replica: bool
     size: int
     stored: int
     references: int
-    damaged: bool = False  # it is known that its data cannot be read
+    damaged: bool = False  # its data is known to be unreadable
 
     @property
     def moving(self) -> bool:
-        """Whether it is a copy that a migration has not finished."""
+        """True if it is the copy of an unfinished migration."""
         return self.references >= MOVING
 
 
 class ScanPosition(NamedTuple):
-    """A place in a volume's order: behind this block."""
+    """A position in a volume's order: after this block."""
 
     key: BlockKey
     serial: int
 
 
 class Encoded(NamedTuple):
-    """A content in encoded form, as it travels and rests."""
+    """An encoded content, as it is sent and stored."""
 
     codec: str
     dictionary: int  # 0 unless the codec is zstd-dict
     size: int
     data: Buffer
+    checksum: int | None = None  # CRC-32 of the data, if the encoder computed it, outside the volume's lock
 
 
 class EncodedGroup(NamedTuple):
-    """Contents that are encoded alike, checksums verified, each with its place in the question. Data shares memory."""
+    """Contents with the same encoding, checksums verified, each with its index in the request. Data shares memory."""
 
     codec: str
     dictionary: int
@@ -92,20 +95,20 @@ class EncodedGroup(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """The answer to a question for many blocks: what could be read together, and what must be asked for alone."""
+    """The response to a request for many blocks: those that were read together, and those to request singly."""
 
     groups: list[EncodedGroup]
-    alone: list[int]  # places in the question
+    alone: list[int]  # indexes in the request
 
 
 class Block(NamedTuple):
-    """A block as it comes out of a volume."""
+    """A block as read from a volume."""
 
     key: BlockKey
     replica: bool
     references: int
     encoded: Encoded
-    path: Path  # the file it stands in
+    path: Path  # the file that holds it
     offset: int
     serial: int  # position in the volume's order
 
@@ -116,7 +119,7 @@ class Block(NamedTuple):
 
     @property
     def mark(self) -> ScanPosition:
-        """Where a scan that has seen this block goes on."""
+        """Where a scan that has seen this block continues."""
         return ScanPosition(self.key, self.serial)
 
 
@@ -124,27 +127,25 @@ class Block(NamedTuple):
 class Store:
     """Add a reference to the content if the volume has it, else keep it as a new block.
 
-    A block of the volume's own with the same signature and size is taken for a duplicate, and healed if it is known to
-    be damaged, unless `compared` is given: then only the caller can tell, and a block of equal size that it has not
-    compared yet makes the outcome UNSURE.
-    Blocks under another home are not counted: whether they are in force, only the instance knows.
+    A block of the volume itself with the same signature and size counts as a duplicate, and is healed if it is known
+    to be damaged. If `compared` is given, only the caller can decide: a block of equal size that it has not compared
+    yet gives UNSURE. Blocks under another home are not counted: only the store knows whether they are in force.
     """
 
     signature: bytes
     encoded: Encoded
     force_new: bool = False
     compared: frozenset[BlockKey] | None = None
-    overflow_min: int = 0  # a new block gets at least this number
+    overflow_min: int = 0  # the least overflow of a new block
     references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Add a reference to the volume's own block with this signature and size, if it has one: MISSING otherwise.
+    """Add a reference to the volume's own block with this signature and size. MISSING if there is none, or if it is
+    known to be damaged: then the content is needed.
 
-    One that is known to be damaged is MISSING, too: the content is needed.
-
-    A store that sends its content only where it must begins with this.
+    For a client that sends a content only if it must.
     """
 
     signature: bytes
@@ -153,23 +154,23 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Refer:
-    """Add a reference to an existing block. A replica, or one that is known to be damaged, is MISSING."""
+    """Add a reference to an existing block. MISSING if it is a replica or known to be damaged."""
 
     key: BlockKey
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Take a reference away; the last one removes the block. A replica is MISSING here too."""
+    """Remove a reference; the last one removes the block. MISSING if it is a replica."""
 
     key: BlockKey
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Keep a block under exactly this key and counter, replacing what is there: a replica, or a block that moves in.
+    """Keep a block under exactly this key and counter, in place of what is there: a replica, or a block that moves in.
 
-    With `expected`, only in the place of a replica that has this counter; 0: only if there is nothing. Else CONFLICT.
+    With `expected`, only in place of a replica with this counter; 0: only if there is nothing. Otherwise CONFLICT.
     """
 
     key: BlockKey
@@ -181,10 +182,10 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """Set a block's counter, 0 removing it; with `expected`, only if the counter still has that value.
+    """Set a block's counter; 0 removes the block. With `expected`, only if the counter still has that value.
 
-    With `replica`, only if it is one, or is none: else it is MISSING. Between looking and counting, a block may have
-    moved away, and a replica have come in its place.
+    With `replica`, only if it is a replica or not, else MISSING: since the probe, a block may have moved away and a
+    replica taken its place.
     """
 
     key: BlockKey
@@ -195,10 +196,10 @@ class Recount:
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """Put sound data in the place of a block that is known to be damaged, and add `references` to its counter: HEALED.
+    """Replace the data of a block that is known to be damaged, and add `references` to its counter: HEALED.
 
-    If it is sound, or was healed meanwhile, it is just counted; with nothing to count, CONFLICT. A replica is healed as
-    well, but never counted: with `references` it is MISSING.
+    If it is sound by now, it is only counted, or CONFLICT if there is nothing to count. A replica is healed but never
+    counted: with `references` it is MISSING.
     """
 
     key: BlockKey
@@ -210,7 +211,7 @@ Operation = Store | Claim | Refer | Release | Adopt | Recount | Heal
 
 
 def signature_of(operation: Operation) -> bytes:
-    """What the operation is about."""
+    """The signature that the operation is about."""
     return operation.signature if isinstance(operation, Store | Claim) else operation.key.signature
 
 
@@ -228,7 +229,7 @@ class Effect(Enum):
 
     @property
     def changes(self) -> bool:
-        """Whether the volume is not as it was."""
+        """True if the volume has changed."""
         return self in _CHANGING
 
 
@@ -236,7 +237,7 @@ _CHANGING = frozenset([Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.REMO
 
 
 class OperationResult(NamedTuple):
-    """The answer to one operation."""
+    """The result of one operation."""
 
     effect: Effect
     key: BlockKey
@@ -249,7 +250,7 @@ Result = list[OperationResult] | HoldfastError  # of one of many commits
 
 @dataclass(frozen=True, slots=True)
 class VolumeStat:
-    """How full a volume is."""
+    """The size of a volume."""
 
     organization: str
     blocks: int
@@ -257,7 +258,7 @@ class VolumeStat:
     references: int
     content_bytes: int
     stored_bytes: int
-    referenced_bytes: int  # what all references would take without elimination of duplicates, uncompressed
+    referenced_bytes: int  # what all references would take uncompressed and without deduplication
     disk_bytes: int
     dead_bytes: int  # reclaimable by compaction
     free_bytes: int
@@ -265,11 +266,11 @@ class VolumeStat:
 
 
 class IdempotencyKey(NamedTuple):
-    """Names a commit, so that it happens once: its client, and its number among the commits of that client."""
+    """Names a commit, so that it is applied once: its client, and its number among the client's commits."""
 
     client: bytes  # 8 bytes, chosen at random
     sequence: int  # from 1 on, without gaps
-    settled: int = 0  # the client will not ask again for its commits up to this one: they can be forgotten
+    settled: int = 0  # the client will not repeat its commits up to this one: they can be forgotten
 
 
 class News(NamedTuple):
@@ -284,36 +285,36 @@ class Activity:
     """What a volume is doing (B5)."""
 
     state: str  # down, idling, storing, streaming
-    outstanding: int = 0  # requests that wait for their answer
+    outstanding: int = 0  # requests without a response yet
     clients: int = 0
 
 
 @runtime_checkable
 class Active(Protocol):
-    """A volume that can tell what it is doing: one on a server. Any thread may call."""
+    """A volume that reports what it is doing: one on a server. Any thread may call."""
 
     def status(self) -> tuple[VolumeStat, Activity]:
-        """How full it is, and what it does, with one request. Raises VolumeDown if there is no response."""
+        """Size and activity, with one request. Raises VolumeDown if there is no response."""
 
 
 class ReadableVolume(Protocol):
-    """A volume open for reading, maybe while another process writes to it. Any thread may call."""
+    """A volume open for reading, possibly while another process writes to it. Any thread may call."""
 
     @property
     def name(self) -> str: ...
     @property
     def organization(self) -> str: ...
     def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
-        """For each signature all blocks that have it."""
+        """All blocks of each signature."""
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
-        """The blocks, checksums verified; None where there is none. Raises DamagedBlock: it is remembered of which."""
+        """The blocks, checksums verified; None where there is none. Raises DamagedBlock, and remembers the damage."""
 
     def scan(self, *, counted: bool = True, after: ScanPosition | None = None) -> Iterator[list[Block]]:
-        """All blocks in the volume's order, in batches; those stored or removed meanwhile may or may not appear.
+        """All blocks in the volume's order, in batches; blocks stored or removed meanwhile may or may not appear.
 
-        Without `counted`, their `references` may be outdated: who does not need them is served faster. `after` goes on
-        behind a block that an earlier scan gave, also if that block is gone.
+        Without `counted`, their `references` may be outdated, which is faster. `after` continues after a block of an
+        earlier scan, even if that block is gone.
         """
 
     def signatures(self) -> Iterator[bytes]:
@@ -321,10 +322,10 @@ class ReadableVolume(Protocol):
 
     def stat(self) -> VolumeStat: ...
     def refresh(self) -> None:
-        """What the volume's writer has acknowledged before this call is seen after it."""
+        """Shows what the volume's writer has acknowledged before this call."""
 
     def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
-        """Id and bytes of a dictionary; without a number, of the newest one."""
+        """Id and bytes of a dictionary; without a number, of the newest."""
 
     def close(self) -> None: ...
 
@@ -333,60 +334,60 @@ class Volume(ReadableVolume, Protocol):
     """A volume open for writing."""
 
     def commit(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Carries the operations out in order; they are durable when this returns."""
+        """Carries out the operations in order; durable on return."""
 
     def add_dictionary(self, number: int, data: bytes) -> None:
-        """Keeps a dictionary for good; durable on return."""
+        """Adds a dictionary, permanently; durable on return."""
 
     def position(self) -> int:
         """A number that changes with every change of the volume's set of blocks."""
 
 
 class IdempotentVolume(Volume, Protocol):
-    """A volume that a server can give out: each commit of a client happens once."""
+    """A volume that a server can serve: each commit of a client is applied once."""
 
     def commit(
         self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
     ) -> list[OperationResult]:
-        """As `commit_all` for one commit; raises what keeps it from happening."""
+        """As `commit_all` for one commit; raises its error."""
 
     def commit_all(
         self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]
     ) -> list[list[OperationResult] | HoldfastError]:
-        """Many commits with one sync; they are durable when this returns. One that fails does not fail the others.
+        """Many commits with one sync; durable on return. One that fails does not fail the others.
 
-        A commit whose idempotency key the volume knows is not carried out again: it gets the results of the first time.
-        A key that was made void, or that its client has settled, gets UsageError.
+        A commit with a known idempotency key is not applied again: it gets the results of the first time. UsageError
+        for a key that was made void or that its client has settled.
         """
 
     def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
-        """What the commit with this idempotency key did; None if it did not happen, and then it never will. Durable."""
+        """The results of the commit with this key. None if it was not applied; then it never will be. Durable."""
 
 
 @runtime_checkable
 class DamageNoting(Protocol):
-    """A volume that remembers which of its blocks are damaged, until they are healed or gone. Any thread may call."""
+    """A volume that remembers its damaged blocks until they are healed or gone. Any thread may call."""
 
     def note_damaged(self, keys: Sequence[BlockKey]) -> None:
-        """The blocks were found damaged. Durable on return, if the volume's directory can be written to."""
+        """Remembers damaged blocks. Durable on return, if the volume's directory is writable."""
 
     def may_be_damaged(self) -> bool:
-        """False if no block is known to be damaged; True if some are, or if only a probe would tell."""
+        """False if no block is known to be damaged; True if some are, or if only a probe could tell."""
 
 
 @runtime_checkable
 class Remote(Protocol):
-    """A volume on another machine: each call is a round trip, it may be down for a while, and others write to it."""
+    """A volume on another machine: each call is a round trip, it may be down, and others write to it."""
 
     @property
     def available(self) -> bool:
-        """False for a short while after a failure: then it is left alone."""
+        """False for a short while after a failure, during which it is skipped."""
 
     def fetch_at_once(self, keys: Sequence[BlockKey]) -> list[Block | None]:
-        """As `fetch`; if it does not answer, VolumeDown is raised at once."""
+        """As `fetch`; raises VolumeDown at once if it does not respond."""
 
     def wake(self) -> None:
-        """It is not left alone any more: the next call waits for it as if it had not failed."""
+        """Ends the pause after a failure: the next call waits as if it had not failed."""
 
 
 @runtime_checkable
@@ -394,13 +395,13 @@ class BulkReadable(Protocol):
     """A volume that reads many blocks faster together than one by one. Any thread may call."""
 
     def gather(self, signatures: Sequence[bytes]) -> Gathered:
-        """The volume's own blocks of these signatures, overflow 0. What is not there, or not sound, is to be asked for
-        alone: nothing is raised here."""
+        """The volume's own blocks with these signatures and overflow 0. Raises nothing: missing and damaged blocks are
+        listed in `alone`, to be requested singly."""
 
 
 @runtime_checkable
 class Newsworthy(Protocol):
-    """A volume that others write to as well, and that can tell what came in since."""
+    """A volume that others write to, and that lists what was added since."""
 
     def news(self, since: int) -> News:
-        """The signatures that have come since a position. Removed ones are not told."""
+        """The signatures added since a position. Removals are not reported."""

@@ -1,4 +1,4 @@
-"""Pages that were read together: a piece of a scan, and the batch that a consumer gets, with its token."""
+"""Pages read together: a piece of a scan, and the batch that a consumer receives, with its token."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.env.extras import require
 from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName
 from holdfast.streams.options import FIELDS, KNOWN_FIELDS
@@ -17,13 +18,13 @@ from holdfast.streams.page_reader import StreamFault
 if TYPE_CHECKING:
     import pyarrow
 
-_PAGE_BYTES = 2048  # that a page takes besides its payload
+_PAGE_BYTES = 2048  # of a page besides its payload
 _PIECE_BYTES = 1024
 
 
 @dataclass(slots=True)
 class StreamBatch:
-    """Pages in the order of the stream. `token` goes on behind the last of them."""
+    """Pages in the order of the stream. `token` resumes after the last of them."""
 
     pages: list[Page]
     make_token: Callable[[], str]
@@ -40,11 +41,11 @@ class StreamBatch:
 
     @property
     def payloads(self) -> list[Buffer]:
-        """The payloads without copies: to be looked at, not to be kept."""
+        """The payloads without copies: look at them, do not keep them."""
         return [page.buffer for page in self.pages]
 
     def to_arrow(self, fields: Sequence[str] = ()) -> pyarrow.RecordBatch:
-        """The pages as a table, a column for each field; without a list, of all."""
+        """The pages as a table with a column for each field; all fields if none are named."""
         import pyarrow
 
         schema = arrow_schema(fields)
@@ -52,7 +53,8 @@ class StreamBatch:
 
 
 def arrow_schema(fields: Sequence[str] = ()) -> pyarrow.Schema:
-    """Names and types of the columns. What is not known is null."""
+    """Names and types of the columns. Unknown values are null."""
+    require("search")
     import pyarrow
 
     kinds = {
@@ -81,7 +83,7 @@ def _column(pages: list[Page], field: Any) -> Any:
 
 
 def _binary(buffers: list[Buffer]) -> Any:
-    """Joined at once: no value passes through the interpreter by itself."""
+    """Joined in one call, so that values do not pass through the interpreter one by one."""
     import numpy
     import pyarrow
 
@@ -91,7 +93,7 @@ def _binary(buffers: list[Buffer]) -> Any:
 
 
 def plain(page: Page, field: str) -> Any:
-    """The value of a field as other programs take it: text that is Unicode, or nothing."""
+    """The value of a field for other programs: valid Unicode, or None."""
     value = getattr(page, field)
     if field == "record":
         return str(value)
@@ -103,20 +105,20 @@ def plain(page: Page, field: str) -> Any:
 
 
 def _unicode(text: str) -> str:
-    """Bytes that are no characters, which old URLs and headers hold, become question marks."""
+    """Bytes that are not valid UTF-8, common in old URLs and headers, become question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class ScanPiece(NamedTuple):
-    """Each piece of a range begins where the one before it ended. There may be no pages in it."""
+    """Each piece of a range begins where the previous one ended. It may have no pages."""
 
     pages: list[Page]
     start: Position
     end: Bound
     faults: list[StreamFault]
-    removals: int  # what was known of removals before the pages were read
+    removals: int  # size of the audit log before the pages were read
 
     @property
     def size(self) -> int:
-        """Bytes of memory, about."""
+        """Approximate bytes of memory."""
         return _PIECE_BYTES + _PAGE_BYTES * len(self.pages) + sum([page.size for page in self.pages])

@@ -1,7 +1,7 @@
-"""Which captures a stream delivers: of its snapshot, by place, time, filters and query; of each URL the newest.
+"""Which captures a stream delivers: those of its snapshot, by URL, time, filters and query; or the newest of each URL.
 
-What is cheap to know comes first: a key of the catalog has URL, time and record, its row the rest. Only the contents of
-delivered captures are read. What a query finds is known as one bit for each record of the snapshot (`Matches`).
+Cheap tests come first: a catalog key has URL, time and record, its row has the rest. Only the contents of
+delivered captures are read. The matches of a query are one bit for each record of the snapshot (`Matches`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.env.lru import LruCache
 from holdfast.errors import IndexNotFound
 from holdfast.index.state import IndexState
 from holdfast.model import Capture, RecordId
-from holdfast.records.page_classes import ABOUT
+from holdfast.records.active_state import ABOUT
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.snapshot import Snapshot
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.streams.source import StreamSource
 
 
-SHARD_SERIALS = 64  # neighbours in a batch that go to the same shard: about a frame, so that it is read by one
+SHARD_SERIALS = 64  # neighbours in a batch share a shard: about a frame, so that one reader reads it
 _NEWEST_KEPT = 65_536
 _EVERYWHERE = [(b"", b"\xff" * 16)]
 _ANY_TIME = (b"", b"9" * 15)
@@ -37,7 +37,7 @@ Selects = Callable[[RecordId], bool]  # whether a query finds a record
 
 
 class CaptureFilter:
-    """Any thread may call, one at a time."""
+    """One thread at a time."""
 
     def __init__(self, options: StreamOptions, snapshot: Snapshot, selects: Selects | None = None) -> None:
         asked = options.captures
@@ -61,7 +61,7 @@ class CaptureFilter:
         asks = self.collection, self._selects, self._shard, self.filters, self.is_latest
         return not any(asks) and self.ranges == _EVERYWHERE and (self.first, self.last) == _ANY_TIME
 
-    # -- by what a key tells ------------------------------------------------------------------------------------
+    # -- by catalog key -----------------------------------------------------------------------------------------
 
     def holds(self, record: RecordId) -> bool:
         """Whether the record is in the snapshot, and found by the query."""
@@ -84,21 +84,21 @@ class CaptureFilter:
             return False
         return self.in_place(place) and self.in_time(place[-14:])
 
-    # -- by what a row tells ------------------------------------------------------------------------------------
+    # -- by catalog row -----------------------------------------------------------------------------------------
 
     def passes(self, capture: Capture) -> bool:
-        """Whether the filters let it through."""
+        """Whether the filters accept it."""
         row = Row(capture)
         return all(each(row) for each in self.filters)
 
     def takes(self, capture: Capture) -> bool:
-        """Whether collection, URL, time and filters let it through."""
+        """Whether collection, URL, time and filters accept it."""
         if self.collection not in (None, capture.collection) or not self.in_time(capture.timestamp.encode()):
             return False
         return self.in_place(encoded(f"{capture.urlkey} {capture.timestamp}")) and self.passes(capture)
 
     def captures(self, found: Iterable[Found]) -> list[Capture]:
-        """Of rows of the catalog those that are selected, whatever their shard."""
+        """The selected captures among catalog rows, of any shard."""
         selected = []
         for place, collection, row in found:
             _, timestamp, record = place.rsplit(b" ", 2)
@@ -112,13 +112,13 @@ class CaptureFilter:
     # -- the newest of a URL ------------------------------------------------------------------------------------
 
     def newest_of(self, captures: list[Capture]) -> Capture:
-        """Of all selected captures of a URL, by time, the newest; what only tells of the page counts if alone."""
+        """The newest of all selected captures of a URL; records about a page count only if there is nothing else."""
         return next((each for each in reversed(captures) if each.type not in ABOUT), captures[-1])
 
     def newest(self, catalog: Catalog, urlkey: str) -> Capture | None:
-        """The newest selected capture of a URL: looked for from the end, so that it is found at once."""
+        """The newest selected capture of a URL, searched from the end."""
         about: Capture | None = None
-        for found in catalog.cursor().newest_first(self.collection, exact_range(urlkey)):
+        for found in catalog.rows.found(self.collection, exact_range(urlkey), reverse=True):
             for capture in self.captures([found]):
                 if capture.type not in ABOUT:
                     return capture
@@ -126,7 +126,7 @@ class CaptureFilter:
         return about
 
     def is_newest(self, catalog: Catalog, record: RecordId, urlkey: str) -> bool:
-        """Whether a selected capture is the newest of its URL. What was found for a URL is remembered for a while."""
+        """Whether a selected capture is the newest of its URL. Cached."""
         key = encoded(urlkey)
         known = self._newest.get(key)
         if known is None:
@@ -137,7 +137,7 @@ class CaptureFilter:
 
 
 def shard_of(record: RecordId, count: int) -> int:
-    """The shard of a record, which stays the same for good."""
+    """The shard of a record. It never changes."""
     return (_batch_number(record.batch) + record.serial // SHARD_SERIALS) % count
 
 
@@ -150,7 +150,7 @@ _SERIAL_BITS = 32
 
 
 class Matches:
-    """Any thread may ask. A hundred million records take 12 megabytes."""
+    """Thread-safe. A hundred million records take 12 megabytes."""
 
     def __init__(self, bits: Mapping[str, bytes]) -> None:
         self._bits = bits
@@ -162,9 +162,9 @@ class Matches:
 
 
 def find_matches(source: StreamSource, query: str, snapshot: Snapshot, ranks: int) -> Matches:
-    """What the query finds in the snapshot: always the same, but for what was removed since.
+    """The matches of the query in the snapshot: always the same, except for records removed since.
 
-    Raises MalformedQuery, or IndexNotFound: also if the index reaches less far than the snapshot, because it was
+    Raises MalformedQuery, or IndexNotFound, also if the index does not cover the snapshot because it was
     deleted since the stream began, or is being rebuilt.
     """
     import numpy
@@ -173,7 +173,7 @@ def find_matches(source: StreamSource, query: str, snapshot: Snapshot, ranks: in
         state = source.index.state()
         _require_indexed(snapshot, state)
         numbers = source.queries.records_matching(query, snapshot.ends, ranks or None)
-        if source.index.state().generation == state.generation:  # else batches may have got other numbers
+        if source.index.state().generation == state.generation:  # otherwise batches may have new numbers
             break
     names = [name for name, _ in source.index.state().batches]
     batches, serials = numbers >> _SERIAL_BITS, numbers & ((1 << _SERIAL_BITS) - 1)
@@ -187,7 +187,7 @@ def find_matches(source: StreamSource, query: str, snapshot: Snapshot, ranks: in
 
 
 def _require_indexed(snapshot: Snapshot, state: IndexState) -> None:
-    """What is not indexed would pass for what does not match."""
+    """Records that are not indexed would count as non-matches."""
     ends = dict(state.batches)
     for batch, end in snapshot.ends.items():
         if (indexed := ends.get(batch, 1)) < end:

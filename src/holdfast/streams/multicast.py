@@ -1,22 +1,22 @@
 """Multicast: several consumers of one snapshot share one scan (B10, N5).
 
-                         ┌──► consumer, at the newest piece: reads the next one, for all
-    archive ──► scan ────┼──► consumer, a little behind: takes what is kept
-                │        └──► consumer, too far behind: misses a part, and gets it later
-                └──── second scan of what late and slow ones have missed, shared as well
+                         ┌──► consumer at the newest piece: reads the next one for all
+    archive ──► scan ────┼──► consumer a little behind: takes what is kept
+                │        └──► consumer too far behind: misses a part and gets it later
+                └──── second scan of what late and slow consumers missed, shared as well
 
-Each consumer gets each capture of the snapshot once, whoever else comes, goes, dies or is slow:
+Each consumer gets each capture of the snapshot once, whether others come, go, die or are slow:
 
-- There is no thread for it. Whoever needs the next piece first reads it; the others wait for that, and all get it.
-- What was read is kept, up to `buffer_bytes` in all, for those who are behind. One that is further behind than that is
-  waited for, up to `patience_s` in its life, and then no more: the scan goes on without it.
-- What a consumer has missed is among its ranges. One that takes any order goes on with the scan that is under way, and
-  gets what it has missed when that has ended; so does one that joins late. One in order reads on from where it was, by
-  a scan that it shares with those who are at the same place.
+- There is no extra thread. The first consumer to need the next piece reads it for all; the others wait.
+- Pieces are kept, up to `buffer_bytes` in all, for consumers that are behind. A consumer further behind than that is
+  waited for, up to `patience_s` in total; then the scan continues without it.
+- A consumer keeps what it missed as ranges. One that accepts any order continues with the running scan, and
+  gets what it missed at the end; so does one that joins late. One that needs the order continues from its position, by
+  a scan shared with others at the same position.
 
-A shared scan is one reading of a stream, and what of it is kept for those who are a little behind.
+A shared scan is one pass over a stream, with the pieces kept for consumers that are a little behind.
 
-                  kept for those who are behind
+                  kept for slower consumers
     ─────────────┼────────┬────────┬────────┬────────┼─────────────────►
        gone      │ oldest │        │        │ newest │ to be read next
 
@@ -45,12 +45,12 @@ from holdfast.streams.token import StreamToken, decode
 
 
 class SharedScan:
-    """One scan under way, for the consumers that are at it."""
+    """One running scan and its consumers."""
 
     def __init__(self, stream: Stream) -> None:
-        self.position: Bound = stream.left.first  # of what is read next; None: all has been read
-        self.is_led = False  # somebody is reading the next piece
-        self.consumers: WeakSet[Consumer] = WeakSet()  # one that was forgotten does not keep the scan alive
+        self.position: Bound = stream.left.first  # where the next piece begins; None: all is read
+        self.is_led = False  # a consumer is reading the next piece
+        self.consumers: WeakSet[Consumer] = WeakSet()  # a consumer dropped without close does not keep the scan alive
         self._pieces = stream.pieces()
         self._kept: deque[tuple[ScanPiece, int]] = deque()  # each with its size
         self._oldest = 0
@@ -58,19 +58,19 @@ class SharedScan:
 
     @property
     def oldest(self) -> int:
-        """The number of the first piece that is kept."""
+        """The number of the first piece kept."""
         return self._oldest
 
     @property
     def next(self) -> int:
-        """The number of the piece that is read next."""
+        """The number of the piece to read next."""
         return self._oldest + len(self._kept)
 
     def piece(self, number: int) -> ScanPiece:
         return self._kept[number - self._oldest][0]
 
     def number_at(self, position: Position) -> int | None:
-        """Of the piece that begins at a position or that it lies in, if it is kept or comes next."""
+        """The number of the piece that holds a position, if it is kept or comes next."""
         if position == self.position:
             return self.next
         at = rank(position)
@@ -80,11 +80,11 @@ class SharedScan:
         return None
 
     def behind(self) -> list[Consumer]:
-        """Those who have not taken the oldest piece."""
+        """Consumers that have not taken the oldest piece."""
         return [each for each in self.consumers if each.number == self._oldest]
 
     def read(self) -> ScanPiece:
-        """The next piece; the last one reaches to the end. For whoever leads, without the lock."""
+        """The next piece; the last one reaches to the end. Called by the reading consumer, without the lock."""
         assert self.position is not None
         piece = next(self._pieces, None)
         if piece is None:
@@ -94,7 +94,7 @@ class SharedScan:
         return piece
 
     def keep(self, piece: ScanPiece) -> None:
-        """What was read, for all."""
+        """Adds a piece that was read."""
         size = piece.size
         self._kept.append((piece, size))
         self.bytes += size
@@ -105,28 +105,28 @@ class SharedScan:
         self._oldest += 1
 
     def close(self) -> None:
-        """When nobody leads."""
+        """Call it when no consumer is reading."""
         self._kept.clear()
         self._pieces.close()
 
 
 class Consumer(Feed):
-    """Made by `Multicast.join`. Its pages are those of the other consumers: to be looked at, not to be changed.
+    """Made by `Multicast.join`. Its pages are shared with other consumers: do not change them.
 
-    Its token is its own, and any stream or multicast of the same snapshot goes on with it. Close it when you stop
-    before its end, so that nobody waits for it; any thread may.
+    Its token is its own; any stream or multicast of the same snapshot resumes from it. Close it when you stop
+    early, so that nobody waits for it; any thread may do so.
     """
 
     def __init__(self, source: StreamSource, options: StreamOptions, state: StreamToken, order: StreamOrder) -> None:
         super().__init__(source, options, state, order)
         self.is_closed = False
-        self.in_order = False  # never gets anything before what comes before it
+        self.in_order = False  # receives everything in the order of the stream
         # The multicast's, under its lock:
         self.multicast: Multicast | None = None
         self.scan: SharedScan | None = None
-        self.number = 0  # of the piece that it takes next
+        self.number = 0  # of the next piece to take
         self.taken: ScanPiece | None = None  # the last one
-        self.patience_s = 0.0  # for which it is still waited for
+        self.patience_s = 0.0  # how much longer the scan waits for it, in all
 
     def pieces(self) -> Generator[ScanPiece, None, None]:
         assert self.multicast is not None
@@ -140,24 +140,24 @@ class Consumer(Feed):
             self.multicast.leave(self)
 
 
-RANGES_MAX = 16  # of a consumer: with so many, it begins nothing in the middle any more
+RANGES_MAX = 16  # of a consumer; with more, it no longer joins scans in the middle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MulticastOptions:
     """How far consumers may be apart."""
 
-    buffer_bytes: int = 64 << 20  # of pages that are kept for those who are behind
-    patience_s: float = 1.0  # for which one that is further behind is waited for, in all
+    buffer_bytes: int = 64 << 20  # of pages that are kept for slower consumers
+    patience_s: float = 1.0  # how long a consumer further behind is waited for, in all
 
     def __post_init__(self) -> None:
         check_fields(self)
 
 
 class Multicast:
-    """One snapshot for many. Any thread may join, and use the consumer that it gets.
+    """One snapshot for many consumers. Any thread may join, and use the consumer it gets.
 
-    The snapshot is taken when the multicast is made, or is that of the token in its options.
+    The snapshot is taken when the multicast is created, unless its options have a token.
     """
 
     def __init__(
@@ -170,15 +170,15 @@ class Multicast:
         self.options = options
         self._source = source
         self._limits = multicast
-        self.state = Stream(source, options).state  # of one who joins without a token
+        self.state = Stream(source, options).state  # of a consumer that joins without a token
         self._changed = threading.Condition(threading.Lock())
         self._scans: list[SharedScan] = []
 
     def join(self, token: str = "", *, in_order: bool = False) -> Consumer:
-        """A consumer of the whole snapshot, or of what the one that gave out the token had not got.
+        """A consumer of the whole snapshot, or of what is left after a token.
 
-        What it comes too late for, it gets at the end, unless it wants everything in the order of the stream; in any
-        other order than `log` it always does. Raises MalformedToken, also for a token of another snapshot.
+        What it missed by joining late, it receives at the end, unless it wants the order of the stream; in any
+        order but `log` it always does. Raises MalformedToken, also for a token of another snapshot.
         """
         state = self._state_of(token) if token else self.state
         stream = self._stream(state)
@@ -188,7 +188,7 @@ class Multicast:
         consumer.patience_s = self._limits.patience_s
         with self._changed:
             if consumer.left:
-                self._attach(consumer)  # from here on it is waited for, as far as anybody is
+                self._attach(consumer)  # from here on, scans wait for it
         return consumer
 
     def serves(self, state: StreamToken) -> bool:
@@ -209,14 +209,14 @@ class Multicast:
 
     @property
     def scans(self) -> int:
-        """How many are under way."""
+        """Number of running scans."""
         with self._changed:
             return len(self._scans)
 
     # -- for consumers ------------------------------------------------------------------------------------------
 
     def go_on(self, consumer: Consumer) -> None:
-        """With the rest of the piece that it took last, if it stopped in the middle of it."""
+        """Begins with the rest of its last piece, if it stopped in the middle of it."""
         with self._changed:
             last, scan = consumer.taken, consumer.scan
             if last is None or scan is None or not consumer.left.within(last.start, last.end):
@@ -231,9 +231,9 @@ class Multicast:
             self._detach(consumer)
 
     def take(self, consumer: Consumer) -> ScanPiece | None:
-        """The next piece that the consumer lacks something of; None when it has everything, or was closed.
+        """The next piece of which the consumer lacks pages; None when it has everything or is closed.
 
-        Raises what reading does; the others go on.
+        Raises read errors; other consumers continue.
         """
         with self._changed:
             while consumer.left and not consumer.is_closed:
@@ -244,7 +244,7 @@ class Multicast:
                     piece = scan.piece(consumer.number)
                     consumer.number += 1
                     consumer.taken = piece
-                    self._changed.notify_all()  # for whoever waits until it is taken
+                    self._changed.notify_all()  # wakes those who wait for it to be taken
                     if consumer.left.within(piece.start, piece.end):
                         return piece
                 elif scan.position is None or scan.position not in consumer.left:
@@ -259,7 +259,7 @@ class Multicast:
     # -- scans, under the lock ----------------------------------------------------------------------------------
 
     def _attach(self, consumer: Consumer) -> SharedScan:
-        """To the scan that has what it lacks first; else to one that is in the middle of that; else to a new one."""
+        """To the scan that has what it lacks first; else to one in the middle of that; else to a new one."""
         first = consumer.left.first
         for scan in self._scans:
             number = scan.number_at(first)
@@ -293,11 +293,11 @@ class Multicast:
 
     @property
     def _buffer_bytes(self) -> int:
-        """Of each scan, so that all together keep no more than they may."""
+        """The share of each scan in `buffer_bytes`."""
         return self._limits.buffer_bytes // max(1, len(self._scans))
 
     def _lead(self, scan: SharedScan) -> None:
-        """Reads the next piece, for all. The lock is given back meanwhile."""
+        """Reads the next piece for all. The lock is released meanwhile."""
         scan.is_led = True
         try:
             self._make_room(scan)
@@ -308,7 +308,7 @@ class Multicast:
                 self._changed.acquire()
             scan.keep(piece)
         except BaseException:
-            for each in list(scan.consumers):  # the scan is of no use any more: each begins another, and sees
+            for each in list(scan.consumers):  # the scan is broken: each begins another
                 each.scan = None
                 scan.consumers.discard(each)
             raise
@@ -318,7 +318,7 @@ class Multicast:
             self._changed.notify_all()
 
     def _make_room(self, scan: SharedScan) -> None:
-        """Lets go of the oldest pieces, when all have taken them, or those who have not were waited for long enough."""
+        """Drops the oldest pieces once all have taken them, or the rest were waited for long enough."""
         monotonic = self._source.env.monotonic
         while scan.bytes >= self._buffer_bytes and scan.bytes:
             slow = [each for each in scan.behind() if each.patience_s > 0]

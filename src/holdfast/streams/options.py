@@ -1,4 +1,4 @@
-"""Options of a stream: which captures, in which order, from where on."""
+"""Options of a stream: which captures, in which order, from which position."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 
-from holdfast.arguments import check_fields
+from holdfast.arguments import check_fields, read_text_field
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.timestamps import digits, latest
 from holdfast.errors import UnknownName, UsageError
 from holdfast.model import batch_name
 
 ORDERS = ("log", "url", "date", "modified", "rank")
-BOTH_WAYS = ("date", "modified", "rank")  # those of them that can be reversed
+BOTH_WAYS = ("date", "modified", "rank")  # orders that can be reversed
 WHICH = ("all", "latest")
 FACTS = ("record", "url", "timestamp", "status", "mime", "collection", "type", "digest", "size")
 PARTS = ("headers", "payload", "content", "text", "title")
 FIELDS = (*FACTS, *PARTS)
-ON_DEMAND = ("main_text", "language", "modified", "page_id")  # that nobody gets who does not name them
+ON_DEMAND = ("main_text", "language", "modified", "page_id")  # included only if named
 KNOWN_FIELDS = (*FIELDS, *ON_DEMAND)
 SHARDS_MAX = 1 << 20
 BATCH_SIZE = 256
@@ -28,29 +28,31 @@ _OF_A_CATALOG_QUERY = ("url", "match", "to_url", "from_", "to", "filters", "coll
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Which captures, in which order, and from where on. Everything may be combined."""
+    """Which captures, in which order, from which position. All options may be combined."""
 
     query: str = ""  # in the query language; needs the index
-    captures: CaptureQuery | None = None  # by URL, time and filters; what it says of order, limit and pages is refused
+    captures: CaptureQuery | None = None  # by URL, time and filters; without order, limit and pages
     batch: str | None = None
     collection: str | None = None
     order: str = "log"  # one of ORDERS
-    reverse: bool = False  # the other way round: the newest, or the lowest rank, first; for the orders of BOTH_WAYS
-    which: str = "all"  # latest: of each URL the newest capture that was selected
-    at: str = ""  # the archive as it was at this time: of each URL the newest capture up to then
-    shard: tuple[int, int] | None = None  # (i, n): the i-th of n parts, from 0 on, which do not overlap
-    token: str = ""  # go on behind what the stream that gave it out has handed out
-    batch_size: int = BATCH_SIZE  # captures at most
-    fields: tuple[str, ...] = ()  # what will be asked of the pages, so that it is read together; none: everything
+    reverse: bool = False  # newest, or lowest rank, first; for the orders in BOTH_WAYS
+    which: str = "all"  # latest: the newest selected capture of each URL
+    at: str = ""  # the archive as of this time: the newest capture of each URL up to then
+    shard: tuple[int, int] | None = None  # (i, n): part i of n disjoint parts, counted from 0
+    token: str = ""  # resume where the stream that issued it stopped
+    batch_size: int = BATCH_SIZE  # maximum number of captures
+    fields: tuple[str, ...] = ()  # fields of the pages to read ahead; none: all
     strict: bool = False  # raise at the first record or content that cannot be read
 
     def __post_init__(self) -> None:
+        read_text_field(self, "captures", lambda url: CaptureQuery(url=url))
+        read_text_field(self, "fields", lambda name: (name,))
         check_fields(self)
         for name, value, known in (("order", self.order, ORDERS), ("which", self.which, WHICH)):
             if value not in known:
                 raise UnknownName(f"unknown {name} {value!r}: known are {', '.join(known)}")
         if self.reverse and self.order not in BOTH_WAYS:
-            raise UsageError(f"order {self.order!r} cannot be reversed: those that can are {', '.join(BOTH_WAYS)}")
+            raise UsageError(f"order {self.order!r} cannot be reversed, only {', '.join(BOTH_WAYS)}")
         for field in self.fields:
             if field not in KNOWN_FIELDS:
                 raise UnknownName(f"unknown field {field!r}: known are {', '.join(KNOWN_FIELDS)}")
@@ -78,7 +80,7 @@ class StreamOptions:
             return
         for each in fields(asked):
             if each.name not in _OF_A_CATALOG_QUERY and getattr(asked, each.name) != each.default:
-                raise UsageError(f"{each.name!r} of a query for captures does not go with a stream: leave it out")
+                raise UsageError(f"{each.name!r} of a capture query does not apply to a stream: leave it out")
         if None not in (asked.collection, self.collection) and asked.collection != self.collection:
             raise UsageError(f"two collections: {asked.collection!r} and {self.collection!r}")
 
@@ -93,7 +95,7 @@ class StreamOptions:
 
     @property
     def is_latest(self) -> bool:
-        """Whether there is one capture of each URL."""
+        """Whether each URL has one capture."""
         return self.which == "latest" or bool(self.at)
 
     @property
@@ -102,7 +104,7 @@ class StreamOptions:
         return latest(digits(self.at, "at")) if self.at else ""
 
     def digest(self) -> str:
-        """Names the set of captures and their order: equal for options that mean the same stream."""
+        """Identifies the set of captures and their order: equal for options that mean the same stream."""
         asked = self.captures.plain() if self.captures is not None else None
         facts: dict[str, object] = {
             "query": _canonical(self.query),
@@ -114,13 +116,13 @@ class StreamOptions:
             "until": self.until,
             "shard": self.shard,
         }
-        if self.reverse:  # left out else, so that tokens of earlier releases hold
+        if self.reverse:  # otherwise left out, so that older tokens stay valid
             facts["reverse"] = True
         return blake2b(json.dumps(facts).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
 def _canonical(query: str) -> str:
-    """A query as the language prints it. Raises MalformedQuery."""
+    """The canonical form of a query. Raises MalformedQuery."""
     if not query:
         return ""
     from holdfast.query.parser import parse

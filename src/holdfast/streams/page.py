@@ -1,4 +1,4 @@
-"""A page: one capture as a stream hands it out."""
+"""A page: one capture as a stream delivers it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
-from holdfast.batches.entry import REFERENCE, JournalEntry, digits, parse_entry
-from holdfast.batches.entry_heads import Head, text_of
+from holdfast.batches.entry import REFERENCE, Head, JournalEntry, digits, parse_entry, text_of
 from holdfast.env.files import Buffer
 from holdfast.formats.http import PAYLOAD_BYTES_MAX, decoded_content
 from holdfast.formats.record import Headers
@@ -17,21 +16,21 @@ from holdfast.records.draft import REVISIT_MIME, capture_of
 from holdfast.urls import page_id, page_id_text
 
 if TYPE_CHECKING:
-    from holdfast.index.extract import Extracted
+    from holdfast.index.extract.extract import Extracted
     from holdfast.records.stored_record import StoredRecord
     from holdfast.streams.page_reader import PageReader
 
-LARGE = 8 << 20  # payloads beyond this are read when they are asked for
+LARGE = 8 << 20  # larger payloads are read on demand
 _PIECE_BYTES = 1 << 20
 _NO_HEADERS = Headers([])
 _SET_FIRST = ("_batch", "_reader", "head", "key", "payload_read", "size")
 
 
 class Page:
-    """One capture. Texts are `-` where nothing is known; what was not read ahead is read when it is asked for.
+    """One capture. Strings are `-` where nothing is known; what was not read ahead is read on demand.
 
-    Then it raises CaptureNotFound if the record was removed meanwhile, and Damaged if it cannot be read. Consumers of a
-    multicast look at the same page from several threads: what two of them make at once, they make equal.
+    That raises CaptureNotFound if the record was removed meanwhile, and Damaged if it cannot be read. Consumers of a
+    multicast share pages between threads: values computed twice are equal.
     """
 
     __slots__ = (
@@ -69,15 +68,15 @@ class Page:
     type: str  # of the record: response, revisit, resource, ...
     digest: str  # with its algorithm
     size: int  # of the payload; of a revisit that of its original, once its payload was read
-    contents: str  # contentkeys of the payload, parted by spaces
+    contents: str  # contentkeys of the payload, separated by spaces
     unresolved: bool  # a revisit whose original is not in the archive: its payload is empty
-    head: Head | None  # of its entry, where that was found and not read
-    key: str  # under which the payload can be read together with others; else empty
-    entry_read: JournalEntry | None  # what the reader has read ahead
+    head: Head | None  # of its entry, where that was found and not parsed
+    key: str  # of a payload that can be read in bulk; else empty
+    entry_read: JournalEntry | None  # read ahead
     payload_read: Buffer | None
     stored_read: StoredRecord | None
-    rank_place: int | None  # in the order of ranks, of a stream in that order
-    spool: IO[bytes] | None  # has the payload, where it is large and was secured
+    rank_place: int | None  # in the order of ranks, if that is the stream's
+    spool: IO[bytes] | None  # has the secured payload, if it is large
     _batch: str
     _status: str
     _capture: Capture | None
@@ -88,7 +87,7 @@ class Page:
 
     @classmethod
     def of_head(cls, batch: str, head: Head, reader: PageReader) -> Page:
-        """The attributes are taken from the head when they are first asked for: most streams want few."""
+        """Attributes are parsed from the head on first use: most streams need few."""
         page = cls.__new__(cls)
         page.head, page._batch, page._reader = head, batch, reader
         page.payload_read, page.key, page.size = None, "", int(head["size"] or 0)
@@ -125,7 +124,7 @@ class Page:
         self.unresolved, self.rank_place = False, None
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute that was not set yet: of a page that is only a head so far."""
+        """Parses the head of a page on first use of an attribute."""
         head = self.head
         if head is None or name not in _OF_HEAD:
             raise AttributeError(f"'Page' object has no attribute {name!r}")
@@ -138,7 +137,7 @@ class Page:
         return object.__getattribute__(self, name)
 
     def begun(self) -> Page:
-        """With all that its head tells: from here on, several threads may look at it."""
+        """Parses the head, so that several threads may share the page."""
         assert self.record
         return self
 
@@ -147,12 +146,12 @@ class Page:
 
     @property
     def status(self) -> int | None:
-        """Of the HTTP response."""
+        """The HTTP status; None if there is none."""
         return int(self._status) if self._status.isdigit() else None
 
     @property
     def capture(self) -> Capture:
-        """The row of the catalog."""
+        """The catalog row."""
         if self._capture is None:
             self._capture = capture_of(self.entry, self.record.batch)
         return self._capture
@@ -169,12 +168,12 @@ class Page:
 
     @property
     def urlkey(self) -> str:
-        """The key by which the catalog sorts."""
+        """The key in the catalog."""
         return self.capture.urlkey
 
     @property
     def entry(self) -> JournalEntry:
-        """The record as its batch has it."""
+        """The record's entry in its batch."""
         if self.entry_read is None:
             head = self.head
             self.entry_read = parse_entry(head.string, head.start())[0] if head else self._reader.entry(self.record)
@@ -182,7 +181,7 @@ class Page:
 
     @property
     def stored(self) -> StoredRecord:
-        """The whole record: its own header, its exact bytes, what it was recorded with."""
+        """The whole record: its header, its exact bytes, its context."""
         return self._reader.stored(self)
 
     @property
@@ -201,7 +200,7 @@ class Page:
 
     @property
     def buffer(self) -> Buffer:
-        """The payload without a copy, where it was read ahead: to be looked at, not to be kept.
+        """The payload without a copy, where it was read ahead: look at it, do not keep it.
 
         It shares its memory with the other payloads of its batch.
         """
@@ -215,7 +214,7 @@ class Page:
             yield self.payload_read
         elif (spool := self.spool) is not None:
             at = 0
-            while piece := os.pread(spool.fileno(), _PIECE_BYTES, at):  # others may be reading it, too
+            while piece := os.pread(spool.fileno(), _PIECE_BYTES, at):  # others may be reading it as well
                 yield piece
                 at += len(piece)
         else:
@@ -227,7 +226,7 @@ class Page:
         return self.payload_read is None and self.size > LARGE
 
     def secure(self) -> None:
-        """Reads a large payload into a temporary file: after this it can be read whole, whatever happens to it."""
+        """Copies a large payload to a temporary file, so that a later removal does not matter."""
         spool = TemporaryFile(prefix="holdfast-stream-")  # noqa: SIM115
         try:
             for piece in self.pieces():
@@ -241,14 +240,14 @@ class Page:
         self.size = spool.tell()
 
     def release(self) -> None:
-        """Lets go of what `secure` has made."""
+        """Discards the temporary file of `secure`."""
         spool, self.spool = self.spool, None
         if spool is not None:
             spool.close()
 
     @property
     def content(self) -> bytes:
-        """The payload without its content encodings, as a reader of the page wants it; at most a gigabyte."""
+        """The payload without its content encodings; at most a gigabyte."""
         if self._decoded is None:
             payload = self.payload
             encoded = payload and self.headers.get("content-encoding")
@@ -257,13 +256,13 @@ class Page:
 
     @property
     def content_type(self) -> str:
-        """As the server said it, charset included; the catalog's where it said nothing."""
+        """The server's Content-Type, charset included; else the catalog's type."""
         return self.headers.get("content-type") or (self.mime if self.mime not in ("-", REVISIT_MIME) else "")
 
     @property
     def extracted(self) -> Extracted:
         """What the index knows of a page: title, text, language, date and links."""
-        from holdfast.index.extract import ExtractionLimits, Payload, extract
+        from holdfast.index.extract.extract import ExtractionLimits, Payload, extract
 
         if self._extracted is None:
             payload = Payload(self.url, self.content, self.content_type, self.headers, self.status or 0)
@@ -272,7 +271,7 @@ class Page:
 
     @property
     def text(self) -> str:
-        """The text of the page; empty if it is of a type that has none."""
+        """The text of the page; empty for types without text."""
         return self.extracted.text
 
     @property
@@ -282,14 +281,13 @@ class Page:
 
     @property
     def language(self) -> str:
-        """The code of its language, as in ISO 639-1; `-` if it is not known."""
+        """The ISO 639-1 code of its language; `-` if it is not known."""
         return self.extracted.language
 
     @property
     def main_text(self) -> str:
-        """The text without navigation, banners, side bars and footers; of what is no HTML, all text."""
-        from holdfast.formats.html.main_text import main_text_of
-        from holdfast.formats.html.tree import is_html
+        """The text without navigation, banners, side bars and footers; all text if it is not HTML."""
+        from holdfast.formats.html.text import is_html, main_text_of
 
         if self._main_text is None:
             html = is_html(self.content, self.content_type)
@@ -301,7 +299,7 @@ _OF_HEAD = frozenset(Page.__slots__) - frozenset(_SET_FIRST)
 
 
 def _type_of(kind: str, mime: str) -> str:
-    """As the catalog has it: a record by reference is of the type that it refers to."""
+    """As in the catalog: a record by reference has the type of its target."""
     if kind != REFERENCE:
         return kind
     return "revisit" if mime == REVISIT_MIME else "response"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from holdfast.batches.entry import REFERENCE, REMOVED, JournalEntry, parse_entry
-from holdfast.batches.entry_heads import Head, find_heads
+from holdfast.batches.entry import REFERENCE, REMOVED, Head, JournalEntry, find_heads, parse_entry, payload_of
 from holdfast.batches.frame import FramePlace
 from holdfast.catalog.revisits import is_empty
 from holdfast.env.files import Buffer
@@ -23,8 +22,8 @@ from holdfast.errors import (
     VolumeDown,
 )
 from holdfast.model import RecordId
-from holdfast.records.stored_record import StoredRecord
-from holdfast.storage.store.get import BulkRead
+from holdfast.records.stored_record import StoredRecord, head_length
+from holdfast.storage.store.contents import BulkRead
 from holdfast.streams.page import LARGE, Page
 from holdfast.streams.source import StreamSource
 
@@ -50,11 +49,11 @@ class StreamFault(NamedTuple):
         return f"{self.record} {self.url}: {self.error}"
 
 
-Readied = tuple[list[Page], list[StreamFault]]  # pages that can be handed out, and what cannot
+Readied = tuple[list[Page], list[StreamFault]]  # pages that can be delivered, and faults
 
 
 class PageReader:
-    """Any thread may call any method."""
+    """Thread-safe."""
 
     def __init__(self, source: StreamSource) -> None:
         self._source = source
@@ -62,7 +61,7 @@ class PageReader:
     # -- records ------------------------------------------------------------------------------------------------
 
     def patiently(self, look: Callable[[], T]) -> T:
-        """What `look` finds in the catalog, which another thread may be putting in the place of an older one."""
+        """The result of `look`, retried while another thread replaces the catalog."""
         for pause_s in _PAUSES_S:
             try:
                 return look()
@@ -73,7 +72,7 @@ class PageReader:
     def heads(
         self, batch: str, serials: Sequence[int]
     ) -> tuple[dict[int, Head | JournalEntry], dict[int, HoldfastError]]:
-        """The heads of records, ascending, and why others cannot be had; what was removed is in neither."""
+        """The heads of records, ascending, and why others cannot be read; removed records are in neither."""
         found: dict[int, Head | JournalEntry | None] = {}
         missing: Sequence[int] = serials
         failures: dict[int, HoldfastError] = {}
@@ -82,15 +81,15 @@ class PageReader:
             missing = sorted(failures)
             if not missing:
                 break
-            self._source.catalog.refresh(pause_s)  # a removal may have rewritten the file, even several times
+            self._source.catalog.refresh(pause_s)  # a removal may have rewritten the file, perhaps several times
         return {serial: head for serial, head in found.items() if head is not None}, failures
 
     def _find_heads(
         self, batch: str, serials: Sequence[int], found: dict[int, Head | JournalEntry | None]
     ) -> dict[int, HoldfastError]:
-        """Adds what it finds, None for what was removed; returns why the rest was not found."""
-        cursor = self._source.catalog.cursor
-        frames = self.patiently(lambda: cursor().frames(batch, serials[0], serials[-1]))
+        """Adds the heads it finds, None for removed records; returns why the rest was not found."""
+        catalog = self._source.catalog
+        frames = self.patiently(lambda: catalog.rows.frames(batch, serials[0], serials[-1]))
         bounds = [0, *(bisect_left(serials, first) for first, _ in frames), len(serials)]
         failures: dict[int, HoldfastError] = {}
         for place, (begin, end) in zip([b"", *(place for _, place in frames)], pairwise(bounds), strict=True):
@@ -111,7 +110,7 @@ class PageReader:
         return failures
 
     def entries(self, batch: str, serials: Sequence[int]) -> tuple[dict[int, JournalEntry], dict[int, HoldfastError]]:
-        """The same as entries."""
+        """As `heads`, parsed."""
         heads, failures = self.heads(batch, serials)
         return {serial: entry_of(head) for serial, head in heads.items()}, failures
 
@@ -125,7 +124,7 @@ class PageReader:
         return found[record.serial]
 
     def stored(self, page: Page) -> StoredRecord:
-        """Of a record by reference, what its file says."""
+        """The stored record; of a record by reference, the one in its file."""
         if page.stored_read is None:
             if page.entry.type == REFERENCE:
                 page.stored_read = self._source.records.read(page.record)
@@ -136,7 +135,7 @@ class PageReader:
     # -- payloads -----------------------------------------------------------------------------------------------
 
     def pieces(self, page: Page) -> Iterator[Buffer]:
-        """Raises as `StoredRecord.stream`; a revisit without its original has none, and says so."""
+        """Raises as `StoredRecord.stream`; a revisit without its original is empty and marked unresolved."""
         try:
             yield from self.stored(page).stream()
         except FileNotAtHand:
@@ -147,38 +146,44 @@ class PageReader:
             page.unresolved = True
 
     def prepare(self, pages: list[Page], wanted: frozenset[str]) -> Readied:
-        """Gets ready to read of the pages what is wanted: after this it is known how large their payloads are.
+        """Prepares the pages for reading: afterwards the sizes of their payloads are known.
 
-        Those that were removed meanwhile, or cannot be read, are left out.
+        Pages removed meanwhile, or unreadable, are left out.
         """
         faults: list[StreamFault] = []
         if wanted & _HEAD_PARTS:
-            pages = self._with_entries(pages, faults)
+            pages = self._with_entries(pages, faults, pages)
+        elif wanted & _PAYLOAD_PARTS:
+            inline = [page for page in pages if page.head is None and page.contents == "-" and page.type != "revisit"]
+            pages = self._with_entries(pages, faults, inline)
         if wanted & _PAYLOAD_PARTS:
             for page in pages:
-                head = page.head  # of nearly every page, which is why this way is short
+                head = page.head  # the common case
                 if head is not None and (contents := head["contents"]) is not None and head["format"] != _TIANWANG:
                     page.key = _key_alone(contents.decode(), page.size)
+                elif head is not None and head["signature"] is not None and head["format"] != _TIANWANG:
+                    page.payload_read = payload_of(head)
                 else:
                     page.key = self._key_of(page)
         return pages, faults
 
     def gather(self, pages: list[Page], wanted: frozenset[str]) -> BulkRead | None:
-        """Reads what the payloads of prepared pages are made of, if they are wanted."""
+        """Reads the blocks of prepared pages, if payloads are wanted."""
         return (
             self._source.contents.gather([page.key for page in pages if page.key]) if wanted & _PAYLOAD_PARTS else None
         )
 
     def finish(self, pages: list[Page], bulk: BulkRead | None) -> Readied:
-        """The pages with their payloads. As `prepare`."""
+        """The pages with their payloads. Leaves out as `prepare` does."""
         faults: list[StreamFault] = []
         if bulk is not None:
             pages = self._with_payloads(pages, bulk, faults)
         return pages, faults
 
-    def _with_entries(self, pages: list[Page], faults: list[StreamFault]) -> list[Page]:
+    def _with_entries(self, pages: list[Page], faults: list[StreamFault], needed: list[Page]) -> list[Page]:
+        """Reads the entries of the needed pages, where that was not done; returns the pages without those removed."""
         lacking: dict[str, dict[int, Page]] = {}
-        for page in pages:
+        for page in needed:
             if page.entry_read is None and page.head is None:
                 lacking.setdefault(page.record.batch, {})[page.record.serial] = page
         out: set[RecordId] = set()
@@ -199,7 +204,7 @@ class PageReader:
             if isinstance(found, HoldfastError):
                 failed[page.record] = found
             elif page.head is None and page.entry_read is None and _looks_deflated(found):
-                self._read_alone(page, failed)  # its entry tells whether it is, and how
+                self._read_alone(page, failed)  # its entry has the details
             else:
                 page.payload_read = found
         for page in pages if len(simple) < len(pages) else ():
@@ -216,7 +221,7 @@ class PageReader:
         return [page for page in pages if page.record not in failed]
 
     def _key_of(self, page: Page) -> str:
-        """Under which the payload is kept, if it can be read together with others; else empty."""
+        """The key of a payload that can be read in bulk; else empty."""
         entry = page.entry if page.head is not None else page.entry_read
         if entry is not None and _is_zipped(entry):
             return ""
@@ -224,8 +229,8 @@ class PageReader:
             return _key_alone(page.contents, page.size)
         if page.type == "revisit":
             return self._key_of_original(page)
-        if entry is not None and entry.size == 0 and entry.type != REFERENCE:
-            page.payload_read = b""
+        if entry is not None and entry.type != REFERENCE:
+            page.payload_read = entry.payload
         return ""
 
     def _key_of_original(self, page: Page) -> str:
@@ -240,21 +245,21 @@ class PageReader:
         return _key_alone(original.contents, original.size)
 
     def _read_alone(self, page: Page, failed: dict[RecordId, HoldfastError]) -> None:
-        """What is rare: payloads in pieces or kept with their record, compressed ones, references."""
+        """Reads rare forms: payloads in pieces or kept in their record, compressed ones, references."""
         try:
             if (stored := self.stored(page)).entry.size > LARGE:
-                page.size = stored.entry.size  # that of a reference is not known before
+                page.size = stored.entry.size  # the size behind a reference is known only now
             else:
                 page.payload_read = b"".join(self.pieces(page))
         except (CaptureNotFound, *_UNREADABLE) as error:
             failed[page.record] = error
 
     def _still_there(self, records: list[RecordId]) -> set[RecordId]:
-        """Those that were not removed."""
+        """The records that were not removed."""
 
         def look() -> set[RecordId]:
             self._source.catalog.refresh()
-            homes = self._source.catalog.cursor().homes(records)
+            homes = self._source.catalog.rows.homes(records)
             return {record for record, home in zip(records, homes, strict=True) if home is not None}
 
         return self.patiently(look)
@@ -273,15 +278,16 @@ def _is_removed(head: Head | JournalEntry) -> bool:
 
 
 def _key_alone(contents: str, size: int) -> str:
-    """The contentkey, if there is one and what it leads to can be held in memory."""
+    """The contentkey, if there is exactly one and its content fits into memory."""
     return contents if size <= LARGE and contents != "-" and " " not in contents else ""
 
 
 def _is_zipped(entry: JournalEntry) -> bool:
-    """Whether the block is compressed as Tianwang allows it; the catalog does not tell."""
-    return entry.format == "tianwang/1.0" and b"\nunzip-length:" in entry.data
+    """Whether the block is compressed, as Tianwang allows; the catalog does not know."""
+    head = entry.data[: head_length(entry.format, entry.data)]
+    return entry.format == "tianwang/1.0" and b"\nunzip-length:" in head
 
 
 def _looks_deflated(data: Buffer) -> bool:
-    """By the two bytes that a zlib stream begins with."""
+    """By the first two bytes of a zlib stream."""
     return len(data) > 1 and data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0

@@ -1,4 +1,4 @@
-"""Reading ahead: what comes next is made in a thread of its own while the last one is still used."""
+"""Prefetch: a thread produces the next items while the current one is in use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 class Prefetch(Generic[T]):
-    """An iterator over what a generator gives, which runs in a thread and keeps `most` items in store.
+    """Iterates over a generator that runs in a thread, up to `most` items ahead.
 
-    One thread may take, any may close. What the generator raises is raised where it would have come.
+    One thread may iterate, any may close. Errors of the generator are raised at their place among the items.
     """
 
     def __init__(self, items: Generator[T, None, None], most: int, name: str) -> None:
@@ -35,14 +35,14 @@ class Prefetch(Generic[T]):
                 for item in self._items:
                     if not self._keep(item):
                         break
-        except BaseException as error:  # raised where the items are taken
+        except BaseException as error:  # raised by the consumer
             failure = error
         with self._changed:
             self._failure, self._ended = failure, True
             self._changed.notify_all()
 
     def _keep(self, item: T) -> bool:
-        """Waits until there is room for another; False if none is wanted any more."""
+        """Waits for room for another item; False once closed."""
         with self._changed:
             self._store.append(item)
             self._changed.notify_all()
@@ -66,7 +66,7 @@ class Prefetch(Generic[T]):
             raise StopIteration
 
     def close(self) -> None:
-        """Ends the thread, and waits until it has ended."""
+        """Stops the thread and joins it."""
         with self._changed:
             self._closed = True
             self._store.clear()

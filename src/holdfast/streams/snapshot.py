@@ -1,7 +1,7 @@
-"""A snapshot: of each batch the first serial number that is not in it.
+"""A snapshot: for each batch, the first serial number that is not part of it.
 
-Records are only ever appended, so these numbers fix a set of captures for good, whatever comes later. What is removed
-for good afterwards is not delivered: removal wins (N2).
+Records are only appended, so these numbers fix a set of captures, whatever comes later. What is removed
+afterwards is not delivered: removal wins (N2).
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ class Snapshot:
         return bool(self.ends)
 
     def within(self, ends: Mapping[str, int] | None) -> Snapshot:
-        """What of it is before these ends, too; a batch that is not named is not."""
+        """The intersection with other ends; batches not named there are left out."""
         if ends is None:
             return self
         lower = {name: min(end, ends.get(name, 0)) for name, end in self.ends.items()}
         return Snapshot({name: end for name, end in lower.items() if end > 1})
 
     def from_batch(self, batch: str) -> Snapshot:
-        """Without the batches before."""
+        """Without earlier batches."""
         return Snapshot({name: end for name, end in self.ends.items() if name >= batch})
 
 
 def take_snapshot(catalog: Catalog, batch: str | None = None) -> Snapshot:
-    """What the catalog lists now, as of one moment; of one batch, or of all."""
+    """The captures the catalog lists now, of one batch or of all."""
     catalog.refresh()
-    ends = {name: BatchState.unpack(state).next_serial for name, state in catalog.cursor().batch_states().items()}
+    ends = {name: BatchState.unpack(state).next_serial for name, state in catalog.rows.batch_states().items()}
     return Snapshot({name: end for name, end in sorted(ends.items()) if end > 1 and batch in (None, name)})
 
 
 def require_listed(snapshot: Snapshot, catalog: Catalog) -> None:
     """Raises DamagedCatalog if the catalog lacks records of the snapshot, as it may after a power cut."""
     catalog.refresh()
-    states = catalog.cursor().batch_states()
+    states = catalog.rows.batch_states()
     for batch, end in snapshot.ends.items():
         listed = BatchState.unpack(states.get(batch)).next_serial
         if listed < end:

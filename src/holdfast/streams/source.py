@@ -1,4 +1,4 @@
-"""What a stream reads: an open archive, as far as streams know it."""
+"""What a stream needs of an open archive."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast.records.records import Records
 from holdfast.storage.store.contents import Contents
 
 if TYPE_CHECKING:
-    from holdfast.query import QueryEngine
+    from holdfast.query.engine import QueryEngine
 
 
 class StreamSource(Protocol):
-    """An open archive. Its catalog may be another one after each call, when it was rebuilt."""
+    """An open archive. The catalog may be a new object after each call, when it was rebuilt."""
 
     path: Path
     env: Environment

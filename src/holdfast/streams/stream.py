@@ -1,9 +1,9 @@
-"""Streams: each capture of a snapshot once, in batches, each with a token to go on behind it.
+"""Streams: each capture of a snapshot once, in batches, each with a token to resume after it.
 
     StreamStart ──► token and order ──► Stream: pieces, read ahead ──► Feed: pages, batches, tokens
 
-A `Feed` turns pieces of a scan into pages and batches, and knows at any moment where it stopped. A stream is a feed
-that reads the archive itself; a consumer of a multicast is one that shares a scan.
+A `Feed` turns pieces of a scan into pages and batches, and always knows its position. A stream is a feed
+that reads the archive itself; a consumer of a multicast shares a scan.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast.env import paths
 from holdfast.errors import IndexNotFound, NotFound
-from holdfast.records.active_state import active_state
-from holdfast.records.leases import leased
+from holdfast.records.active_state import active_state, leased
 from holdfast.streams.batch import ScanPiece, StreamBatch
 from holdfast.streams.filter import CaptureFilter, find_matches
 from holdfast.streams.options import StreamOptions
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.index.ranks.ranks import RanksHead
 
 FAULTS_KEPT = 1000
-AHEAD = 3  # batches that are read and not yet taken
+AHEAD = 3  # batches read and not yet taken
 # Threads that decode. Reading a batch takes as long as decoding it: with two cores or fewer, a second decoder would
 # only take the interpreter's lock from the reader.
 DECODERS = 1 if len(os.sched_getaffinity(0)) <= 2 else 2
@@ -47,9 +46,9 @@ BATCH_BYTES = 16 << 20  # of payloads in one batch
 
 
 class Feed:
-    """Iterate over it for pages, or over `batches()`; an iteration goes on where the last one was left.
+    """Iterate over it for pages, or over `batches()`; an iteration continues where the last one stopped.
 
-    One thread at a time, and one iteration: a new one ends those before.
+    One thread and one iteration at a time: a new iteration ends the previous one.
     """
 
     def __init__(self, source: StreamSource, options: StreamOptions, state: StreamToken, order: StreamOrder) -> None:
@@ -61,18 +60,18 @@ class Feed:
         self.state = state  # with which it began
         self.order = order
         self._left = state.left
-        self._last: tuple[ScanPiece, Page] | None = None  # handed out last, in the middle of a piece
+        self._last: tuple[ScanPiece, Page] | None = None  # delivered last, in the middle of a piece
         self._delivered = state.delivered
 
     def pieces(self) -> Generator[ScanPiece, None, None]:
         """What is left, from where the last iteration stopped."""
         raise AssertionError("each kind of feed has its own")
 
-    # -- how far it came ----------------------------------------------------------------------------------------
+    # -- position -----------------------------------------------------------------------------------------------
 
     @property
     def left(self) -> Ranges:
-        """What has not been handed out."""
+        """What has not been delivered."""
         if self._last is None:
             return self._left
         piece, page = self._last
@@ -80,25 +79,25 @@ class Feed:
 
     @property
     def token(self) -> str:
-        """Under which a stream goes on behind what was handed out last."""
+        """Resumes after the last delivered capture."""
         return self._token_at(self.left, self._delivered)
 
     @property
     def delivered(self) -> int:
-        """Captures handed out so far, also before the token that the stream began with."""
+        """Captures delivered so far, including those before the token that the stream began with."""
         return self._delivered
 
     def _token_at(self, left: Ranges, delivered: int) -> str:
         snapshot, options = self.state.snapshot, self.options
-        needs_all = options.is_latest or options.query  # which is the newest, and who links where, all batches tell
+        needs_all = options.is_latest or options.query  # which capture is newest depends on all batches
         if options.order == "log" and left.first and not needs_all:
             snapshot = snapshot.from_batch(str(left.first[0]))
         return replace(self.state, snapshot=snapshot, left=left, delivered=delivered).encode()
 
-    # -- handing out --------------------------------------------------------------------------------------------
+    # -- delivery -----------------------------------------------------------------------------------------------
 
     def batches(self, most: int | None = None) -> Iterator[StreamBatch]:
-        """The rest in batches, none of them empty; or so many captures of it."""
+        """The rest in non-empty batches; at most `most` captures of it."""
         wanted = most
         if wanted is not None and wanted <= 0:
             return
@@ -127,12 +126,12 @@ class Feed:
                 yield page
 
     def _pass(self, piece: ScanPiece) -> None:
-        """The whole piece is handed out."""
+        """Marks the whole piece as delivered."""
         self._left = self._left.without(piece.start, piece.end)
         self._last = None
 
     def _turn(self) -> Iterator[tuple[ScanPiece, list[Page]]]:
-        """Pieces, and what of them is left and still there; none without."""
+        """Pieces with their undelivered pages; pieces without any are skipped."""
         self._left, self._last = self.left, None
         for piece in self.pieces():
             self.note(piece.faults)
@@ -145,13 +144,13 @@ class Feed:
                 self._pass(piece)
 
     def _lacking(self, piece: ScanPiece) -> list[Page]:
-        """The pages of a piece that have not been handed out: all of them, where a scan is not shared."""
+        """The undelivered pages of a piece: all of them unless the scan is shared."""
         if (piece.start, piece.end) in self._left.within(piece.start, piece.end).parts:
             return piece.pages
         return [page for page in piece.pages if self._left.holds(self.order.behind(page))]
 
     def note(self, faults: Sequence[StreamFault]) -> None:
-        """Counts captures that cannot be delivered; in strict mode raises why."""
+        """Counts captures that cannot be delivered; raises the first error in strict mode."""
         self.fault_count += len(faults)
         self.faults += faults[: FAULTS_KEPT - len(self.faults)]
         if faults and self.options.strict:
@@ -160,7 +159,7 @@ class Feed:
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends reading. Idempotent."""
+        """Stops reading. Idempotent."""
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +169,7 @@ class Feed:
 
 
 def removals(source: StreamSource) -> int:
-    """A number that has changed when a removal was acknowledged: the size of the log that lists them."""
+    """Changes with every acknowledged removal: the size of the audit log."""
     try:
         return os.stat(source.path / paths.AUDIT).st_size
     except FileNotFoundError:
@@ -179,16 +178,16 @@ def removals(source: StreamSource) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """How a stream begins: with a snapshot of now or where a token says, and in which order it goes on."""
+    """The start of a stream: a new snapshot or a token's position, and the order."""
 
     source: StreamSource
     options: StreamOptions
     reader: PageReader
 
     def token(self) -> StreamToken:
-        """That of the options, if it is good here, else that of a new stream.
+        """The token of the options, if it is valid here, or that of a new stream.
 
-        Raises MalformedToken, or NotFound if the ranks that the stream goes by are gone.
+        Raises MalformedToken, or NotFound if the ranks that the stream depends on are gone.
         """
         source, options, archive = self.source, self.options, self.source.settings.uid
         if options.token:
@@ -199,11 +198,11 @@ class StreamStart:
             return token
         if options.batch is not None:
             source.journal.require(options.batch)
-        active = active_state(source.path, source.settings, source.env)  # first: the catalog knows all in it then
+        active = active_state(source.path, source.settings, source.env)  # first, so that the catalog covers it
         snapshot = self.reader.patiently(lambda: take_snapshot(source.catalog, options.batch))
         if active is not None:
             snapshot = snapshot.within(active.batches)
-        if options.query:  # what comes to the index later must not come to light when the stream goes on
+        if options.query:  # records indexed later must not appear after a resume
             snapshot = snapshot.within(dict(source.index.view().state.batches))
         token = StreamToken(archive, options.digest(), snapshot)
         if self._is_ranked() and (head := self._ranks()) is not None:
@@ -211,19 +210,19 @@ class StreamStart:
         return token
 
     def _is_ranked(self) -> bool:
-        """Whether order or query go by ranks."""
+        """Whether order or query depend on ranks."""
         query = self.options.query
         return self.options.order == "rank" or (bool(query) and self.source.queries.is_ranked(query))
 
     def _ranks(self) -> RanksHead | None:
-        """What the newest ranks say of themselves; None: there are none, which the query will say if it matters."""
+        """The head of the newest ranks; None if there are none."""
         ranks = self.source.index.ranks()
         if ranks is None and self.options.order == "rank":
             raise IndexNotFound("no ranks were computed yet; compute them with 'holdfast index rank'")
         return ranks.head if ranks is not None else None
 
     def _require_ranks(self, token: StreamToken) -> None:
-        """A generation of the same number may be another one, if the index was rebuilt."""
+        """After a rebuild of the index, the same generation number may mean other ranks."""
         if not token.ranks_crc32 or not self._is_ranked():
             return
         found = self.source.index.ranks_of(token.ranks).head.crc32
@@ -234,7 +233,7 @@ class StreamStart:
             )
 
     def order(self, token: StreamToken) -> StreamOrder:
-        """Raises what the index may."""
+        """Raises index errors."""
         query, snapshot, reverse = self.options.query, token.snapshot, self.options.reverse
         matches = find_matches(self.source, query, snapshot, token.ranks) if query else None
         choice = CaptureFilter(self.options, snapshot, matches)
@@ -252,25 +251,25 @@ class StreamStart:
 
 
 class Stream(Feed):
-    """A feed that reads the archive by itself, ahead of whoever takes.
+    """A feed that reads the archive itself, ahead of its consumer.
 
-    The snapshot is taken when the stream is made; under the batch scheme it is the active state. Close it, or use it as
-    a context, when you stop before its end.
+    The snapshot is taken when the stream is created; under the batch scheme it is the active state. Close it, or use it
+    as a context manager, when you stop early.
     """
 
     def __init__(self, source: StreamSource, options: StreamOptions) -> None:
-        """Raises UsageError, MalformedToken, or what the catalog and the index may."""
+        """Raises UsageError, MalformedToken, and errors of catalog and index."""
         reader = PageReader(source)
         opening = StreamStart(source, options, reader)
         state = opening.token()
         super().__init__(source, options, state, opening.order(state))
         self._ahead: Prefetch[tuple[ScanPiece, Future[Readied]]] | None = None
-        self._removals = -1  # that the catalog was seen to know of
+        self._removals = -1  # size of the audit log that the catalog covers
 
     def part(self, index: int, count: int) -> StreamOptions:
-        """The options of a stream that delivers a part of what this one has left, of the same snapshot.
+        """The options of a stream that delivers one part of what is left of this one, from the same snapshot.
 
-        Parts from 0 to `count` - 1 do not overlap, and together are all of it: for processes that share the work.
+        Parts 0 to `count` - 1 are disjoint and complete, for processes that share the work.
         """
         options = replace(self.options, shard=(index, count), token="")
         own = replace(self.state, options=options.digest(), left=self.left, delivered=0)
@@ -289,7 +288,7 @@ class Stream(Feed):
             finally:
                 ahead.close()
 
-    # -- reading ahead: while some batches are decoded, in threads of their own, the next one is read --------------
+    # -- read-ahead: threads decode some batches while the next one is read ----------------------------------------
 
     def _decoding(self) -> Generator[tuple[ScanPiece, Future[Readied]], None, None]:
         with ThreadPoolExecutor(DECODERS, "holdfast-stream-decoding") as pool:
@@ -299,7 +298,7 @@ class Stream(Feed):
                     yield piece, pool.submit(self._reader.finish, piece.pages, bulk)
 
     def _range(self, position: Position, end: Bound) -> Iterator[ScanPiece]:
-        """From one position to another: pages that are prepared, and not read yet."""
+        """From one position to another: prepared pages, not read yet."""
         while rank(position) < rank(end):
             known = self._known_removals()
             step = self.order.step(position, self.options.batch_size)
@@ -316,12 +315,12 @@ class Stream(Feed):
             chunks = list(_chunks(pages))
             for index, chunk in enumerate(chunks, 1):
                 behind = step.position if index == len(chunks) else self.order.behind(chunk[-1])
-                reached = behind if rank(behind) < rank(end) else end  # what lies beyond may be of another range
+                reached = behind if rank(behind) < rank(end) else end  # what follows may belong to another range
                 yield ScanPiece(chunk, position, reached, faults, known)
                 position, faults = behind, []
 
     def _known_removals(self) -> int:
-        """Of all removals up to now, the catalog knows in what is read from here on."""
+        """The size of the audit log; the catalog is refreshed if it has grown."""
         now = removals(self._source)
         if now != self._removals:
             self._reader.patiently(self._source.catalog.refresh)
@@ -335,7 +334,7 @@ class Stream(Feed):
 
 
 def _chunks(pages: list[Page]) -> Iterator[list[Page]]:
-    """The pages in parts of which the payloads fit into memory; one part if there are none."""
+    """The pages in parts whose payloads fit into memory; one empty part if there are none."""
     if sum([page.size for page in pages]) <= BATCH_BYTES:
         yield pages
         return

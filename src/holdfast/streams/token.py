@@ -1,11 +1,11 @@
-"""Tokens: all that a stream must know to go on, in one line of text (docs/formats/stream-token.md).
+"""Tokens: all that a stream needs to resume, in one line of text (docs/formats/stream-token.md).
 
     ┌─────────┬───────┬──────────────────────────────────────────────────────────────┐
     │ version │ CRC32 │ deflated JSON: archive, options, snapshot, position, ranks   │  as base64url without padding
     │ 1 byte  │ 4     │                                                              │
     └─────────┴───────┴──────────────────────────────────────────────────────────────┘
 
-Nobody keeps tokens: whoever has one goes on, as often as they like, after any number of restarts on either side.
+The server keeps no state: a token can be used any number of times, after any number of restarts on either side.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _JSON_BYTES_MAX = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class StreamToken:
-    """What a token says."""
+    """The contents of a token."""
 
     archive: str  # the archive's uid
     options: str  # digest of the options
     snapshot: Snapshot
     left: Ranges = Ranges()  # noqa: RUF009 - a value
-    delivered: int = 0  # captures handed out so far
-    ranks: int = 0  # the generation of ranks that the stream goes by; 0: none
-    ranks_crc32: str = ""  # of their columns: generations are counted from 1 again when an index is rebuilt
+    delivered: int = 0  # captures delivered so far
+    ranks: int = 0  # the generation of ranks that the stream depends on; 0: none
+    ranks_crc32: str = ""  # of their columns, since a rebuilt index counts generations from 1 again
 
     def encode(self) -> str:
         facts: dict[str, Any] = {
@@ -105,19 +105,19 @@ def _position(value: Any) -> Position:
 
 
 def require_own(token: StreamToken, archive: str, options: StreamOptions) -> None:
-    """Raises MalformedToken if the token is of another archive, or of a stream of other captures or another order."""
+    """Raises MalformedToken if the token belongs to another archive, or to a stream with other options."""
     if token.archive != archive:
         raise MalformedToken(
-            f"the token is of another archive, '{token.archive or '-'}'; this one is '{archive or '-'}'"
+            f"the token belongs to another archive, '{token.archive or '-'}'; this one is '{archive or '-'}'"
         )
     if token.options != options.digest():
         raise MalformedToken(
-            "the token is of a stream with other options: give the same query, filters, order and shard"
+            "the token belongs to a stream with other options: give the same query, filters, order and shard"
         )
 
 
 def expect(position: Position, *kinds: type) -> tuple[Any, ...]:
-    """The position if it is made of these. Raises MalformedToken: the digest of its options was that of others."""
+    """The position, if its values have these types. Raises MalformedToken."""
     if [type(each) for each in position] != list(kinds):
-        raise MalformedToken("the token says nothing that this stream could go on with")
+        raise MalformedToken("the token has no position of this order")
     return position

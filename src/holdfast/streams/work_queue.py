@@ -1,21 +1,21 @@
-"""One stream shared by any number of processes of a machine, each taking the next piece of work when it is done.
+"""One stream shared by any number of processes of a machine; each takes the next unit of work when it is done.
 
     work.json          the stream's token, where the next unit begins, which units are under way, by whom, and how much
                        of the workers' files is acknowledged
     work.json.lock     held by who reads or changes it
     work.json.<name>   locked (`flock`) by a worker for as long as it lives
 
-A unit is a range of the stream. A worker that asks for the next batch says that it is done with the last one: that is
-noted durably, and nobody gets it again. What a worker had taken and not acknowledged when it died is given to another,
-from the batch on that it was at: so each capture is acknowledged once, and delivered once unless its worker died. In
-files that are listed here (`shared_outputs.py`) it is once even then.
+A unit is a range of the stream. By requesting the next batch, a worker acknowledges the last one: that is
+recorded durably, and nobody gets it again. What a dead worker had taken and not acknowledged goes to another,
+from its current batch on: so each capture is acknowledged once, and delivered once unless its worker died. In
+files listed here it is written once even then.
 
-Which files the workers of a shared stream write to, and how much of each is acknowledged.
+The output files of the workers, and how much of each is acknowledged:
 
     {"/data/0.jsonl": {"worker": "5b1c90ae77d2f013", "bytes": 1048576}, ...}
 
-The list is part of the stream's file, and changes in one step with the units that were acknowledged. What lies behind
-`bytes` in a file was not: its captures are given to another worker, so it is cut off before they are.
+The list is part of the stream's file and changes atomically with the acknowledged units. What follows
+`bytes` in a file was not acknowledged: it is cut off before its captures are given to another worker.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.env.files import read_file, replace_file, translated_errors
+from holdfast.env.lock import is_locked
 from holdfast.errors import MalformedToken, UsageError
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.options import StreamOptions
@@ -44,16 +45,16 @@ NOBODY = ""
 
 
 def claim(outputs: Outputs, path: str, worker: str, is_alive: Callable[[str], bool]) -> int:
-    """Lists a file as a worker's, cut to the length that is returned.
+    """Registers a file as a worker's output, truncated to the returned length.
 
-    Raises UsageError if it is another worker's that lives, is no output of this stream, or is shorter than it was.
+    Raises UsageError if it belongs to another live worker, is not an output of this stream, or has become shorter.
     """
     size = os.stat(path).st_size if os.path.exists(path) else 0
     known = outputs.get(path)
     if known is None:
         if size:
             raise UsageError(
-                f"'{path}' exists, and is no output of this shared stream: name another file, or delete it"
+                f"'{path}' exists and is not an output of this shared stream: name another file, or delete it"
             )
         outputs[path] = {"worker": worker, "bytes": 0}
         return 0
@@ -62,7 +63,7 @@ def claim(outputs: Outputs, path: str, worker: str, is_alive: Callable[[str], bo
         raise UsageError(f"another worker of this shared stream writes to '{path}': name a file for each")
     if size < length:
         raise UsageError(
-            f"'{path}' has {size} bytes, {length} of it were delivered: give it back, or name another file for the rest"
+            f"'{path}' has {size} bytes, but {length} were delivered: restore it, or name another file for the rest"
         )
     cut(path, length)
     known["worker"] = worker
@@ -70,7 +71,7 @@ def claim(outputs: Outputs, path: str, worker: str, is_alive: Callable[[str], bo
 
 
 def cut_of(outputs: Outputs, worker: str) -> None:
-    """Cuts the files of a worker that died to what is acknowledged of them; durable when it returns."""
+    """Truncates the files of a dead worker to their acknowledged length; durable on return."""
     for path, known in outputs.items():
         if known["worker"] == worker:
             cut(path, int(known["bytes"]))
@@ -78,7 +79,7 @@ def cut_of(outputs: Outputs, worker: str) -> None:
 
 
 def cut(path: str, length: int) -> None:
-    """Nothing is done to a file that is gone, or not longer."""
+    """Does nothing if the file is missing or not longer."""
     with suppress(FileNotFoundError), translated_errors(Path(path)), open(path, "r+b") as file:
         if file.seek(0, os.SEEK_END) > length:
             file.truncate(length)
@@ -90,10 +91,10 @@ UNIT = 1024  # captures, about
 
 
 class SharedStream:
-    """A worker's part of a stream. One thread at a time; close it, or use it as a context."""
+    """A worker's part of a stream. One thread at a time; close it, or use it as a context manager."""
 
     def __init__(self, source: StreamSource, options: StreamOptions, path: Path) -> None:
-        """The first worker begins the stream; the others join it, and must ask for the same. Raises MalformedToken."""
+        """The first worker begins the stream; others join it with the same options. Raises MalformedToken."""
         self.options = options
         self.faults: list[StreamFault] = []
         self.fault_count = 0
@@ -101,8 +102,8 @@ class SharedStream:
         self._source = source
         self._path = path
         self._worker = source.env.random_bytes(8).hex()
-        self._output: str | None = None  # the file that it writes to
-        self._written = 0  # durable bytes of it
+        self._output: str | None = None  # its output file
+        self._written = 0  # durable bytes in it
         self._alive = os.open(self._life(self._worker), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(self._alive, fcntl.LOCK_EX)
         try:
@@ -129,7 +130,7 @@ class SharedStream:
 
     @contextmanager
     def _state(self) -> Iterator[dict[str, Any]]:
-        """What the file says; what is changed of it is durable on leaving. Nobody else looks meanwhile."""
+        """The contents of the file, under its lock; changes are durable on exit."""
         lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -149,29 +150,27 @@ class SharedStream:
             if facts["format"] != FORMAT or not isinstance(facts["units"], dict):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            raise MalformedToken(f"'{self._path}' is no file of a shared stream: name another, or delete it") from None
+            raise MalformedToken(
+                f"'{self._path}' is not the file of a shared stream: name another, or delete it"
+            ) from None
         return dict(facts)
 
     def _life(self, worker: str) -> str:
         return f"{self._path}.{worker}"
 
     def _is_alive(self, worker: str) -> bool:
-        """Whether a worker holds its lock; a dead one's file is taken away."""
+        """Whether a worker holds its lock; the lock file of a dead one is removed."""
+        life = Path(self._life(worker))
         try:
-            life = os.open(self._life(worker), os.O_RDWR | os.O_CLOEXEC)
+            if is_locked(life):
+                return True
         except FileNotFoundError:
             return False
-        try:
-            fcntl.flock(life, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(life)
-        Path(self._life(worker)).unlink(missing_ok=True)
+        life.unlink(missing_ok=True)
         return False
 
     def _take(self) -> tuple[Position, Bound] | None:
-        """The unit of a worker that died, else the next one; None if there is nothing left to take."""
+        """The unit of a dead worker, else the next one; None if nothing is left."""
         with self._state() as state:
             for worker, unit in list(state["units"].items()):
                 if not self._is_alive(worker):
@@ -190,12 +189,12 @@ class SharedStream:
     def _end_of_unit(self, start: Position) -> Bound:
         """Where the next unit begins; None: this one reaches to the end."""
         if self.options.order == "log" and start:
-            return start[0], int(start[1]) + UNIT  # units may be shorter, or empty: no record need be looked at
+            return start[0], int(start[1]) + UNIT  # units may be shorter or empty, so no record is read here
         step = self._whole.order.step(start, UNIT)
         return step.position if step is not None else None
 
     def _acknowledge(self, behind: Position | None) -> None:
-        """What comes before a position is done with; None: the whole unit is."""
+        """Acknowledges a unit up to a position; None: the whole unit."""
         with self._state() as state:
             if behind is None:
                 state["units"].pop(self._worker, None)
@@ -204,12 +203,12 @@ class SharedStream:
             if self._output is not None:
                 state["outputs"][self._output]["bytes"] = self._written
 
-    # -- the file that a worker writes to -----------------------------------------------------------------------
+    # -- output files -------------------------------------------------------------------------------------------
 
     def open_output(self, path: Path) -> int:
-        """Takes a file for this worker alone, cut to how much of it is acknowledged: so many bytes.
+        """Takes a file for this worker, truncated to its acknowledged bytes, which are returned.
 
-        Raises UsageError if another worker has it, or it is no output of this stream.
+        Raises UsageError if another worker has it, or it is not an output of this stream.
         """
         output = str(path.resolve())
         with self._state() as state:
@@ -218,11 +217,11 @@ class SharedStream:
         return self._written
 
     def has_written(self, length: int) -> None:
-        """So many bytes of the file are durable: noted with the acknowledgement of the batch that was handed out."""
+        """Declares bytes of the file durable; recorded with the acknowledgement of the current batch."""
         self._written = length
 
     def leave_output(self, *, is_whole: bool) -> None:
-        """Gives the file back; one that is not whole is cut to what is acknowledged."""
+        """Releases the file; an incomplete one is truncated to its acknowledged length."""
         output, self._output = self._output, None
         if output is None:
             return
@@ -232,10 +231,10 @@ class SharedStream:
                 cut(output, int(known["bytes"]))
             known["worker"] = NOBODY
 
-    # -- handing out --------------------------------------------------------------------------------------------
+    # -- delivery -----------------------------------------------------------------------------------------------
 
     def batches(self, most: int | None = None) -> Iterator[StreamBatch]:
-        """Batches until nothing is left to take, or of so many captures. To ask for one is to be done with the last."""
+        """Batches until nothing is left, or `most` captures. Requesting one acknowledges the last."""
         left = most
         while (left is None or left > 0) and (unit := self._take()) is not None:
             start, end = unit
@@ -255,13 +254,13 @@ class SharedStream:
                     self._acknowledge(None)
 
     def _is_beyond(self, start: Position) -> bool:
-        """Whether a unit lies behind the last record of its batch."""
+        """Whether a unit lies after the last record of its batch."""
         if self.options.order != "log" or not start:
             return False
         return int(start[1]) >= self._token.snapshot.ends.get(str(start[0]), 0)
 
     def _skip_to_next_batch(self, batch: str) -> None:
-        """A batch is done with: the next unit begins in the one after it."""
+        """Moves on to the next batch."""
         following = next((name for name in self._token.snapshot.ends if name > batch), None)
         with self._state() as state:
             state["units"].pop(self._worker, None)
@@ -269,7 +268,7 @@ class SharedStream:
                 state["next"] = None if following is None else [following, 1]
 
     def note(self, faults: Sequence[StreamFault]) -> None:
-        """As that of a stream."""
+        """As for a stream."""
         self.fault_count += len(faults)
         self.faults += faults
         if faults and self.options.strict:
@@ -277,11 +276,11 @@ class SharedStream:
 
     @property
     def token(self) -> str:
-        """That of the whole stream, from its beginning: what is left of it only the file tells."""
+        """The token of the whole stream, from its beginning; only the file knows what is left."""
         return self._token.encode()
 
     def close(self) -> None:
-        """What was not acknowledged is for others."""
+        """Leaves unacknowledged work to others."""
         alive, self._alive = self._alive, -1
         if alive >= 0:
             Path(self._life(self._worker)).unlink(missing_ok=True)
@@ -295,9 +294,9 @@ class SharedStream:
 
 
 def _require_one_part(left: Ranges) -> None:
-    """The file has one position from which on nothing has been taken."""
+    """The one position from which nothing has been taken."""
     if left and left != Ranges.behind(left.first):
         raise MalformedToken(
-            "the token leaves separate parts of its stream, as one who shares a scan may have them, and only all that "
-            "lies behind one position can be shared out: go on with it by a stream or a multicast"
+            "the token leaves several ranges of its stream, and only one range can be shared: "
+            "resume it with a stream or a multicast"
         )

@@ -1,10 +1,9 @@
-"""What Holdfast's own tests stand on, shipped so that yours can: test doubles and conformance suites.
+"""Test doubles and conformance suites, for Holdfast's own tests and for yours.
 
-A test double plays a part of the outside world at its worst. `forgetful` is a disk that keeps only what was synced: a
-test writes to it, cuts the power at a chosen point, and goes on with a state that a real disk could have been left in.
-`weak` is a signature that collides all the time. A conformance suite is one call that proves a new implementation of a
-role against everything its callers rely on: `volumes` is the suite for volume organizations.
+`forgetful_files` is a disk that keeps only what was synced: a test writes to it, cuts the power at a chosen point, and
+continues with a state in which a real disk could have been left. `weak_signature` collides all the time. `volumes` is
+the conformance suite for volume organizations.
 
-Guarantees: a double is never kinder than the contract it stands in for, and the same seed gives the same outcome.
-Nothing in the product imports this package.
+A double is never kinder than the contract it replaces, and the same seed gives the same result. The product does not
+import this package.
 """

@@ -10,7 +10,7 @@ The four rules of "WebBase: a repository of web pages" (Hirai, Raghavan, Garcia-
 
          www.stanford.edu/Dept/CS ──► rabin64 ──► page id
 
-Nothing else is normalized: an id must not change because a parser has learned something.
+Nothing else is normalized: an id must not change with the parser.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.errors import MalformedKey
 
 PAGE_ID_MAX = 2**64 - 1
 _TEXT = re.compile(r"[0-9a-fA-F]{16}")
-# Of another protocol the prefix stays, and with it the port: :80 is not its standard one.
+# The prefix of another protocol stays, and so does its port.
 _SERVER = re.compile(r"(?:http://|(?P<kept>[a-z][a-z0-9+.\-]*://))?(?P<user>[^/?#]*@)?(?P<server>[^/?#]*)", re.I)
 
 
@@ -32,19 +32,19 @@ def page_id(url: str) -> int:
 
 
 def page_id_text(number: int) -> str:
-    """A page id as it is written: 16 hexadecimal digits."""
+    """A page id as text: 16 hexadecimal digits."""
     return f"{number:016x}"
 
 
 def parse_page_id(text: str) -> int:
-    """The reverse. Raises MalformedKey."""
+    """The inverse of `page_id_text`. Raises MalformedKey."""
     if _TEXT.fullmatch(text) is None:
         raise MalformedKey(f"malformed page id {text[:80]!r}: give 16 hexadecimal digits, such as '05d8a9b2c4e1f730'")
     return int(text, 16)
 
 
 def normalized(url: str) -> str:
-    """`url` by the four rules, the text that is hashed."""
+    """`url` normalized by the four rules: the text to hash."""
     match = _SERVER.match(url)
     assert match is not None, "every part may be empty, so it always matches"
     kept, user, server = match["kept"] or "", match["user"] or "", match["server"].lower()

@@ -1,15 +1,15 @@
-"""Requests with a body: their URL extended by method and body, so that each gets a key of its own.
+"""Requests with a body: their URL extended by method and body, so that each has its own key.
 
     POST http://example.com/search     a=1&b=2      ──►  http://example.com/search?__wb_method=POST&a=1&b=2
 
-The form is the one of pywb and cdxj-indexer; what the body becomes depends on its type:
+The form is that of pywb and cdxj-indexer; the body is converted by its type:
 
-    application/x-www-form-urlencoded   its text, escapes undone
+    application/x-www-form-urlencoded   its text, unescaped
     multipart/form-data                 name=value of each part, as a query
     application/json, text/plain        name=value of each scalar, names repeated as `name.2_`; also JSON lines
-    anything else, or not what it says  __wb_post_data=<base64>
+    anything else, or invalid            __wb_post_data=<base64>
 
-At most 4,096 characters of it are kept. Of a JSON body that cannot be read nothing is, as the others do.
+At most 4,096 characters are kept. An invalid JSON body is dropped, as the others do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from email.message import Message
 from urllib.parse import unquote_plus, urlencode
 
 BODY_CHARACTERS_MAX = 4096
@@ -28,7 +27,7 @@ _BOUNDARY = re.compile(r'boundary=(?:"([^"]+)"|([^;\s]+))', re.IGNORECASE)
 
 
 def post_key(url: str, method: str, body: bytes, content_type: str | None = None) -> str:
-    """`url` extended by method and body, to be given to `url_key`; of a GET it stays as it is. Never raises."""
+    """`url` extended by method and body, for `url_key`; unchanged for GET. Never raises."""
     method = method.upper()
     if method in _PLAIN_METHODS:
         return url
@@ -37,11 +36,11 @@ def post_key(url: str, method: str, body: bytes, content_type: str | None = None
 
 
 def body_query(body: bytes, content_type: str | None = None) -> str:
-    """The body as the text of a query, what CDXJ calls `requestBody`."""
+    """The body as a query string: CDXJ's `requestBody`."""
     kind = content_type or ""
     try:
         text = _readable(body, kind)
-    except (ValueError, RecursionError):  # not what its type says
+    except (ValueError, RecursionError):  # does not match its type
         text = "" if kind.startswith("application/json") else _binary(body)
     return text[:BODY_CHARACTERS_MAX]
 
@@ -61,7 +60,7 @@ def _binary(body: bytes) -> str:
 
 
 def _json_values(body: bytes) -> list[object]:
-    """The value of a JSON text, or those of its lines."""
+    """The value of a JSON text, or the values of JSON lines."""
     try:
         return [json.loads(body)]
     except json.JSONDecodeError:
@@ -71,7 +70,7 @@ def _json_values(body: bytes) -> list[object]:
 
 
 def _numbered(values: list[object]) -> dict[str, str]:
-    """The named scalars within; a name that comes again as `name.2_`, `name.3_`."""
+    """The named scalars; a repeated name becomes `name.2_`, `name.3_`."""
     found: dict[str, str] = {}
     times: dict[str, int] = {}
     for name, value in _scalars(values):
@@ -97,7 +96,7 @@ def _scalars(values: list[object]) -> Iterator[tuple[str, object]]:
 
 
 def _parts(body: bytes, kind: str) -> Iterator[tuple[str, str | bytes]]:
-    """Name and value of each part of a form; the value of a file stays bytes. ValueError if it is not a whole form."""
+    """Name and value of each part of a form; files stay bytes. Raises ValueError if the form is incomplete."""
     boundary = _BOUNDARY.search(kind)
     if boundary is None:
         raise ValueError("no boundary")
@@ -114,10 +113,12 @@ def _parts(body: bytes, kind: str) -> Iterator[tuple[str, str | bytes]]:
 
 
 def _disposition(head: bytes) -> tuple[str | None, bool]:
-    """Name of a part (None if it says nothing of itself), and whether it is a file."""
+    """Name of a part (None without a disposition), and whether it is a file."""
     for line in head.decode().split("\r\n"):
         field, _, value = line.partition(":")
         if field.strip().lower() == "content-disposition":
+            from email.message import Message  # slow to load, and rarely needed
+
             message = Message()
             message["Content-Disposition"] = value.strip()
             name, file = (message.get_param(key, "", "content-disposition") for key in ("name", "filename"))

@@ -6,17 +6,16 @@
                     ▼          ▼      ▼
             com,example)     /path?a=1&b=2           its key
 
-Captures that replay may serve for each other get the same key, and the keys of a host, and of a domain with all its
-hosts, stand side by side. Keys are those of the Internet Archive, pywb and cdxj-indexer: percent-escapes are undone as
-often as possible and only `%`, `#`, space, control and non-ASCII bytes written as escapes; all is lower case; the
-parameters of the query are sorted; session ids of known forms are cut out; a host loses `www`, `www2` and the like.
+Captures that replay may substitute for each other have the same key; the keys of a host, and of a domain with all its
+hosts, are adjacent. Keys are those of the Internet Archive, pywb and cdxj-indexer: percent-escapes are decoded
+repeatedly, and only `%`, `#`, space, control and non-ASCII bytes are escaped again; everything is lower case; query
+parameters are sorted; known session ids are removed; a host loses `www`, `www2` and the like.
 
-What is wrong with a URL never stops this: a key is given to any text. It is ASCII without space or control characters.
+Any text has a key. It is ASCII without space or control characters.
 
-An http URL is first parsed as browsers do, so that a URL and its canonical form have one key. This is where the
-keys of odd URLs differ from those of other tools: they take `\\` in a path for a letter, keep `..` above the root,
-read `0x7f.1` as a name, split an IPv6 address at the dots of an embedded IPv4 address, and encode `ß` in a host
-as `ss`.
+An http URL is first parsed as browsers do, so that a URL and its canonical form have one key. Here the keys of odd URLs
+differ from those of other tools, which take `\\` in a path for a letter, keep `..` above the root, read `0x7f.1` as a
+name, split an IPv6 address at the dots of an embedded IPv4 address, and encode `ß` in a host as `ss`.
 """
 
 from __future__ import annotations
@@ -32,18 +31,21 @@ from holdfast.urls.parse import parsed_url, scalar_values
 EMPTY_KEY = "-"
 _HTTP = ("https:", "http:")
 _HOSTS_CACHED = 65_536
-_UNESCAPES_MAX = 64  # more nested escapes are an attack, and each costs a pass
-_SESSION_TEXT_MAX = 8192  # characters; longer ones could keep the patterns busy, and have no session id
+_UNESCAPES_MAX = 64  # deeper nesting is an attack; each level costs a pass
+_SESSION_TEXT_MAX = 8192  # characters; longer texts could slow down the patterns
 _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 _UNSAFE = re.compile(r"[^!-~]|[%#]")  # what a key has only as escapes
 _UNSETTLED = re.compile(r"[^!-~]|#|%(?![0189a-f][0-9a-f]|20|23|7f)", re.IGNORECASE)  # other than escapes that stay
-# Most URLs are such that the parser would change nothing: a name of letters, a path and a query without escapes.
+# Most URLs are such that the parser would change nothing: a name or an IPv4 address, perhaps a port that is not the
+# default of a scheme, a path and a query without escapes.
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _PLAIN = re.compile(
-    r"https?://([a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*)((?:/[\w/.~!$&()*+,;=:@-]*)?)((?:\?[\w/.~!$&()*+,;=:@?-]*)?)",
+    rf"https?://([a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*|(?:{_OCTET}\.){{3}}{_OCTET})"
+    r"((?::(?:[1-9][0-9]{3}|[1-5][0-9]{4}))?)((?:/[\w/.~!$&()*+,;=:@-]*)?)((?:\?[\w/.~!$&()*+,;=:@?-]*)?)",
     re.ASCII,
 )
 _BREAKS = {ord(sign): None for sign in "\t\r\n"}
-_EDGES = "".join(map(chr, range(0x21)))  # what parsers strip at both ends: controls and space
+_EDGES = "".join(map(chr, range(0x21)))  # stripped by parsers: controls and space
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:", re.IGNORECASE)
 _AUTHORITY = re.compile(r"[^/?#]*")
 _WWW = re.compile(r"^www\d*\.(?=.)")
@@ -51,7 +53,7 @@ _DOTS = re.compile(r"\.\.+")
 _PARAMETER = methodcaller("partition", "=")  # sorts by name, then by value: `a=2` before `a-b=1`
 _SLASHES = re.compile(r"//+")
 
-# Session ids. A query loses the last of each kind, wherever its name ends so: `sid=` also goes from `zsid=`.
+# Session ids. The last of each kind is removed from a query, wherever a name ends like it: also `sid=` of `zsid=`.
 _SESSION_HINT = re.compile(r"sid=|sessionid|cfid=")
 _SESSIONS = tuple(
     re.compile(rf"(.*){session}(?:&(.*))?$")
@@ -73,8 +75,8 @@ def url_key(url: str) -> str:
     """The SURT key of any text: `com,example)/path?a=1`. Never raises."""
     plain = _PLAIN.fullmatch(url)
     if plain is not None and "xn--" not in url and "/." not in url:
-        host, path, search = plain.groups("")
-        return f"{host_key(host)}){_path_key(path)}{_query_key(search)}"
+        host, port, path, search = plain.groups("")
+        return f"{host_key(host)}{port}){_path_key(path)}{_query_key(search)}"
     parsed = parsed_url(url)
     if parsed is None or parsed.protocol not in _HTTP:
         return _key_of_odd(url)
@@ -87,9 +89,9 @@ def url_key(url: str) -> str:
 
 @lru_cache(_HOSTS_CACHED)
 def host_key(host: str) -> str:
-    """The part of a key that stands for `host`: `com,example`.
+    """The part of a key for `host`: `com,example`.
 
-    Keys of the host begin with it and `)`, or `:` and a port and `)`; those of hosts below it with it and `,`.
+    Keys of the host begin with it and `)`, or `:`, port and `)`; those of its subdomains with it and `,`.
     """
     name = _escaped(_ascii_host(host)).strip(".")
     if name.startswith("["):
@@ -102,7 +104,7 @@ def host_key(host: str) -> str:
 
 
 def _ascii_host(host: str) -> str:
-    """`host` in lower case; other than ASCII as punycode if it is a name, else as it is."""
+    """`host` in lower case, as punycode if possible."""
     host = scalar_values(host).lower()
     if host.isascii():
         return host
@@ -113,10 +115,10 @@ def _ascii_host(host: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` in lower case with minimal escapes: undone until none is left, then only those that must be."""
+    """`text` in lower case with minimal escapes: all decoded, then only the necessary ones."""
     if _UNSETTLED.search(text) is None:
         return text.lower()
-    octets = text.encode().decode("latin-1")  # one character for each byte, so that strings can be used on them
+    octets = text.encode().decode("latin-1")  # one character per byte
     for _ in range(_UNESCAPES_MAX):
         octets, undone = _ESCAPE.subn(_unescape, octets)
         if not undone:
@@ -133,7 +135,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _path_key(path: str) -> str:
-    """The path of a host: escapes, dots and doubled slashes resolved, without a slash at its end unless it is all."""
+    """The path with escapes, dots and double slashes resolved, without a trailing slash unless it is `/`."""
     if "%" in path:
         path = _escaped(path)
         if "/." in path:
@@ -150,7 +152,7 @@ def _path_key(path: str) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """Resolves the segments `.` and `..`, those that undone escapes brought to light."""
+    """Resolves segments `.` and `..` that decoding produced."""
     kept: list[str] = []
     for segment in path.split("/")[1:]:
         if segment == "..":
@@ -161,7 +163,7 @@ def _without_dots(path: str) -> str:
 
 
 def _query_key(search: str) -> str:
-    """The query with its question mark, sorted and without session ids; nothing when nothing is left."""
+    """The query with its question mark, sorted and without session ids; empty if nothing is left."""
     if len(search) < 2:
         return ""
     query = _escaped(search[1:]) if "%" in search else search[1:].lower()
@@ -173,7 +175,7 @@ def _query_key(search: str) -> str:
 
 
 def _cut(sessions: tuple[re.Pattern[str], ...], text: str) -> str:
-    """`text` without the session ids, each of which has a group for what is kept before it and after it."""
+    """`text` without session ids. Each pattern has groups for the text before and after."""
     if len(text) <= _SESSION_TEXT_MAX:
         for session in sessions:
             if match := session.match(text):
@@ -182,7 +184,7 @@ def _cut(sessions: tuple[re.Pattern[str], ...], text: str) -> str:
 
 
 def _key_of_odd(url: str) -> str:
-    """The key of what is no http URL, to browsers at least: another scheme, no scheme, or a host that cannot be."""
+    """The key of a text that browsers do not parse as an http URL: another scheme, none, or an invalid host."""
     text = scalar_values(url).translate(_BREAKS).strip(_EDGES)
     if not text:
         return EMPTY_KEY

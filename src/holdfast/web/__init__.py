@@ -1,23 +1,24 @@
-"""The archive's face: what people and programs ask over HTTP, and what they are shown (W17, H8, I10).
+"""The archive over HTTP: replay for people, interfaces for programs (W17, H8, I10).
 
-What flows in: requests on two sockets. What flows out: captures as they were (`id_`), captures rewritten so that every
-link and every part of a page comes from the archive too, pages for people, and answers for programs.
+What flows in: requests on two ports. What flows out: captures as they were (`id_`), captures rewritten so that every
+link and every part of a page comes from the archive too, pages for people, and JSON, CDX, Memento and streams for
+programs.
 
-    request ──► server/   sockets, workers, limits
+    request ──► server/    sockets, workers, limits
                    │
                    ▼
-                 app      which origin, which target ──────────► pages/, api/, cdx_server, memento, operations
-                   │ target: collection, time, modifier, URL
+                  app      which origin, which target ─────► ui/, api/, cdx/, memento/, stream/, write/
+                   │ request: collection, time, modifier, URL
                    ▼
-                 finding  access rules; the nearest capture; cache-busting parameters
+                capture/   access rules; the capture for the time; status, headers and payload of it or its original
                    ▼
-                 reading  status, headers and payload of the capture, of its original if it is a revisit
+                rewrite/   HTML, CSS, scripts, manifests, headers; `runtime` continues in the browser
                    ▼
-                 rewriting/   HTML, CSS, scripts, manifests, headers
-                   ▼
-                 replaying    the answer, with its Memento headers
+                 response, with its Memento headers
 
-Guarantees. Archived scripts run on an origin of their own, and reach neither the pages with controls nor the live web:
-rewriting, a runtime in the page, a service worker, and the browser's own policies each see to it. Nothing here writes
-to the archive but `writing`, and that with a token only. What an access rule excludes is not shown anywhere.
+`context` is what the handlers of a worker share. `auth/` decides who may read and write.
+
+Guarantees. Archived scripts run on a separate origin. They reach neither the pages with controls nor the live web:
+rewriting, a runtime in the page, a service worker and browser policies each enforce that. Only `write/` writes to the
+archive, and needs a token. What an access rule excludes appears nowhere.
 """

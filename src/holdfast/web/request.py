@@ -1,14 +1,12 @@
-"""What a request says of itself, as far as replay looks at it.
-
-What a request asks for, read from its raw target: the archived URL must come through with every byte it has.
+"""What a request names, parsed from its raw target so that every byte of the archived URL is kept; and its headers.
 
     /<coll>/<timestamp><modifier>/<url>     a capture; without a timestamp the newest
     /<coll>/*/<url>   /<coll>/2024*/<url>   the calendar of a URL, or of a year of it
     /<coll>/<url>   /<coll>/timegate/<url>  the TimeGate
     /<coll>/timemap/<form>/[<page>/]<url>   the TimeMap: link, json, cdxj; without a form it is link
     /<coll>/timemap/<form>?url=             the CDX server, as the Internet Archive has it there
-    /<coll>/cdx   /<coll>/index?            the CDX server; what it is asked stands in the query
-    /<coll>/delete                          lines of CDX are posted here that are to go
+    /<coll>/cdx   /<coll>/index?            the CDX server
+    /<coll>/delete                          lines of CDX to delete are posted here
     /<coll>/record/<id>   /<coll>/warc      downloads
     /<coll>/stream                          captures in bulk
     /<coll>                                 the collection itself
@@ -20,45 +18,47 @@ What a request asks for, read from its raw target: the archived URL must come th
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from starlette.requests import Request
-from starlette.types import Receive, Scope
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Scope
 
-from holdfast.errors import TooLarge
+from holdfast.errors import MalformedInput, TooLarge
 from holdfast.model import Pick
-from holdfast.web.capture.kinds import DOCUMENTS
 
-SERVICE_WORKER = "serviceworker"  # as a destination; browsers that do not tell it say so by a header of its own
+DOCUMENTS = frozenset(("document", "iframe", "frame", "embed", "object"))  # destinations that are pages
+SERVICE_WORKER = "serviceworker"  # a destination; some browsers send another header instead
 PICK = "x-holdfast-pick"  # a header: nearest, not-newer
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII | re.IGNORECASE)
 KEYED_BODY_BYTES_MAX = 1 << 20  # of a request whose body is part of the key
 
 
 class RequestInfo(NamedTuple):
-    """The fields of a request, once, as texts."""
+    """The headers of a request that replay looks at, as text; '' where there is none."""
 
     method: str
-    dest: str  # what the browser will do with the answer; '' if it does not say
+    dest: str  # what the browser will do with the response
     accept: str
-    encodings: str  # that the client understands
+    encodings: str  # that the client accepts
     range: str
-    etag: str  # that the client has
+    etag: str  # of what the client has
     referrer: str
     content_type: str
     host: str
-    pick: str  # by which a capture is chosen for a time; '' if it does not say
+    pick: str  # the rule that picks a capture for a time
 
     @property
     def wants_page(self) -> bool:
-        """Whether a person looks: browsers ask for HTML first, programs for anything."""
+        """True for a person: browsers accept HTML first, programs anything."""
         return "text/html" in self.accept
 
     def understands(self, encoding: str) -> bool:
         return bool(encoding) and all(each.strip() in self.encodings for each in encoding.split(","))
 
 
-def asked(scope: Scope) -> RequestInfo:
+def request_info(scope: Scope) -> RequestInfo:
     fields: dict[bytes, bytes] = dict(scope["headers"])
 
     def text(name: bytes) -> str:
@@ -82,7 +82,7 @@ def asked(scope: Scope) -> RequestInfo:
 
 
 def _destination(of_worker: str, of_request: str) -> str:
-    """What the answer is for: a worker's own requests are all the same to a browser, so it says itself."""
+    """A service worker sends the destination itself: the browser treats all its requests alike."""
     return of_worker if of_worker in DOCUMENTS else of_request
 
 
@@ -92,20 +92,31 @@ def pick_of(request: Request) -> Pick | None:
     return Pick.parse(text.strip()) if text.strip() else None
 
 
-async def small_body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body of a request. Raises TooLarge."""
-    parts: list[bytes] = []
+async def body_parts(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
+    """The body as it arrives. Raises TooLarge as early as that is known, and MalformedInput if it is cut off."""
+    length = request.headers.get("content-length", "")
+    size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
+    too_large = TooLarge(f"the body of the request is longer than {bytes_max} bytes")
+    if size > bytes_max:
+        raise too_large
     size = 0
-    async for part in Request(scope, receive).stream():
-        size += len(part)
-        if size > KEYED_BODY_BYTES_MAX:
-            raise TooLarge(f"the body of the request is longer than {KEYED_BODY_BYTES_MAX} bytes")
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > bytes_max:
+                raise too_large
+            yield part
+    except ClientDisconnect:
+        raise MalformedInput("the body was cut off") from None
+
+
+async def body_of(request: Request, bytes_max: int) -> bytes:
+    """The whole body. Raises as `body_parts`."""
+    return b"".join([part async for part in body_parts(request, bytes_max)])
 
 
 def body_range(text: str, size: int) -> tuple[int, int] | bool | None:
-    """Begin and end of the one range asked for; None: all of it; False: there is no such range."""
+    """Begin and end of the one range requested; None: all of it; False: there is no such range."""
     unit, _, spec = text.partition("=")
     first, dash, last = spec.strip().partition("-")
     if unit.strip().lower() != "bytes" or not dash or "," in spec:
@@ -119,27 +130,31 @@ def body_range(text: str, size: int) -> tuple[int, int] | bool | None:
     return (begin, end) if begin < end else False
 
 
+class ContentRange(NamedTuple):
+    """Which bytes of a whole a response holds."""
+
+    begin: int
+    end: int
+    size: int  # of the whole; 0: unknown
+
+
+def content_range(text: str) -> ContentRange | None:
+    """The value of `Content-Range`; None if it names no bytes."""
+    found = _CONTENT_RANGE.fullmatch(text.strip())
+    if found is None or int(found[1]) > int(found[2]):
+        return None
+    return ContentRange(int(found[1]), int(found[2]) + 1, int(found[3]) if found[3] != "*" else 0)
+
+
+CERTIFICATE = "holdfast.certificate"  # in an ASGI scope: what the client showed over TLS, as DER; None: nothing
 EMPTY_QUERY = "holdfast.empty_query"  # in an ASGI scope: the address ends with `?`, which is part of a URL
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
 ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's names for a page with its banner, and for what is not rewritten
 DEFAULT, ALL = "web", "all"
-RESERVED = frozenset(
+RESERVED = frozenset(  # first parts of addresses that name no collection
     (
-        *(
-            "",
-            "_hf",
-            "api",
-            "cdx",
-            "collinfo.json",
-            "compare",
-            "crawls",
-            "explore",
-            "favicon.ico",
-            "health",
-            "metrics",
-            "openapi.json",
-        ),
-        *("robots.txt", "search", "static", "status", "volumes"),
+        *("_hf", "api", "cdx", "collinfo.json", "compare", "crawls", "explore", "favicon.ico", "health", "metrics"),
+        *("nodes", "openapi.json", "robots.txt", "search", "static", "status", "studies", "volumes"),
     )
 )
 FORMS = frozenset(("link", "json", "cdxj"))
@@ -157,19 +172,21 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(/*)", re.IGNORECASE)
 _ESCAPED_SCHEME = re.compile(r"https?%3a", re.IGNORECASE)
 _HOST_AND_FRAGMENT = re.compile(r"((?:https?:/*)?(?:[^/?%:]|%(?!23))+(?::\d+)?)%23", re.IGNORECASE)
 _LIKE_URL = re.compile(r"[^/?]*[.:%]")
+_UNFIT = re.compile(rb'[^!-~]|[<>"]')  # would end the angle brackets, the line, or the header
+_FIT = re.compile(r"[!#-;=?-~]*")
 
 
 class RequestTargetPath(NamedTuple):
     """One request for something archived. `collection` is the name as it was given."""
 
-    kind: str  # replay, calendar, timegate, timemap, cdx, record, warc, stream, delete, collection; odd: no sense in it
+    kind: str  # replay, calendar, timegate, timemap, cdx, record, warc, stream, delete, collection; odd: malformed
     collection: str
     timestamp: str = ""
     modifier: str = ""
     url: str = ""  # or the id of a record
-    form: str = ""  # of a TimeMap, or of what the CDX server is asked for in its place
-    page: int = 0  # of a TimeMap: the timestamp that it begins with; 0: none was named
-    pick: Pick | None = None  # which capture stands for a time; None: as the settings say
+    form: str = ""  # of a TimeMap, also of one that the CDX server returns
+    page: int = 0  # of a TimeMap: its first timestamp; 0: none given
+    pick: Pick | None = None  # None: as the settings say
 
     @property
     def place(self) -> str:
@@ -178,7 +195,7 @@ class RequestTargetPath(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What stands before the timestamp in addresses of the same collection and pick."""
+        """The beginning of addresses of the same collection and pick."""
         return f"/{self.place}/"
 
     @property
@@ -197,10 +214,10 @@ def raw_target(scope: Scope) -> bytes:
 
 
 def parse_target(raw: bytes) -> RequestTargetPath | None:
-    """None if it is not about a collection. What is `odd` has the time or modifier that nobody knows."""
+    """None if it is not about a collection. An `odd` target has the unknown time or modifier."""
     text = raw.decode("utf-8", "surrogateescape")
     name, slash, rest = text[1:].partition("/")
-    if not slash or "?" in name:  # a query may have slashes of its own
+    if not slash or "?" in name:  # a query may contain slashes
         name, _, query = text[1:].partition("?")
         return RequestTargetPath("collection", name, url=query) if _is_collection(name) else None
     if not _is_collection(name):
@@ -240,7 +257,7 @@ def _special(name: str, rest: str, timed: re.Match[str] | None) -> RequestTarget
         return _timemap(name, tail)
     if starred := _STARRED.match(rest):
         return RequestTargetPath("calendar", name, starred[1], url=archived_url(starred[2]))
-    if name == "wayback" and bare == "available":  # asked as the Internet Archive's API is
+    if name == "wayback" and bare == "available":  # the Internet Archive's API
         return None
     if odd := _ODD.match(rest):
         return RequestTargetPath("odd", name, odd[1] or "", odd[2] or odd[3] or odd[4] or "")
@@ -258,7 +275,7 @@ def _timemap(name: str, rest: str) -> RequestTargetPath | None:
 
 
 def _formless(name: str, rest: str) -> RequestTargetPath | None:
-    """A TimeMap as others have it: of links where no form is named, and with the URL in the query the CDX server's."""
+    """TimeMaps of other archives: links where no form is named; with the URL in the query, the CDX server's."""
     bare, mark, query = rest.partition("?")
     if mark and bare in (*FORMS, "cdx"):
         return RequestTargetPath("cdx", name, url=query, form=bare)
@@ -266,10 +283,10 @@ def _formless(name: str, rest: str) -> RequestTargetPath | None:
 
 
 def archived_url(text: str) -> str:
-    """A URL as it stands in an address: escaped as a whole, with lost slashes or without a scheme it is understood.
+    """The URL in an address, also if it was escaped as a whole, lost slashes, or has no scheme.
 
-    An escaped fragment is dropped where it can be nothing else: of a URL that was escaped as a whole, and after a host.
-    In a path, `%23` is part of the name.
+    An escaped fragment is dropped where it must be one: in a URL that was escaped as a whole, and after a host. In a
+    path, `%23` is part of the name.
     """
     if _ESCAPED_SCHEME.match(text):
         text = unquote(text, errors="surrogateescape").partition("#")[0]
@@ -281,3 +298,14 @@ def archived_url(text: str) -> str:
     if scheme[1].lower() in ("http", "https") and len(scheme[2]) != 2:
         return f"{scheme[1]}://{text[scheme.end() :]}"
     return text
+
+
+def uri(url: str) -> str:
+    """The URL in ASCII, for `Link` headers, TimeMaps and redirects: nothing in it ends a link or a line."""
+    if _FIT.fullmatch(url):
+        return url
+    return _UNFIT.sub(_escaped, url.encode("utf-8", "surrogateescape")).decode("ascii")
+
+
+def _escaped(match: re.Match[bytes]) -> bytes:
+    return b"%%%02X" % match[0][0]

@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.archive import Archive
 from holdfast.archive.create import init
-from holdfast.crawl.browser import available
+from holdfast.crawl.browser.open import available
 from holdfast.crawl.crawl import Crawl, Summary
 from holdfast.crawl.job.job import BrowserSettings, CrawlJob, FetchSettings, ScopeKind
 from holdfast.errors import HoldfastError

@@ -11,7 +11,7 @@ import uvloop
 from browser_processes import browsers, fetchers, gone, kill, mains, renderers
 from browser_site import Reply, Request, Site, crawled, job_of, needs_browser, serving
 
-from holdfast.crawl.browser import open_browser
+from holdfast.crawl.browser.open import open_browser
 from holdfast.crawl.crawl import CrawlState
 from holdfast.crawl.fetch.fetcher import Fetcher
 from holdfast.crawl.processes.messages import Fetched, FetchJob

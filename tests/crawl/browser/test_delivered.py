@@ -9,9 +9,8 @@ from pathlib import Path
 import uvloop
 from browser_site import Reply, job_of, needs_browser, serving
 
-from holdfast.crawl.browser import open_browser
 from holdfast.crawl.browser.browser import Browser
-from holdfast.crawl.browser.no_browser import WithoutBrowser
+from holdfast.crawl.browser.open import WithoutBrowser, open_browser
 from holdfast.crawl.fetch.fetcher import Fetcher
 from holdfast.crawl.processes.messages import Fetched, FetchJob
 

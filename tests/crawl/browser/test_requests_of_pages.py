@@ -11,8 +11,7 @@ from typing import Any
 import uvloop
 from browser_site import Reply, Site, serving
 
-from holdfast.crawl.browser.request import CONTENT_BYTES_MAX, BrowserRequest
-from holdfast.crawl.browser.response import SHOWN_BYTES_MAX, answer_of, is_page
+from holdfast.crawl.browser.network import CONTENT_BYTES_MAX, SHOWN_BYTES_MAX, BrowserRequest, answer_of, is_page
 from holdfast.crawl.fetch.fetcher import Fetcher
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
 from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome

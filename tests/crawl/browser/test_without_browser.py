@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from browser_site import Reply, crawled, job_of, serving
 
-from holdfast.crawl.browser import available, executable_of
+from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 
 PAGE = b"<p>plain<img src=/picture.png>"
@@ -31,9 +31,9 @@ def test_pages_are_fetched_without(tmp_path: Path, broken: bool) -> None:
 def test_what_is_missing_is_said_with_the_repair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(util, "find_spec", lambda _: None)
-        patched.setattr("holdfast.crawl.browser.executable.find_spec", lambda _: None)
+        patched.setattr("holdfast.crawl.browser.open.find_spec", lambda _: None)
         assert "pip install holdfast[browser]" in available(BrowserSettings())
-    monkeypatch.setattr("holdfast.crawl.browser.executable.find_spec", lambda _: object())
+    monkeypatch.setattr("holdfast.crawl.browser.open.find_spec", lambda _: object())
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "apt install chromium" in available(BrowserSettings())
     assert "'/nowhere/chrome'" in available(BrowserSettings(executable="/nowhere/chrome"))

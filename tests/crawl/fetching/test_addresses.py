@@ -12,8 +12,7 @@ from fetching_servers import fetching, job, ok, run, serving, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.fetch.addresses import AddressPolicy, literal
-from holdfast.crawl.fetch.dns import NAMES_MAX, ResolvedName, Resolver
+from holdfast.crawl.fetch.addresses import NAMES_MAX, AddressPolicy, ResolvedName, Resolver, literal
 from holdfast.crawl.processes.messages import Fetched, FetchOutcome
 from holdfast.errors import InvalidSetting
 

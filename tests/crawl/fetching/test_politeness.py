@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crawl.fetch.politeness import URGENT_PER_HOST, FetchTurn, Politeness, Rules, TransferEnd
-from holdfast.crawl.fetch.retry_after import back_off, retry_after
+from holdfast.crawl.fetch.politeness import (
+    URGENT_PER_HOST,
+    FetchTurn,
+    Politeness,
+    Rules,
+    TransferEnd,
+    back_off,
+    retry_after,
+)
 
 NOW = 1_700_000_000.0
 

@@ -20,9 +20,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.crawl.fetch.process import FetcherStart
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
-from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome, pack, unpack_fetched
+from holdfast.crawl.processes.messages import Fetched, FetcherStart, FetchJob, FetchOutcome, pack, unpack_fetched
 from holdfast.env.child_process import frames_from
 
 LONG_S = 120.0  # after which something is wrong, on any machine
@@ -98,6 +97,9 @@ class Child:
 
     def send_note(self, *message: Any) -> None:
         self.send_raw(pack(message))
+
+    def pause_for_long(self, host: str) -> None:
+        self.send_note("pause", host, time.time() + 1000, "why")
 
     def note(self, kind: str) -> tuple[Any, ...]:
         return next(note for note in self.notes if note[0] == kind)
@@ -225,7 +227,7 @@ def test_told_to_stop_it_hands_on_what_is_under_way_and_begins_nothing(tmp_path:
         process.send(FetchJob(20, f"{site}/slow", "site"), FetchJob(21, f"{site}/never", "site"))
         assert ASKED.acquire(timeout=LONG_S)
         process.send_note("stop", 10 * LONG_S)
-        process.send_note("recall", "nobody")
+        process.pause_for_long("nobody")
         process.note("recalled")  # so that it has read that it is to stop, too
         GO_ON.release()
         got = [unpack_fetched(frame).job.id for frame in frames_from(process.readers[0])]
@@ -291,7 +293,6 @@ def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.Capture
             assert f"'{tmp_path / 'spool'}'" in got[number].detail and "File too large" in got[number].detail
             assert (got[number].body, got[number].spool) == (b"", "")
         assert list((tmp_path / "spool").iterdir()) == []
-        process.send_note("flush")
         process.send(FetchJob(5, f"{site}/5", "site"))
         assert next(note for note in process.notes if note[:2] == ("taken", 5))
         assert process.close() == 0
@@ -300,19 +301,19 @@ def test_a_full_disk_is_no_fault_of_a_page(tmp_path: Path, capfd: pytest.Capture
     assert "cannot write the cookies down" in told
 
 
-def test_what_has_not_begun_is_given_back_when_it_is_recalled(tmp_path: Path) -> None:
+def test_what_has_not_begun_is_given_back_when_its_host_is_paused(tmp_path: Path) -> None:
     with web() as site, child(tmp_path, per_host=1) as process:
         process.send(
             FetchJob(1, f"{site}/slow", "site"), FetchJob(2, f"{site}/2", "site"), FetchJob(3, f"{site}/3", "site")
         )
         assert ASKED.acquire(timeout=LONG_S)
-        process.send_note("recall", "site")
+        process.pause_for_long("site")
         assert process.note("recalled") == ("recalled", "site", [2, 3])
-        process.send_note("recall", "nobody")
+        process.pause_for_long("nobody")
         assert process.note("recalled") == ("recalled", "nobody", [])
         GO_ON.release()
         assert process.note("taken")[1] == 1
-        process.send(FetchJob(3, f"{site}/3", "site"))
+        process.send(FetchJob(3, f"{site}/3", "other"))
         assert process.note("taken")[1] == 3
         assert [fetched.job.id for fetched in _collected(process, 2)] == [1, 3]
 
@@ -331,12 +332,12 @@ def test_what_waits_for_a_host_that_is_paused_for_long_is_given_back(tmp_path: P
         process.send_note("pause", "long", time.time() + 25, "why")
         process.send(*(FetchJob(number, f"{site}/{number}", host) for number, host in ((1, "short"), (2, "long"))))
         process.send(*(FetchJob(number, f"{site}/{number}", host) for number, host in ((3, "short"), (4, "long"))))
-        process.send_note("pause", "long", time.time() + 1000, "why")
+        process.pause_for_long("long")
         assert process.note("recalled") == ("recalled", "long", [2, 4])
         process.send(FetchJob(5, f"{site}/5", "long"), FetchJob(6, f"{site}/6", "long"))  # sent before that was known
         assert process.note("pause")[1] == "long"
         assert next(process.notes) == ("recalled", "long", [5, 6])
-        process.send_note("recall", "short")
+        process.pause_for_long("short")
         assert process.note("recalled") == ("recalled", "short", [1, 3])
 
 
@@ -351,5 +352,5 @@ def test_what_waits_for_a_host_with_a_long_delay_is_given_back(tmp_path: Path) -
         got = {fetched.job.id: fetched for fetched in _collected(process, 2)}
         assert set(got) == {1, 5}
         assert abs(until - (got[1].started + got[1].elapsed + 500)) < 5
-        process.send_note("recall", "other")
+        process.pause_for_long("other")
         assert process.note("recalled") == ("recalled", "other", [6])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fetching_servers import Answer, fetched_from, fetching, job, ok, run, sends, serving, settings
 
-from holdfast.crawl.fetch.body import BodyLimits, ResponseBody
+from holdfast.crawl.fetch.transfer import BodyLimits, ResponseBody
 from holdfast.crawl.processes.messages import FetchOutcome
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"

@@ -38,7 +38,7 @@ def connect(secret_file: Path, closing: ExitStack) -> Connect:
     """A client, closed in the end: `connect(address, retry_s=1.0)`; keywords are those of `RemoteSettings`."""
 
     def to(address: str, **settings: Any) -> RemoteVolume:
-        chosen = {"secret_file": secret_file.name, "connect_timeout_s": 10.0, "retry_s": 60.0, "down_s": 0.05}
+        chosen = {"secret_file": secret_file.name, "retry_s": 60.0, "down_s": 0.05}
         volume = RemoteVolume("v0", address, RemoteSettings(**{**chosen, **settings}), REAL, secret_file.parent)
         closing.callback(volume.close)
         return volume

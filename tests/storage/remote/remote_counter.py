@@ -20,7 +20,7 @@ from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import plain, sign
 
 CONTENTS = 12
-PATIENT: dict[str, Any] = {"connect_timeout_s": 2.0, "request_timeout_s": 0.5, "retry_s": 100.0, "down_s": 0.05}
+PATIENT: dict[str, Any] = {"request_timeout_s": 0.5, "retry_s": 100.0, "down_s": 0.05}
 
 
 def content(number: int) -> bytes:

@@ -90,11 +90,11 @@ def counters(references: int) -> bytes:
 
 def store(overflow: int = 0, references: int = 1, flags: int = 0, signature: bytes = sign(1)) -> bytes:
     """The beginning of a store: what was compared, if the flags say so, and the content follow."""
-    return bytes([STORE, flags]) + struct.pack(">IQ", overflow, references) + bytes([len(signature)]) + signature
+    return struct.pack(">BBIQB", STORE, flags, overflow, references, len(signature)) + signature
 
 
 def packed_key(signature: bytes = sign(1), overflow: int = 0, home: bytes = b"") -> bytes:
-    return bytes([len(signature)]) + signature + struct.pack(">I", overflow) + bytes([len(home)]) + home
+    return struct.pack(">BIB", len(signature), overflow, len(home)) + signature + home
 
 
 def bad_keys() -> Iterator[bytes]:

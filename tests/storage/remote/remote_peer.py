@@ -53,7 +53,7 @@ class Peer:
         kind, _, hello = self.read()
         assert kind == Type.HELLO, hello
         nonce = os.urandom(32)
-        auth = struct.pack(">H32s32s", 1, nonce, proof(secret, b"client", hello[3:], nonce))
+        auth = struct.pack(">H32s32s", wire.VERSION, nonce, proof(secret, b"client", hello[3:], nonce))
         kind, _, welcome = self.ask(Type.AUTH, auth)
         assert kind == Type.DONE, welcome
         assert welcome[:32] == proof(secret, b"server", hello[3:], nonce)

@@ -178,7 +178,7 @@ def _serve(request: dict[str, Any]) -> None:
 
     from holdfast.config import StoreSettings, VolumeSettings
     from holdfast.env import REAL, paths
-    from holdfast.storage.server.main import serve_volume
+    from holdfast.storage.server.main import serve_volumes
     from holdfast.storage.server.options import ServerOptions, server_tls
     from holdfast.storage.volumes.organizations import create_volume
 
@@ -196,11 +196,14 @@ def _serve(request: dict[str, Any]) -> None:
     secret = options.pop("secret", SECRET.decode())
     chosen = ServerOptions(port=request["port"], secret=secret.encode() if secret else None, **options)
 
-    def ready(addresses: list[tuple[str, int]]) -> None:
+    def ready(_: int, addresses: list[tuple[str, int]]) -> None:
         print(os.getpid(), addresses[0][1], flush=True)
         os.dup2(2, 1)
 
-    serve_volume(directory, settings, chosen, REAL, ready)
+    failures: list[Exception] = []
+    serve_volumes([(directory, chosen)], settings, REAL, ready, lambda _, error: failures.append(error))
+    if failures:
+        raise failures[0]
 
 
 if __name__ == "__main__":

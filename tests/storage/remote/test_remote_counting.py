@@ -25,7 +25,7 @@ from holdfast.config import StoreSettings
 from holdfast.env import REAL
 from holdfast.errors import VolumeDown
 from holdfast.storage.volume import BlockKey, ReadableVolume
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.organizations import find_organization, open_volume, volume_spec
 from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import sign, totals
@@ -176,5 +176,5 @@ def all_above(numbers: list[int], before: list[int]) -> bool:
 
 
 def is_settled(volume: RemoteVolume) -> bool:
-    volume._settle_now()
-    return not volume._doubts
+    volume._resolve_pending()
+    return not volume._pending

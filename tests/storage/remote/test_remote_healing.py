@@ -17,7 +17,7 @@ from holdfast.storage.store.contents import Contents
 from holdfast.storage.store.put import StoreOptions
 from holdfast.storage.store.store import BlockStore
 from holdfast.storage.volume import BlockKey, Claim, Effect, Heal, OperationResult, Refer, Store
-from holdfast.storage.volumes.faults import CheckProgress
+from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, sign
 
@@ -116,7 +116,7 @@ def test_a_volume_at_its_capacity_counts_and_heals(
     servers = [serve(tmp_path / f"volume-{at}", organization=organization) for at in range(2)]
     pages = [b"<p>%d</p>" % number * 100 for number in range(40)]
     with client(tmp_path / "one", secret_file, *servers) as contents:
-        keys = [stored.key for stored in contents.put_batch(pages)]
+        keys = [stored.key for stored in contents.store_batch(pages)]
         used = contents._store.volumes["v0"].stat().disk_bytes
     servers[0].stop()
     full = serve(tmp_path / "volume-0", organization=organization, capacity_bytes=max(1, used // 2))
@@ -130,7 +130,7 @@ def test_a_volume_at_its_capacity_counts_and_heals(
                     contents.get(key)
                 except DamagedBlock:
                     assert count == 2
-            stored = contents.put_batch(pages)
+            stored = contents.store_batch(pages)
             assert [each.key for each in stored] == keys
             assert {each.references for each in stored} == {count}
         assert contents.get_batch(keys) == pages
@@ -142,7 +142,7 @@ def test_a_server_that_is_read_only_counts_and_heals(
     servers = [serve(tmp_path / f"volume-{at}", organization=organization) for at in range(2)]
     pages = [b"<p>%d</p>" % number * 100 for number in range(10)]
     with client(tmp_path / "one", secret_file, *servers) as contents:
-        keys = [stored.key for stored in contents.put_batch(pages)]
+        keys = [stored.key for stored in contents.store_batch(pages)]
     servers[0].stop()
     closed = serve(tmp_path / "volume-0", organization=organization, read_only=True)
     harmed = next(key for key in keys if key.volume == "v0")
@@ -150,7 +150,7 @@ def test_a_server_that_is_read_only_counts_and_heals(
     with client(tmp_path / "one", secret_file, closed, servers[1]) as contents:
         with pytest.raises(DamagedBlock):
             contents.get(harmed)
-        stored = contents.put_batch(pages)
+        stored = contents.store_batch(pages)
         assert [each.key for each in stored] == keys
         assert {each.references for each in stored} == {2}
         assert contents.get_batch(keys) == pages

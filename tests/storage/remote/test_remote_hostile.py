@@ -15,13 +15,13 @@ from contextlib import ExitStack, suppress
 from random import Random
 
 import pytest
-from remote_messages import bad_keys, bad_numbers, good_questions, lies, store, with_key
+from remote_messages import bad_keys, bad_numbers, good_questions, lies, packed_key, store, with_key
 from remote_peer import HEAD, Peer, commit_body, frame, proof
 from remote_servers import SECRET, Server
 from waiting import wait_until
 
 from holdfast.errors import VolumeDown
-from holdfast.storage.server.wire import Type
+from holdfast.storage.server.wire import VERSION, Type
 from holdfast.storage.volume import Adopt, BlockKey, Effect, IdempotencyKey, Refer, Store
 from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, plain, scanned, sign, totals
@@ -55,7 +55,7 @@ def refused(peer: Peer) -> str:
     return body.decode()
 
 
-# -- before the secret is proven ---------------------------------------------------------------------------------------
+# -- before authentication --------------------------------------------------------------------------------------------
 
 
 def test_a_wrong_secret_is_refused(real_server: Server) -> None:
@@ -69,19 +69,19 @@ def test_proofs_of_the_wrong_side_or_without_a_secret_are_refused(real_server: S
         with Peer(real_server.port, None) as peer:
             hello = peer.read()[2]
             nonce = bytes(32)
-            auth = struct.pack(">H32s32s", 1, nonce, proof(SECRET, word, hello[3:], nonce))
+            auth = struct.pack(">H32s32s", VERSION, nonce, proof(SECRET, word, hello[3:], nonce))
             peer.send(frame(Type.AUTH, 1, auth))
             assert "Unauthorized" in refused(peer)
     with Peer(real_server.port, None) as peer:
         peer.read()
-        peer.send(frame(Type.AUTH, 1, struct.pack(">H", 1) + bytes(64)))
+        peer.send(frame(Type.AUTH, 1, struct.pack(">H", VERSION) + bytes(64)))
         assert "Unauthorized" in refused(peer)
 
 
 def test_a_proof_is_good_for_one_connection(real_server: Server) -> None:
     with Peer(real_server.port, None) as peer:
         hello, nonce = peer.read()[2], bytes(32)
-        auth = struct.pack(">H32s32s", 1, nonce, proof(SECRET, b"client", hello[3:], nonce))
+        auth = struct.pack(">H32s32s", VERSION, nonce, proof(SECRET, b"client", hello[3:], nonce))
         assert peer.ask(Type.AUTH, auth)[0] == Type.DONE
     with Peer(real_server.port, None) as peer:
         peer.read()
@@ -92,7 +92,7 @@ def test_a_proof_is_good_for_one_connection(real_server: Server) -> None:
 def test_another_version_is_told_so(real_server: Server) -> None:
     with Peer(real_server.port, None) as peer:
         peer.read()
-        peer.send(frame(Type.AUTH, 1, struct.pack(">H", 2) + bytes(64)))
+        peer.send(frame(Type.AUTH, 1, struct.pack(">H", VERSION + 1) + bytes(64)))
         assert "FormatTooNew" in refused(peer)
 
 
@@ -275,7 +275,7 @@ def test_mutated_messages_change_nothing(serve: Serve, connect: Connect, count: 
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stranger_that_trickles_is_cut_off(serve: Serve) -> None:
+def test_an_unauthenticated_client_that_trickles_is_cut_off(serve: Serve) -> None:
     server = serve(handshake_s=0.2)
     with Peer(server.port, None) as peer, suppress(ConnectionError):
         peer.read()
@@ -327,7 +327,7 @@ def test_a_client_that_takes_no_answers_is_cut_off(serve: Serve, connect: Connec
     others = volume.activity().clients
     with Peer(server.port, receive_bytes=4096) as peer:
         assert volume.activity().clients == others + 1
-        peer.send(frame(Type.FETCH, 1, b"\0\0\0\1" + b"\x20" + sign(1) + bytes(5)) * questions)
+        peer.send(frame(Type.FETCH, 1, b"\0\0\0\1" + packed_key()) * questions)
         wait_until(lambda: volume.activity().clients == others, "the client to be cut off")
     assert server.peak_bytes() < PEAK_BYTES_MAX
 

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.model import ContentKey
 from holdfast.storage.maintenance.check import Checker, CheckOptions
 from holdfast.storage.maintenance.merge import Merger
-from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.maintenance.repair import Restorer
 
 THREADS = 3
 SERVERS = 3
@@ -112,7 +112,7 @@ def work(cluster: Cluster, model: Model, seed: int) -> None:
             step = choose.random()
             if step < 0.5:
                 data = [content(choose.randrange(VARIETY)) for _ in range(choose.choice([1, 1, 8]))]
-                for stored, each in zip(contents.put_batch(data), data, strict=True):
+                for stored, each in zip(contents.store_batch(data), data, strict=True):
                     model.stored(stored.key, each)
             elif step < 0.8:
                 if (known := model.lasting(choose)) is not None:

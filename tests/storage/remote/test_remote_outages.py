@@ -18,7 +18,7 @@ from holdfast.env import REAL
 from holdfast.errors import VolumeDown
 from holdfast.storage.maintenance.check import Checker, CheckOptions
 from holdfast.storage.maintenance.merge import Merger
-from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.maintenance.repair import Restorer
 from holdfast.storage.volumes.remote.client import RemoteVolume
 
 EVER_S = 3600.0  # a test that waited so long would be seen to hang
@@ -96,12 +96,13 @@ def test_a_connection_that_died_unnoticed_is_no_reason_to_read_elsewhere(
 
 
 def test_while_one_thread_finds_out_whether_a_server_is_back_others_leave_it_alone(
-    serve: Serve, connect: Callable[..., RemoteVolume]
+    serve: Serve, connect: Callable[..., RemoteVolume], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("holdfast.storage.volumes.remote.connection.CONNECT_TIMEOUT_S", EVER_S)
     server = serve()
-    volume = connect(server.address, retry_s=0.0, down_s=0.0, connect_timeout_s=EVER_S)
+    volume = connect(server.address, retry_s=0.0, down_s=0.0)
     server.kill()
-    with pytest.raises(VolumeDown, match="no answer from"):
+    with pytest.raises(VolumeDown, match="no response from"):
         volume.stat()
     seen: list[bool] = []
     meet = volume._pool.take

@@ -40,7 +40,7 @@ def new_ticket(sequence: int = 1, settled: int = 0) -> IdempotencyKey:
 
 def outcomes(answer: tuple[int, int, bytes], operations: list[Operation]) -> list[OperationResult]:
     assert answer[0] == Type.DONE, answer[2]
-    return wire.unpack_outcomes(answer[2], operations)
+    return wire.unpack_results(answer[2], operations)
 
 
 def refusal(answer: tuple[int, int, bytes]) -> str:
@@ -61,7 +61,7 @@ def test_a_commit_that_is_sent_again_happens_once(serve: Serve, connect: Connect
     for _ in range(3):
         with Peer(server.port) as peer:
             peer.send(frame(Type.COMMIT, 77, body) * 50)
-            assert peer.read() == (Type.DONE, 77, wire.pack_outcomes(first))
+            assert peer.read() == (Type.DONE, 77, wire.pack_results(first))
             assert {peer.read()[:2] for _ in range(49)} == {(Type.FAILED, 77)}
     server.kill()
     server = serve()
@@ -205,7 +205,7 @@ def test_a_large_commit_is_taken_back_if_a_part_of_it_fails(serve: Serve, connec
 def test_a_scan_over_cut_connections_tells_every_block_once(
     serve: Serve, connect: Connect, through: Callable[..., Proxy]
 ) -> None:
-    server = serve(answer_bytes_max=5000)
+    server = serve(response_bytes_max=5000)
     given = [Store(sign(n), plain(b"%d" % n * 100)) for n in range(300)]
     direct = connect(server.address)
     direct.commit(given)

@@ -23,9 +23,11 @@ import holdfast
 from holdfast import Plan
 from holdfast.errors import TooLarge, VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.storage.server import wire
-from holdfast.storage.server.dispatch import Dispatch
+from holdfast.storage.server.handlers import RequestHandlers
 from holdfast.storage.server.options import ServerOptions
+from holdfast.storage.server.service import VolumeService
 from holdfast.storage.server.wire import Type
+from holdfast.storage.store.bloom import LOADED_AFTER
 from holdfast.storage.volume import BlockKey, Claim, Effect, IdempotencyKey, OperationResult, Refer, Release, Store
 from holdfast.storage.volumes.remote.client import RemoteVolume
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
@@ -74,6 +76,35 @@ def test_storing_a_duplicate_in_an_archive_costs_its_signature(
         assert archive.contents.put(content) == key
         passed = proxy.passed_bytes - before
         assert passed < DUPLICATE_BYTES_MAX, len(content)
+
+
+def test_one_round_trip_for_what_is_surely_new_or_surely_known(
+    serve: Serve, through: Callable[..., Proxy], secret_file: Path, tmp_path: Path, closing: ExitStack
+) -> None:
+    """What another client stored since the filter was synchronized is sent once, and counted as a duplicate."""
+    proxy = through(serve().port)
+    connector = tmp_path / "connector.toml"
+    lines = ["format = 1", "[remote]", f'secret_file = "{secret_file}"', "follow_s = 3600.0"]
+    connector.write_text("\n".join([*lines, "[[volume]]", 'name = "v0"', f'address = "{proxy.address}"']))
+    first, second = (closing.enter_context(holdfast.connect(connector)).contents for _ in range(2))
+    first.store_batch([b"%d" % number for number in range(40)])
+    for number in range(LOADED_AFTER + 1):
+        first.put(b"%d" % number)
+    wait_until(lambda: first._store.is_new(b"?" * 32, "v0"), "the filter to be loaded")
+    second.put(b"0")
+    pages = [Random(number).randbytes(10_000) for number in range(2)]
+
+    def cost(contents: Any, page: bytes) -> tuple[int, bool, int]:
+        commits, before = proxy.commits, proxy.passed_bytes
+        stored = contents.store(page)
+        return proxy.commits - commits, proxy.passed_bytes - before > DUPLICATE_BYTES_MAX, stored.references
+
+    assert cost(first, pages[0]) == (1, True, 1), "surely new"
+    assert cost(first, pages[0]) == (1, False, 2), "surely known"
+    assert cost(second, pages[0]) == (1, False, 3), "known, though there is no filter: a claim"
+    assert cost(second, pages[1]) == (2, True, 1), "there is no filter: a claim, then the content"
+    assert cost(first, pages[1]) == (1, True, 2), "not heard of yet: sent, and counted"
+    assert cost(first, pages[1]) == (1, False, 3), "and known from then on"
 
 
 def test_a_content_of_fifty_million_bytes(serve: Serve, connect: Connect, through: Callable[..., Proxy]) -> None:
@@ -153,7 +184,7 @@ def test_a_long_message_has_the_time_limit_for_each_of_its_parts(serve: Serve, c
             return getattr(self.real, name)
 
     link._socket = Noting(link._socket)  # type: ignore[assignment]
-    link.ask(Type.PROBE, wire.pack_signatures([sign(number) for number in range(20_000)]))
+    link.call(Type.PROBE, wire.pack_signatures([sign(number) for number in range(20_000)]))
     assert len(sent) > 2 and max(sent) <= 256 << 10
     volume._pool.give_back(link)
 
@@ -169,6 +200,20 @@ def test_another_volume_in_the_place_of_one_has_no_news_since(serve: Serve, conn
     volume = connect(serve(tmp_path / "second").address)
     volume.commit([Store(sign(-number), plain(b"-%d" % number)) for number in range(1, 20)])
     assert volume.news(position).signatures is None
+
+
+def test_news_that_are_requested_during_a_commit_come_with_the_next_request() -> None:
+    """The volume has counted the commit already; its signatures are news when it is durable."""
+    volume = Mock(**{"position.return_value": 10})
+    spec = Mock(**{"identity.uid": b"0a", "identity.signature": "sha256", "identity.organization": "log"})
+    service = VolumeService(volume, spec, ServerOptions(), Mock(**{"monotonic.return_value": 0.0}))
+    first = service.news(0).position
+    volume.position.return_value = 11
+    during = service.news(first)
+    service.note([[OperationResult(Effect.NEW, BlockKey(sign(1)), 1, 3)]])
+    after = service.news(during.position)
+    assert [*(during.signatures or []), *(after.signatures or [])] == [sign(1)]
+    assert service.news(after.position).signatures == []
 
 
 def test_a_full_disk_refuses_new_contents_and_keeps_the_old(serve: Serve, connect: Connect) -> None:
@@ -266,22 +311,24 @@ def test_answers_may_come_in_another_order(serve: Serve) -> None:
 
 def test_a_scan_that_nobody_goes_on_with_is_given_up() -> None:
     """It holds megabytes that it has read ahead. Its client may go on all the same, behind its mark."""
-    service = Mock(options=ServerOptions(scan_kept_s=5.0), requests=0)
-    service.scan.side_effect = lambda mark, counted: iter([[Mock(mark=mark)]] * 3)
-    connection = Mock(**{"server.now.return_value": 100.0, "server.in_thread": lambda work, failed: work()()})
-    dispatch = Dispatch(connection, service)
+    service = Mock(options=ServerOptions(scan_kept_s=5.0))
+    service.scan.side_effect = lambda position, counted: iter([[Mock(mark=position)]] * 3)
+    server = Mock(**{"now.return_value": 100.0})
+    server.threads.submit = lambda run: run()
+    server.call_soon = lambda function, *arguments: function(*arguments)
+    handlers = RequestHandlers(Mock(server=server), service)
     with patch.multiple(wire, pack_key=lambda key: b"", pack_block=lambda block: []):
-        dispatch.question(Type.SCAN, 1, memoryview(b"\1\0"))
-        dispatch.let_go(104.0)
-        dispatch.question(Type.SCAN, 2, memoryview(b"\1\0"))
-        assert service.scan.call_count == 1, "it went on with the scan that it had"
-        dispatch.let_go(106.0)
-        dispatch.question(Type.SCAN, 3, memoryview(b"\1\0"))
+        handlers.handle(Type.SCAN, 1, memoryview(b"\1\0"))
+        handlers.tick(104.0)
+        handlers.handle(Type.SCAN, 2, memoryview(b"\1\0"))
+        assert service.scan.call_count == 1, "it continued the scan that it had"
+        handlers.tick(106.0)
+        handlers.handle(Type.SCAN, 3, memoryview(b"\1\0"))
     assert service.scan.call_count == 2
 
 
 def test_scans_of_one_connection_do_not_disturb_each_other(serve: Serve, connect: Connect) -> None:
-    server = serve(answer_bytes_max=2000)
+    server = serve(response_bytes_max=2000)
     connect(server.address).commit([Store(sign(n), plain(b"%d" % n * 100)) for n in range(100)])
     with Peer(server.port) as peer:
         peer.send(b"".join(frame(Type.SCAN, n, b"\1\0") + frame(Type.SIGNATURES, 1000 + n, b"\1") for n in range(200)))
@@ -355,7 +402,7 @@ def test_a_client_waits_for_a_server_that_is_started_again(serve: Serve, connect
     perform(volume, Store(sign(1), plain(b"one")))
     server.stop()
     impatient = connect(server.address, retry_s=0.0)
-    with pytest.raises(VolumeDown, match="is down: no answer from"):
+    with pytest.raises(VolumeDown, match="is down: no response from"):
         impatient.stat()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(perform, volume, Refer(BlockKey(sign(1))))

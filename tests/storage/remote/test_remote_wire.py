@@ -45,7 +45,7 @@ from holdfast.storage.volumes.remote.connection import split_address
 
 SIGNATURE = bytes(range(4))
 KEY = BlockKey(SIGNATURE, 258, b"v7")
-PACKED_KEY = "0400010203 00000102 027637"
+PACKED_KEY = "04 00000102 02 00010203 7637"
 ENCODED = Encoded("zstd", 7, 1000, b"abc")
 PACKED_ENCODED = "04 00000007 00000000000003e8 00000003 7a737464 616263"
 OPERATIONS: list[tuple[Operation, str]] = [
@@ -80,7 +80,7 @@ def test_a_commit_has_its_bytes() -> None:
     body = commit_body(IdempotencyKey(b"client-1", 3, 2), [Refer(KEY), Release(KEY)])
     expected = b"client-1".hex() + "0000000000000003" + "0000000000000002" + "00000002"
     assert body.hex() == expected + (f"03{PACKED_KEY}04{PACKED_KEY}").replace(" ", "")
-    assert wire.frame_head(4, 258, len(body)) == struct.pack(">IBI", len(body) + 5, 4, 258)
+    assert wire.pack_frame(4, 258, body) == struct.pack(">IBI", len(body) + 5, 4, 258) + body
 
 
 def test_answers_have_their_bytes() -> None:
@@ -91,16 +91,22 @@ def test_answers_have_their_bytes() -> None:
     assert packed.hex() == expected.replace(" ", "")
     assert wire.unpack_facts(packed, [b"other", SIGNATURE]) == [(), facts]
     outcomes = [OperationResult(effect, KEY, 2, 3) for effect in Effect]
-    packed = wire.pack_outcomes(outcomes)
+    packed = wire.pack_results(outcomes)
     assert packed[:4] == b"\0\0\0\x08"
     assert packed[4:24].hex() == "00 0000000000000002 00000003 00000102 02 7637".replace(" ", "")
     assert packed[4::20] == bytes(range(8))
-    assert wire.unpack_outcomes(packed, [Refer(KEY)] * 8) == outcomes
+    assert wire.unpack_results(packed, [Refer(KEY)] * 8) == outcomes
     block = Block(KEY, True, 2, ENCODED, Path("000001.seg"), 320, 9)
     packed = b"".join(map(bytes, wire.pack_block(block)))
-    expected = "01 0000000000000002 00000007 00000000000003e8 0000000000000140 0000000000000009 04 000a 00000003"
+    expected = "02 0000000000000002 00000007 00000000000003e8 0000000000000140 0000000000000009 04 000a 00000003"
     assert packed.hex() == expected.replace(" ", "") + b"zstd000001.segabc".hex()
     assert wire.read_block(WireReader(packed), KEY) == block
+    assert wire.pack_block(None) == [b"\0"]
+    assert wire.read_block(WireReader(b"\0"), KEY) is None
+    packed = wire.pack_signatures([b"abcd", b"efgh"])
+    assert packed == b"\0\0\0\2\4abcdefgh"
+    assert wire.unpack_signatures(packed) == [b"abcd", b"efgh"]
+    assert wire.unpack_signatures(wire.pack_signatures([])) == []
 
 
 def test_what_is_cut_short_or_too_long_is_malformed() -> None:
@@ -110,10 +116,10 @@ def test_what_is_cut_short_or_too_long_is_malformed() -> None:
             wire.read_operations(WireReader(whole[:end]))
     with pytest.raises(MalformedInput, match="1 bytes too many"):
         wire.read_operations(WireReader(whole + b"\0"))
-    outcomes = wire.pack_outcomes([OperationResult(Effect.NEW, KEY, 2, 3)])
+    outcomes = wire.pack_results([OperationResult(Effect.NEW, KEY, 2, 3)])
     for end in range(len(outcomes)):
         with pytest.raises(MalformedInput):
-            wire.unpack_outcomes(outcomes[:end], [Refer(KEY)])
+            wire.unpack_results(outcomes[:end], [Refer(KEY)])
 
 
 def test_random_bytes_are_malformed_or_mean_something() -> None:
@@ -126,7 +132,7 @@ def test_random_bytes_are_malformed_or_mean_something() -> None:
             lambda raw=raw: wire.unpack_keys(raw),
             lambda raw=raw: wire.unpack_signatures(raw),
             lambda raw=raw: wire.unpack_facts(raw, [SIGNATURE]),
-            lambda raw=raw: wire.unpack_outcomes(raw, [Refer(KEY)]),
+            lambda raw=raw: wire.unpack_results(raw, [Refer(KEY)]),
             lambda raw=raw: wire.read_block(WireReader(raw), KEY),
             lambda raw=raw: wire.read_idempotency_key(WireReader(raw)),
             lambda raw=counted: wire.read_operations(WireReader(raw)),
@@ -153,9 +159,9 @@ SECRET = b"sixteen bytes or more"
 def test_the_handshake_has_its_bytes() -> None:
     server, nonce = ServerSide(SECRET, b"S" * 32), b"C" * 32
     hello = server.hello()
-    assert hello == b"\0\1\1" + b"S" * 32
+    assert hello == b"\0\2\1" + b"S" * 32
     auth = answer_hello(hello, SECRET, nonce)
-    assert auth == b"\0\1" + nonce + hmac.new(SECRET, b"client" + b"S" * 32 + nonce, hashlib.sha256).digest()
+    assert auth == b"\0\2" + nonce + hmac.new(SECRET, b"client" + b"S" * 32 + nonce, hashlib.sha256).digest()
     welcome = server.welcome(auth, {"uid": "abc"})
     assert welcome[:32] == hmac.new(SECRET, b"server" + b"S" * 32 + nonce, hashlib.sha256).digest()
     assert json.loads(welcome[32:]) == {"uid": "abc"}
@@ -165,7 +171,7 @@ def test_the_handshake_has_its_bytes() -> None:
 def test_a_server_without_the_secret_is_found_out() -> None:
     nonce = b"C" * 32
     for impostor in (b"another secret altogether", None):
-        hello = b"\0\1\1" + b"S" * 32
+        hello = b"\0\2\1" + b"S" * 32
         answer_hello(hello, SECRET, nonce)
         other = ServerSide(impostor, b"S" * 32)
         auth = answer_hello(other.hello(), impostor, nonce)
@@ -178,15 +184,15 @@ def test_a_server_without_the_secret_is_found_out() -> None:
 
 
 def test_another_version_or_no_server_at_all_is_told() -> None:
-    with pytest.raises(FormatTooNew, match="version 2"):
-        answer_hello(b"\0\2\1" + bytes(32), SECRET, bytes(32))
+    with pytest.raises(FormatTooNew, match="version 3"):
+        answer_hello(b"\0\3\1" + bytes(32), SECRET, bytes(32))
     for hello in (b"", b"HTTP/1.1 400 Bad Request"):
         with pytest.raises(MalformedInput, match="no volume server"):
             answer_hello(hello, SECRET, bytes(32))
     for facts in (b"", b"[]", b"{", b"\xff"):
         proof = hmac.new(SECRET, b"server" + bytes(64), hashlib.sha256).digest()
         with pytest.raises(MalformedInput, match="does not say"):
-            verify_welcome(b"\0\1\1" + bytes(32), proof + facts, SECRET, bytes(32))
+            verify_welcome(b"\0\2\1" + bytes(32), proof + facts, SECRET, bytes(32))
 
 
 def test_secrets_are_read_from_files(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from holdfast.env import Environment, LocalFiles, paths
 from holdfast.errors import VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.storage.maintenance.check import Checker, CheckOptions, CheckReport
 from holdfast.storage.store.contents import Contents
-from holdfast.storage.store.open import OpenedVolume
-from holdfast.storage.store.store import BlockStore
+from holdfast.storage.store.store import BlockStore, OpenedVolume
 from holdfast.storage.volume import (
     Adopt,
     Block,

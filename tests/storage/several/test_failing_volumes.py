@@ -19,9 +19,9 @@ from holdfast.errors import (
     VolumeReadOnly,
 )
 from holdfast.storage.maintenance.move import Mover
-from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.maintenance.repair import Restorer
 from holdfast.storage.maintenance.train import train
-from holdfast.storage.store.locate import BlockLocations
+from holdfast.storage.store.store import BlockLocations
 from holdfast.storage.volume import Adopt, Block, BlockKey, Recount, Store
 
 MakeWorld = Callable[..., World]
@@ -32,33 +32,33 @@ def test_a_store_goes_to_the_next_volume_if_one_fails(make_world: MakeWorld) -> 
     world = make_world(3)
     contents = world.client().contents
     world.down.add("v1")
-    keys = [stored.key for stored in contents.put_batch(PAGES)]
+    keys = [stored.key for stored in contents.store_batch(PAGES)]
     assert {key.volume for key in keys} == {"v0", "v2"}
     assert contents.get_batch(keys) == PAGES
     world.down.clear()
     world.now_s += 60
-    assert {stored.key.volume for stored in contents.put_batch([page + b"!" for page in PAGES])} == {"v0", "v1", "v2"}
+    assert {stored.key.volume for stored in contents.store_batch([page + b"!" for page in PAGES])} == {"v0", "v1", "v2"}
 
 
 def test_a_full_volume_is_left_out_for_a_while(make_world: MakeWorld) -> None:
     world = make_world(2)
     client = world.client()
     world.full.add("v0")
-    assert {stored.key.volume for stored in client.contents.put_batch(PAGES[:8])} == {"v1"}
+    assert {stored.key.volume for stored in client.contents.store_batch(PAGES[:8])} == {"v1"}
     client.calls()
-    client.contents.put_batch(PAGES[8:16])
+    client.contents.store_batch(PAGES[8:16])
     assert "v0 commit" not in client.calls(), "it was full a moment ago"
     world.full.clear()
     world.now_s += 60
-    assert {stored.key.volume for stored in client.contents.put_batch(PAGES[16:])} == {"v0", "v1"}
+    assert {stored.key.volume for stored in client.contents.store_batch(PAGES[16:])} == {"v0", "v1"}
 
 
 def test_duplicates_in_a_full_volume_are_counted(make_world: MakeWorld) -> None:
     world = make_world(2)
     contents = world.client().contents
-    keys = [stored.key for stored in contents.put_batch(PAGES)]
+    keys = [stored.key for stored in contents.store_batch(PAGES)]
     world.full |= {"v0", "v1"}
-    assert [stored.key for stored in contents.put_batch(PAGES)] == keys
+    assert [stored.key for stored in contents.store_batch(PAGES)] == keys
     assert {tuple(world.counters(key)) for key in keys} == {(2,)}
 
 
@@ -66,11 +66,11 @@ def test_while_a_volume_is_full_its_contents_are_counted_there(make_world: MakeW
     """Also in a batch with contents for which it has no room, and while it is left alone for a while."""
     world = make_world(3)
     contents = world.client().contents
-    keys = {page: stored.key for page, stored in zip(PAGES, contents.put_batch(PAGES), strict=True)}
+    keys = {page: stored.key for page, stored in zip(PAGES, contents.store_batch(PAGES), strict=True)}
     world.full.add("v1")
     new = [b"new %d" % number * 20 for number in range(30)]
     for count in (2, 3, 4):
-        stored = contents.put_batch([*PAGES, *new])
+        stored = contents.store_batch([*PAGES, *new])
         assert [each.key for each in stored[: len(PAGES)]] == list(keys.values())
         assert {each.references for each in stored[: len(PAGES)]} == {count}
         assert {each.references for each in stored[len(PAGES) :]} == {count - 1}
@@ -84,14 +84,14 @@ def test_a_volume_without_room_for_a_reference(make_world: MakeWorld) -> None:
     """Then the content is stored elsewhere: nothing is lost, and nothing is counted twice."""
     world = make_world(2)
     client = world.client()
-    keys = [stored.key for stored in client.contents.put_batch(PAGES)]
+    keys = [stored.key for stored in client.contents.store_batch(PAGES)]
 
     def refuse(call: str, about: Sequence[object]) -> None:
         if call == "commit":
             raise VolumeFull("not a byte is left")
 
     client.volumes["v0"].happening = refuse
-    again = [stored.key for stored in client.contents.put_batch(PAGES)]
+    again = [stored.key for stored in client.contents.store_batch(PAGES)]
     assert {key.volume for key in again} == {"v1"}
     assert [key for key, other in zip(keys, again, strict=True) if key == other] == [
         key for key in keys if key.volume == "v1"
@@ -107,7 +107,7 @@ def test_a_batch_that_fails_leaves_no_reference(
 ) -> None:
     world = make_world(2)
     client = world.client(view)
-    keys = [stored.key for stored in client.contents.put_batch(PAGES[:12])]
+    keys = [stored.key for stored in client.contents.store_batch(PAGES[:12])]
 
     def refuse(call: str, about: Sequence[object]) -> None:
         if call == "commit" and any(isinstance(each, Store) and b"LARGE" in each.encoded.data for each in about):
@@ -117,7 +117,7 @@ def test_a_batch_that_fails_leaves_no_reference(
         volume.happening = refuse
     for _ in range(3):
         with pytest.raises(error):
-            client.contents.put_batch([*PAGES, b"LARGE"], StoreOptions(codec="none"))
+            client.contents.store_batch([*PAGES, b"LARGE"], StoreOptions(codec="none"))
         world.now_s += 60
     assert [world.counters(key) for key in keys] == [[1]] * 12
     assert sum(volume.stat().blocks for volume in world.volumes.values()) == 12
@@ -153,7 +153,7 @@ def test_fewer_volumes_up_than_replicas_wanted(make_world: MakeWorld) -> None:
     world = make_world(3, replicas=3)
     client = world.client(Far)
     with world.without("v2"):
-        keys = [stored.key for stored in client.contents.put_batch(PAGES)]
+        keys = [stored.key for stored in client.contents.store_batch(PAGES)]
         assert {len(world.copies(key)) for key in keys} == {2}
     world.now_s += 60
     Restorer(client.instance).run()
@@ -167,7 +167,7 @@ def test_reads_go_on_to_replicas(make_world: MakeWorld, known: bool) -> None:
     world = make_world(3, replicas=2)
     world.known = known
     contents = world.client(Far).contents
-    keys = [stored.key for stored in contents.put_batch(PAGES)]
+    keys = [stored.key for stored in contents.store_batch(PAGES)]
     for name in world.volumes:
         with world.without(name):
             assert contents.get_batch(keys) == PAGES
@@ -209,7 +209,7 @@ def test_a_delete_needs_the_volume_of_the_block_only(make_world: MakeWorld) -> N
 def test_a_volume_that_comes_back_empty_is_filled_from_replicas(make_world: MakeWorld) -> None:
     world = make_world(3, replicas=2)
     contents = world.client().contents
-    keys = [stored.key for stored in contents.put_batch(PAGES + PAGES[:5])]
+    keys = [stored.key for stored in contents.store_batch(PAGES + PAGES[:5])]
     before = {key: world.copies(key) for key in keys}
     world.lose("v1")
     client = world.client()
@@ -226,14 +226,16 @@ def test_a_volume_that_comes_back_empty_is_filled_from_replicas(make_world: Make
 
 
 def test_dictionaries_come_back_too(make_world: MakeWorld) -> None:
-    world = make_world(2, replicas=2, dictionary_bytes=4096)
+    world = make_world(2, replicas=2)
     client = world.client()
     random = Random(0)
     words = [random.randbytes(3).hex().encode() for _ in range(300)]
     pages = [b"<html>%d " % n + b" ".join(random.choices(words, k=300)) for n in range(100)]
-    client.contents.put_batch(pages, StoreOptions(volume="v0"))
+    client.contents.store_batch(pages, StoreOptions(volume="v0"))
     number = train(client.instance, "v0").id
-    keys = [each.key for each in client.contents.put_batch([page + b"." for page in pages], StoreOptions(volume="v0"))]
+    keys = [
+        each.key for each in client.contents.store_batch([page + b"." for page in pages], StoreOptions(volume="v0"))
+    ]
     world.lose("v0")
     client = world.client()
     Restorer(client.instance).run()
@@ -245,7 +247,7 @@ def test_dictionaries_come_back_too(make_world: MakeWorld) -> None:
 def test_a_volume_that_takes_nothing_does_not_keep_others_from_being_restored(make_world: MakeWorld) -> None:
     world = make_world(3, replicas=2)
     client = world.client()
-    keys = [stored.key for stored in client.contents.put_batch(PAGES)]
+    keys = [stored.key for stored in client.contents.store_batch(PAGES)]
     for name in ("v0", "v1"):
         gone = [facts.key for key in keys for facts in world.volumes[name].probe([key.signature])[0]]
         own = [key for key in gone if not key.home]
@@ -260,12 +262,12 @@ def test_a_volume_that_takes_nothing_does_not_keep_others_from_being_restored(ma
 def test_a_volume_that_dies_while_a_filter_is_made_anew_may_hold_anything(make_world: MakeWorld) -> None:
     world = make_world(2, replicas=2)
     client = world.client()
-    client.contents.put_batch(PAGES)
+    client.contents.store_batch(PAGES)
     bloom = client.instance._bloom
     assert bloom._filter is not None
     bloom._filter._counts["v0"] = 1 << 30  # so that it is crowded
     world.down.add("v1")
-    client.instance.note(b"\7" * 32, "v1")
+    client.instance.note([b"\7" * 32], "v1")
     assert "v1" in bloom.may_hold(b"\7" * 32, 60.0)
 
 

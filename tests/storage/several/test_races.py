@@ -13,9 +13,9 @@ from holdfast.config import RemoteSettings
 from holdfast.errors import ContentNotFound
 from holdfast.storage.maintenance.check import DOUBLED
 from holdfast.storage.maintenance.merge import Merger
+from holdfast.storage.maintenance.migrate import Rebalancer
 from holdfast.storage.maintenance.move import Choose, Mover
-from holdfast.storage.maintenance.rebalance import Rebalancer
-from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.maintenance.repair import Restorer
 from holdfast.storage.store.replicas import Replicator
 from holdfast.storage.volume import (
     MOVING,
@@ -267,7 +267,7 @@ def test_doubled_contents_are_noted(make_world: MakeWorld) -> None:
     doubled(world)
     report = world.check()
     assert report.faults == []
-    assert report.notes == [f"1 {DOUBLED}; 'holdfast check --repair' finishes that"]
+    assert report.notes == [f"1 {DOUBLED}; 'holdfast check --repair' completes them"]
 
 
 def test_doubled_contents_become_one_block_and_an_alias(make_world: MakeWorld) -> None:
@@ -319,7 +319,7 @@ def test_what_lies_far_apart_is_rebalanced_together(make_world: MakeWorld, monke
     monkeypatch.setattr("holdfast.storage.maintenance.move.GROUP_BLOCKS", 10)
     world = make_world(2)
     pages = [PAGE + b"%d" % number for number in range(60)]
-    keys = world.client().contents.put_batch(pages)
+    keys = world.client().contents.store_batch(pages)
     world.add("v2")
     world.settings = replace(world.settings, remote=RemoteSettings(follow_s=1.0))
     client = world.client(Scattered)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from random import Random
 from typing import Any
@@ -18,13 +19,25 @@ from several_world import Client, Far, Shared, World
 from holdfast import ContentKey, StoreOptions
 from holdfast.errors import VolumeDown
 from holdfast.storage.maintenance.merge import Merger
+from holdfast.storage.maintenance.migrate import Rebalancer
 from holdfast.storage.maintenance.move import Mover
-from holdfast.storage.maintenance.rebalance import Rebalancer
-from holdfast.storage.maintenance.restore import Restorer
+from holdfast.storage.maintenance.repair import Restorer
 from holdfast.storage.volume import Recount
 
 PAGES = [b"<p>page %d of a site</p>" % number * 3 for number in range(12)]
 DEPTH_MAX = 3
+
+
+class _Inline(ThreadPoolExecutor):
+    """Runs each call at once, in the thread that submits it."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = Future[Any]()
+        try:
+            future.set_result(call(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 class Interleaving:
@@ -36,7 +49,7 @@ class Interleaving:
         self.failures = failures
         self.clients = [world.client(Far if seed % 2 else Shared) for _ in range(3)]
         for client in self.clients:
-            client.instance.fan_out._is_remote = lambda name: False  # one after the other: it is one thread that tells
+            client.instance._pool = _Inline()  # one after the other: it is one thread that tells
         self.busy: list[Client] = []
         self.quiet = False
         self.held: Counter[ContentKey] = Counter()  # acknowledged references
@@ -90,7 +103,7 @@ class Interleaving:
         pages = [self.random.choice(PAGES) for _ in range(self.random.choice([1, 1, 3]))]
         chosen = self.random.choice([None, None, None, self.random.choice(list(self.world.volumes))])
         try:
-            stored = client.contents.put_batch(pages, StoreOptions(volume=chosen))
+            stored = client.contents.store_batch(pages, StoreOptions(volume=chosen))
         except VolumeDown:
             assert self.failures
             self.loose |= {client.instance.signature.digest(page) for page in pages}  # one may be stored, and not told

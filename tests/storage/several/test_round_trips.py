@@ -14,10 +14,9 @@ import holdfast
 from holdfast import ContentKey, Plan, StoreOptions, VolumeSettings, VolumeState
 from holdfast.env import WriterLock, paths
 from holdfast.errors import Busy, ContentNotFound, UnknownName
+from holdfast.storage.maintenance.migrate import Rebalancer
 from holdfast.storage.maintenance.move import Mover
-from holdfast.storage.maintenance.rebalance import Rebalancer
-from holdfast.storage.store.open import OpenedVolume
-from holdfast.storage.store.store import BlockStore
+from holdfast.storage.store.store import BlockStore, OpenedVolume
 from holdfast.storage.volume import BlockKey
 
 MakeWorld = Callable[..., World]
@@ -40,9 +39,9 @@ def _each(world: World, *wanted: str) -> Counter[str]:
 def test_new_contents_cost_one_probe_and_one_commit_of_each_home(make_world: MakeWorld, volumes: int) -> None:
     world = make_world(volumes)
     client = world.client()
-    client.contents.put_batch(PAGES)
+    client.contents.store_batch(PAGES)
     client.calls()
-    stored = client.contents.put_batch([page + b"!" for page in PAGES])
+    stored = client.contents.store_batch([page + b"!" for page in PAGES])
     homes = {each.key.volume for each in stored}
     assert calls(client) == Counter([f"{name} {call}" for name in homes for call in ("probe", "commit")])
 
@@ -50,9 +49,9 @@ def test_new_contents_cost_one_probe_and_one_commit_of_each_home(make_world: Mak
 def test_copies_of_new_contents_cost_one_commit_of_each_target(make_world: MakeWorld) -> None:
     world = make_world(3, replicas=2)
     client = world.client()
-    client.contents.put_batch(PAGES)
+    client.contents.store_batch(PAGES)
     client.calls()
-    client.contents.put_batch([page + b"!" for page in PAGES])
+    client.contents.store_batch([page + b"!" for page in PAGES])
     assert calls(client) == Counter(
         [f"{name} {call}" for name in world.volumes for call in ("probe", "commit", "commit")]
     )
@@ -72,7 +71,7 @@ def test_a_duplicate_costs_a_probe_and_a_commit(make_world: MakeWorld) -> None:
 def test_many_contents_are_deleted_and_read_with_few_calls(make_world: MakeWorld) -> None:
     world = make_world(3, replicas=2)
     client = world.client()
-    keys = [each.key for each in client.contents.put_batch(PAGES)]
+    keys = [each.key for each in client.contents.store_batch(PAGES)]
     client.calls()
     assert client.contents.get_batch(keys) == PAGES
     assert calls(client) == _each(world, "fetch")
@@ -86,7 +85,7 @@ def test_many_contents_are_deleted_and_read_with_few_calls(make_world: MakeWorld
 def test_a_volume_that_is_down_costs_a_batch_few_calls(make_world: MakeWorld) -> None:
     world = make_world(3, replicas=2)
     client = world.client(Far)
-    keys = [each.key for each in client.contents.put_batch(PAGES)]
+    keys = [each.key for each in client.contents.store_batch(PAGES)]
     client.calls()
     with world.without("v0"):
         assert client.contents.get_batch(keys) == PAGES
@@ -96,8 +95,8 @@ def test_a_volume_that_is_down_costs_a_batch_few_calls(make_world: MakeWorld) ->
 def test_remote_volumes_are_asked_side_by_side(make_world: MakeWorld) -> None:
     world = make_world(4, replicas=2)
     client = world.client(Far)
-    keys = [each.key for each in client.contents.put_batch(PAGES)]
-    assert client.contents.put_batch(PAGES)[0].references == 2
+    keys = [each.key for each in client.contents.store_batch(PAGES)]
+    assert client.contents.store_batch(PAGES)[0].references == 2
     assert client.contents.get_batch(keys) == PAGES
     client.contents.delete_batch(keys)
     assert {tuple(world.counters(key)) for key in keys} == {(1, 1)}
@@ -123,11 +122,11 @@ def test_what_others_store_is_heard_of(make_world: MakeWorld, tells: bool) -> No
 def test_only_what_is_new_is_asked_for(make_world: MakeWorld) -> None:
     world = make_world(3)
     first, second = world.client(), world.client()
-    second.contents.put_batch(PAGES)
+    second.contents.store_batch(PAGES)
     for shared in second.volumes.values():
         shared.calls.clear()
-    first.contents.put_batch([page + b"!" for page in PAGES])
-    second.contents.put_batch([page + b"?" for page in PAGES])
+    first.contents.store_batch([page + b"!" for page in PAGES])
+    second.contents.store_batch([page + b"?" for page in PAGES])
     told = [call for shared in second.volumes.values() for call in shared.calls]
     assert "news" in told
     assert "signatures" not in told
@@ -148,7 +147,7 @@ def test_a_volume_that_is_down_at_first_may_hold_anything(make_world: MakeWorld)
 def test_a_saved_filter_is_caught_up_with(make_world: MakeWorld) -> None:
     world = make_world(3)
     first, second = world.client(), world.client()
-    second.contents.put_batch(PAGES)
+    second.contents.store_batch(PAGES)
     second.close()
     world.clients.remove(second)
     key = first.contents.put(b"meanwhile", StoreOptions(volume="v2"))
@@ -163,15 +162,15 @@ def test_a_saved_filter_is_caught_up_with(make_world: MakeWorld) -> None:
 def test_volumes_come_and_go_while_the_instance_is_open(make_world: MakeWorld) -> None:
     world = make_world(2)
     client = world.client()
-    keys = [each.key for each in client.contents.put_batch(PAGES)]
+    keys = [each.key for each in client.contents.store_batch(PAGES)]
     world.add("v2")
     client.volumes["v2"] = type(client.volumes["v0"])(world, "v2")
     client.instance.apply(world.settings)
-    more = client.contents.put_batch([page + b"!" for page in PAGES])
+    more = client.contents.store_batch([page + b"!" for page in PAGES])
     assert {each.key.volume for each in more} == {"v0", "v1", "v2"}
     closed = replace(world.settings.volume[0], state=VolumeState.READ_ONLY)
     client.instance.apply(replace(world.settings, volume=(closed, *world.settings.volume[1:])))
-    assert {each.key.volume for each in client.contents.put_batch([page + b"?" for page in PAGES])} == {"v1", "v2"}
+    assert {each.key.volume for each in client.contents.store_batch([page + b"?" for page in PAGES])} == {"v1", "v2"}
     client.instance.apply(replace(world.settings, volume=world.settings.volume[:2]))
     assert client.contents.get_batch(keys) == PAGES
     with pytest.raises(UnknownName):
@@ -232,7 +231,7 @@ def test_a_volume_that_another_process_writes_to_is_down(tmp_path: Path) -> None
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_only_what_the_new_volume_wins_moves(make_world: MakeWorld, replicas: int) -> None:
     world = make_world(3, replicas=replicas)
-    keys = [each.key for each in world.client().contents.put_batch(PAGES)]
+    keys = [each.key for each in world.client().contents.store_batch(PAGES)]
     before = {key: world.copies(key) for key in keys}
     world.add("v3")
     client = world.client()

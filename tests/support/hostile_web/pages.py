@@ -6,13 +6,19 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from holdfast.demo.site import WORDS
 from hostile_web import spelling
 from hostile_web.exchange import Fields
 from hostile_web.graph import STEPS, Edge, Graph, Thing
 from hostile_web.picture import stripes
 from hostile_web.spelling import attribute, spelled
 
+_VOCABULARY = (
+    "anchor archive barnacle beacon boat bottle breeze buoy chart cliff coast copper current deck dock drift eel ferry "
+    "fog gale gull harbour heron island keel kelp ladder lamp ledger limpet mast mist mooring mussel net north oar "
+    "otter pebble pier plank quay reef rope rudder sail salt sand seal shell signal slip spray squall storm tide tower "
+    "twine wave wharf wind winter and at before below beside for from in into near of on over past the to under with"
+)
+WORDS = tuple(_VOCABULARY.split())
 _PICTURES = 20  # different ones; the rest are duplicates
 
 
@@ -95,7 +101,7 @@ def _page(graph: Graph, number: int, edition: int, words: int) -> Body:
 
 # Not one of these is a link to something else.
 _NOISE = (
-    '<a href="#top">up</a> <a href="mailto:keeper@alpha.test">write</a> <a href="javascript:void(0)">do</a>'
+    '<a href="#top">up</a> <a href="mailto:updater@alpha.test">write</a> <a href="javascript:void(0)">do</a>'
     '<!-- <a href="/hidden/1.html">no longer</a> --> <a href="http://[broken/">broken</a> <a href="">here</a>'
     '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACw=" alt=""> <a name="top">top</a>'
 )

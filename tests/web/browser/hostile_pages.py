@@ -78,7 +78,8 @@ seen.link = [link.href, link.host, link.pathname, link.hash, link.getAttribute("
 const frame = document.createElement("iframe"); document.body.append(frame);
 frame.contentWindow.fetch(host + "/data.json").then((r) => r.json())
   .then((j) => note("blankFrame")(j.name), failed("blankFrame"));
-frame.contentDocument.write(`<img id=i src="${{host}}/p/blank.png">`); frame.contentDocument.close();
+const blank = document.createElement("iframe"); document.body.append(blank);
+blank.contentDocument.write(`<img id=i src="${{host}}/p/blank.png">`); blank.contentDocument.close();
 localStorage.key1 = "a"; localStorage.setItem("key2", "b"); document.cookie = "taste=good; domain=news.example; path=/";
 seen.kept = [localStorage.length, localStorage.getItem("key1"), Object.keys(localStorage).sort().join(),
   document.cookie];

@@ -21,8 +21,8 @@ from serving import Served, serving
 from holdfast.archive import Archive
 from holdfast.archive.create import init
 from holdfast.archive.ingest.exchange import Exchange
-from holdfast.crawl.browser import available
-from holdfast.crawl.browser.executable import executable_of
+from holdfast.config import ServeSettings
+from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 
 missing = available(BrowserSettings())
@@ -39,7 +39,8 @@ _QUIET = (
     "--no-pings",
     "--no-first-run",
 )
-_BROWSERS_OWN = ("google.com", "googleapis.com", "gvt1.com")  # asked for by Chromium itself, whatever it shows
+# Asked for by Chromium and by Firefox themselves, whatever they show.
+_BROWSERS_OWN = ("google.com", "googleapis.com", "gvt1.com", "mozilla.com", "mozilla.net", "mozilla.org", "firefox.com")
 
 
 @dataclass
@@ -158,14 +159,24 @@ def until(frame: Frame, condition: str) -> Any:
 
 
 @contextmanager
-def staged(tmp: Path, exchanges: Sequence[Exchange], switches: Sequence[str] = ()) -> Iterator[Stage]:
+def staged(
+    tmp: Path, exchanges: Sequence[Exchange], switches: Sequence[str] = (), settings: ServeSettings | None = None
+) -> Iterator[Stage]:
     """An archive with these captures, and a browser that can reach nothing but it."""
     root = tmp / "archive"
     init(root)
     with Archive(root) as archive:
         archive.add(exchanges, collection="main")
-    log = tmp / "net.json"
-    with trapped() as trap, serving(root) as served, sync_playwright() as playwright:
+    with opened(root, tmp / "net.json", switches, settings) as stage:
+        yield stage
+
+
+@contextmanager
+def opened(
+    root: Path, log: Path, switches: Sequence[str] = (), settings: ServeSettings | None = None
+) -> Iterator[Stage]:
+    """The archive that is there, and a browser that can reach nothing but it."""
+    with trapped() as trap, serving(root, settings) as served, sync_playwright() as playwright:
         ours = ";".join(urlsplit(origin).netloc for origin in (served.controls, served.replay))
         browser = playwright.chromium.launch(
             executable_path=executable_of(BrowserSettings()),

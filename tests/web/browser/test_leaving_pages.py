@@ -17,13 +17,27 @@ WAYS = dict.fromkeys(PLAIN, ARRIVED) | {
     "path": f"{NEWS}/frame",
     "form": f"{ARRIVED}?",
 }
+REFUSED = ("alias", "refresh")  # where the browser does not tell of a navigation before it begins
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_w17_the_next_page_is_archived_too(tab: Tab, way: str) -> None:
     frame = tab.open(f"{NEWS}/leaving")
+    if way in REFUSED and frame.evaluate("!('navigation' in window)"):
+        pytest.skip("this browser has no Navigation API: the page stays, as the next test shows")
     frame.evaluate(f"void setTimeout(() => ways.{way}())")
     assert tab.at(WAYS[way]).evaluate("document.title") in ("arrived", "found", "results", "frame")
+
+
+@pytest.mark.parametrize("way", REFUSED)
+def test_w17_without_a_navigation_api_the_frame_refuses_to_leave(tab: Tab, way: str) -> None:
+    frame = tab.open(f"{NEWS}/leaving")
+    if frame.evaluate("'navigation' in window"):
+        pytest.skip("this browser tells of navigations")
+    tab.page.evaluate("void addEventListener('securitypolicyviolation', (e) => { window.refused = e.blockedURI })")
+    frame.evaluate(f"void setTimeout(() => ways.{way}())")
+    tab.until(lambda: str(tab.page.evaluate("window.refused || ''")).startswith(CDN))
+    assert f"/{NEWS}/leaving" in frame.url
 
 
 def test_w17_a_page_that_refreshes_itself_goes_on_in_the_archive(tab: Tab) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from firefox_browser import firefox, firefox_tab, missing_firefox
 from playwright.sync_api import Error, Frame
 from replay_browser import Stage, Tab, hosts_in_log, needs_browser, staged, strangers
 from ways_out import DOCUMENTS, TIME, WAYS_OUT, connecting_page, documents, in_data, stun_call, url_of, ways_out
@@ -89,6 +90,20 @@ def test_w17_no_request_leaves_the_archive_ever(tmp_path: Path, switches: tuple[
                 assert "calm" in tab.page.title()
         may_connect = bool(switches) or version_of(stage) < ALLOWLISTS_SINCE
         has_nobody_left(stage, may_connect=may_connect)
+
+
+@pytest.mark.skipif(bool(missing_firefox), reason=missing_firefox or "there is a Firefox")
+def test_w17_no_request_leaves_the_frame_in_firefox(tmp_path: Path) -> None:
+    with staged(tmp_path, [*ways_out(), *documents()]) as stage, firefox(stage) as browser:
+        with firefox_tab(stage, browser) as tab:
+            for way in (*WAYS_OUT, "gallery", "calm"):
+                with suppress(AssertionError):  # the page before is on its way elsewhere
+                    tab.page.goto(f"{stage.served.controls}/main/{TIME}/{url_of(way)}")
+                tab.until(lambda: any("/main/" in frame.url for frame in tab.page.child_frames))
+                with suppress(AssertionError):  # the next page is the fence
+                    tab.page.child_frames[0].evaluate(f"({_FENCE})()")
+            assert "calm" in tab.page.evaluate("document.title")
+        assert strangers(stage.trap.hosts, stage.served) == set()
 
 
 def test_w17_a_service_worker_of_a_page_is_dismissed_at_the_entrance(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from replay_browser import Stage, needs_browser
 
+from holdfast.web.rewrite import runtime
 from holdfast.web.rewrite.javascript import rewrite_script
 
 sys.path.append(str(Path(__file__).parents[1] / "rewriting"))
@@ -32,6 +33,21 @@ _COMPILES = """async (source) => {
 def test_w17_rewritten_script_compiles(stage: Stage, source: str) -> None:
     for text in (source, rewrite_script(source.encode(), SCENE).decode()):
         assert stage.blank.evaluate(_COMPILES, text) == ""
+
+
+# The runtime's rewriter; what it asks for addresses resolves them as the page does.
+_REWRITTEN = """([rewriter, source]) => new Function(rewriter + `;return scriptRewriter`)()(source, (name) => {
+  if (!/^(?:https?:|[/](?!main))/.test(name)) return name;
+  return "/main/20240102030405js_/" + new URL(name, "https://news.example/a/page.html").href;
+})"""
+
+
+@pytest.mark.parametrize("source", [source for source, _ in CHANGED] + KEPT)
+def test_p3_the_runtime_rewrites_scripts_as_the_server_does(stage: Stage, source: str) -> None:
+    rewriter = (Path(runtime.__file__).parent / "parts" / "script.js").read_text()
+    once = stage.blank.evaluate(_REWRITTEN, [rewriter, source])
+    assert once == rewrite_script(source.encode(), SCENE).decode()
+    assert stage.blank.evaluate(_REWRITTEN, [rewriter, once]) == once
 
 
 @pytest.mark.parametrize("source", ["import a from", "export const = 1", "; import {a:b} from '/a.js'"])

@@ -86,7 +86,7 @@ def test_blocked_captures_are_listed_and_refused_without_detail(ruled: Served) -
         visit = ask(origin, f"/main/20240102030405{modifier}/{TOWN}blocked")
         assert visit.status == 451
         assert visit.page.one("h1").text == "Not available"
-        assert "a rule of the archive does not let it be shown" in visit.page.one("main").text
+        assert "an access rule does not allow it to be shown" in visit.page.one("main").text
         assert "town.example/blocked" in visit.page.one("main").text
     links = ask(ruled.controls, f"/main/20240102030405/{TOWN}blocked").page.links()
     assert links["All captures of this address"] == f"/main/*/{TOWN}blocked"

@@ -12,7 +12,7 @@ from page_archive import BUSY, HOME, LONG, MARKUP
 from serving import Served
 
 from holdfast.config import AccessRule
-from holdfast.crawl.browser.executable import available, executable_of
+from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 from holdfast.web.auth.access import Access
 from holdfast.web.ui.display import path_to
@@ -176,14 +176,25 @@ def test_the_banner_warns_of_parts_of_other_times_and_of_missing_ones(reader: Re
     """N9: the spread of times is told, and a warning is given beyond the limit of the settings."""
     from playwright.sync_api import expect
 
-    note = reader.page.locator("#coherence")
+    note, statement = reader.page.locator("#coherence"), reader.page.locator("#apart")
     reader.open(f"/main/20211230093000/{HOME}")
     expect(reader.page).to_have_title("The museum · Holdfast")
     tell(reader, "{holdfast: 'parts', earliest: '20211230093000', latest: '20211230113000', count: 2, missing: 1}")
-    expect(note).to_have_text("Parts captured within 2 hours. One part is not archived.")
+    expect(statement).to_have_text("Parts 2 hours apart, 1 missing")
     expect(note).not_to_have_class(re.compile("warn"))
+    expect(reader.page.locator("#why")).to_be_hidden()
+    statement.click()
+    expect(reader.page.locator("#why")).to_have_text(
+        "This page was captured on 30 December 2021, 09:30:00 UTC. It is shown with parts captured from "
+        "30 December 2021, 09:30:00 UTC to 30 December 2021, 11:30:00 UTC, the nearest there are. "
+        "One part is not archived."
+    )
+    expect(reader.page.locator("#why")).to_be_visible()
+    assert reader.width_beyond() <= 0
     tell(reader, "{holdfast: 'parts', earliest: '20190101000000', latest: '20211230093000', count: 3, missing: 0}")
-    expect(note).to_have_text("Not of one time: parts captured between 1 January 2019 and 30 December 2021 (2 years).")
+    expect(statement).to_have_text("Parts over 2 years apart")
+    expect(reader.page.locator("#why")).to_contain_text("The page may never have looked like this.")
+    assert statement.evaluate("(it) => it.scrollWidth <= it.clientWidth")  # all of it, at every width
     expect(note).to_have_class(re.compile("warn"))
 
 
@@ -277,7 +288,7 @@ def test_what_does_not_tell_where_it_is_is_doubted(reader: Reader) -> None:
     expect(page).to_have_title("The museum · Holdfast")
     page.wait_for_timeout(SETTLED_MS)  # of what was loaded before, all has been heard
     page.frames[1].evaluate("location.href = '/_hf/enter.js'")
-    expect(note).to_have_text("What is shown does not tell its address: it may be another than the one above.")
+    expect(note).to_contain_text("What is shown does not tell its address: it may be another than the one above.")
 
 
 def test_the_banner_believes_nobody_but_its_frame(served: Served, reader: Reader) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from more_crawling import TOKEN, linked_pages, stopped_at_the_end, writable
 
-from holdfast.crawl.browser.executable import available, executable_of
+from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 
 missing = available(BrowserSettings())

@@ -62,9 +62,9 @@ def test_another_writer_is_told_as_such(tmp_path: Path, web: str) -> None:
     ("form", "words"),
     [
         ({}, "needs seeds"),
-        ({"seeds": "not a url"}, "no URL"),
-        ({"seeds": "file:///etc/passwd"}, "no URL"),
-        ({"seeds": "--resume"}, "no URL"),
+        ({"seeds": "not a url"}, "not a URL"),
+        ({"seeds": "file:///etc/passwd"}, "not a URL"),
+        ({"seeds": "--resume"}, "not a URL"),
         ({"seeds": "http://a.example/", "name": "../../x"}, "bad name"),
         ({"seeds": "http://a.example/", "name": "-a"}, "bad name"),
         ({"seeds": "http://a.example/", "scope": "world"}, "unknown scope"),

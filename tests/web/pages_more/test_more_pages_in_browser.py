@@ -10,7 +10,7 @@ import pytest
 from more_archive import MARKUP, URL
 from serving import Served
 
-from holdfast.crawl.browser.executable import available, executable_of
+from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 
 missing = available(BrowserSettings())

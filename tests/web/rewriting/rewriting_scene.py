@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from holdfast.web.rewrite.addresses import Scene
 from holdfast.web.rewrite.html import rewrite_html
 
@@ -17,12 +15,11 @@ def at(modifier: str) -> str:
 
 def rewritten(markup: str, *, scene: Scene = SCENE, is_xml: bool = False) -> str:
     """Without what is put into the head."""
-    page = rewrite_html([markup.encode()], scene, "utf-8", b"", is_xml=is_xml)
-    return b"".join(page.pieces).decode()
+    return rewrite_html(markup.encode(), scene, "utf-8", b"", is_xml=is_xml).content.decode()
 
 
-def streamed(pieces: Iterable[bytes], *, head: bytes = HEAD, charset: str = "utf-8") -> bytes:
-    return b"".join(rewrite_html(pieces, SCENE, charset, head).pieces)
+def page(content: bytes, *, head: bytes = HEAD, charset: str = "utf-8") -> bytes:
+    return rewrite_html(content, SCENE, charset, head).content
 
 
 def parts(text: str) -> list[str]:

@@ -65,6 +65,8 @@ COOKIES = {
     "a=1; Max-Age=0; Path=/": f"a=1; Path={SITE}/; Max-Age=0",
     "a=1; Max-Age=900; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/": f"a=1; Path={SITE}/",
     "a=1; Expires=nonsense; Path=/": f"a=1; Path={SITE}/",
+    "__Host-a=1; Path=/; Secure": f"kept.__Host-a=1; Path={SITE}/",
+    "__secure-a=1; Path=/": f"kept.__secure-a=1; Path={SITE}/",
     "hf_token=1": None,
     " HF_x = 1": None,
     "no pair": None,

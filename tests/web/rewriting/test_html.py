@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rewriting_scene import SCENE, at, rewritten
+from rewriting_scene import SCENE, at, page, rewritten
 
 HOST = "https://example.com"
 PAGE, FRAME, IMAGE, SCRIPT, SHEET, OBJECT = (
@@ -32,6 +32,10 @@ ELEMENTS = {
     "<a href=x target=_top>": '<a href=x target="_self">',
     '<a href=x target="content">': '<a href=x target="content">',
     '<area href="/x">': f'<area href="{PAGE}/x">',
+    "<p onclick='location=1'>": "<p onclick='__hf_location=1'>",
+    '<a href="javascript:go(top.x)" ONCLICK="return a.location">': (
+        '<a href="javascript:go(__hf_top.x)" ONCLICK="return __hf_of(a).location">'
+    ),
     '<link rel="stylesheet" href="/x" integrity="sha384-x">': (
         f'<link rel="stylesheet" href="{SHEET}/x" data-hf-integrity="sha384-x">'
     ),
@@ -52,6 +56,18 @@ ELEMENTS = {
         f'<script type=module src="{at("js_")}https://x.org/m.js"></script>'
     ),
     '<img src="/x" srcset="/a 1x,/b,2 2x, c">': f'<img src="{IMAGE}/x" srcset="{IMAGE}/a 1x,{IMAGE}/b,2 2x, c">',
+    '<script type="module" src="m.js"></script>': f'<script type="module" src="{SCRIPT}/dir/m.js"></script>',
+    "<script type=module src=./m.js></script>": f'<script type=module src="{SCRIPT}/dir/m.js"></script>',
+    "<link rel=modulepreload href=m.js>": f"<link rel=modulepreload href={SCRIPT}/dir/m.js>",
+    '<script type=module>import "./m.js";import(a)</script>': (
+        f'<script type=module>import "{SCRIPT}/dir/m.js";import(__hf_from(a))</script>'
+    ),
+    '<iframe sandbox="allow-scripts" src=x>': '<iframe sandbox="allow-scripts allow-same-origin" data-hf-boxed src=x>',
+    "<iframe sandbox>": '<iframe sandbox="allow-same-origin" data-hf-boxed>',
+    '<iframe sandbox="allow-same-origin">': '<iframe sandbox="allow-same-origin">',
+    '<param name=movie value="/f.swf"><param name=x value="/y">': (
+        f'<param name=movie value="{OBJECT}/f.swf"><param name=x value="/y">'
+    ),
     '<img src="/x" data-src="/y" alt="/z">': f'<img src="{IMAGE}/x" data-src="/y" alt="/z">',
     '<source srcset="/a" type=image/webp>': f'<source srcset="{IMAGE}/a" type=image/webp>',
     '<video src="/v" poster="/p">': f'<video src="{IMAGE}/v" poster="{IMAGE}/p">',
@@ -85,7 +101,7 @@ ELEMENTS = {
         '<script type="hf-speculationrules">{"prefetch":[]}</script>'
     ),
     '<script type="importmap">{"imports": {"a": "/a.js", "b": "./b.js"}, "integrity": {}}</script>': (
-        f'<script type="importmap">{{"imports": {{"a": "{SCRIPT}/a.js", "b": "./b.js"}}}}</script>'
+        f'<script type="importmap">{{"imports": {{"a": "{SCRIPT}/a.js", "b": "{SCRIPT}/dir/b.js"}}}}</script>'
     ),
     '<script type="application/ld+json">{"@id": "/x", "a": "location"}</script>': (
         '<script type="application/ld+json">{"@id": "/x", "a": "location"}</script>'
@@ -125,7 +141,8 @@ LEFT_ALONE = [
     '<p title="<a href=/x>"',
     "<plaintext><a href=/x>",
     '<div href="/x" src="/y" action="/z">',
-    "<button onclick=\"location='/x'\">",
+    "<button onclick=\"go('/x')\">",
+    '<a href="javascript:void(0)" onclick="a(&quot;location&quot;)">',
     f'<a href="{PAGE}/x">',
     f"<img src={IMAGE}/x>",
 ]
@@ -174,11 +191,9 @@ def test_markup_behind_raw_text_is_read_again() -> None:
 
 
 def test_a_page_within_a_page_is_rewritten_with_its_own_head() -> None:
-    from rewriting_scene import streamed
-
-    page = streamed([b"<iframe srcdoc=\"<p>&amp;amp;</p><a href='/x'>\"></iframe>"], head=b"<i>").decode()
+    done = page(b"<iframe srcdoc=\"<p>&amp;amp;</p><a href='/x'>\"></iframe>", head=b"<i>").decode()
     assert (
-        page == f'<i><iframe srcdoc="&lt;i&gt;&lt;p&gt;&amp;amp;&lt;/p&gt;&lt;a href=&#39;{PAGE}/x&#39;&gt;"></iframe>'
+        done == f'<i><iframe srcdoc="&lt;i&gt;&lt;p&gt;&amp;amp;&lt;/p&gt;&lt;a href=&#39;{PAGE}/x&#39;&gt;"></iframe>'
     )
 
 
@@ -189,9 +204,9 @@ def test_sections_of_character_data_count_in_drawings_only() -> None:
 
 
 def test_xml_closes_what_html_does_not() -> None:
-    page = '<?xml version="1.0"?><html><head/><body><script src="/x"/><a href="/y?a&amp;b"/><![CDATA[<a href="/x">]]>'
-    wanted = page.replace("<head/>", "<head></head>").replace('/x"/>', f'{SCRIPT}/x"/>')
-    assert rewritten(page, is_xml=True) == wanted.replace("/y?", f"{PAGE}/y?").replace(f'{SCRIPT}/x">]]', '/x">]]')
+    markup = '<?xml version="1.0"?><html><head/><body><script src="/x"/><a href="/y?a&amp;b"/><![CDATA[<a href="/x">]]>'
+    wanted = markup.replace("<head/>", "<head></head>").replace('/x"/>', f'{SCRIPT}/x"/>')
+    assert rewritten(markup, is_xml=True) == wanted.replace("/y?", f"{PAGE}/y?").replace(f'{SCRIPT}/x">]]', '/x">]]')
 
 
 def test_a_host_of_odd_letters_cannot_break_out_of_a_value() -> None:

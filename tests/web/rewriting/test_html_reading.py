@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting_scene import SCENE, parts, rewritten
 
-from holdfast.formats.html.tree import parsed_page
+from holdfast.formats.html.text import parsed_page
 from holdfast.web.rewrite.addresses import rewrite
 
 PARTS = st.sampled_from(

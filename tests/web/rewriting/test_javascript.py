@@ -7,7 +7,7 @@ import json
 import pytest
 from script_snippets import CHANGED, KEPT, SCENE
 
-from holdfast.web.rewrite.inline import rewrite_import_map
+from holdfast.web.rewrite.elements import rewrite_import_map
 from holdfast.web.rewrite.javascript import is_module, rewrite_script
 
 PREFIX = "/main/20240102030405js_/"
@@ -62,6 +62,14 @@ def test_w17_a_script_cut_short_is_no_error(cut: bytes) -> None:
         b"(",
         b"import(",
         b"export ",
+        b"a.top.",
+        b"[a.top].top",
+        b"f(x.top).top",
+        b"?.[k].top",
+        b"window[k",
+        b"{location:a}=b.",
+        b"eval(",
+        b"import(a,{with:{",
     ],
 )
 def test_w17_hostile_repetition_is_read_in_one_pass(piece: bytes) -> None:
@@ -85,10 +93,13 @@ def test_w17_import_maps_lead_into_the_archive() -> None:
     assert json.loads(rewrite_import_map(json.dumps(source).encode(), SCENE)) == {
         "imports": {
             "react": f"{PREFIX}https://cdn.example/react.js",
-            "a/": "./a/",
+            "a/": f"{PREFIX}https://news.example/a/a/",
             f"{PREFIX}https://news.example/x/": f"{PREFIX}https://news.example/y/",
         },
-        "scopes": {f"{PREFIX}https://news.example/old/": {"react": f"{PREFIX}https://cdn.example/0.js"}},
+        "scopes": {
+            f"{place}https://news.example/old/": {"react": f"{PREFIX}https://cdn.example/0.js"}
+            for place in (PREFIX, PREFIX.replace("js_", "mp_"))
+        },
     }
 
 

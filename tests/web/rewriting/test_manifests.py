@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from script_snippets import SCENE
 
-from holdfast.web.rewrite.manifests import rewrite_dash, rewrite_hls
+from holdfast.web.rewrite.content import rewrite_dash, rewrite_hls
 
 AT = "/main/20240102030405im_/"
 

@@ -34,7 +34,12 @@ def test_a_hit_tells_what_is_known(searched: Served) -> None:
 
 
 def test_options(searched: Served) -> None:
-    assert got(searched, "", "&limit=0")["total"] == MANY + 8
+    everything = got(searched, "", "&limit=0")
+    assert (everything["group"], everything["total"], everything["captures"]) == ("page", MANY + 6, MANY + 8)
+    assert everything["is_exact"] is True
+    assert got(searched, "", "&limit=0&group=capture")["total"] == MANY + 8
+    (hit,) = got(searched, "site:port.example")["hits"]
+    assert (hit["captures"], hit["pages"]) == (2, 1)
     assert got(searched, "tides", "&snippets=false")["hits"][0]["snippet"] is None
     assert got(searched, "tides site:town.example", "&latest=true")["total"] == 2
     assert got(searched, "tides", "&collection=news")["total"] == 1
@@ -42,7 +47,7 @@ def test_options(searched: Served) -> None:
     assert len({hit["record"] for hit in (*first, *second)}) == 10
     counted = got(searched, "tides", "&facet=lang&facet=site&timeline=true")
     assert set(counted["facets"]) == {"lang", "site"}
-    assert sum(each["count"] for each in counted["timeline"]) == counted["total"]
+    assert sum(each["count"] for each in counted["timeline"]) == counted["captures"]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +56,7 @@ def test_options(searched: Served) -> None:
         ("tides )", ""),
         ("size>99999999T", ""),
         ("tides", "&sort=size"),
+        ("tides", "&group=site"),
         ("tides", "&facet=colour"),
         ("tides", "&limit=1001"),
         ("tides", "&limit=x"),

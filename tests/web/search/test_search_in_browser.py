@@ -11,7 +11,7 @@ import pytest
 from search_archive import MANY, indexed, many
 from serving import Served, serving
 
-from holdfast.crawl.browser.executable import available, executable_of
+from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 
 if TYPE_CHECKING:

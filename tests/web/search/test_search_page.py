@@ -12,7 +12,7 @@ from page_visits import ask
 from search_archive import HOSTILE, MANY, few
 from serving import Served, serving
 
-from holdfast.web.ui.search import HITS, address_in
+from holdfast.web.ui.pages.search import HITS, address_in
 
 LAST = MANY // HITS
 
@@ -25,8 +25,9 @@ def found(served: Served, query: str, more: str = "") -> Page:
 
 
 def total(page: Page) -> int:
+    """The captures that match."""
     told = page.one("p", role="status").text
-    return 0 if "Nothing fits" in told else int(re.match(r"([\d,]+) capture", told)[1].replace(",", ""))  # type: ignore[index]
+    return 0 if "Nothing found" in told else int(re.search(r"([\d,]+) capture", told)[1].replace(",", ""))  # type: ignore[index]
 
 
 def within(page: Page, name: str, ancestor: str, **attributes: str) -> list[Element]:
@@ -101,6 +102,20 @@ def test_letters_that_must_be_joined_stay_so(searched: Served) -> None:
     assert page.one("p", **{"class": "snippet"}).attributes["dir"] == "auto"
 
 
+def test_a_page_is_one_hit_and_leads_to_its_captures(searched: Served) -> None:
+    """Grouped by default; every capture by itself one click away (P9)."""
+    page = found(searched, "harbour site:port.example")
+    assert page.one("p", role="status").text.strip() == "1 page, 2 captures."
+    assert times(page) == ["20250405101112"]
+    captures = ask(searched.controls, page.links()["2 captures of port.example/"]).page
+    assert faults(captures) == []
+    assert captures.one("p", role="status").text.strip() == "2 captures."
+    assert times(captures) == ["20250405101112", "20240405101112"]
+    assert [each for each in captures.links() if each.startswith("2 captures of")] == []
+    assert total(found(searched, "harbour", "&group=text")) == total(found(searched, "harbour", "&group=capture"))
+    assert ask(searched.controls, "/search?q=tides&group=site").status == 400
+
+
 # -- narrowing -------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +178,7 @@ def test_orders(searched: Served) -> None:
     ranked = addresses(found(searched, "tides", "&sort=rank"))
     assert "port.example" in ranked[0], "two pages link to each other's town, and one to the port"
     chosen = [each for each in found(searched, "tides", "&sort=rank").all("a") if "aria-current" in each.attributes]
-    assert [each.text for each in chosen] == ["Search", "Page rank"]
+    assert [each.text for each in chosen] == ["Search", "Page rank", "Page"]
     assert ask(searched.controls, "/search?q=tides&sort=size").status == 400
 
 
@@ -247,7 +262,7 @@ def test_words_in_addresses_can_still_be_looked_for(searched: Served) -> None:
     page = ask(searched.controls, "/search?q=town+gone&as=addresses").page
     assert faults(page) == []
     assert page.links()["town.example/gone"] == "/main/*/http://town.example/gone"
-    assert page.links()["Look for them in the text of pages"] == "/search?q=town%20gone&as=words"
+    assert page.links()["Search the text of pages"] == "/search?q=town%20gone&as=words"
 
 
 def test_the_navigation_leads_to_the_search(searched: Served) -> None:
@@ -259,5 +274,5 @@ def test_an_archive_without_an_index_says_so(tmp_path: Path) -> None:
         for target in ("/search", "/search?q=tides", "/search?q=town+gone&as=words"):
             page = ask(there.controls, target).page
             assert faults(page) == []
-            assert "no index of words yet" in page.one("main").text
+            assert "no full-text index yet" in page.one("main").text
             assert "holdfast index update" in page.one("main").text

@@ -22,6 +22,16 @@ MALFORMED: dict[str, tuple[bytes, int]] = {
     "a host that looks like ours": (b"GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n", 421),
     "a host with a user": (b"GET / HTTP/1.1\r\nHost: 127.0.0.1@evil.example\r\n\r\n", 421),
     "a host in the target that is not ours": (_get(b"http://evil.example/"), 421),
+    "two hosts and a target with one": (b"GET http://127.0.0.1/ HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400),
+    "a local host that is no name": (b'GET / HTTP/1.1\r\nHost: a;b"*.localhost\r\n\r\n', 421),
+    "a body behind a wish for another protocol": (
+        _post(b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: 3", body=b"abc"),
+        400,
+    ),
+    "chunks behind a wish for another protocol": (
+        _post(b"Connection: Upgrade", b"Upgrade: h2c", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
+        400,
+    ),
     "a user in the target": (_get(b"http://127.0.0.1@evil.example/"), 400),
     "version 0.9": (b"GET /\r\n\r\n", 400),
     "version 2.0": (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", 400),

@@ -14,10 +14,11 @@ import uvloop
 
 from holdfast.config import ServeSettings
 from holdfast.web.server.access_log import AccessLog
-from holdfast.web.server.connections import WorkerConnections
+from holdfast.web.server.connection import App
 from holdfast.web.server.counters import Counters
-from holdfast.web.server.listen import Hosts, listen
-from holdfast.web.server.service import listen_with, stop
+from holdfast.web.server.host_names import Hosts
+from holdfast.web.server.http_server import HttpServer
+from holdfast.web.server.listen import listen
 
 PIECES = 400  # of /large
 PIECE = b"x" * 65536
@@ -32,8 +33,8 @@ class Limited:
 
 
 @contextmanager
-def serving(settings: ServeSettings, log: Path | None = None) -> Iterator[Limited]:
-    """Answers until the end of the `with`."""
+def serving(settings: ServeSettings, log: Path | None = None, app: App | None = None) -> Iterator[Limited]:
+    """Answers until the end of the `with`; by `application`, if no other is given."""
     listening = listen(settings, 1)
     counters = Counters.make()
     loop = uvloop.new_event_loop()
@@ -41,12 +42,12 @@ def serving(settings: ServeSettings, log: Path | None = None) -> Iterator[Limite
 
     async def serve() -> None:
         access_log = AccessLog(log, counters)
-        shift = WorkerConnections(settings, Hosts.of(settings), counters, access_log)
-        servers = await listen_with(application, shift, [each.dup() for each in listening.controls.sockets[0]])
-        timekeeper = asyncio.create_task(shift.keep_time())
+        server = HttpServer(settings, Hosts.of(settings), counters, access_log)
+        await server.listen(app or application, [each.dup() for each in listening.controls.sockets[0]])
+        timekeeper = asyncio.create_task(server.keep_time())
         ready.set()
         await ended.wait()
-        await stop(shift, servers)
+        await server.stop()
         timekeeper.cancel()
         access_log.close()
 

@@ -12,16 +12,13 @@ from waiting import wait_until
 from wire import ask, ask_on, connect, ends, read_answer, request
 
 from holdfast.config import ServeSettings
-from holdfast.web.server.protocol import HEADER_BYTES_MAX
+from holdfast.web.server.connection import HEADER_BYTES_MAX
 
 BODY_MAX = 1000
 CALM = ServeSettings(port=0, body_bytes_max=BODY_MAX, stop_s=0.0)
 HASTY = ServeSettings(
     port=0,
-    request_timeout_s=0.2,
-    body_timeout_s=0.2,
-    keep_alive_s=0.2,
-    write_stall_s=0.2,
+    client_timeout_s=0.2,
     connections_max=4,
     stop_s=0.0,
 )
@@ -234,7 +231,8 @@ def test_a_client_that_says_nothing_is_let_go(hasty: Limited) -> None:
         assert ends(connection)
 
 
-def test_a_connection_that_is_not_used_again_is_let_go(hasty: Limited) -> None:
+def test_a_connection_that_is_not_used_again_is_let_go(hasty: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.web.server.connection.KEEP_ALIVE_S", 0.2)
     with connect(hasty.port) as connection:
         assert ask_on(connection, request("/")).status == 200
         assert ends(connection)

@@ -13,7 +13,7 @@ from waiting import wait_until
 from wire import Answer, ask, connect, read_answer, request
 
 CONTROLS, REPLAY = 0, 1
-QUICK = "[serve]\nrequest_timeout_s = 0.5\nbody_timeout_s = 0.2\nwrite_stall_s = 1\nstop_s = 1"
+QUICK = "[serve]\nclient_timeout_s = 0.5\nstop_s = 1"
 LARGE = b"<p>" + b"x" * (16 << 20)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -137,7 +138,7 @@ def test_a_stuck_client_delays_the_stop_but_does_not_prevent_it(archive: Path) -
 
 
 def test_a_second_signal_stops_it_at_once(archive: Path) -> None:
-    configure(archive, "[serve]\nstop_s = 1000\nbody_timeout_s = 1000")
+    configure(archive, "[serve]\nstop_s = 1000\nclient_timeout_s = 1000")
     with program(archive) as served, connect(served.ports[0]) as stuck:
         workers = served.workers()
         stuck.sendall(request("/api/captures", "Content-Length: 100", method="PUT", body=b"{"))
@@ -175,6 +176,28 @@ def test_a_worker_that_is_killed_is_replaced_and_others_go_on(archive: Path) -> 
         code, errors = served.stop()
         assert code == 0
         assert f"worker {before[0]} died (signal SIGKILL)" in errors
+
+
+def test_a_worker_that_ends_by_a_signal_without_a_name_is_replaced(archive: Path) -> None:
+    with program(archive, "--workers", "1") as served:
+        before = served.workers()
+        os.kill(before[0], signal.SIGRTMIN + 1)
+        wait_until(lambda: served.workers() != before, "a new one")
+        code, errors = served.stop()
+        assert code == 0
+        assert f"worker {before[0]} died (signal {signal.SIGRTMIN + 1})" in errors
+
+
+def test_a_worker_may_open_as_many_files_as_the_system_permits(archive: Path) -> None:
+    """The usual soft limit, 1024, is less than `serve.connections_max` and the files of an archive."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+    try:
+        with program(archive, "--workers", "1") as served:
+            (worker,) = served.workers()
+            assert resource.prlimit(worker, resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_workers_do_not_outlive_a_parent_that_is_killed(archive: Path) -> None:
@@ -291,7 +314,7 @@ def _is_logged(served: Program, log: Path) -> bool:
 
 
 def test_status_tells_what_there_is(archive: Path) -> None:
-    add_page(archive, "http://kept.example/")
+    add_page(archive, "http://kept.example/", b"large enough for the store" * 50)
     with program(archive, "--workers", "1") as served:
         status = json.loads(served.ask("/status").body)
     assert status["collections"]["main"]["captures"] == 1

@@ -12,9 +12,10 @@ import pytest
 from holdfast import config
 from holdfast.config import ServeSettings
 from holdfast.errors import Busy, InvalidSetting, UsageError
+from holdfast.web.server.connection import Refusal, verify_host
 from holdfast.web.server.counters import BUCKETS_S, Counters
-from holdfast.web.server.listen import Hosts, listen, shown_host
-from holdfast.web.server.request_head import Refusal, verify_host
+from holdfast.web.server.host_names import Hosts
+from holdfast.web.server.listen import listen, shown_host
 
 
 def test_counters_of_all_workers_are_summed_up() -> None:
@@ -125,7 +126,7 @@ def test_the_shown_host_can_be_put_into_an_address() -> None:
         ("hosts = 'a'", "list of strings"),
         ("hosts = [1]", "list of strings"),
         ("port = 70000", "at most 65535"),
-        ("request_timeout_s = 0", "at least 0.1"),
+        ("client_timeout_s = 0", "at least 0.1"),
         ("controls_url = 'ftp://a.example'", "controls_url"),
         ("controls_url = 'https://a.example/x'", "controls_url"),
         ("controls_url = 'https://a.example'\nreplay_url = 'https://a.example/'", "another origin"),
@@ -138,6 +139,6 @@ def test_settings_that_make_no_sense_are_refused(line: str, message: str) -> Non
 
 
 def test_settings_are_read() -> None:
-    text = 'format = 1\n[serve]\nport = 9000\nhosts = ["a.example"]\nkeep_alive_s = 5\nbusters = ["x*"]'
+    text = 'format = 1\n[serve]\nport = 9000\nhosts = ["a.example"]\nclient_timeout_s = 5\nseeded_random = false'
     serve = config.parse(tomllib.loads(text), Path("holdfast.toml")).serve
-    assert serve == ServeSettings(port=9000, hosts=("a.example",), keep_alive_s=5, busters=("x*",))
+    assert serve == ServeSettings(port=9000, hosts=("a.example",), client_timeout_s=5, seeded_random=False)

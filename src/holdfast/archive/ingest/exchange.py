@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from holdfast.arguments import check_fields, checked
 from holdfast.env import Environment
 from holdfast.errors import UsageError
-from holdfast.formats import open_records
 from holdfast.formats.http import parse_head
+from holdfast.formats.io.open import open_records
 from holdfast.formats.warc.compose import ID_BYTES, WarcHead, digest_of, record_id, record_parts
 from holdfast.records.draft import Drafting, RecordDraft
 from holdfast.urls import parse
@@ -25,7 +25,7 @@ class Exchange:
     head: bytes  # of the response: status line and fields, as sent
     body: bytes  # as sent, content encodings kept
     timestamp: str = ""  # 14 digits or ISO 8601; empty: now
-    request: bytes = b""  # the whole request message, if it is to be kept
+    request: bytes = b""  # the whole request message; empty: not kept
     ip: str = ""
     protocols: tuple[str, ...] = ()  # 'h2', 'tls/1.3'
     truncated: str = ""  # why the body is not whole: 'length', 'time', 'disconnect'
@@ -35,10 +35,19 @@ class Exchange:
 
 
 @checked
-def page(url: str, content: bytes, content_type: str = "text/html", timestamp: str = "") -> Exchange:
-    """An exchange for a content that did not come by HTTP, or of which only the content is known."""
+def page(url: str, content: bytes | str, content_type: str = "text/html", timestamp: str = "") -> Exchange:
+    """An exchange for a content that did not come by HTTP, or of which only the content is known.
+
+    A text is kept as UTF-8, and the content type says so, unless it names an encoding itself.
+    """
+    if isinstance(content, str):
+        if "charset=" not in content_type.lower():
+            content_type += "; charset=utf-8"
+        content = content.encode("utf-8", "replace")  # lone surrogates have no bytes
+    if not content_type.isascii() or not content_type.isprintable():
+        raise UsageError(f"bad content type {content_type!r}: write 'text/html' or the like")
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {len(content)}\r\n\r\n"
-    return Exchange(url, head.encode("latin-1"), content, timestamp)
+    return Exchange(url, head.encode("ascii"), content, timestamp)
 
 
 def drafts_of(exchanges: Sequence[Exchange], drafting: Drafting, env: Environment) -> list[RecordDraft]:
@@ -75,7 +84,7 @@ def _records(exchange: Exchange, env: Environment) -> Iterator[bytes]:
 
 def _check(exchange: Exchange) -> None:
     if parse(exchange.url) is None:
-        raise UsageError(f"cannot keep a capture of {exchange.url!r}: it is no URL")
+        raise UsageError(f"cannot keep a capture of {exchange.url!r}: it is not a URL")
     head = parse_head(exchange.head)
     if head is None or head.kind != "response" or head.size != len(exchange.head):
-        raise UsageError(f"cannot keep a capture of '{exchange.url}': its head is no head of an HTTP response")
+        raise UsageError(f"cannot keep a capture of '{exchange.url}': its head is not that of an HTTP response")

@@ -1,31 +1,36 @@
-"""A reader of a file to be imported: records become drafts, in groups; findings are reported as they are made.
+"""Reads a file to be imported: records become drafts, in groups; findings are reported as they are made.
 
-A reader only reads: it may run in a thread or in a process of its own (`import_worker`). What it emits:
+A reader only reads: it may run in a thread, or in a process (`reader_process`). It emits
 
-    DraftGroup  up to 512 records, in their order
-    LargeDraft  a record whose payload was put into a file of its own
+    DraftGroup  up to 512 records, in their order; or one with its payload in a spool file
     Finding     something wrong with the file
-    EndOfFile   the file is read, or given up because of an error
+    EndOfFile   the file has been read, or given up because of an error
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from holdfast.archive.ingest.input import ImportInput
-from holdfast.errors import HoldfastError, MalformedInput
-from holdfast.formats import Finding, FindingKind, open_records
+from holdfast.errors import Denied, HoldfastError, MalformedInput, NotFound, UsageError
+from holdfast.formats.io.open import open_records
+from holdfast.formats.record import Finding, FindingKind, Report
 from holdfast.records.draft import Drafting, RecordDraft
+from holdfast.storage.store.encoder import ContentEncoding
+
+if TYPE_CHECKING:
+    from holdfast.formats.wacz.reader import Wacz
 
 log = logging.getLogger("holdfast.archive")
 DRAFTS_MAX = 512
-_PAYLOAD_BYTES_MAX = 16 << 20
+_PAYLOAD_BYTES_MAX = 8 << 20
+_ZIP_MAGIC = b"PK\x03\x04"
 DATE_ORIGINS = {
     "part": "what is left of its date",
     "http": "the Date of its HTTP message",
@@ -35,13 +40,72 @@ DATE_ORIGINS = {
 
 
 @dataclass(frozen=True, slots=True)
-class DraftGroup:
-    drafts: list[RecordDraft]
+class ImportInput:
+    """A file to be imported. It can be handed to another process unless it is a stream."""
+
+    name: str
+    path: Path | None = None
+    member: str = ""  # of a WACZ at `path`
+    is_first: bool = False  # of the members: with it the WACZ itself is verified
+    size: int | None = None
+    stream: BinaryIO | None = None
+
+    @contextmanager
+    def opened(self, report: Report) -> Iterator[BinaryIO]:
+        """Its bytes. Faults of the WACZ around them go to `report`."""
+        if self.path is None:
+            assert self.stream is not None
+            yield self.stream
+        elif not self.member:
+            with self.path.open("rb", buffering=0) as file:
+                yield file
+        else:
+            from holdfast.formats.wacz.reader import Wacz
+
+            with Wacz(self.path) as wacz, wacz.open(self.member) as stream:
+                if self.is_first:
+                    wacz.verify(report)
+                yield stream
+
+
+def inputs_of(path: Path) -> list[ImportInput]:
+    """The file itself, or the WARC files in a WACZ.
+
+    Raises MalformedInput for a broken WACZ, NotFound, Denied, or UsageError for a directory.
+    """
+    try:
+        with path.open("rb") as file:
+            is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    except FileNotFoundError:
+        raise NotFound(f"cannot import '{path}': no such file") from None
+    except IsADirectoryError:
+        raise UsageError(f"cannot import '{path}': it is a directory; give the files in it") from None
+    except PermissionError:
+        raise Denied(f"cannot import '{path}': no permission to read it") from None
+    if not is_zip:
+        return [ImportInput(path.name, path, size=path.stat().st_size)]
+    from holdfast.formats.wacz.reader import Wacz
+
+    with Wacz(path) as wacz:
+        if not wacz.warcs:
+            raise MalformedInput(f"'{path.name}' {_without_warcs(wacz)}")
+        return [
+            ImportInput(f"{path.name}:{Path(name).name}", path, name, is_first=index == 0, size=wacz.size(name))
+            for index, name in enumerate(wacz.warcs)
+        ]
+
+
+def _without_warcs(wacz: Wacz) -> str:
+    """Why a WACZ has nothing to import."""
+    elsewhere = [name for name in wacz.names() if name.lower().endswith((".warc", ".warc.gz", ".wacz"))]
+    if elsewhere:
+        return f"has no WARC in its folder 'archive/': unpack it and import '{elsewhere[0]}' and the like by themselves"
+    return "is a WACZ or zip file without WARCs: there is nothing to import in it"
 
 
 @dataclass(frozen=True, slots=True)
-class LargeDraft:
-    draft: RecordDraft
+class DraftGroup:
+    drafts: list[RecordDraft]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +113,7 @@ class EndOfFile:
     error: HoldfastError | None = None
 
 
-Event = DraftGroup | LargeDraft | Finding | EndOfFile
+Event = DraftGroup | Finding | EndOfFile
 
 
 class ReaderStopped(Exception):
@@ -57,62 +121,59 @@ class ReaderStopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How a file is to be read."""
+class ImportTask:
+    """A file to be read, and how."""
 
-    strict: bool = False
-    verify_digests: bool = True
-    spool: Path = Path()  # where files for large payloads are made, with this prefix
+    source: ImportInput
+    drafting: Drafting
+    signature: str  # the algorithm; readers sign the payloads
+    strict: bool
+    verify_digests: bool
+    spool: Path  # where files for large payloads are made, with this prefix
+    encoding: ContentEncoding | None = None  # of new contents; None: they are encoded when they are stored
 
 
 class FileReader:
     """Reads one file. `emit` takes the events in their order; it may block, and raise ReaderStopped."""
 
-    def __init__(
-        self, source: ImportInput, drafting: Drafting, options: ReadOptions, emit: Callable[[Event], None]
-    ) -> None:
-        self._source = source
-        self._drafting = drafting
-        self._options = options
+    def __init__(self, task: ImportTask, emit: Callable[[Event], None]) -> None:
+        self._task = task
         self._emit = emit
         self._spools = count()
 
     def run(self) -> None:
         try:
-            with self._source.opened(self._emit) as stream:
+            with self._task.source.opened(self._emit) as stream:
                 self._read(stream)
             end = EndOfFile()
         except MalformedInput as error:
-            end = EndOfFile(MalformedInput(f"cannot import '{self._source.name}': {error}"))
+            end = EndOfFile(MalformedInput(f"cannot import '{self._task.source.name}': {error}"))
         except HoldfastError as error:
             end = EndOfFile(error)
         except OSError as error:
-            end = EndOfFile(MalformedInput(f"cannot read '{self._source.name}': {error.strerror or error}"))
+            end = EndOfFile(MalformedInput(f"cannot read '{self._task.source.name}': {error.strerror or error}"))
         except ReaderStopped:
             raise
         except Exception as error:  # an edge: whatever it is, the file must not seem to be in
-            log.exception("cannot import '%s'", self._source.name)
-            end = EndOfFile(HoldfastError(f"cannot import '{self._source.name}': {type(error).__name__}: {error}"))
+            log.exception("cannot import '%s'", self._task.source.name)
+            end = EndOfFile(HoldfastError(f"cannot import '{self._task.source.name}': {type(error).__name__}: {error}"))
         self._emit(end)
 
     def _read(self, stream: BinaryIO) -> None:
         drafts: list[RecordDraft] = []
         payload_bytes = 0
-        options = self._options
-        for record in open_records(
-            stream, strict=options.strict, report=self._emit, verify_digests=options.verify_digests
-        ):
+        task = self._task
+        for record in open_records(stream, strict=task.strict, report=self._emit, verify_digests=task.verify_digests):
             try:
-                if self._drafting.is_large(record):
-                    large = self._drafting.large_draft(record, self._next_spool())
+                if self._task.drafting.is_large(record):
+                    large = self._task.drafting.large_draft(record, self._next_spool())
                     self._hand_over(drafts)
-                    self._report_date(large)
-                    self._emit(LargeDraft(large))
+                    self._hand_over([large])
                     drafts, payload_bytes = [], 0
                     continue
-                draft = self._drafting.draft(record)
+                draft = self._task.drafting.draft(record)
             except MalformedInput:
-                if options.strict:
+                if task.strict:
                     raise
                 continue  # the iterator reports what is lost
             drafts.append(draft)
@@ -132,11 +193,11 @@ class FileReader:
         self._emit(Finding(FindingKind.INVALID, entry.offset, entry.length, f"dated {entry.timestamp} by {origin}"))
 
     def _next_spool(self) -> Path:
-        base = self._options.spool
-        return base.with_name(f"{base.name}-{next(self._spools)}.open")
+        return self._task.spool.with_name(f"{self._task.spool.name}-{next(self._spools)}.open")
 
     def _hand_over(self, drafts: list[RecordDraft], keep: int = 0) -> None:
-        self._drafting.complete(drafts)
+        if not (drafts and drafts[0].spooled):
+            self._task.drafting.complete(drafts)
         ready = drafts[: len(drafts) - keep]
         for draft in ready:
             self._report_date(draft)

@@ -4,9 +4,9 @@
     file ── reader (a process) ── drafts ─────────────────┤─ queue ── caller's thread ── archive.add
     stream ── reader (a thread) ── drafts ────────────────┘
 
-A reader decompresses, verifies and takes apart; what it has ready and nobody took yet is limited, and so is memory.
-Small files are read in a thread, because starting a process takes longer. At the end of each file the list of its
-records goes into the batch as an entry of type `source`, so that the file can be written again exactly (N3).
+A reader decompresses, verifies and splits records. It reads ahead only a few groups, which bounds memory. Small files
+are read in a thread: starting a process takes longer. At the end of each file the list of its records goes into the
+batch as an entry of type `source`, so that the file can be written again exactly (N3).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from itertools import count
 from pathlib import Path
 from queue import Empty, Full, Queue
 
-from holdfast.archive.export.manifest import Manifest
 from holdfast.archive.index_update import bring_up_at, is_automatic
-from holdfast.archive.ingest.add import Added, Adder, AddOutcome
 from holdfast.archive.ingest.file_reader import (
     DraftGroup,
     EndOfFile,
     Event,
     FileReader,
-    LargeDraft,
+    ImportInput,
+    ImportTask,
     ReaderStopped,
-    ReadOptions,
 )
-from holdfast.archive.ingest.import_worker import ImportTask, Worker
-from holdfast.archive.ingest.input import ImportInput
+from holdfast.archive.ingest.manifest import Manifest
+from holdfast.archive.ingest.reader_process import ReaderPool, ReaderProcess
+from holdfast.archive.ingest.writer import Added, AddOutcome, ArchiveWriter
 from holdfast.arguments import check_fields
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
-from holdfast.formats import Finding, FindingKind
-from holdfast.records.draft import Drafting
+from holdfast.formats.record import Finding, FindingKind
+from holdfast.records.draft import Drafting, RecordDraft, fits_inline
+from holdfast.storage.store.encoder import ContentEncoding
 
 PROCESS_BYTES_MIN = 4 << 20  # smaller files are read in a thread
 _READY_MAX = 2  # groups of drafts that wait to be added, per reader
@@ -55,7 +55,7 @@ class ImportOptions:
     jobs: int = 1  # files that are read at a time
     strict: bool = False  # stop at the first fault
     verify_digests: bool = True
-    index: bool | None = None  # whether what was added is indexed at the end
+    index: bool | None = None  # index the new records at the end
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -63,7 +63,7 @@ class ImportOptions:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What became of one file."""
+    """The outcome of one file."""
 
     name: str
     bytes: int = 0
@@ -103,7 +103,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """What became of all files of an import. Iterates over their reports, in the order in which they were done."""
+    """The outcome of an import. Iterates over the reports of its files, in the order in which they finished."""
 
     files: tuple[ImportReport, ...]
 
@@ -115,7 +115,7 @@ class ImportSummary:
 
     @property
     def complete(self) -> bool:
-        """Whether every file was read to its end."""
+        """True if every file was read to its end."""
         return all(each.complete for each in self.files)
 
     @property
@@ -165,14 +165,17 @@ class _File:
 class Importer:
     """One import of many files. `run` is for one thread."""
 
-    def __init__(self, adder: Adder, root: Path, settings: Settings, options: ImportOptions) -> None:
-        self._adder = adder
+    def __init__(self, writer: ArchiveWriter, root: Path, settings: Settings, options: ImportOptions) -> None:
+        self._writer = writer
         self._settings = settings
         self._options = options
         self._root = root
         self._spool = root / f"import-{os.getpid()}"
-        self._readers = count()
+        self._tasks = count()
         self._stop = threading.Event()
+        self._is_repeated = False  # most contents of the last group were in the archive
+        self._pools: list[ReaderPool] = []
+        self._idle: list[ReaderProcess] = []
 
     def run(
         self, inputs: Sequence[ImportInput], progress: Callable[[int], None] | None = None
@@ -184,6 +187,8 @@ class Importer:
         is_indexed = is_automatic(self._settings.index, self._options.index)
         jobs = max(1, min(self._options.jobs, len(inputs)))
         waiting = iter(inputs)
+        if readers := min(jobs, sum(map(_wants_process, inputs))):
+            self._start(readers)
         turns = threading.Lock()
         ready: Queue[tuple[_File, Event]] = Queue(_READY_MAX * jobs)
 
@@ -203,8 +208,13 @@ class Importer:
             yield from self._add_all(ready, threads, progress or (lambda _: None))
         finally:
             self._stop.set()
+            if any(thread.is_alive() for thread in threads):
+                for pool in self._pools:
+                    pool.kill()
             for thread in threads:
                 thread.join()
+            for pool in self._pools:
+                pool.close()
             for left in self._spool.parent.glob(f"{self._spool.name}-*.open"):
                 left.unlink(missing_ok=True)
         if is_indexed:
@@ -233,11 +243,13 @@ class Importer:
     def _take(self, file: _File, event: Event) -> None:
         match event:
             case DraftGroup(drafts):
-                added = self._adder.add(drafts, self._options.batch)
+                if drafts[0].spooled:
+                    added = [self._writer.add_large(drafts[0], self._options.batch)]
+                else:
+                    added = self._writer.add(drafts, self._options.batch)
+                    contents = sum(map(_has_content, drafts))
+                    self._is_repeated = 2 * sum([each.new_content for each in added]) < contents
                 file.report.bytes += sum([draft.entry.length for draft in drafts])
-            case LargeDraft(draft):
-                added = [self._adder.add_large(draft, self._options.batch)]
-                file.report.bytes += draft.entry.length
             case Finding():
                 file.report.note(event)
                 if event.kind is FindingKind.LOST:
@@ -257,30 +269,47 @@ class Importer:
             return report
         report.complete = True
         if report.records and file.manifest.ids:
-            self._adder.add([file.manifest.draft(file.drafting.collection, report)], self._options.batch)
+            self._writer.add([file.manifest.draft(file.drafting.collection, report)], self._options.batch)
         return report
 
     # -- the readers' side --------------------------------------------------------------------------------------
 
     def _read(self, source: ImportInput, ready: Queue[tuple[_File, Event]]) -> None:
         collection = self._options.collection or self._settings.records.collection
-        drafting = Drafting(self._settings.records, collection, source.name)
+        drafting = Drafting(collection, source.name)
         file = _File(ImportReport(source.name), Manifest(source.name), drafting)
-        spool = self._spool.with_name(f"{self._spool.name}-{next(self._readers)}")
-        options = ReadOptions(self._options.strict, self._options.verify_digests, spool)
+        task = ImportTask(
+            source,
+            drafting,
+            self._settings.store.signature,
+            self._options.strict,
+            self._options.verify_digests,
+            self._spool.with_name(f"{self._spool.name}-{next(self._tasks)}"),
+            self._encoding(),
+        )
 
         def emit(event: Event) -> None:
             self._put(ready, file, event)
 
-        if source.path is None or (source.size or 0) < PROCESS_BYTES_MIN:
-            FileReader(source, drafting, options, emit).run()
+        if not _wants_process(source):
+            FileReader(task, emit).run()
             return
-        worker = Worker(ImportTask(source, drafting, self._settings.store.signature, options))
-        try:
-            for event in worker.events():
-                emit(event)
-        finally:
-            worker.close()
+        if not self._idle:  # one died
+            self._start(1)
+        reader = self._idle.pop()
+        for event in reader.read(task, self._encoding):
+            emit(event)
+        if not reader.failed:
+            self._idle.append(reader)
+
+    def _encoding(self) -> ContentEncoding | None:
+        """How readers encode contents: not at all while most are duplicates, which are not stored again."""
+        return None if self._is_repeated else self._writer.contents.encoding()
+
+    def _start(self, readers: int) -> None:
+        pool = ReaderPool(readers)
+        self._pools.append(pool)
+        self._idle += pool.readers
 
     def _put(self, ready: Queue[tuple[_File, Event]], file: _File, event: Event) -> None:
         while not self._stop.is_set():
@@ -290,3 +319,12 @@ class Importer:
             except Full:
                 continue
         raise ReaderStopped
+
+
+def _has_content(draft: RecordDraft) -> bool:
+    """True if the store, not its record, keeps its payload."""
+    return bool(draft.payload) and not fits_inline(draft.entry)
+
+
+def _wants_process(source: ImportInput) -> bool:
+    return source.path is not None and (source.size or 0) >= PROCESS_BYTES_MIN

@@ -1,12 +1,12 @@
-"""The intent: what an addition is about to do, so that a crash in its middle can be undone.
+"""The intent log: what an addition is about to do, so that an interrupted one can be rolled back.
 
-An addition stores contents and then appends records. Between the two, contents are counted that no record holds yet.
-Before the first of them is stored, a line with their keys and counters is made durable here. When the archive opens for
-writing and the last line's records are not all in the journal, the surplus references are released. So reference counts
-are exact after any crash, and removing the last capture of a content removes its bytes (N1, N2).
+An addition stores contents, then appends records. In between, contents have references that no record holds. Before the
+first content is stored, a line with their keys and counters is synced here. If the records of the last line are not all
+in the journal when the archive opens for writing, the surplus references are released. So reference counts are exact
+after any crash, and removing the last capture of a content removes its bytes (N1, N2).
 
 A line is a JSON object and its CRC-32 in hexadecimal, separated by a space. A torn last line belongs to an addition
-that had not stored anything yet.
+that has stored nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class IntentLog:
         self._current: object = None  # the addition whose lines belong together
 
     def announce(self, purpose: Purpose, announced: Sequence[Announced]) -> None:
-        """Durable on return. Also without contents: then it says which records may be torn."""
+        """Durable on return. Without contents it says only which records may be torn."""
         facts = {
             "batch": purpose.batch,
             "first": purpose.first,
@@ -68,7 +68,7 @@ class IntentLog:
         self._append(facts)
 
     def void(self) -> None:
-        """What was announced last has been rolled back."""
+        """The last addition has been rolled back."""
         self._append({"batch": "", "first": 0, "count": 0, "contents": []})
 
     def _append(self, facts: dict[str, object]) -> None:
@@ -91,7 +91,7 @@ class IntentLog:
         return self._file
 
     def last(self) -> Unfinished | None:
-        """The last addition that was announced, whether or not it came to its end."""
+        """The last addition that was announced, finished or not."""
         try:
             lines = read_file(self._env.files, self._path).split(b"\n")
         except FileNotFoundError:
@@ -133,9 +133,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 def roll_back(unfinished: Unfinished, held: Iterable[str], contents: Contents) -> int:
     """Releases the references of an unfinished addition that no record holds; returns how many.
 
-    In a volume that others write to as well, a counter does not say whose references they are: there one too many is
-    left rather than one too few. `held` has the contents of those of its records that are in the journal, once for each
-    reference.
+    In a volume with several writers a counter does not say whose references they are: it may keep one too many, never
+    one too few. `held` lists the contents of the addition's records in the journal, once for each reference.
     """
     kept = Counter(held)
     before: dict[tuple[ContentKey, int], int] = {}

@@ -1,1 +1,5 @@
-"""Queries of the catalog in the grammar of CDX servers: parsed, filtered, collapsed, rendered."""
+"""Queries of the catalog: parsed and checked (`query`), run (`search`), printed (`render`).
+
+Rows are filtered by their fields (`fields`, `filters`) and collapsed (`collapse`) as they are read, in this order: keys
+and times, revisits resolved, filters, duplicates counted, collapses, order, offset, limit.
+"""

@@ -1,10 +1,9 @@
-"""Collapsing: of adjacent captures that agree in a field, or in its first n characters, only the first stays.
+"""Collapsing: of adjacent captures with the same value of a field, or of its first n characters, the first is kept.
 
-Joined by `+`, fields must agree in all of them: `timestamp:8+status` leaves the first of each status and day.
+With `+`, several fields must agree: `timestamp:8+status` keeps the first of each status and day.
 
-Several collapses work one after the other, each on what the ones before it left. The same rows come out whether an
-answer is read forwards, backwards or from the middle: backwards the last seen of a run is the one that stays, and
-from the middle the first captures before it tell what was last let through.
+Several collapses apply one after the other. The rows are the same whether a result is read forwards, backwards or from
+the middle: backwards, the last row of a run is kept; from the middle, the captures before it show what was last kept.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _parse_part(part: str, text: str) -> Getter:
 
 
 def collapsed(rows: Iterator[Row], tokens: Sequence[Getter], last: Sequence[str | None]) -> Iterator[Row]:
-    """What stays of ascending rows; `last` is what each collapse let through before them."""
+    """The ascending rows that are kept; `last` is what each collapse kept before them."""
     seen = list(last)
     for row in rows:
         if _passes(row, tokens, seen):
@@ -44,9 +43,9 @@ def collapsed(rows: Iterator[Row], tokens: Sequence[Getter], last: Sequence[str 
 def collapsed_and_counted(
     rows: Iterator[Row], tokens: Sequence[Getter], last: Sequence[str | None], end: bytes | None
 ) -> Iterator[Row]:
-    """The same, every row with the number of those that follow and were dropped.
+    """The same, each row with the number of rows dropped after it.
 
-    Rows from the place `end` on are dropped or end the answer: they only count.
+    Rows from the place `end` on are counted, not returned.
     """
     seen = list(last)
     held: Row | None = None
@@ -73,7 +72,7 @@ def _passes(row: Row, tokens: Sequence[Getter], seen: list[str | None]) -> bool:
 
 
 def collapsed_back(rows: Iterator[Row], tokens: Sequence[Getter]) -> Iterator[Row]:
-    """What stays of descending rows, counted."""
+    """The descending rows that are kept, counted."""
     for token in tokens:
         rows = _run_heads(rows, token)
     return rows

@@ -1,11 +1,11 @@
-"""Rows of an answer and their fields by name, as queries, filters and outputs use them."""
+"""Rows of a result and their fields by name, for queries, filters and outputs."""
 
 from __future__ import annotations
 
 import difflib
 import json
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from holdfast.errors import MalformedQuery
 from holdfast.formats.cdx.cdxj import EXTRA
@@ -15,7 +15,7 @@ UNKNOWN = "-"
 
 
 class Row(NamedTuple):
-    """A capture in an answer. A resolved revisit has the type of its original, and its status unless it has its own."""
+    """A capture in a result. A resolved revisit has the type of its original, and its status unless it has its own."""
 
     capture: Capture
     original: Capture | None = None  # of a revisit, if the query resolves them
@@ -35,34 +35,12 @@ ALIASES = {
     "key": "urlkey",
 }
 ORIGINAL = ("orig.length", "orig.offset", "orig.filename")
-_NUMBERED = ("length", "offset", "size", "record")
-_TEXTS = (
-    "urlkey",
-    "timestamp",
-    "url",
-    "mime",
-    "status",
-    "digest",
-    "filename",
-    "type",
-    "contents",
-    "collection",
-    "modified",
-)
+_NOT_SHOWN = ("refers_to", "extra")
 
 
 def _attribute(name: str) -> Getter:
     index = Capture._fields.index(name)
     return lambda row: str(row[0][index])
-
-
-def _text(name: str) -> Getter:
-    index = Capture._fields.index(name)
-
-    def get(row: Row) -> str:
-        return cast(str, row[0][index])
-
-    return get
 
 
 def _from_extra(name: str) -> Getter:
@@ -78,8 +56,7 @@ def _of_original(name: str) -> Getter:
 
 
 GETTERS: dict[str, Getter] = {
-    **{name: _text(name) for name in _TEXTS},
-    **{name: _attribute(name) for name in _NUMBERED},
+    **{name: _attribute(name) for name in Capture._fields if name not in _NOT_SHOWN},
     **{name: _from_extra(name) for name in EXTRA},
     **{name: _of_original(name.removeprefix("orig.")) for name in ORIGINAL},
     "dupecount": lambda row: str(row.dupe_count),
@@ -101,6 +78,6 @@ def getter(name: str) -> Getter:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The tail of a message: what may have been meant."""
+    """The end of a message: the nearest known name."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"

@@ -7,8 +7,8 @@
 Without a field (`html`, `~.*foo`) the whole line of CDXJ is meant. `=digest:` matches with and without the name of the
 algorithm.
 
-Expressions are those of RE2, which takes time in proportion to the text whatever it is asked: no client of a server can
-stall it. Look-around and back references, which cannot be had at that price, are rejected.
+Expressions are those of RE2, whose time is linear in the text: no client can stall a server. Look-around and back
+references, which need backtracking, are rejected.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _COUNTED = ("dupecount", "skipcount", "endtimestamp")
 FILTERS_MAX = 32  # of one query
 _EXPRESSION_CHARACTERS_MAX = 1000
 _EXPRESSION_BYTES_MAX = 1 << 20  # of memory, compiled; the binding keeps the 128 last used
-_VALUES_KEPT = 256  # types, states and hosts repeat: their answers need not be found again
+_VALUES_KEPT = 256  # types, states and hosts repeat: results are cached
 Filter = Callable[[Row], bool]
 _FORM = re.compile(r"(?P<inverted>!?)(?P<sign>[=~]?)(?:(?P<field>[\w.-]+):)?(?P<expr>.*)", re.DOTALL)
 
 
 def parse_filter(text: str) -> Filter:
-    """Raises MalformedQuery if the field is unknown or the expression is none."""
+    """Raises MalformedQuery if the field is unknown or the expression is malformed."""
     match = _FORM.fullmatch(text)
-    assert match is not None  # every text has the form
+    assert match is not None  # every text matches
     if not match["expr"] and not match["field"]:
         raise MalformedQuery(f"empty filter {text!r}: expected '[!][=|~]field:expr', such as '!=status:404'")
     if match["field"] in _COUNTED:
@@ -89,12 +89,12 @@ def _expression(expr: str, text: str) -> Callable[[str], bool]:
 
 
 def _bytes(text: str) -> bytes:
-    """Bytes that are no characters, which old URLs hold, count as a question mark."""
+    """Invalid UTF-8, which old URLs hold, counts as a question mark."""
     return text.encode("utf-8", "replace")
 
 
 def _reason(error: re2.error) -> str:
-    """In the words of RE2, and what it means where people used to other engines would wonder."""
+    """RE2's message, explained where users of other engines would be surprised."""
     message = error.args[0] if error.args else b""
     reason = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     if reason.startswith(("invalid perl operator: (?=", "invalid perl operator: (?!", "invalid perl operator: (?<")):

@@ -1,8 +1,8 @@
-"""What may be asked of the catalog: which captures, in which order, and how many of them.
+"""A query of the catalog: which captures, in which order, and how many.
 
-A query is checked when it is made; whatever is wrong with it raises MalformedQuery then, before anything is read.
+A query is checked on creation; MalformedQuery is raised before anything is read.
 The steps come in this order: keys and times, revisits resolved, filters, duplicates counted, collapses, order,
-offset, limit. `sort="reverse"` gives the plain answer backwards, `"closest"` the plain answer sorted by distance.
+offset, limit. `sort="reverse"` returns the plain result backwards, `"closest"` sorts it by distance.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from holdfast.arguments import check_fields, checked
+from holdfast.arguments import check_fields, checked, read_text_field
 from holdfast.catalog.keys import after, encoded, place_of
 from holdfast.catalog.query.collapse import parse_collapse
 from holdfast.catalog.query.fields import Row, canonical_field, nearest
@@ -28,11 +29,11 @@ SORTS = ("default", "reverse", "closest")
 PAGE_SIZE = 10
 COLLAPSES_MAX = 8
 _NUMBER_MAX = 10**12
-_LAST = b"\xff" * 16  # beyond every key: hardly anything in UTF-8
+_LAST = b"\xff" * 16  # above every key
 
 
 class Resume(NamedTuple):
-    """From where an answer goes on: after this place, with these tokens last let through by the collapses."""
+    """Where a result continues: after this place, with the tokens that the collapses last let through."""
 
     place: bytes
     tokens: tuple[str, ...]
@@ -40,19 +41,19 @@ class Resume(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureQuery:
-    """A question to the catalog. `*.example.com`, `example.com/*` and `example.com/a*` are short for their matches.
+    """A query. `*.example.com`, `example.com/*` and `example.com/a*` are short for their matches.
 
-    What has no scheme is http: `example.com`, `example.com:8080/a`.
+    A URL without a scheme is http: `example.com`, `example.com:8080/a`.
     """
 
     url: str = ""
     match: str | None = None  # one of MATCHES; None: as the shorthand in `url` says, or exact
-    to_url: str = ""  # of a range: its end, which is not part of it
-    from_: str = ""  # partial times are padded; both ends are part of the answer
+    to_url: str = ""  # end of a range, exclusive
+    from_: str = ""  # partial times are padded; both ends are inclusive
     to: str = ""
     filters: tuple[str, ...] = ()
     collapse: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()  # for those who print; none: all that fit the output
+    fields: tuple[str, ...] = ()  # for output; none: all that fit the output
     limit: int | None = None  # negative: the last ones, in ascending order
     offset: int = 0
     sort: str = "default"
@@ -63,10 +64,12 @@ class CaptureQuery:
     dupe_count: bool = False
     skip_count: bool = False
     resolve_revisits: bool = False
-    fast_latest: bool = False  # accepted: the last captures are found fast and exactly in any case
-    collection: str | None = None  # None: all of them as one
+    fast_latest: bool = False  # accepted and ignored: the last captures are always found fast and exactly
+    collection: str | None = None  # None: all together
 
     def __post_init__(self) -> None:
+        for name in ("filters", "collapse", "fields"):
+            read_text_field(self, name, lambda text: (text,))
         check_fields(self)
         self._check_names()
         self._check_numbers()
@@ -137,7 +140,7 @@ class CaptureQuery:
         return replace(self, match="exact")
 
     def _without_star(self) -> Self:
-        """A star that says the same as `match` is left out; another is an error, for nothing would be found."""
+        """Drops a star that agrees with `match`; another one is an error, since nothing would be found."""
         bare = self.url
         if self.match in ("domain", "host"):
             bare = bare.removeprefix("*.") if self.match == "domain" else bare
@@ -154,7 +157,7 @@ class CaptureQuery:
         return self if bare == self.url else replace(self, url=bare)
 
     def ranges(self) -> list[tuple[bytes, bytes]]:
-        """The places that can match, ascending: from, and before."""
+        """The range of places that can match."""
         query = self.plain()
         if query.match == "all":
             return [(b"", _LAST)]
@@ -179,11 +182,11 @@ class CaptureQuery:
         return digits(self.to, "to") if self.to else ""
 
     def times(self) -> tuple[str, str] | None:
-        """The first and the last time that match, of 14 digits; None: all do."""
+        """The first and last time that match, of 14 digits; None: all."""
         return (earliest(self._from), latest(self._to)) if self.from_ or self.to else None
 
     def resume(self) -> Resume | None:
-        """What the resume key says."""
+        """The position in the resume key."""
         if not self.resume_key:
             return None
         try:
@@ -199,7 +202,7 @@ class CaptureQuery:
 
     @checked
     def resume_key_after(self, row: Row) -> str:
-        """Under which the answer goes on after the row."""
+        """The key that continues the result after the row."""
         place = place_of(row.capture).decode("utf-8", "surrogateescape")
         tokens = [parse_collapse(text)(row) for text in self.collapse]
         return base64.urlsafe_b64encode(json.dumps([place, *tokens]).encode()).decode()
@@ -212,8 +215,80 @@ def exact_range(key: str, first: str = "", last: str = "") -> tuple[bytes, bytes
 
 
 def _prefix(url: str, key: str) -> str:
-    """A key leaves out the last slash and an empty query, which a prefix means."""
+    """A key leaves out the last slash and an empty query, which matter in a prefix."""
     for end in "/?":
         if url.endswith(end) and not key.endswith(end):
             return key + end
     return key
+
+
+_TEXTS = {
+    "url": "url",
+    "toUrl": "to_url",
+    "matchType": "match",
+    "from": "from_",
+    "from_ts": "from_",
+    "to": "to",
+    "sort": "sort",
+    "closest": "closest",
+    "resumeKey": "resume_key",
+}
+_NUMBERS = {"limit": "limit", "offset": "offset", "page": "page", "pageSize": "page_size"}
+_FLAGS = {
+    "showDupeCount": "dupe_count",
+    "showSkipCount": "skip_count",
+    "resolveRevisits": "resolve_revisits",
+    "fastLatest": "fast_latest",
+}
+_LISTS = {"filter": "filters", "collapse": "collapse", "fl": "fields", "fields": "fields"}
+PRINTING = ("output", "showResumeKey", "showNumPages", "showPagedIndex", "gzip", "lastSkipTimestamp", "allowFuzzy")
+_PYWB = ("reverse", "collapseTime")
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off", "")
+
+
+def parse_query(params: Iterable[tuple[str, str]], collection: str | None = None) -> CaptureQuery:
+    """The query of these parameters. Raises MalformedQuery, with the nearest name for an unknown parameter."""
+    options: dict[str, object] = {"collection": collection}
+    lists: dict[str, list[str]] = {}
+    is_reverse = False
+    for name, text in params:
+        if name in _TEXTS:
+            if text:
+                options[_TEXTS[name]] = text
+        elif name in _NUMBERS:
+            if text:
+                options[_NUMBERS[name]] = _number(name, text)
+        elif name in _FLAGS:
+            options[_FLAGS[name]] = flag(name, text)
+        elif name in _LISTS:
+            values = text.split(",") if _LISTS[name] == "fields" else [text]
+            lists.setdefault(_LISTS[name], []).extend(value for value in values if value)
+        elif name == "reverse":
+            is_reverse = flag(name, text)
+        elif name == "collapseTime":
+            if text:
+                lists.setdefault("collapse", []).append(f"timestamp:{_number(name, text)}+status")
+        elif name not in PRINTING:
+            known = [*_TEXTS, *_NUMBERS, *_FLAGS, *_LISTS, *_PYWB, *PRINTING]
+            raise MalformedQuery(f"unknown parameter {name!r}{nearest(name, known)}")
+    if options.get("closest"):
+        options.setdefault("sort", "closest")
+    elif is_reverse:
+        options["sort"] = "reverse"
+    return CaptureQuery(**options, **{name: tuple(values) for name, values in lists.items()})  # type: ignore[arg-type]
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise MalformedQuery(f"bad number {text[:40]!r} for {name!r}") from None
+
+
+def flag(name: str, text: str) -> bool:
+    """Raises MalformedQuery."""
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise MalformedQuery(f"bad value {text!r} for {name!r}: give true or false")

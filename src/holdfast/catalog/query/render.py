@@ -1,4 +1,4 @@
-"""Rows as text, in the forms that CDX servers answer in. Every piece is a line without its end.
+"""Rows as text, in the output forms of CDX servers. Every piece is a line without its end.
 
     cdxj    urlkey timestamp {json}
     json    the Internet Archive's form: an array of rows, the first of them the names of the fields
@@ -6,7 +6,7 @@
     cdx     a CDX file of 11 fields with its header
     link    a Memento TimeMap (RFC 7089)
 
-A resume key follows as the Internet Archive gives it: after an empty row.
+A resume key follows after an empty row, as in the Internet Archive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Resume = Callable[[], str | None]
 def render(
     rows: Iterable[Row], fields: Sequence[str], output: str, *, resume: Resume | None = None, prefix: str = "/"
 ) -> Iterator[str]:
-    """Lines of the answer; without `fields` those usual for the output. `prefix` comes before times in links."""
+    """Lines of the result; without `fields`, the usual ones of the output. `prefix` comes before times in links."""
     if output == "cdxj":
         return _with_resume(_cdxj(rows, fields), resume)
     if output == "json":
@@ -56,7 +56,7 @@ def counters(*, dupe_count: bool, skip_count: bool, resolve_revisits: bool) -> t
 
 
 def _cdxj(rows: Iterable[Row], fields: Sequence[str]) -> Iterator[str]:
-    """The unknown is left out unless it was asked for."""
+    """Unknown values are left out unless they were requested."""
     asked = [(name, getter(name)) for name in fields if canonical_field(name) not in ("urlkey", "timestamp")]
     usual = [(name, getter(name)) for name in (*CDXJ_FIELDS, *EXTRA)]
     originals = [(name, getter(name)) for name in ORIGINAL]
@@ -114,7 +114,7 @@ def _memento(row: Row, prefix: str, relation: str) -> str:
 
 
 def _uri(url: str) -> str:
-    """Nothing that would end the angle brackets."""
+    """Escapes what would end the angle brackets."""
     return url.replace("<", "%3C").replace(">", "%3E").replace(" ", "%20")
 
 

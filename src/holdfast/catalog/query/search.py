@@ -1,4 +1,4 @@
-"""Answers: the captures that a query asks for, one after the other, with no more in memory than is handed out.
+"""Results: the captures of a query, one after the other, with one row in memory.
 
 Three exceptions hold a bounded number of rows: a negative limit (as many as it says), the closest captures over several
 URLs (as many as limit and offset say), and duplicates counted backwards (the captures of one URL).
@@ -19,17 +19,18 @@ from holdfast.catalog.query.query import CaptureQuery
 from holdfast.catalog.revisits import resolved
 from holdfast.catalog.rows import CaptureRows
 from holdfast.catalog.timestamps import digits, earliest
-from holdfast.model import Capture
+from holdfast.model import Capture, Coverage
 
 Resolve = Callable[[Capture], Capture | None]
-Permits = Callable[[Capture], bool]  # whether a capture may be seen at all
+Permits = Callable[[Capture], bool]  # whether the caller may see a capture
 _NEXT = b"\0"  # added to a place: the least one after it
 
 
 class SearchResult(Iterator[Row]):
-    """The rows of an answer. `resume_key` is known once they have been read."""
+    """The rows of a result. `resume_key` is known once they have been read."""
 
     def __init__(self, query: CaptureQuery, rows: Iterator[Row]) -> None:
+        self.coverage: Coverage | None = None  # of a cluster; its figures are final when the first row is read
         self._query = query
         self._rows = rows
         self._left = query.limit if query.limit is not None and query.limit >= 0 else None
@@ -45,19 +46,19 @@ class SearchResult(Iterator[Row]):
 
     @property
     def resume_key(self) -> str | None:
-        """Under which the next query goes on after the last row, if there is more. Ask when all rows are read."""
+        """The key that continues after the last row, if there is more. Valid when all rows are read."""
         if self._last is None or self._left != 0 or self._query.sort == "closest":
             return None
         return self._query.resume_key_after(self._last) if next(self._rows, None) is not None else None
 
 
 class Search:
-    """One query on its way through the catalog."""
+    """One run of a query."""
 
     def __init__(
         self, rows: CaptureRows, query: CaptureQuery, resolve: Resolve, permits: Permits | None = None
     ) -> None:
-        """What is not permitted is passed over before anything else, as if it were not there."""
+        """Captures that are not permitted are skipped first."""
         self._rows = rows
         self._permits = permits
         self._query = query
@@ -93,9 +94,9 @@ class Search:
     def ascending(
         self, start: bytes | None, end: bytes | None = None, tokens: tuple[str, ...] | None = None
     ) -> Iterator[Row]:
-        """The plain answer from one place on and before another; `tokens` is what the collapses last let through."""
+        """The plain result in a range of places; `tokens` is what the collapses last let through."""
         counts_beyond = self._query.skip_count and bool(self._tokens)
-        rows = self._matching(start, None if counts_beyond else end)
+        rows = self.matching(start, None if counts_beyond else end)
         if self._query.dupe_count:
             rows = _counted(chain(self._same_url_before(start), rows), start)
         if not self._tokens:
@@ -106,13 +107,13 @@ class Search:
         return collapsed(rows, self._tokens, last)
 
     def descending(self, end: bytes | None) -> Iterator[Row]:
-        """The plain answer before a place, backwards."""
-        rows = self._matching(None, end, reverse=True)
+        """The plain result before a place, backwards."""
+        rows = self.matching(None, end, reverse=True)
         if self._query.dupe_count:
             rows = _counted_back(rows)
         return collapsed_back(rows, self._tokens)
 
-    def _matching(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Row]:
+    def matching(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Row]:
         """Rows by place, filtered."""
         rows = self._scanned(start, end, reverse=reverse)
         for each in self._filters:
@@ -126,7 +127,7 @@ class Search:
             if low >= high:
                 continue
             captures = self._rows.scan(self._query.collection, (low, high), reverse=reverse)
-            if self._permits is not None:  # before the times: a server's also sees to it that a scan does not take long
+            if self._permits is not None:  # before the times: a server's also limits the scan
                 captures = filter(self._permits, captures)
             if self._times is not None:
                 first, last = self._times
@@ -147,20 +148,20 @@ class Search:
         if start is None:
             return last
         for index, token in enumerate(self._tokens):
-            row = next(collapsed_back(self._matching(None, start, reverse=True), self._tokens[:index]), None)
+            row = next(collapsed_back(self.matching(None, start, reverse=True), self._tokens[:index]), None)
             if row is None:
                 break
             last[index] = token(row)
         return last
 
     def _same_url_before(self, start: bytes | None) -> Iterator[Row]:
-        """The rows of the URL that a place is of, before it."""
+        """The rows of a place's URL before it."""
         if start is None:
             return iter(())
-        return self._matching(start.rstrip(_NEXT).rsplit(b" ", 2)[0] + b" ", start)
+        return self.matching(start.rstrip(_NEXT).rsplit(b" ", 2)[0] + b" ", start)
 
     def _closest(self) -> Iterator[Row]:
-        """The plain answer sorted by distance; of equally near ones the earlier comes first."""
+        """The plain result sorted by distance; of equally near ones the earlier comes first."""
         timestamp = earliest(digits(self._query.closest, "closest"))
         from_time = distance_from(timestamp)
 
@@ -176,27 +177,32 @@ class Search:
         return heapq.merge(past, self.ascending(middle), key=distance)
 
     def page_bounds(self, page: int) -> tuple[bytes | None, bytes | None]:
-        """Where a page begins and ends; equal beyond the last."""
+        """The range of a page; empty beyond the last."""
         size = self._query.page_size
-        splits = self._splits()
+        splits = self.splits()
         start = next(islice(splits, page * size - 1, None), b"") if page else None
         if start == b"":
             return b"", b""
         return start, next(islice(splits, size - 1, None), None)
 
     def num_pages(self) -> int:
-        """Into how many pages the answer is parted; a page may be empty by its filters."""
-        splits = sum(1 for _ in self._splits())
-        if (splits == 0 or self._permits is not None) and next(self._scanned(None, None, reverse=False), None) is None:
+        """The number of pages of the result; filters may leave a page empty."""
+        splits = sum(1 for _ in self.splits())
+        if (splits == 0 or self._permits is not None) and self.is_empty():
             return 0
         return splits // self._query.page_size + 1
 
-    def _splits(self) -> Iterator[bytes]:
+    def is_empty(self) -> bool:
+        """Whether nothing would be found without filters."""
+        return next(self._scanned(None, None, reverse=False), None) is None
+
+    def splits(self) -> Iterator[bytes]:
+        """The places at which pages may begin, ascending."""
         return chain.from_iterable(self._rows.splits(self._query.collection, bounds) for bounds in self._ranges)
 
 
 def _counted(rows: Iterator[Row], start: bytes | None) -> Iterator[Row]:
-    """Ascending rows with their duplicates counted; those before `start` only count."""
+    """Ascending rows with their duplicates counted; those before `start` are only counted."""
     counts: dict[str, int] = {}
     urlkey = ""
     for row in rows:

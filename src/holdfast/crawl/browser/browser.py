@@ -1,4 +1,4 @@
-"""All of it behind one object: pages in, their parts and then themselves out."""
+"""A few tabs behind one object: pages in, their parts and then themselves out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from holdfast.crawl.browser.chromium import (
     open_workspace,
     temporary_files_in,
 )
-from holdfast.crawl.browser.part_cache import PartCache
-from holdfast.crawl.browser.response import is_page
+from holdfast.crawl.browser.network import PartCache, is_page
 from holdfast.crawl.browser.robots import BrowserRobots
 from holdfast.crawl.browser.tab import Tab
 from holdfast.crawl.browser.visit import Visit
@@ -41,7 +40,7 @@ class Browser:
         self._job = job
         self._directory = directory
         self._workspace: Path | None = None
-        self._manners = BrowserRobots(fetcher, job)
+        self._robots = BrowserRobots(fetcher, job)
         self._parts = PartCache()
         self._waiting: deque[tuple[FetchJob, Deliver]] = deque()
         self._fetching = 0  # and waiting for a tab
@@ -57,11 +56,11 @@ class Browser:
             self._workspace = open_workspace(self._directory)
             with temporary_files_in(self._workspace):
                 self._playwright = await async_playwright().start()
-        except Exception as error:  # it is a program of its own, and its failures have no common name
-            raise CannotStart(f"Playwright does not start: {error}; install it anew") from error
+        except Exception as error:  # a program of its own, whose failures have no common type
+            raise CannotStart(f"Playwright does not start: {error}; install it again") from error
         _ignore_late_errors(asyncio.get_running_loop())
         for _ in range(max(self._job.browser.tabs, 1)):
-            self._tabs.append(Tab(self._playwright, self._fetcher, self._job, self._manners, self._parts))
+            self._tabs.append(Tab(self._playwright, self._fetcher, self._job, self._robots, self._parts))
         await self._tabs[0].start()
         self._work = [asyncio.get_running_loop().create_task(self._serve(tab)) for tab in self._tabs]
 
@@ -76,7 +75,7 @@ class Browser:
         self._pump()
 
     def recall(self, host: str, recalled: list[FetchJob]) -> list[FetchJob]:
-        """Takes note of what the fetcher has given back, and gives back what was not even asked of it."""
+        """Notes what the fetcher has given back, and gives back what it was not given yet."""
         self._fetching -= sum(job.browse for job in recalled)
         kept: deque[tuple[FetchJob, Deliver]] = deque()
         given: list[FetchJob] = []
@@ -86,18 +85,18 @@ class Browser:
             else:
                 kept.append((job, deliver))
         self._waiting = kept
-        asyncio.get_running_loop().call_soon(self._pump)  # not now: the fetcher is in the middle of something
+        asyncio.get_running_loop().call_soon(self._pump)  # not now: the fetcher is in the middle of its own work
         return given
 
     def stop(self) -> None:
-        """No further page is asked for; those that are there may still be shown."""
+        """No further page is fetched; those that are here may still be shown."""
         self._waiting.clear()
 
     async def close(self) -> None:
         """Ends all browsers; what they show is lost."""
         for task in self._work:
             task.cancel()
-        self._manners.close()
+        self._robots.close()
         await asyncio.gather(*self._work, return_exceptions=True)
         await asyncio.gather(*(tab.close() for tab in self._tabs), return_exceptions=True)
         if self._playwright is not None:
@@ -112,7 +111,7 @@ class Browser:
         while self._waiting and self._fetching < _AHEAD * len(self._tabs):
             job, deliver = self._waiting.popleft()
             self._fetching += 1
-            # an answer that nothing was modified could not be shown
+            # a 304 could not be shown
             whole = job if job.no_links else job._replace(etag="", modified="")
             self._fetcher.submit(whole, partial(self._fetched, job, deliver), recallable=True)
 
@@ -138,7 +137,7 @@ class Browser:
 
 
 def _ignore_late_errors(loop: asyncio.AbstractEventLoop) -> None:
-    """Playwright fails what was asked of a browser that is gone, though nobody waits for it any more."""
+    """Playwright reports failed calls to a browser that is gone, even if nobody waits for them any more."""
     before = loop.get_exception_handler()
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,11 +1,8 @@
-"""One Chromium: started, shown a page, closed.
+"""One Chromium: started without a network or habits of its own, shown pages, closed; and where it keeps its files.
 
-How Chromium is started: without a network, without habits of its own.
-
-Where Chromium keeps its profile and its sockets: a directory that a killed browser does not leave for good.
-
-It has the same name whenever the same crawl runs, so that the next run finds and empties it. It is not in the crawl's
-directory, for Chromium puts a socket there, and does not start where the path of a socket is longer than 107 bytes.
+The directory of its profile and sockets has the same name whenever the same crawl runs, so that the next run finds and
+empties what a killed browser left. It is not in the crawl's directory, because Chromium puts a socket there, and does
+not start where the path of a socket is longer than 107 bytes.
 """
 
 from __future__ import annotations
@@ -24,12 +21,12 @@ from typing import Any
 from playwright.async_api import Browser as Process
 from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwright
 
-from holdfast.crawl.browser.executable import executable_of
 from holdfast.crawl.browser.network import NetworkGate
+from holdfast.crawl.browser.open import executable_of
 from holdfast.crawl.job.job import CrawlJob
 
-_ALWAYS = (
-    "--proxy-bypass-list=<-loopback>",  # else it asks this machine without the proxy
+_FLAGS = (
+    "--proxy-bypass-list=<-loopback>",  # else it reaches this machine without the proxy
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-quic",
@@ -51,17 +48,14 @@ _ALWAYS = (
     "--mute-audio",
     "--js-flags=--max-old-space-size=512",  # MB, of a renderer
 )
-UNWANTED = ("--disable-popup-blocking",)  # of those that Playwright gives
-
-
-def flags(dead_port: int) -> list[str]:
-    """`dead_port` is one of this machine at which nobody answers."""
-    return [f"--proxy-server=http://127.0.0.1:{dead_port}", *_ALWAYS]
-
-
+_UNWANTED = ["--disable-popup-blocking"]  # of those that Playwright gives
 START_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 3.0
-VIEW = {"width": 1280, "height": 800}
+_PREFIX = "holdfast-browser-"
+_VARIABLE = "TMPDIR"
+_ROOT = "/tmp"
+_ROOT_BYTES_MAX = 30  # leaves room for our name, Chromium's name, and its socket's
+VIEWPORT = {"width": 1280, "height": 800}
 
 
 class CannotStart(Exception):
@@ -69,28 +63,28 @@ class CannotStart(Exception):
 
 
 class Chromium:
-    """A process with one page at a time. All that it asks for passes the door."""
+    """A process with one page at a time. All its requests pass the gate."""
 
     def __init__(
-        self, process: Process, session: CDPSession, dead: socket.socket, door: NetworkGate, job: CrawlJob
+        self, process: Process, session: CDPSession, dead: socket.socket, gate: NetworkGate, job: CrawlJob
     ) -> None:
         self._process = process
         self._session = session
         self._dead = dead
-        self._door = door
+        self._gate = gate
         self._job = job
         self.pages = 0  # that it has shown
-        process.on("disconnected", lambda _: door.broken("the browser ended"))
+        process.on("disconnected", lambda _: gate.broken("the browser ended"))
 
     @classmethod
-    async def start(cls, playwright: Playwright, door: NetworkGate, job: CrawlJob) -> Chromium:
+    async def start(cls, playwright: Playwright, gate: NetworkGate, job: CrawlJob) -> Chromium:
         dead = socket.socket()
         try:
-            dead.bind(("127.0.0.1", 0))  # bound and not listening: the port refuses, and nobody else can have it
+            dead.bind(("127.0.0.1", 0))  # bound and not listening: the port refuses, and nobody else can take it
             process = await playwright.chromium.launch(
                 executable_path=executable_of(job.browser),
-                args=flags(dead.getsockname()[1]),
-                ignore_default_args=list(UNWANTED),
+                args=[f"--proxy-server=http://127.0.0.1:{dead.getsockname()[1]}", *_FLAGS],
+                ignore_default_args=_UNWANTED,
                 chromium_sandbox=os.geteuid() != 0,  # for root there is none
                 timeout=START_TIMEOUT_S * 1000,
                 handle_sigint=False,
@@ -102,8 +96,8 @@ class Chromium:
             first = str(error).strip().partition("\n")[0]
             raise CannotStart(f"the browser does not start: {first}; try it with '--headless' by hand") from error
         session = await process.new_browser_cdp_session()
-        await door.guard(session)
-        return cls(process, session, dead, door, job)
+        await gate.guard(session)
+        return cls(process, session, dead, gate, job)
 
     @property
     def alive(self) -> bool:
@@ -112,12 +106,12 @@ class Chromium:
     async def open_page(self) -> tuple[BrowserContext, Page]:
         """A page that knows nothing of those before it."""
         self.pages += 1
-        options: dict[str, Any] = {"service_workers": "block", "accept_downloads": False, "viewport": VIEW}
+        options: dict[str, Any] = {"service_workers": "block", "accept_downloads": False, "viewport": VIEWPORT}
         if self._job.fetch.user_agent:
             options["user_agent"] = self._job.fetch.user_agent
         context = await self._process.new_context(**options)
         page = await context.new_page()
-        page.on("crash", lambda _: self._door.broken("the page crashed"))
+        page.on("crash", lambda _: self._gate.broken("the page crashed"))
         context.on("page", _close_popup)
         return context, page
 
@@ -141,12 +135,6 @@ async def _close(page: Page) -> None:
         await page.close()
 
 
-_PREFIX = "holdfast-browser-"
-_VARIABLE = "TMPDIR"
-_ROOT = "/tmp"
-_ROOT_BYTES_MAX = 30  # leaves room for our name, Chromium's name, and its socket's
-
-
 def open_workspace(crawl: Path) -> Path:
     """An empty directory for the browser of the crawl in that directory; ours alone."""
     root = gettempdir() if len(os.fsencode(gettempdir())) <= _ROOT_BYTES_MAX else _ROOT
@@ -154,13 +142,13 @@ def open_workspace(crawl: Path) -> Path:
     close_workspace(path)
     try:
         path.mkdir(mode=0o700)
-    except FileExistsError:  # another's, or a browser that has not ended yet: it is theirs
+    except FileExistsError:  # of another user, or of a browser that has not ended yet
         return Path(mkdtemp(prefix=_PREFIX, dir=root))
     return path
 
 
 def close_workspace(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)  # what is a link is left alone
+    shutil.rmtree(path, ignore_errors=True)  # leaves a link alone
 
 
 @contextmanager

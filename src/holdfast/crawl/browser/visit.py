@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from holdfast.crawl.processes.messages import Fetched, FetchJob
 
-REQUESTS_MAX = 2000  # of one page; whatever it wants beyond is refused
+REQUESTS_MAX = 2000  # of one page; more are refused
 PARTS_BYTES_MAX = 64 << 20  # that wait for their page
 _LOOK_S = 0.02
 
@@ -33,7 +33,7 @@ class Visit:
         return self.page.job
 
     def keep(self, part: Fetched) -> None:
-        """Parts go out together, so that nobody fetches for itself what the page is about to ask for."""
+        """Parts go out together, so that the crawl does not fetch what the page is about to request."""
         if self._parts is None:
             self._deliver(part)
             return

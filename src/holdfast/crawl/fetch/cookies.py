@@ -1,9 +1,9 @@
-"""What servers asked to be given back (RFC 6265), for the length of a crawl.
+"""Cookies (RFC 6265), for the duration of a crawl.
 
-Kept in a file that curl, wget and browsers' tools read: Netscape's `cookies.txt`. Cookies without a date stay as well,
-for a crawl that is resumed goes on where it stopped. Bounded: `COOKIES_MAX`, and so many of one domain.
+Kept in Netscape's `cookies.txt`, which curl, wget and browser tools read. Session cookies are kept as well,
+because a resumed crawl continues its session. Bounded: `COOKIES_MAX`, and a limit per domain.
 
-A line of that file is a cookie, and a tab ends a field: so no field may hold anything that somebody takes for the end
+A line of that file is a cookie, and a tab ends a field: so no field may hold anything that a reader takes for the end
 of a line or of a field, or a server could write cookies of others into it.
 """
 
@@ -28,7 +28,7 @@ _EXPIRES_MAX = 253402300799.0  # the year 9999
 
 
 class Cookie(NamedTuple):
-    """One of them. `expires` is in seconds since the epoch; 0: never."""
+    """`expires` is in seconds since the epoch; 0: never."""
 
     domain: str
     subdomains: bool
@@ -40,7 +40,7 @@ class Cookie(NamedTuple):
 
 
 class Jar:
-    """All cookies of a crawl, by domain; one thread."""
+    """All cookies of a crawl, by domain. One thread."""
 
     def __init__(self) -> None:
         self._domains: dict[str, dict[tuple[str, str], Cookie]] = {}
@@ -64,7 +64,7 @@ class Jar:
         return "; ".join(f"{cookie.name}={cookie.value}" if cookie.name else cookie.value for cookie in found)
 
     def take(self, line: str, host: str, path: str, now: float) -> None:
-        """Takes the value of one Set-Cookie field of a response; one that breaks the rules is left out."""
+        """Takes the value of one Set-Cookie field; invalid cookies are ignored."""
         if len(line) > COOKIE_BYTES_MAX:
             return
         cookie = _parsed(line, host, path.partition("?")[0], now)
@@ -72,19 +72,19 @@ class Jar:
             self._put(cookie, now)
 
     def load(self, path: Path) -> None:
-        """Takes what a file holds; lines that are no cookies are passed over, and so is a file that is not there."""
+        """Reads a file; lines that are not cookies, and a missing file, are ignored."""
         try:
             text = path.read_bytes().decode("utf-8", errors="replace")
         except FileNotFoundError:
             return
-        for line in text.split("\n"):  # and at nothing else that may pass for the end of a line
+        for line in text.split("\n"):  # and at no other line separator
             cookie = _of_line(line.removesuffix("\r"))
             if cookie is not None:
                 self._put(cookie, 0.0)
         self.changed = False
 
     def save(self, path: Path, now: float) -> None:
-        """Writes all that have not expired, durably, into a file that only its owner may read."""
+        """Writes unexpired cookies, durably, to a file of mode 600."""
         kept = [cookie for of_domain in self._domains.values() for cookie in of_domain.values()]
         lines = [_line(cookie) for cookie in kept if not cookie.expires or cookie.expires > now]
         replace_private_file(path, (_HEADER + "".join(lines)).encode())
@@ -133,7 +133,7 @@ def _fits(cookie: Cookie, host: str, path: str, secure: bool, now: float) -> boo
 
 
 def _parsed(line: str, host: str, path: str, now: float) -> Cookie | None:
-    """The cookie that a Set-Cookie line means when it comes from there; None if it must not be set."""
+    """The cookie of a Set-Cookie line from this host; None if it must not be set."""
     first, *rest = line.split(";")
     name, equals, value = first.partition("=")
     if not equals:

@@ -1,4 +1,4 @@
-"""All of fetching behind one object: everything that a crawl asks servers for passes here, pages in browsers too."""
+"""The fetcher: all requests of a crawl, including those of pages in browsers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.crawl.fetch.addresses import AddressPolicy, literal
+from holdfast.crawl.fetch.addresses import AddressPolicy, Lookup, ResolvedName, Resolver, literal, system_lookup
 from holdfast.crawl.fetch.cookies import Jar
-from holdfast.crawl.fetch.dns import Lookup, ResolvedName, Resolver, system_lookup
-from holdfast.crawl.fetch.handle import FetchOrder
-from holdfast.crawl.fetch.politeness import FetchTurn, Politeness, Rules, TransferEnd
+from holdfast.crawl.fetch.politeness import ASKING_STATUSES, FetchTurn, Politeness, Rules, TransferEnd
 from holdfast.crawl.fetch.request import Requests, RequestTarget, place_of
 from holdfast.crawl.fetch.response import retry_after_of, set_cookies_of
-from holdfast.crawl.fetch.retry_after import ASKING_STATUSES
-from holdfast.crawl.fetch.transfer import Transfers
+from holdfast.crawl.fetch.transfer import FetchOrder, Transfers
 from holdfast.crawl.job.credentials import bound
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.paths import COOKIES, SPOOL
@@ -29,8 +26,8 @@ log = logging.getLogger("holdfast.crawl")
 Done = Callable[[Fetched], None]
 Paused = Callable[[str, float, str], None]
 Recalled = Callable[[str, list[FetchJob]], None]
-RECALL_S = 30.0  # what would wait for longer waits elsewhere
-UNSETTLED_MIN = 16  # fewer at a time would leave too many processes without work
+RECALL_S = 30.0  # jobs that would wait longer are returned
+UNSETTLED_MIN = 16  # fewer would leave processes idle
 _CONNECTIONS_MIN = 64
 _CONNECTIONS_MAX = 1024
 
@@ -43,21 +40,21 @@ class _Fetch:
     done: Done
     place: RequestTarget
     recallable: bool
-    addresses: tuple[str, ...] = ()  # to be tried, after the one that is
+    addresses: tuple[str, ...] = ()  # to be tried next
     turn: FetchTurn | None = field(default=None)
 
 
 def unsettled_max(workers: int) -> int:
-    """Requests that are made and not yet settled in the frontier, at most: a crawl that is killed makes them again."""
+    """Limit of requests made and not yet committed to the frontier: a killed crawl repeats them."""
     return max(workers, UNSETTLED_MIN)
 
 
 class Fetcher:
-    """Takes jobs, gives what came of them. All methods belong to the event loop's thread; nothing waits.
+    """Takes jobs, returns their results. For the event loop's thread; nothing blocks.
 
-    `on_pause` is told when a host is left alone for longer: host, until when (seconds since the epoch), and why. That
-    is when its server asks for it, or when its delay is so long that what waits for it is given back. `on_recall` is
-    told what is given back: it has not begun, will not be fetched, and its `done` is not called.
+    `on_pause` is called when a host pauses: host, until when (seconds since the epoch), and why. That
+    is when its server asks for it, or when its delay is so long that its jobs are returned. `on_recall` is
+    called with the returned jobs: they have not begun, will not be fetched, and their `done` is not called.
     """
 
     def __init__(
@@ -70,8 +67,12 @@ class Fetcher:
         lookup: Lookup = system_lookup,
         on_pause: Paused = lambda host, until, reason: None,
         on_recall: Recalled = lambda host, jobs: None,
+        guard: Callable[[], None] | None = None,
     ) -> None:
-        """`directory` is the crawl's: cookies are kept there, and large bodies on their way. Needs a running loop."""
+        """`directory` is the crawl's, for cookies and large bodies. Needs a running loop.
+
+        `guard` is called before every call into libcurl.
+        """
         settings = bound(job).fetch
         self._loop = asyncio.get_running_loop()
         self._settings = settings
@@ -81,7 +82,7 @@ class Fetcher:
         self._cookies_path = directory / COOKIES
         spool = directory / SPOOL
         spool.mkdir(parents=True, exist_ok=True)
-        for left in spool.iterdir():  # by a process that was killed: nobody knows of it any longer
+        for left in spool.iterdir():  # left by a killed process
             left.unlink()
         self._jar = Jar()
         if settings.cookies:
@@ -94,25 +95,25 @@ class Fetcher:
         self._politeness = Politeness(rules)
         self._requests = Requests(settings)
         connections = min(max(self._workers * 8, _CONNECTIONS_MIN), _CONNECTIONS_MAX)
-        self._transfers = Transfers(self._loop, settings, spool, connections)
+        self._transfers = Transfers(self._loop, settings, spool, connections, guard)
         self._epoch = time.time() - time.monotonic()
         self._active = 0
         self._unsettled_max = unsettled_max(self._workers)
-        self._unsettled = 0  # fetches that have ended, and are not settled yet
+        self._unsettled = 0  # fetches that have ended and are not committed yet
         self._held = False
         self._closed = False
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
     def now(self) -> float:
-        """Seconds since the epoch, by a clock that nobody sets."""
+        """Seconds since the epoch, monotonic."""
         return self._epoch + time.monotonic()
 
     def submit(self, job: FetchJob, done: Done, *, polite: bool = True, recallable: bool = False) -> None:
-        """Fetches when it is the host's turn; `done` is called once, never before this returns.
+        """Fetches at the host's turn; `done` is called once, never before this returns.
 
-        Without `polite` the host's delay is not kept, its pauses and limits are: for the parts of a page in a browser.
-        What is `recallable` may be given back instead of being fetched; see `on_recall`.
+        Without `polite` the host's delay is ignored, its pauses and limits are not: for parts of a page in a browser.
+        A `recallable` job may be returned instead of fetched; see `on_recall`.
         """
         place = place_of(job.url)
         if place is None:
@@ -124,11 +125,11 @@ class Fetcher:
         if self._politeness.add(host, fetch, job.delay, self.now(), urgent=not polite):
             self._locate(host, place)
         self._schedule()
-        if recallable and not self._politeness.waits(host).active:  # else its end tells how long the host rests
+        if recallable and not self._politeness.waits(host).active:  # otherwise its end decides how long the host rests
             self._recall_if_slow(host)
 
     async def fetch(self, job: FetchJob, *, polite: bool = True) -> Fetched:
-        """The same, for whoever waits. A fetch that nobody waits for any longer goes on to its end, unseen."""
+        """As `submit`, awaitable. If the caller is cancelled, the fetch still runs to its end."""
         future: asyncio.Future[Fetched] = self._loop.create_future()
 
         def done(fetched: Fetched) -> None:
@@ -141,38 +142,38 @@ class Fetcher:
         return await future
 
     def pause(self, host: str, until: float, reason: str) -> None:
-        """Nothing is asked of the host before `until`, in seconds since the epoch."""
+        """No request to the host before `until`, in seconds since the epoch."""
         self._politeness.pause(host, until, reason, self.now())
         self._recall_if_paused(host, until)
         self._schedule()
 
     def recall(self, host: str) -> None:
-        """Gives back all that waits for the host and may be; `on_recall` is called, though it be with nothing."""
+        """Returns all recallable jobs of the host; `on_recall` is called in any case, even with none."""
         self._on_recall(host, self._taken_back(host))
 
     def hold(self, held: bool) -> None:
-        """While held, nothing begins; what runs goes on."""
+        """While held, no request begins; running ones continue."""
         if held != self._held:
             self._held = held
             self._schedule()
 
     def set_unsettled(self, count: int) -> None:
-        """So many of the fetches that have ended are not settled yet; while they are too many, fewer begin."""
+        """The number of ended fetches not committed yet; while it is too high, fewer begin."""
         fewer, self._unsettled = count < self._unsettled, count
         if fewer:
             self._schedule()
 
     def stop(self) -> None:
-        """What has not begun, and may be given back, never begins; `on_recall` is not called for it."""
+        """Drops recallable jobs that have not begun; `on_recall` is not called for them."""
         self._politeness.recall_all(lambda fetch: fetch.recallable)
 
     @property
     def active(self) -> int:
-        """Fetches that have begun and not ended."""
+        """Running fetches."""
         return self._active
 
     def stats(self) -> dict[str, int]:
-        """Figures of now."""
+        """Current figures."""
         return {
             "active": self._active,
             "waiting": self._politeness.waiting,
@@ -182,7 +183,7 @@ class Fetcher:
         }
 
     def save_cookies(self) -> None:
-        """Writes the cookies down, if there is anything new. What cannot be written is tried again at the next call."""
+        """Saves the cookies if they have changed. A failed write is retried at the next call."""
         if self._settings.cookies and self._jar.changed:
             try:
                 self._jar.save(self._cookies_path, self.now())
@@ -190,7 +191,7 @@ class Fetcher:
                 log.warning("cannot write the cookies down: %s", problem)
 
     def close(self) -> None:
-        """Breaks off what runs; its `done` is not called."""
+        """Aborts running fetches; their `done` is not called."""
         if self._closed:
             return
         self._closed = True
@@ -218,7 +219,7 @@ class Fetcher:
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Begins all that may begin."""
+        """Begins every fetch that may begin now."""
         self._scheduled = False
         if self._closed:
             return
@@ -234,7 +235,7 @@ class Fetcher:
             self.recall(host)
 
     def _recall_if_slow(self, host: str) -> None:
-        """One fetch may wait for a host that rests for long, for it is the next one; more of them are given back."""
+        """One fetch, the next, may wait for a host that rests for long; the others are returned."""
         wait = self._politeness.waits(host)
         if wait.count > 1 and wait.until - self.now() > RECALL_S and (jobs := self._taken_back(host)):
             self._on_pause(host, wait.until, wait.reason)
@@ -322,7 +323,7 @@ class Fetcher:
         self._end(fetch, fetched, TransferEnd(fetched.elapsed, status, asked))
 
     def _end_early(self, fetch: _Fetch, outcome: str, detail: str) -> None:
-        """Ends a fetch of which no server has seen anything."""
+        """Ends a fetch that reached no server."""
         fetched = Fetched(fetch.job, outcome, detail, started=time.time())
         self._loop.call_soon(self._end, fetch, fetched, TransferEnd(contacted=False))
 

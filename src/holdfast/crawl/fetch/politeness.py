@@ -1,11 +1,12 @@
-"""Whose turn it is.
+"""Politeness: which fetch may begin now.
 
     add ─▶ a host's queue ─▶ [host rests] ─▶ [address rests] ─▶ next ─▶ the fetch ─▶ ended
 
-A host whose address is not known yet is held until `locate` tells it. All hosts that could go on at some time stand in
-one heap by that time; a host that found its address busy stands in the address's line, and the address in the heap.
-So a decision costs O(log hosts). Times are seconds since the epoch, always passed in; nothing here looks at a clock.
-One thread only.
+A host whose address is not known yet is held until `locate`. All hosts that become ready at some time stand in
+one heap by that time; a host that found its address busy queues at the address, and the address is in the heap.
+So a decision costs O(log hosts). A server that responds with 429 or 503 is paused for its Retry-After
+(RFC 9110 §10.2.3), or with a back-off where it names no time. Times are seconds since the epoch, always passed in;
+nothing here reads a clock. One thread only.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from heapq import heappop, heappush
 from typing import Any
 
-from holdfast.crawl.fetch.retry_after import ASKING_STATUSES, back_off, retry_after
-
-URGENT_PER_HOST = 6  # what browsers open
-_REMEMBERED_S = 600.0  # after its rest, that a host was refusing
+URGENT_PER_HOST = 6  # as in browsers
+_REMEMBERED_S = 600.0  # after its pause, that a host refused requests
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How politeness is meant; see `FetchSettings`."""
+    """The limits; see `FetchSettings`."""
 
     per_host: int = 1
     per_address: int = 4
@@ -34,24 +34,24 @@ class Rules:
 
 @dataclass(eq=False, slots=True)
 class Address:
-    """What is known of one address."""
+    """State of one address."""
 
     name: str
     active: int = 0
     rested_at: float = 0.0  # by the ends of fetches
     spaced_at: float = 0.0  # by their beginnings
     hosts: int = 0  # that are known to be there
-    line: deque[HostTurns] = field(default_factory=deque)  # hosts whose own turn has come
+    line: deque[HostTurns] = field(default_factory=deque)  # hosts that are ready and wait for the address
     in_heap: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class HostTurns:
-    """What is known of one host."""
+    """State of one host."""
 
     name: str
-    queue: deque[tuple[Any, float]] = field(default_factory=deque)  # what to fetch, and the delay owed after it
-    urgent: deque[tuple[Any, float]] = field(default_factory=deque)  # goes without delay, but not through a pause
+    queue: deque[tuple[Any, float]] = field(default_factory=deque)  # jobs, and the delay after each
+    urgent: deque[tuple[Any, float]] = field(default_factory=deque)  # ignores the delay, but not a pause
     active: int = 0
     rested_at: float = 0.0  # by the ends of fetches
     spaced_at: float = 0.0  # by their beginnings
@@ -60,7 +60,7 @@ class HostTurns:
     strikes: int = 0
     address: Address | None = None
     located: bool = False
-    heap_at: float = -1.0  # the time under which it stands in the heap; -1: it does not
+    heap_at: float = -1.0  # its time in the heap; -1: not in it
     in_line: bool = False
 
 
@@ -72,23 +72,23 @@ class FetchTurn:
     delay: float
     host: HostTurns
     address: Address | None
-    before: tuple[float, float]  # what its beginning has changed: the `spaced_at` of host and address
+    before: tuple[float, float]  # previous `spaced_at` of host and address
     spaced_at: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class TransferEnd:
-    """How a fetch ended, as far as politeness goes."""
+    """How a fetch ended, as far as politeness is concerned."""
 
     elapsed: float = 0.0
     status: int = 0
     retry_after: str | None = None  # the field's value
-    contacted: bool = True  # False: the server saw nothing of it
+    contacted: bool = True  # False: it did not reach the server
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a host's queue waits for."""
+    """Why a host's queue waits."""
 
     count: int = 0
     active: int = 0  # fetches that run
@@ -105,27 +105,27 @@ class Politeness:
         self._addresses: dict[str, Address] = {}
         self._heap: list[tuple[float, int, HostTurns | Address]] = []
         self._pushes = 0
-        self.waiting = 0  # added, and not given out yet
+        self.waiting = 0  # added and not begun
 
     @property
     def hosts(self) -> int:
-        """Hosts of which something is known: those with work, at rest, or refusing of late."""
+        """Hosts with state: those with work, at rest, or recently refusing."""
         return len(self._hosts)
 
     def add(self, host_name: str, item: Any, delay: float, now: float, *, urgent: bool = False) -> bool:
-        """Puts a fetch last in its host's queue. True if the host's address is to be looked up and told by `locate`."""
+        """Appends a fetch to its host's queue. True if the host's address must be looked up for `locate`."""
         host = self._host(host_name)
         (host.urgent if urgent else host.queue).append((item, delay))
         self.waiting += 1
         if not host.located:
             return len(host.queue) + len(host.urgent) == 1
         if urgent:
-            host.in_line = False  # its place in an address's line, if it had one, is void
+            host.in_line = False  # its place in an address's queue is void
         self._enter(host, now)
         return False
 
     def locate(self, host_name: str, address: str, now: float) -> None:
-        """Tells a host's address; '' if it has none, or if who is asked there is not ours to know."""
+        """Sets a host's address; '' if it has none, or a proxy resolves it."""
         host = self._host(host_name)
         host.located = True
         if host.address is None or host.address.name != address:
@@ -138,14 +138,14 @@ class Politeness:
         self._enter(host, now)
 
     def pause(self, host_name: str, until: float, reason: str, now: float) -> None:
-        """Nothing is asked of the host before `until`; a pause that is longer already stays."""
+        """No request to the host before `until`; a longer pause stays."""
         host = self._host(host_name)
         if until > host.paused_until:
             host.paused_until, host.reason = until, reason
         self._enter(host, now)
 
     def recall(self, host_name: str, may: Callable[[Any], bool]) -> list[Any]:
-        """Takes back what waits in the host's queue and may be; what is urgent, or has begun, stays."""
+        """Removes the waiting jobs of a host that `may` accepts; urgent ones stay."""
         host = self._hosts.get(host_name)
         if host is None:
             return []
@@ -157,15 +157,15 @@ class Politeness:
             else:
                 host.queue.append((item, delay))
         self.waiting -= len(taken)
-        return taken  # the heap and the lines put themselves right: a host without work has no turn
+        return taken  # heap and queues correct themselves: a host without work has no turn
 
     def recall_all(self, may: Callable[[Any], bool]) -> None:
-        """The same of all hosts; what is taken back is forgotten."""
+        """As `recall`, for all hosts; the jobs are dropped."""
         for name in self._hosts:
             self.recall(name, may)
 
     def waits(self, host_name: str) -> Wait:
-        """What waits for the host's next turn, and how long it does."""
+        """How much waits for the host's next turn, and how long."""
         host = self._hosts.get(host_name)
         if host is None:
             return Wait()
@@ -174,7 +174,7 @@ class Politeness:
         return Wait(len(host.queue), host.active, until, host.reason if paused else "its delay")
 
     def next(self, now: float) -> FetchTurn | None:
-        """The fetch that is to begin now; None if there is none before `wake`."""
+        """The fetch to begin now; None if there is none before `wake`."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             at, _, who = heappop(heap)
@@ -184,11 +184,11 @@ class Politeness:
         return None
 
     def wake(self) -> float | None:
-        """When to ask `next` again, if nothing is added, located or ended before."""
+        """When to call `next` again, if nothing is added, located or ended before."""
         return self._heap[0][0] if self._heap else None
 
     def ended(self, turn: FetchTurn, end: TransferEnd, now: float) -> tuple[float, str] | None:
-        """Takes a fetch's end. Returns until when its server asked to be left alone, and why, if it did."""
+        """Ends a fetch. Returns until when its server asked to pause, and why, if it did."""
         host, address = turn.host, turn.address
         host.active -= 1
         if address is not None:
@@ -204,7 +204,7 @@ class Politeness:
         return asked
 
     def _rest(self, turn: FetchTurn, end: TransferEnd, now: float) -> tuple[float, str] | None:
-        """Sets how long host and address are left alone after a fetch."""
+        """Sets the rest of host and address after a fetch."""
         host, delay, rules = turn.host, turn.delay, self._rules
         asked = None
         if end.status in ASKING_STATUSES:
@@ -219,7 +219,7 @@ class Politeness:
         return asked
 
     def _undo(self, turn: FetchTurn) -> None:
-        """Takes back the spacing by a beginning that no server has seen, unless a later one has set it anew."""
+        """Undoes the spacing of a fetch that reached no server, unless a later one has changed it."""
         if turn.host.spaced_at == turn.spaced_at[0]:
             turn.host.spaced_at = turn.before[0]
         if turn.address is not None and turn.address.spaced_at == turn.spaced_at[1]:
@@ -245,7 +245,7 @@ class Politeness:
         return host
 
     def _ready_at(self, host: HostTurns) -> float | None:
-        """When the host's next fetch may begin by the host's own rules, or when it may be forgotten; None: wait."""
+        """When the host's next fetch may begin by its own rules, or its state may be dropped; None: wait."""
         if host.urgent and host.active < URGENT_PER_HOST:
             return host.paused_until
         if host.active >= self._rules.per_host:
@@ -256,25 +256,25 @@ class Politeness:
         return rested
 
     def _enter(self, host: HostTurns, now: float) -> None:
-        """Puts the host into the heap if it has something to wait for there."""
+        """Puts the host into the heap if it waits for a time."""
         if host.in_line or (not host.located and (host.queue or host.urgent)):
             return
         ready_at = self._ready_at(host)
         if ready_at is None:
             return
         at = max(ready_at, now)
-        if host.heap_at < 0 or at < host.heap_at:  # an entry that is too early is put right when it comes up
+        if host.heap_at < 0 or at < host.heap_at:  # an entry that is too early is corrected when it comes up
             host.heap_at = at
             self._push(at, host)
 
     def _enter_address(self, address: Address, now: float) -> None:
-        """Puts the address into the heap if somebody stands in line and the address is not full."""
+        """Puts the address into the heap if hosts wait for it and it is not full."""
         if not address.in_heap and address.line and address.active < self._limit(address):
             address.in_heap = True
             self._push(max(address.rested_at, address.spaced_at, now), address)
 
     def _leave(self, host: HostTurns, now: float) -> None:
-        """Parts a host and its address; an address without hosts has rested as long as they had, and is forgotten."""
+        """Separates a host from its address; an address without hosts is dropped."""
         address, host.address = host.address, None
         if address is not None:
             address.hosts -= 1
@@ -293,7 +293,7 @@ class Politeness:
 
     def _turn_of_host(self, host: HostTurns, at: float, now: float) -> FetchTurn | None:
         if at != host.heap_at:
-            return None  # an entry that an earlier one has replaced
+            return None  # replaced by an earlier entry
         host.heap_at = -1.0
         ready_at = self._ready_at(host)
         if ready_at is None or host.in_line:
@@ -317,14 +317,14 @@ class Politeness:
         return None
 
     def _free(self, address: Address, host: HostTurns, now: float) -> bool:
-        """Whether a host may go on at once, past the line where that is empty or the fetch urgent."""
+        """Whether a host may begin at once: nobody waits for the address, or the fetch is urgent."""
         limit = self._rules.per_host * self._rules.per_address
         if host.urgent:
             return address.active < max(limit, URGENT_PER_HOST)
         return not address.line and address.active < limit and max(address.rested_at, address.spaced_at) <= now
 
     def _turn_at(self, address: Address, now: float) -> FetchTurn | None:
-        """The turn of the first in an address's line that is still ready."""
+        """The turn of the first host in an address's queue that is still ready."""
         address.in_heap = False
         if max(address.rested_at, address.spaced_at) > now:
             self._enter_address(address, now)
@@ -332,7 +332,7 @@ class Politeness:
         while address.line and address.active < self._limit(address):
             host = address.line.popleft()
             if not host.in_line or host.address is not address:
-                continue  # went past the line, or moved
+                continue  # went ahead, or moved
             host.in_line = False
             ready_at = self._ready_at(host)
             if ready_at is not None and ready_at <= now and (host.queue or host.urgent):
@@ -362,3 +362,26 @@ class Politeness:
         if host.queue or host.urgent:
             self._enter(host, now)
         return FetchTurn(item, delay, host, address, before, spaced_at)
+
+
+ASKING_STATUSES = frozenset((429, 503))
+RETRY_AFTER_MAX_S = 86400.0
+_STRIKES_MAX = 30  # 2**30 seconds exceed every limit
+
+
+def retry_after(value: str, now: float) -> float | None:
+    """Seconds to wait from `now` (since the epoch); None if the field's value cannot be understood."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value[:12]), RETRY_AFTER_MAX_S)
+    try:
+        until = parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return min(max(until - now, 0.0), RETRY_AFTER_MAX_S)
+
+
+def back_off(delay: float, strikes: int, delay_max: float) -> float:
+    """Seconds to wait after the `strikes`-th refusal in a row that named no time; the first is 1."""
+    wait: float = max(delay, 1.0) * 2.0 ** min(strikes - 1, _STRIKES_MAX)
+    return max(min(wait, delay_max), delay)

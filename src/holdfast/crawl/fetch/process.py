@@ -1,18 +1,21 @@
-"""The child process of fetching.
+"""The fetcher process.
 
-    conductor ──('job', …), ('pause', host, until, reason), ('recall', host), ('flush',), ('settled', count),
-                ('stop', seconds)──▶ fetcher ──Fetched──▶ readers
-              ◀──('taken', job id, reader), ('pause', …), ('recalled', host, [job id, …]), ('stats', {…})──
+    crawl process ──('job', …), ('pause', host, until, reason), ('recall', host), ('right', until),
+                    ('settled', count), ('stop', seconds)──▶
+                        fetcher ──Fetched──▶ parse workers
+                  ◀──('taken', job id, worker), ('pause', …), ('recalled', host, [job id, …]), ('stats', {…})──
 
-The first frame on the control socket is a pickled FetcherStart. What was fetched goes to the reader with the least to
-read; while too much waits for the readers, or to be settled by the conductor, nothing new is begun. Each job ends in
-one note: a reader has 'taken' it, whatever parts and resources a browser delivered for it before, or it was 'recalled',
-for it would have waited for long.
+The first frame on the control socket is a pickled FetcherStart. Responses go to the parse worker with the least to
+do; while too many wait to be parsed or committed, no request begins. Each job ends in one message: a worker has 'taken'
+it, after all parts that a browser loaded for it, or it was 'recalled' because it would have waited too long.
 
-Told to stop, the process begins no further request. It waits that many seconds for those under way, hands all that has
-come to the readers, and ends; the readers end after it.
-When the conductor closes the control socket, or is gone, the process ends at once: what it had under way is lost, and
-the conductor still knows of it.
+After 'stop', the process begins no further request. It waits that many seconds for running ones, hands everything
+received to the parse workers, and ends; they end after it. When the crawl process closes the control socket, or dies,
+the fetcher ends at once: running requests are lost, and their URLs are still queued in the frontier.
+
+In a cluster the process has a right to fetch until a moment of CLOCK_BOOTTIME, which 'right' extends. Past it the
+process ends, which closes all sockets. It looks at the clock before every call into libcurl, so a process that was
+stopped and goes on later sends nothing.
 """
 
 from __future__ import annotations
@@ -24,21 +27,20 @@ import pickle
 import resource
 import signal
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 from typing import Any
 
-from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.processes.garbage import collect_seldom
-from holdfast.crawl.processes.messages import Fetched, FetchJob, pack, pack_fetched
-from holdfast.env.child_process import RECEIVE_BYTES, Frames
+from holdfast.crawl.processes.messages import Fetched, FetcherStart, FetchJob, pack, pack_fetched
+from holdfast.env.child_process import RECEIVE_BYTES, Frames, collect_seldom
 
 UNREAD_BYTES_MAX = 64 << 20
+LAPSED = 3  # exit code: the right to fetch is over
 _STATS_EVERY_S = 1.0
 _COOKIES_EVERY = 30  # stats
 _MEASURE_AGAIN_S = 0.01
@@ -47,37 +49,26 @@ _OPEN_FILES = 8192
 
 Deliver = Callable[[Fetched], None]
 Browse = Callable[[FetchJob, Deliver], None]  # delivers the parts of a page, and last the page itself
-RecallPages = Callable[
-    [str, list[FetchJob]], list[FetchJob]
-]  # what the fetcher gives back to what the browser gives back
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherStart:
-    """What the process needs to know."""
-
-    job: CrawlJob
-    directory: Path  # of the crawl
-    allow_private: bool = False  # addresses of whatever kind
-    private_networks: tuple[str, ...] = ()  # those in which addresses are allowed though they are not public
+RecallPages = Callable[[str, list[FetchJob]], list[FetchJob]]  # recalls pages from the browser
 
 
 class FetchingProcess:
-    """Between the conductor's socket, the fetcher and the readers' sockets."""
+    """Connects the crawl process's socket, the fetcher and the parse workers' sockets."""
 
-    def __init__(self, control: socket, readers: list[socket], start: FetcherStart, frames: Frames) -> None:
+    def __init__(self, control: socket, workers: list[socket], start: FetcherStart, frames: Frames) -> None:
         from holdfast.crawl.fetch.fetcher import Fetcher
-        from holdfast.crawl.fetch.frame_writer import FrameWriter
 
         self._loop = asyncio.get_running_loop()
         self._control = control
         self._frames = frames
         self._start = start
         self._over = self._loop.create_future()
-        self._to_conductor = FrameWriter(self._loop, control)
-        self._to_readers = [FrameWriter(self._loop, reader) for reader in readers]
-        self._spooled: list[deque[tuple[int, str]]] = [deque() for _ in readers]  # files that readers may not know of
-        self._delivered = 0  # frames, each of which becomes one reading
+        self._to_crawl = FrameWriter(self._loop, control)
+        self._to_workers = [FrameWriter(self._loop, worker) for worker in workers]
+        self._spooled: list[deque[tuple[int, str]]] = [
+            deque() for _ in workers
+        ]  # files that workers may not have received yet
+        self._delivered = 0  # frames, one result each
         self._settled = 0  # of them
         self._rounds = 0
         self._measuring: asyncio.TimerHandle | None = None
@@ -88,7 +79,12 @@ class FetchingProcess:
             private_networks=start.private_networks,
             on_pause=self._paused,
             on_recall=self._recalled,
+            guard=self._require_right if start.until_s is not None else None,
         )
+        self._until_s = start.until_s
+        self._lapse: asyncio.TimerHandle | None = None
+        if start.until_s is not None:
+            self._extend_right(start.until_s)
         self._browse: Browse | None = None
         self._recall_pages: RecallPages = lambda host, jobs: []
         self._close_browser: Callable[[], Any] | None = None
@@ -98,7 +94,7 @@ class FetchingProcess:
         self._timer = self._loop.call_later(_STATS_EVERY_S, self._tell)
 
     async def run(self, first: list[bytes]) -> None:
-        """Until the conductor is gone; `first` are frames that came with the start."""
+        """Runs until the crawl process is gone; `first` are frames that came with the start."""
         self._loop.add_signal_handler(signal.SIGTERM, self.stop)
         self._loop.set_exception_handler(self._failed)
         try:
@@ -116,16 +112,16 @@ class FetchingProcess:
             self._over.set_result(None)
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A mistake of ours in a callback: better an end that the conductor sees than a fetch that never ends."""
+        """A bug in a callback ends the process, which the crawl process notices, rather than hang a fetch."""
         loop.default_exception_handler(context)
         if not self._over.done():
             self._over.set_exception(context.get("exception") or RuntimeError(str(context.get("message"))))
 
     async def _open_browser(self) -> None:
-        """The browser is a module of its own, and heavy: only a crawl that wants one loads it."""
+        """Loads the browser, which is heavy, only for crawls that use one."""
         from importlib import import_module
 
-        browser = import_module("holdfast.crawl.browser")
+        browser = import_module("holdfast.crawl.browser.open")
         opened = await browser.open_browser(self._fetcher, self._start.job, self._start.directory)
         if opened is not None:
             self._browse, self._close_browser = opened.submit, opened.close
@@ -135,6 +131,8 @@ class FetchingProcess:
 
     async def _close(self) -> None:
         self._timer.cancel()
+        if self._lapse is not None:
+            self._lapse.cancel()
         if self._measuring is not None:
             self._measuring.cancel()
         if self._ending is not None:
@@ -143,19 +141,19 @@ class FetchingProcess:
         if self._close_browser is not None:
             await self._close_browser()
         self._fetcher.close()
-        self._to_conductor.flush()
-        for outlet in self._to_readers:
+        self._to_crawl.flush()
+        for outlet in self._to_workers:
             outlet.flush()
-        for outlet in (*self._to_readers, self._to_conductor):
+        for outlet in (*self._to_workers, self._to_crawl):
             outlet.close()
         for index in range(len(self._spooled)):
             for path in self._not_handed_over(index):
                 Path(path).unlink(missing_ok=True)
 
-    # -- from the conductor -------------------------------------------------------------------------------------
+    # -- from the crawl process -------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        """All that is there: the event loop tells of a killed conductor once, though frames precede its end."""
+        """Reads all frames that are there: the event loop reports the end of a killed crawl process only once."""
         while True:
             try:
                 data = self._control.recv(RECEIVE_BYTES)
@@ -181,8 +179,8 @@ class FetchingProcess:
                 self._fetcher.pause(host, until, reason)
             case ("recall", host):
                 self._fetcher.recall(host)
-            case ("flush",):
-                self._fetcher.save_cookies()
+            case ("right", float(until_s)):
+                self._extend_right(until_s)
             case ("settled", int(count)):
                 self._settled = count
                 self._fetcher.set_unsettled(self._delivered - count)
@@ -191,22 +189,39 @@ class FetchingProcess:
                 self._fetcher.stop()
                 self._ending = self._ending or self._loop.create_task(self._end_in_order(grace_s))
 
+    def _extend_right(self, until_s: float) -> None:
+        self._until_s = until_s
+        if self._lapse is not None:
+            self._lapse.cancel()
+        left_s = until_s - time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._lapse = self._loop.call_later(max(left_s, 0.0), self._end_right)
+
+    def _end_right(self) -> None:
+        self._require_right()
+        assert self._until_s is not None
+        self._extend_right(self._until_s)  # the timer was early
+
+    def _require_right(self) -> None:
+        """Ends the process if its right to fetch is over. The kernel closes its sockets at once."""
+        if self._until_s is not None and time.clock_gettime(time.CLOCK_BOOTTIME) >= self._until_s:
+            os._exit(LAPSED)
+
     async def _end_in_order(self, grace_s: float) -> None:
-        """What comes in time is handed to the readers, all of it; then the process ends."""
+        """Hands everything that arrives in time to the workers, then ends the process."""
         deadline = self._loop.time() + grace_s
         while (self._fetcher.active or self._shown()) and self._loop.time() < deadline:
             await asyncio.sleep(_LOOK_AGAIN_S)
-        self._fetcher.close()  # so that nothing is delivered any more
-        while any(outlet.waiting_bytes for outlet in (*self._to_readers, self._to_conductor)):
+        self._fetcher.close()  # no more results
+        while any(outlet.waiting_bytes for outlet in (*self._to_workers, self._to_crawl)):
             await asyncio.sleep(_LOOK_AGAIN_S)
         self.stop()
 
-    # -- to readers and conductor -------------------------------------------------------------------------------
+    # -- to parse workers and crawl process ---------------------------------------------------------------------
 
     def _deliver(self, fetched: Fetched) -> None:
-        """Hands something fetched to the reader with the least to read."""
-        index = min(range(len(self._to_readers)), key=self._load)
-        outlet = self._to_readers[index]
+        """Hands a result to the worker with the least to read."""
+        index = min(range(len(self._to_workers)), key=self._load)
+        outlet = self._to_workers[index]
         outlet.put(pack_fetched(fetched))
         self._delivered += 1
         self._fetcher.set_unsettled(self._delivered - self._settled)
@@ -214,22 +229,22 @@ class FetchingProcess:
             self._not_handed_over(index)
             self._spooled[index].append((outlet.put_bytes, fetched.spool))
         if not (fetched.part or fetched.resource):
-            self._to_conductor.put(pack(("taken", fetched.job.id, index)))
+            self._to_crawl.put(pack(("taken", fetched.job.id, index)))
         self._measure()
 
     def _not_handed_over(self, index: int) -> list[str]:
-        """The files of frames that a reader's socket has not taken whole."""
-        files, sent = self._spooled[index], self._to_readers[index].sent_bytes
+        """The files of frames that a worker's socket has not taken completely."""
+        files, sent = self._spooled[index], self._to_workers[index].sent_bytes
         while files and files[0][0] <= sent:
             files.popleft()
         return [path for _, path in files]
 
     def _load(self, index: int) -> int:
-        outlet = self._to_readers[index]
+        outlet = self._to_workers[index]
         return sys.maxsize if outlet.dead else outlet.waiting_bytes
 
     def _measure(self) -> None:
-        unread = sum(outlet.waiting_bytes for outlet in self._to_readers)
+        unread = sum(outlet.waiting_bytes for outlet in self._to_workers)
         self._fetcher.hold(unread > UNREAD_BYTES_MAX)
         if unread > UNREAD_BYTES_MAX and self._measuring is None:
             self._measuring = self._loop.call_later(_MEASURE_AGAIN_S, self._measure_again)
@@ -239,16 +254,16 @@ class FetchingProcess:
         self._measure()
 
     def _paused(self, host: str, until: float, reason: str) -> None:
-        self._to_conductor.put(pack(("pause", host, until, reason)))
+        self._to_crawl.put(pack(("pause", host, until, reason)))
 
     def _recalled(self, host: str, jobs: list[FetchJob]) -> None:
         ids = [job.id for job in (*jobs, *self._recall_pages(host, jobs))]
-        self._to_conductor.put(pack(("recalled", host, ids)))
+        self._to_crawl.put(pack(("recalled", host, ids)))
 
     def _tell(self) -> None:
         stats = self._fetcher.stats()
         stats["active"] += self._shown()
-        self._to_conductor.put(pack(("stats", stats)))
+        self._to_crawl.put(pack(("stats", stats)))
         self._rounds += 1
         if self._rounds % _COOKIES_EVERY == 0:
             self._fetcher.save_cookies()
@@ -264,7 +279,7 @@ def _allow_many_files() -> None:
 
 
 def _received_start(control: socket, frames: Frames) -> tuple[FetcherStart, list[bytes]] | None:
-    """The first frame, and those that came with it; None if the conductor is gone already."""
+    """The first frame, and those that came with it; None if the crawl process is gone already."""
     while data := control.recv(RECEIVE_BYTES):
         got = list(frames.feed(data))
         if got:
@@ -274,26 +289,119 @@ def _received_start(control: socket, frames: Frames) -> tuple[FetcherStart, list
     return None
 
 
-async def _run(control: socket, readers: list[socket]) -> None:
+async def _run(control: socket, workers: list[socket]) -> None:
     frames = Frames()
     started = _received_start(control, frames)
     if started is not None:
-        await FetchingProcess(control, readers, started[0], frames).run(started[1])
+        await FetchingProcess(control, workers, started[0], frames).run(started[1])
 
 
 def main() -> None:
-    """Runs the process; its arguments are descriptors of sockets: the control socket, then one for each reader."""
+    """Runs the process; its arguments are descriptors of sockets: the control socket, then one for each worker."""
     import uvloop
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the crawl process
     _allow_many_files()
     collect_seldom()
-    control, *readers = [socket(fileno=int(descriptor)) for descriptor in sys.argv[1:]]
+    control, *workers = [socket(fileno=int(descriptor)) for descriptor in sys.argv[1:]]
     code = 1
     try:
-        uvloop.run(_run(control, readers))
+        uvloop.run(_run(control, workers))
         code = 0
     except Exception:
         traceback.print_exc()
     sys.stderr.flush()
-    os._exit(code)  # threads that wait for a name server are not waited for
+    os._exit(code)  # does not wait for threads in the resolver
+
+
+_JOINED_BYTES_MAX = 1 << 18
+
+
+class FrameWriter:
+    """Writes the frames of one event-loop turn together. For the event loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, target: socket) -> None:
+        self._loop = loop
+        self._target = target
+        self._frames: deque[bytes] = deque()
+        self._offset = 0  # of the first frame, written already
+        self._scheduled = False
+        self._blocked = False
+        self.put_bytes = 0  # ever
+        self.sent_bytes = 0  # ever
+        self.dead = False
+        target.setblocking(False)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return 0 if self.dead else self.put_bytes - self.sent_bytes
+
+    def put(self, frame: bytes) -> None:
+        """Queues a frame; dropped if the other process is gone."""
+        if self.dead:
+            return
+        self._frames.append(frame)
+        self.put_bytes += len(frame)
+        if not self._scheduled and not self._blocked:
+            self._scheduled = True
+            self._loop.call_soon(self._write)
+
+    def close(self) -> None:
+        self._give_up()
+        self._target.close()
+
+    def flush(self) -> None:
+        """Writes what can be written at once."""
+        self._write()
+
+    def _write(self) -> None:
+        self._scheduled = False
+        try:
+            while self._frames and not self.dead:
+                sent = self._target.send(self._next())
+                self._sent(sent)
+        except BlockingIOError:
+            if not self._blocked:
+                self._blocked = True
+                self._loop.add_writer(self._target.fileno(), self._write)
+            return
+        except OSError:
+            self._give_up()
+            return
+        self._unblock()
+
+    def _next(self) -> bytes | memoryview:
+        first = self._frames[0]
+        if self._offset or len(first) > _JOINED_BYTES_MAX:
+            return memoryview(first)[self._offset :]
+        if len(self._frames) == 1:
+            return first
+        count, size = 0, 0
+        for frame in self._frames:
+            size += len(frame)
+            if size > _JOINED_BYTES_MAX:
+                break
+            count += 1
+        if count > 1:
+            joined = b"".join([self._frames.popleft() for _ in range(count)])
+            self._frames.appendleft(joined)
+            return joined
+        return first
+
+    def _sent(self, count: int) -> None:
+        self.sent_bytes += count
+        self._offset += count
+        if self._offset == len(self._frames[0]):
+            self._frames.popleft()
+            self._offset = 0
+
+    def _unblock(self) -> None:
+        if self._blocked:
+            self._blocked = False
+            self._loop.remove_writer(self._target.fileno())
+
+    def _give_up(self) -> None:
+        with suppress(OSError, ValueError):
+            self._unblock()
+        self.dead = True
+        self._frames.clear()

@@ -1,4 +1,4 @@
-"""The message that is sent: all of it is decided here, so that what is recorded is what goes out."""
+"""The request message: decided here completely, so that what is recorded is what is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")  # the URL Standard leaves it,
 
 
 class RequestTarget(NamedTuple):
-    """Where a URL is asked for."""
+    """Where a URL is requested."""
 
     origin: str  # scheme, host and port, and a slash
     host: str  # without port; IPv6 in brackets
@@ -40,7 +40,7 @@ def _origin(scheme: str, authority: str) -> tuple[str, str, str, bool] | None:
 
 
 def place_of(url: str) -> RequestTarget | None:
-    """Where a canonical URL is asked for; None if it cannot be asked for over HTTP."""
+    """The place of a canonical URL; None if it is not an HTTP URL."""
     scheme, _, rest = url.partition("://")
     authority, slash, target = rest.partition("/")
     if not slash or not target.isascii() or not target.isprintable() or " " in target:
@@ -55,7 +55,7 @@ def place_of(url: str) -> RequestTarget | None:
 
 
 class Secrets(NamedTuple):
-    """What is sent to one origin only."""
+    """Credentials for one origin."""
 
     names: frozenset[str]  # of fields, in lower case
     lines: tuple[bytes, ...]  # but for cookies
@@ -63,7 +63,7 @@ class Secrets(NamedTuple):
 
 
 class Requests:
-    """Writes requests as the settings want them."""
+    """Writes requests according to the settings."""
 
     def __init__(self, settings: FetchSettings) -> None:
         agent = settings.user_agent or USER_AGENT
@@ -79,13 +79,13 @@ class Requests:
         self._secrets = _by_origin(settings)
 
     def secrets(self, place: RequestTarget) -> Secrets | None:
-        """The credentials for the origin that is asked."""
+        """The credentials for an origin."""
         return self._secrets.get(place.origin)
 
     def fields(
         self, job: FetchJob, cookies: str, secrets: Secrets | None = None, *, reveal: bool = True
     ) -> list[bytes]:
-        """The fields of a request, without Host, one line each; without `reveal` those that are no secret."""
+        """The fields of a request, without Host, one line each; without `reveal`, no secrets."""
         fields, own = self._fields, self._own
         if secrets:
             own = own | secrets.names
@@ -109,7 +109,7 @@ class Requests:
         return [*fields, *further] if further else fields
 
     def target(self, place: RequestTarget) -> str:
-        """The request's target: a proxy that sees plain requests is given the whole URL."""
+        """The request's target: the whole URL for a proxy that sees plain requests."""
         if self._absolute and not place.secure:
             return place.origin[:-1] + place.target
         return place.target
@@ -138,7 +138,7 @@ def _secrets(fields: list[tuple[str, str]]) -> Secrets:
 
 
 def _of_page(job: FetchJob, ours: list[bytes], own: set[str] | frozenset[str]) -> list[bytes]:
-    """Ours, and those that a page in a browser wants; what the crawl was told to send goes before both."""
+    """Our fields and those of a page in a browser; configured ones take precedence."""
     given = [(name, value) for name, value in job.fields if name.lower() not in own | {"cookie"}]
     names = {name.lower() for name, _ in given}
     kept = [line for line in ours if _name(line) not in names]
@@ -153,7 +153,7 @@ def _name(line: bytes) -> str:
 
 
 def has_content(job: FetchJob) -> bool:
-    """Whether the request says how long its content is, though it may be empty."""
+    """Whether the request needs a Content-Length, even if it is empty."""
     return bool(job.content) or job.method in ("POST", "PUT", "PATCH")
 
 
@@ -169,7 +169,7 @@ def _joined(first: str, more: str, *, whole: bool = True) -> str:
 
 
 def _may_refer(job: FetchJob) -> bool:
-    """As browsers do: not from a secure page to one that is not."""
+    """As browsers do: not from a secure page to an insecure one."""
     return job.url.startswith("https:") or not job.via.startswith("https:")
 
 

@@ -1,1 +1,1 @@
-"""Parsed responses enter the archive, then the frontier, then the log."""
+"""Ingest: parsed pages go into the archive, then into the frontier, the log and the tally of the crawl."""

@@ -18,8 +18,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from urllib.parse import unquote
 
-from holdfast.crawl.job.job import CrawlJob, Credential, FetchSettings
-from holdfast.crawl.job.validation import header_of
+from holdfast.crawl.job.job import CrawlJob, Credential, FetchSettings, header_of
 from holdfast.errors import UsageError
 from holdfast.urls import canonical, parse
 
@@ -125,12 +124,12 @@ def credential_of(text: str) -> Credential:
     """From 'ORIGIN NAME: VALUE'. Raises UsageError, which does not say the value."""
     origin, _, field = text.strip().partition(" ")
     if "://" not in origin:
-        raise UsageError(f"this is no credential: {_FORM}")
+        raise UsageError(f"this is not a credential: {_FORM}")
     name, colon, value = field.strip().partition(":")
     if not _is_origin(origin, proxies=name.lower() == PROXY_FIELD.lower()):
-        raise UsageError(f"'{origin}' is no origin: write scheme, host and port, as 'https://example.com:8443'")
+        raise UsageError(f"'{origin}' is not an origin: write scheme, host and port, as 'https://example.com:8443'")
     if not colon or not value.strip():
-        raise UsageError(f"this is no credential for '{origin}': {_FORM}")
+        raise UsageError(f"this is not a credential for '{origin}': {_FORM}")
     return Credential(origin_of(origin), *header_of(field.strip()))
 
 

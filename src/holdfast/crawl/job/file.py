@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.crawl.job.credentials import credential_of, write_credential
-from holdfast.crawl.job.job import CrawlJob, ScopeKind
-from holdfast.crawl.job.validation import checked, header_of, lifetime_of, resolution_of
+from holdfast.crawl.job.job import CrawlJob, ScopeKind, checked, header_of, lifetime_of, resolution_of
 from holdfast.env.units import duration_text, parse_duration, parse_size, size_text
 from holdfast.errors import Denied, FormatTooNew, InvalidSetting, NotFound, UsageError
 

@@ -1,17 +1,20 @@
-"""From what was fetched to drafts of records: a response and its request, or a revisit where nothing was modified.
+"""Drafts of records from fetched pages: a response or, if it was not modified, a revisit; and its request.
 
     WARC head │ HTTP head │ 4bd3 CRLF │ payload │ CRLF 0 CRLF CRLF │ end of the record
                             └─ framing of chunks, where the head announces it ─┘
 
-The head stays as the server sent it. If it says that the body comes in chunks, the body is framed as one chunk: curl
-has taken the server's own framing away, and a message must be what its head says.
+The head stays as the server sent it. If it announces chunks, the body is framed as one chunk: curl has removed the
+server's framing, and a message must agree with its head.
+
+`describe` makes the warcinfo record of a visit.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,12 +23,33 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any, NamedTuple
 
+import holdfast
 from holdfast.batches.entry import JournalEntry, one_line
+from holdfast.crawl.fetch.request import USER_AGENT
+from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.processes.messages import Fetched, FetchJob
 from holdfast.env.files import Buffer
 from holdfast.formats.http import HttpHead
-from holdfast.formats.warc.compose import ID_BYTES, RECORD_END, WarcHead, digest_text, record_id
-from holdfast.records.draft import REVISIT_MIME, RecordDraft, catalog_mime, fingerprint, pair_requests, urlkey_of
+from holdfast.formats.warc.compose import (
+    ID_BYTES,
+    RECORD_END,
+    WARC_FIELDS,
+    WarcHead,
+    digest_text,
+    record_id,
+    warcinfo_parts,
+)
+from holdfast.records.draft import (
+    REVISIT_MIME,
+    RecordDraft,
+    catalog_mime,
+    fingerprint,
+    fits_inline,
+    pair_requests,
+    urlkey_of,
+)
+from holdfast.storage.store.encoder import ContentEncoder, EncodedContent
+from holdfast.storage.volume import Encoded
 from holdfast.urls import url_key
 
 _FORMAT = "warc/1.1"
@@ -35,7 +59,7 @@ _READ_BYTES = 1 << 20
 
 
 class RecordPayload(NamedTuple):
-    """What is known of the bytes of a payload."""
+    """Signature and digest of a payload."""
 
     signature: bytes = b""
     digest: str = ""
@@ -43,13 +67,14 @@ class RecordPayload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Makes drafts for one collection. Any thread may call it."""
+    """Drafts the records of one collection. Thread-safe."""
 
     collection: str
     sign: Callable[[Buffer], bytes]
+    encoder: ContentEncoder | None = None  # of payloads; None: they are encoded when they are stored
 
     def payload(self, fetched: Fetched) -> RecordPayload:
-        """Signed with the archive's algorithm, also where the body is in a file."""
+        """Signature by the archive's algorithm, and SHA-1 digest, of a body in memory or in a file."""
         if not fetched.spool or not fetched.size:
             return self._signed(fetched.body)
         with (
@@ -64,19 +89,19 @@ class Recorder:
         return RecordPayload(self.sign(body) if len(body) else b"", digest)
 
     def response(self, fetched: Fetched, head: HttpHead, payload: RecordPayload) -> list[RecordDraft]:
-        """The response, and the request that it answers."""
+        """The response and its request."""
         job = fetched.job
         if head.status == _NOT_MODIFIED and job.known_date and (job.etag or job.modified):
-            answer = self._revisit(fetched)
+            response = self._revisit(fetched)
         else:
-            answer = self._response(fetched, head, payload)
-        request = self._request(fetched, answer.record_id)
-        if request is not None and fetched.job.method:
-            _tie(answer, request, fetched.job)
-        return [answer, request] if request else [answer]
+            response = self._response(fetched, head, payload)
+        request = self._request(fetched, response.record_id)
+        if request is not None and job.method not in ("", "GET"):
+            _tie(response, request, fetched.job)
+        return [response, request] if request else [response]
 
     def resource(self, fetched: Fetched, payload: RecordPayload) -> RecordDraft:
-        """What was made of a page: a picture of it, or its text."""
+        """Something made from a page: a screenshot, or its text."""
         url = fetched.job.url
         head = WarcHead(
             "resource",
@@ -88,10 +113,16 @@ class Recorder:
             payload_digest=payload.digest,
         )
         raw = head.encode(fetched.size)
-        facts = {"mime": catalog_mime(fetched.resource), "digest": payload.digest, "size": fetched.size}
-        entry = self._entry("resource", fetched, raw + RECORD_END, facts)
-        layout = f"{len(raw)}+{fetched.size}+{len(RECORD_END)}"
-        return _draft(entry._replace(layout=layout), fetched.body, payload.signature)
+        entry = self._entry(
+            "resource",
+            fetched,
+            raw + RECORD_END,
+            mime=catalog_mime(fetched.resource),
+            digest=payload.digest,
+            size=fetched.size,
+            layout=f"{len(raw)}+{fetched.size}+{len(RECORD_END)}",
+        )
+        return self._draft(entry, fetched.body, payload.signature)
 
     def _response(self, fetched: Fetched, head: HttpHead, payload: RecordPayload) -> RecordDraft:
         before = b"%x\r\n" % fetched.size if head.chunked and fetched.size else b""
@@ -109,25 +140,25 @@ class Recorder:
             extra=fetched.facts,
         )
         raw = warc_head.encode(len(fetched.head) + len(before) + fetched.size + len(after))
-        facts = {
-            "status": str(head.status),
-            "mime": catalog_mime(head.headers.get("Content-Type")),
-            "digest": payload.digest,
-            "size": fetched.size,
-            "extra": _redirect(head),
-        }
-        literals = (raw + fetched.head + before, after + RECORD_END)
-        entry = self._entry("response", fetched, b"".join(literals), facts)
-        runs: Sequence[int] = (len(literals[0]), fetched.size, len(literals[1]))
-        if not fetched.size:
-            runs = (len(entry.data),)
-        entry = entry._replace(layout="+".join(map(str, runs)))
-        draft = _draft(entry, fetched.body, payload.signature, Path(fetched.spool) if fetched.spool else None)
+        before, after = raw + fetched.head + before, after + RECORD_END
+        size = fetched.size
+        entry = self._entry(
+            "response",
+            fetched,
+            before + after,
+            status=str(head.status),
+            mime=catalog_mime(head.headers.get("Content-Type")),
+            digest=payload.digest,
+            size=size,
+            layout=f"{len(before)}+{size}+{len(after)}" if size else str(len(before) + len(after)),
+            extra=_redirect(head),
+        )
+        draft = self._draft(entry, fetched.body, payload.signature, Path(fetched.spool) if fetched.spool else None)
         draft.record_id = warc_head.record_id
         return draft
 
     def _revisit(self, fetched: Fetched) -> RecordDraft:
-        """What the server said of a page that it has not modified; it costs no content."""
+        """A 304 response; it has no content."""
         job = fetched.job
         head = WarcHead(
             "revisit",
@@ -142,15 +173,18 @@ class Recorder:
             refers_to_date=job.known_date,
             extra=fetched.facts,
         )
-        facts = {
-            "status": str(_NOT_MODIFIED),
-            "mime": REVISIT_MIME,
-            "digest": job.known_digest or "-",
-            "refers_to": f"{job.known_date} {job.url}",
-        }
         data = head.encode(len(fetched.head)) + fetched.head + RECORD_END
-        entry = self._entry("revisit", fetched, data, facts)._replace(layout=str(len(data)))
-        draft = _draft(entry, b"", b"")
+        entry = self._entry(
+            "revisit",
+            fetched,
+            data,
+            status=str(_NOT_MODIFIED),
+            mime=REVISIT_MIME,
+            digest=job.known_digest or "-",
+            layout=str(len(data)),
+            refers_to=f"{job.known_date} {job.url}",
+        )
+        draft = self._draft(entry, b"", b"")
         draft.record_id = head.record_id
         return draft
 
@@ -166,54 +200,49 @@ class Recorder:
             concurrent_to=(concurrent_to,),
         )
         data = head.encode(len(fetched.request)) + fetched.request + RECORD_END
-        entry = self._entry("request", fetched, data, {"mime": "-"})._replace(layout=str(len(data)))
+        entry = self._entry("request", fetched, data, layout=str(len(data)))
         return RecordDraft(entry, mark=fingerprint(entry, ()))
 
-    def _entry(self, kind: str, fetched: Fetched, data: bytes, facts: dict[str, Any]) -> JournalEntry:
-        return JournalEntry(
-            kind,
-            fetched.job.url,
-            _date(fetched),
-            data,
-            ip=one_line(fetched.ip),
-            collection=self.collection,
-            format=_FORMAT,
-            status=facts.get("status", "-"),
-            mime=facts.get("mime", "-"),
-            digest=facts.get("digest", "-"),
-            size=facts.get("size", 0),
-            refers_to=facts.get("refers_to", "-"),
-            extra=facts.get("extra", "-"),
-        )
+    def _entry(self, kind: str, fetched: Fetched, data: bytes, **facts: Any) -> JournalEntry:
+        ip, url = one_line(fetched.ip), fetched.job.url
+        return JournalEntry(kind, url, _date(fetched), data, 0, ip, self.collection, _FORMAT, **facts)
+
+    def _draft(self, entry: JournalEntry, payload: bytes, signature: bytes, spooled: Path | None = None) -> RecordDraft:
+        urlkey = url_key(entry.url)
+        if spooled is not None:  # signed piece by piece when stored
+            return RecordDraft(entry, urlkey=urlkey, spooled=spooled)
+        mark = fingerprint(entry, (signature,) if signature else ())
+        kept: bytes | EncodedContent = payload
+        if payload and self.encoder is not None and not fits_inline(entry):
+            kept = self.encoder.encode(payload, entry.mime, signature)
+        return RecordDraft(entry, kept, signature, mark, urlkey)
 
 
-def _tie(answer: RecordDraft, request: RecordDraft, job: FetchJob) -> None:
-    """Method and content of a request that is no GET belong to the key of its answer."""
+def _tie(response: RecordDraft, request: RecordDraft, job: FetchJob) -> None:
+    """Adds method and body of a request other than GET to the URL key of its response."""
     kind = next((value for name, value in job.fields if name.lower() == "content-type"), "")
     request.request = (job.method, job.content, kind)
-    pair_requests([answer, request])
-    if answer.urlkey:
-        answer.urlkey = urlkey_of(answer.entry)
+    pair_requests([response, request])
+    if response.urlkey:
+        response.urlkey = urlkey_of(response.entry)
 
 
 def plain(draft: RecordDraft) -> tuple[Any, ...]:
-    """What a process tells another of a draft."""
+    """A draft as plain values, for another process."""
     spooled = str(draft.spooled) if draft.spooled else ""
-    return tuple(draft.entry), draft.payload, draft.signature, draft.mark, draft.urlkey, spooled
+    payload: object = draft.payload
+    if isinstance(draft.payload, EncodedContent):
+        payload = tuple(draft.payload.encoded)
+    return tuple(draft.entry), payload, draft.signature, draft.mark, draft.urlkey, spooled
 
 
-def draft_of(told: tuple[Any, ...]) -> RecordDraft:
-    entry, payload, signature, mark, urlkey, spooled = told
+def draft_of(values: tuple[Any, ...]) -> RecordDraft:
+    entry, payload, signature, mark, urlkey, spooled = values
+    if isinstance(payload, tuple):
+        payload = EncodedContent(Encoded._make(payload))
     return RecordDraft(
         JournalEntry._make(entry), payload, signature, mark, urlkey, spooled=Path(spooled) if spooled else None
     )
-
-
-def _draft(entry: JournalEntry, payload: bytes, signature: bytes, spooled: Path | None = None) -> RecordDraft:
-    if spooled is not None:  # its pieces are signed when they are stored
-        return RecordDraft(entry, urlkey=url_key(entry.url), spooled=spooled)
-    mark = fingerprint(entry, (signature,) if signature else ())
-    return RecordDraft(entry, payload, signature, mark, url_key(entry.url))
 
 
 def _date(fetched: Fetched) -> str:
@@ -242,3 +271,29 @@ def _block_digest(fetched: Fetched, before: bytes, after: bytes) -> str:
         hashed.update(fetched.body)
     hashed.update(after)
     return digest_text("sha1", hashed.digest())
+
+
+def describe(job: CrawlJob, visit: int, collection: str) -> RecordDraft:
+    """The warcinfo record of a visit."""
+    date = _digits(int(time.time()))
+    facts = [
+        ("software", f"Holdfast {holdfast.__version__}"),
+        ("isPartOf", job.name),
+        ("description", f"visit {visit} of the crawl '{job.name}', scope {job.scope}, {_seeds(job)}"),
+        ("robots", "obey" if job.fetch.robots else "ignore"),
+        ("http-header-user-agent", _user_agent(job)),
+    ]
+    head, block, end = warcinfo_parts(WarcHead("warcinfo", date, record_id(token_bytes(ID_BYTES))), facts)
+    data = head + block + end
+    entry = JournalEntry("warcinfo", "-", date, data, collection=collection, format=_FORMAT)
+    return RecordDraft(entry._replace(mime=WARC_FIELDS, size=len(block), layout=str(len(data))))
+
+
+def _seeds(job: CrawlJob) -> str:
+    return f"{len(job.seeds)} seed" if len(job.seeds) == 1 else f"{len(job.seeds)} seeds"
+
+
+def _user_agent(job: CrawlJob) -> str:
+    """The User-Agent; a configured header of that name wins."""
+    given = [value for name, value in job.fetch.headers if name.lower() == "user-agent"]
+    return given[0] if given else job.fetch.user_agent or USER_AGENT

@@ -69,7 +69,7 @@ class Sitemap(NamedTuple):
 
 
 def read_sitemap(content: bytes, url: str, content_type: str = "") -> Sitemap:
-    """The URLs in `content`, which was found at `url`; none if it is no sitemap at all."""
+    """The URLs in `content`, which was found at `url`; none if it is not a sitemap."""
     text = _text(_unzipped(content), content_type)
     found = _Found(url)
     if "<" in text[:1024]:
@@ -103,7 +103,7 @@ class _Found:
         return self._left > 0 and len(place) < URLS_MAX
 
     def _resolved(self, text: str) -> str:
-        """Canonical; empty if it is no URL of the web."""
+        """Canonical; empty if it is not an http or https URL."""
         if text[:8].lower().startswith(_WEB):
             whole = parsed_url(text)  # does not need the base, and costs a fifth
             return whole.href.partition("#")[0] if whole is not None else ""
@@ -118,7 +118,7 @@ def _read_elements(text: str, found: _Found) -> None:
     root = _ROOT.search(text, 0, 65_536)
     kind = root[1].lower() if root else ""
     inside = "sitemap" if kind == "sitemapindex" else "url"
-    page_prefix: str | None = None  # of the elements that are no extension
+    page_prefix: str | None = None  # of elements that do not belong to an extension
     for element in _ELEMENT.finditer(text):
         prefix, name, attributes, content = element.groups("")
         name = name.lower()

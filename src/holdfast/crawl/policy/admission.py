@@ -21,7 +21,7 @@ class Admission:
         self._frontier = frontier
         self._traps = traps
         self._roots = set(frontier.roots())
-        self.trapped: list[tuple[str, str]] = []  # URL and reason; for those who keep the log to take
+        self.trapped: list[tuple[str, str]] = []  # URL and reason; taken by who writes the log
         self._scope = Scope(job, sorted(self._roots))
 
     def found(self, url: str, hop: str, depth: int, hops: int) -> FoundUrl:
@@ -31,7 +31,7 @@ class Admission:
         return url in self._roots
 
     def add_root(self, url: str) -> None:
-        """A seed, or what a seed redirects to: its surroundings are in the scope."""
+        """A seed, or what a seed redirects to, extends the scope."""
         if url not in self._roots:
             self._roots.add(url)
             self._scope.add_root(url)
@@ -63,11 +63,11 @@ class Admission:
             most = _SITEMAP_HOPS_MAX
             return f"more than {most} sitemaps that name sitemaps in a row" if found.hops > most else ""
         if "@" in found.url.split("/", 3)[2]:
-            return "there is a user name in it"
+            return "it contains a user name"
         return self._scope.refusal(found.url, found.hop, found.depth, found.hops)
 
     def _over_budget(self, found: FoundUrl) -> str:
-        """Counters are of what was queued; a host counts once for its domain."""
+        """Counts what is queued; a host counts once for its domain."""
         host = host_of(found.url)
         budgets = [*self._traps.budgets(found.url, new_host=not self._frontier.knows_host(host))]
         if found.kind == FetchKind.SITEMAP:

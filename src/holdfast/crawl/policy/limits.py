@@ -1,4 +1,4 @@
-"""When a crawl has done what it may: URLs, time, bytes."""
+"""The limits of a crawl: URLs, time, bytes."""
 
 from __future__ import annotations
 
@@ -9,27 +9,37 @@ from collections.abc import Callable
 from holdfast.crawl.crawls import CrawlState
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.share import CrawlShare
 
-GRACE_S = 5.0  # for requests that are under way when a crawl is to end; those that take longer are broken off
-_OVER = 0.05  # of the time allowed, that these requests may take beyond it
-_EARLY = 0.1  # of it, that is kept back at most for settling what was fetched
-_PACE_S = 5.0  # over which it is measured how fast that goes
+GRACE_S = 5.0  # for requests that are under way when a crawl ends; longer ones are cancelled
+_OVER = 0.05  # share of the time that these requests may exceed it by
+_EARLY = 0.1  # share of it that is reserved at most for storing what was fetched
+_PACE_S = 5.0  # over which the speed of storing is measured
 
 
 class CrawlLimits:
-    """Those of URLs and bytes count over all runs of a visit, that of time from the given moment on. One thread."""
+    """URLs and bytes count over all runs of a visit, time from the given moment. One thread."""
 
     def __init__(
-        self, job: CrawlJob, frontier: Frontier, started: float, clock: Callable[[], float] = time.monotonic
+        self,
+        job: CrawlJob,
+        frontier: Frontier,
+        started: float,
+        clock: Callable[[], float] = time.monotonic,
+        share: CrawlShare | None = None,
     ) -> None:
+        """With a `share`, that decides how many URLs and bytes this node may fetch, and when the crawl ends."""
         self._job = job
+        self._share = share
         self._frontier = frontier
         self._clock = clock
         self._started = started  # by that clock
         self._settled: deque[tuple[float, int]] = deque()  # when, and how many in all until then
 
     def renew(self) -> None:
-        """What was reached at the end of an earlier run counts anew."""
+        """A limit that an earlier run reached starts again."""
+        if self._share is not None:
+            return
         totals = self._frontier.totals
         if self.allowance == 0:
             totals.allowance_from = totals.tally.fetched
@@ -39,6 +49,8 @@ class CrawlLimits:
     @property
     def allowance(self) -> int | None:
         """URLs that may still be fetched."""
+        if self._share is not None:
+            return self._share.allowance
         if self._job.limit is None:
             return None
         totals = self._frontier.totals
@@ -53,8 +65,10 @@ class CrawlLimits:
             self._settled.popleft()
 
     def reached(self, unsettled: int = 0) -> tuple[CrawlState, str] | None:
-        """How the crawl ends, and why, if it does. The time includes what settling so many fetches will take."""
+        """How the crawl ends, and why, if it does. The time includes what storing `unsettled` fetches will take."""
         job = self._job
+        if self._share is not None:
+            return None
         if self.allowance == 0:
             return CrawlState.LIMIT, f"{job.limit} URLs are fetched"
         if job.time_s is not None:
@@ -67,14 +81,14 @@ class CrawlLimits:
 
     @property
     def grace_s(self) -> float:
-        """How long the requests that are under way may take when the crawl is to end now."""
+        """How long requests under way may take if the crawl ends now."""
         if self._job.time_s is None:
             return GRACE_S
         over = self._started + (1 + _OVER) * self._job.time_s
         return max(0.0, min(GRACE_S, over - self._clock()))
 
     def _settling_s(self, unsettled: int) -> float:
-        """What it takes, as far as the last seconds tell."""
+        """Estimated by the last seconds."""
         if len(self._settled) < 2:
             return 0.0
         (first, before), (last, total) = self._settled[0], self._settled[-1]

@@ -62,17 +62,13 @@ class Robots:
 
     __slots__ = ("_agents", "_body", "_rules", "_url", "sitemaps")
 
-    def __init__(self, body: bytes, url: str) -> None:
+    def __init__(self, body: bytes, url: str = "") -> None:
+        """Reads the rules in `body`, however broken it is; what makes no sense is skipped."""
         self._body = _whole_lines(body)
         self._url = url
         self._agents: dict[str, list[tuple[_Group, int]]] = {}  # by product token: groups, and its place in each
-        self._rules: dict[str, _Rules] = {}  # by agent as asked for
+        self._rules: dict[str, _Rules] = {}  # by agent as given
         self.sitemaps: tuple[str, ...] = self._read()
-
-    @classmethod
-    def parse(cls, body: bytes, url: str = "") -> Robots:
-        """The rules in `body`, however broken it is; what makes no sense is passed over."""
-        return cls(body, url)
 
     def pack(self) -> bytes:
         """What `unpack` makes the same rules of; little more than the file, so little more than 500 KiB at most."""
@@ -84,7 +80,7 @@ class Robots:
 
     @property
     def are_unknown(self) -> bool:
-        """Whether all is forbidden only because the rules cannot be had."""
+        """Whether all is forbidden only because the rules are unreachable."""
         return self._body == _FORBIDDEN
 
     def allows(self, url: str, agent: str) -> bool:
@@ -127,7 +123,7 @@ class Robots:
     def _rules_of(self, agent: str) -> _Rules:
         products = _PRODUCT.findall(agent.lower())
         if len(products) > 1:
-            products = [token for token in products if token != "mozilla"]  # which everybody claims to be
+            products = [token for token in products if token != "mozilla"]  # which every browser claims to be
         token = max((token for token in products if token in self._agents), key=len, default="*")
         rules = self._rules[agent] = _Rules(self._agents.get(token, []))
         return rules
@@ -189,10 +185,10 @@ class _Rules:
 
 
 class RobotsAnswer(NamedTuple):
-    """What follows from asking a site for its robots.txt."""
+    """The rules that follow from the response to a request for robots.txt."""
 
     rules: Robots
-    lifetime_s: float  # after which it is asked again
+    lifetime_s: float  # after which it is fetched again
     reason: str  # for logs and people
 
 

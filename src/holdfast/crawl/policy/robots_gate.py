@@ -1,7 +1,7 @@
-"""The gate: no URL is asked for before its origin's robots.txt was, and none that it forbids (RFC 9309).
+"""The gate: no URL is fetched before its origin's robots.txt was, and none that it forbids (RFC 9309).
 
-Rules are kept in the frontier for as long as they hold. A robots.txt that cannot be had because of the server is asked
-for again a few times; then all of the origin is forbidden until the rules would be asked for again.
+Rules are kept in the frontier for as long as they hold. A robots.txt that is unreachable is retried a few times; then
+the whole origin is forbidden until its rules are due again.
 """
 
 from __future__ import annotations
@@ -16,33 +16,32 @@ from holdfast.crawl.processes.messages import FetchJob, FetchKind, FetchOutcome,
 from holdfast.env.lru import LruCache
 from holdfast.formats.html.links.references import Hop
 
-AGENT = "Holdfast"  # the name by which rules call us
+AGENT = "Holdfast"  # the name by which rules address us
 _RULES_HELD = 4096
-_STALE_MAX_S = 30 * 86400.0  # for so long old rules hold while there are no newer ones
-_REDIRECTS_MAX = 5  # as the standard says
-_PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
+_STALE_MAX_S = 30 * 86400.0  # how long old rules hold while there are no newer ones
+REDIRECTS_MAX = 5  # as RFC 9309 says
+_TRANSIENT = frozenset((408, 425, 429, 500, 502, 503, 504))
 
 
 @dataclass(slots=True)
-class _Asked:
-    """An origin whose robots.txt is on its way."""
+class _Request:
+    """A robots.txt that is being fetched."""
 
-    origin: str
     redirects: int = 0
     attempts: int = 0
-    waiting: set[str] = field(default_factory=set)  # hosts to be fed when it is there
+    waiting: set[str] = field(default_factory=set)  # hosts that wait for it
 
 
 @dataclass(frozen=True, slots=True)
 class RobotsVerdict:
-    """What a robots.txt has brought: hosts that need wait no longer, and sitemaps."""
+    """The result of a robots.txt: hosts that need not wait any longer, and sitemaps."""
 
     hosts: set[str]
     origin: str
     sitemaps: tuple[str, ...] = ()
     reason: str = ""
-    delay: float = 0.0  # that the host is owed from now on
-    trouble: str = ""  # why it could not be had
+    delay: float = 0.0  # for the host, from now on
+    trouble: str = ""  # why it is unreachable
 
 
 def origin_of(url: str) -> str:
@@ -61,10 +60,10 @@ class RobotsGate:
         self._delay = job.fetch.delay
         self._delay_max = job.fetch.crawl_delay_max_s
         self._rules: LruCache[str, tuple[float, Robots]] = LruCache(_RULES_HELD)
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _Request] = {}
 
     def allows(self, url: str) -> bool | None:
-        """None if the rules have to be asked for first."""
+        """None if the rules must be fetched first."""
         if not self._obeys:
             return True
         rules = self._known(origin_of(url))
@@ -74,7 +73,7 @@ class RobotsGate:
         return rules.allows(url, self._agent) and (rules.delay(self._agent) or 0.0) <= self._delay_max
 
     def verdict(self, url: str) -> str:
-        """What the last rules say of a URL, also if they are to be asked for again before the next fetch."""
+        """What the last rules say of a URL, even if they are due again before the next fetch."""
         if not self._obeys:
             return "ignored"
         rules = self._last(origin_of(url))
@@ -85,13 +84,13 @@ class RobotsGate:
         return "allowed" if self._permits(rules[1], url) else "forbidden"
 
     def delay(self, url: str) -> float:
-        """For how long the host is to be left alone after each fetch."""
+        """The pause after each fetch from the host."""
         rules = self._known(origin_of(url)) if self._obeys else None
         asked_for = rules.delay(self._agent) if rules is not None else None
         return max(self._delay, asked_for or 0.0)
 
     def is_blind(self, url: str) -> bool:
-        """Whether a URL is forbidden only because its rules cannot be had."""
+        """Whether a URL is forbidden only because its rules are unreachable."""
         rules = self._known(origin_of(url))
         return rules is not None and rules.are_unknown
 
@@ -99,62 +98,61 @@ class RobotsGate:
         """Why a URL is not allowed, for people."""
         rules = self._known(origin_of(url))
         if rules is None or rules.are_unknown:
-            return "robots.txt cannot be had"
+            return "robots.txt is unreachable"
         delay = rules.delay(self._agent) or 0.0
         if delay > self._delay_max:
             return f"robots.txt asks for {delay:,.0f} s between two fetches"
         return "robots.txt forbids it"
 
     def ask(self, url: str, host: str, job_id: int) -> FetchJob | None:
-        """What to fetch so that the URL's rules are known; None if that is under way. `host` waits for it."""
+        """The robots.txt to fetch for a URL; None if that is under way. `host` waits for it."""
         origin = origin_of(url)
         asked = self._asked.get(origin)
         if asked is not None:
             asked.waiting.add(host)
             return None
-        self._asked[origin] = _Asked(origin, waiting={host})
+        self._asked[origin] = _Request(waiting={host})
         return self._job(job_id, origin, f"{origin}/robots.txt")
 
     def _job(self, job_id: int, origin: str, url: str) -> FetchJob:
         return FetchJob(job_id, url, host_of(url), FetchKind.ROBOTS, Hop.PREREQUISITE, via=origin, delay=self._delay)
 
-    def again(self, reading: ParsedPage, origin: str, job_id: int) -> FetchJob | None:
-        """The next thing to fetch where an answer does not decide yet: a redirect, or a failure that may pass."""
+    def again(self, page: ParsedPage, origin: str, job_id: int) -> FetchJob | None:
+        """The next fetch where a response does not decide yet: a redirect, or a retry after a transient failure."""
         asked = self._asked[origin]
-        if reading.outcome == FetchOutcome.OK and reading.location and asked.redirects < _REDIRECTS_MAX:
+        if page.outcome == FetchOutcome.OK and page.location and asked.redirects < REDIRECTS_MAX:
             asked.redirects += 1
-            return self._job(job_id, origin, reading.location)
-        failed = reading.outcome not in (FetchOutcome.OK, FetchOutcome.PRIVATE, FetchOutcome.INVALID) or _is_cut(
-            reading
-        )
-        if (failed or reading.status in _PASSING) and asked.attempts < self._retries:
+            return self._job(job_id, origin, page.location)
+        final = (FetchOutcome.OK, FetchOutcome.PRIVATE, FetchOutcome.INVALID)
+        failed = page.outcome not in final or _is_cut(page)
+        if (failed or page.status in _TRANSIENT) and asked.attempts < self._retries:
             asked.attempts += 1
             return self._job(job_id, origin, f"{origin}/robots.txt")
         return None
 
     def forget(self, origin: str) -> None:
-        """Its robots.txt was asked for, and will not come."""
+        """The robots.txt that is being fetched will not come."""
         self._asked.pop(origin, None)
 
     def attempts(self, origin: str) -> int:
         return self._asked[origin].attempts
 
-    def take(self, reading: ParsedPage, origin: str) -> RobotsVerdict:
-        """The answer that decides."""
+    def take(self, page: ParsedPage, origin: str) -> RobotsVerdict:
+        """The response that decides."""
         asked = self._asked.pop(origin)
-        outcome = FetchOutcome.DROPPED if _is_cut(reading) else reading.outcome
-        told = answer(outcome, reading.status, reading.body, f"{origin}/robots.txt")
-        until = time.time() + told.lifetime_s
-        rules, trouble = told.rules, ""
+        outcome = FetchOutcome.DROPPED if _is_cut(page) else page.outcome
+        read = answer(outcome, page.status, page.body, f"{origin}/robots.txt")
+        until = time.time() + read.lifetime_s
+        rules, trouble = read.rules, ""
         if rules.are_unknown:
-            trouble = reading.detail or told.reason
+            trouble = page.detail or read.reason
             before = self._frontier.robots(origin)
             if before is not None and before[0] > time.time() - _STALE_MAX_S:  # RFC 9309, 2.3.1.4
                 rules = Robots.unpack(before[1])
         self._frontier.set_robots(origin, until, rules.pack())
         self._hold(origin, until, rules)
         trouble = trouble if rules.are_unknown else ""
-        return RobotsVerdict(asked.waiting, origin, rules.sitemaps, told.reason, self.delay(f"{origin}/"), trouble)
+        return RobotsVerdict(asked.waiting, origin, rules.sitemaps, read.reason, self.delay(f"{origin}/"), trouble)
 
     def _known(self, origin: str) -> Robots | None:
         last = self._last(origin)
@@ -173,11 +171,11 @@ class RobotsGate:
         return until, rules
 
 
-def _is_cut(reading: ParsedPage) -> bool:
-    """Whether rules may be missing at the end; what is too long is cut by the standard."""
-    return reading.truncated in ("disconnect", "time")
+def _is_cut(page: ParsedPage) -> bool:
+    """Whether rules may be missing at the end; RFC 9309 permits cutting what is too long."""
+    return page.truncated in ("disconnect", "time")
 
 
 def agent_of(job: CrawlJob) -> str:
-    """The name by which rules call us; of a whole User-Agent field they take what they need."""
+    """The name by which rules address us; they take what they need from a whole User-Agent."""
     return job.fetch.user_agent or AGENT

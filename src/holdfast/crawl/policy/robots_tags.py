@@ -5,8 +5,8 @@
     <a rel="nofollow" href="...">                           one link
 
 `nofollow`: links of the page, or the one link, are not followed; what the page needs, and redirects, are fetched.
-`noarchive`: the response is not kept. `none` is `noindex, nofollow`; of `noindex`, and of all other words, nothing
-follows for an archive.
+`noarchive`: the response is not kept. `none` is `noindex, nofollow`; `noindex` and all other words mean nothing for an
+archive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.formats.html.charset import charset_of
 from holdfast.formats.html.links import PAGE_BYTES_MAX, Document, is_page
 from holdfast.formats.html.links.html import read_tree
 from holdfast.formats.html.links.references import Hop
-from holdfast.formats.html.tree import parsed_page
+from holdfast.formats.html.text import parsed_page
 
 if TYPE_CHECKING:
     from turbohtml import Document as Tree

@@ -47,7 +47,7 @@ class Scope:
         self._outside = f"outside the scope '{job.scope}' of the seeds"
         self._places: dict[str, tuple[str, ...]] = {}  # by host or domain: how paths begin there
         self._roots: set[str] = set()
-        self._paths: dict[str, tuple[str, ...]] = {}  # by authority, as URLs have it: the same; a cache
+        self._paths: dict[str, tuple[str, ...]] = {}  # by authority as in URLs: the same, cached
         for root in roots:
             self.add_root(root)
 
@@ -84,7 +84,7 @@ class Scope:
         return "" if self._covers(url) else self._outside
 
     def touches(self, origin: str) -> bool:
-        """Whether links to somewhere on that host may belong to the crawl: whether its sitemaps are worth reading."""
+        """True if URLs of that origin may be in scope, so that its sitemaps are worth reading."""
         if self._kind == ScopeKind.ANY or any(expression.search(f"{origin}/") for expression in self._include):
             return True
         return self._kind != ScopeKind.PAGE and self._place(_split(origin)[0]) in self._places
@@ -112,7 +112,7 @@ class Scope:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Authority and path with query; both may be empty in what is no URL of the web."""
+    """Authority and path with query; both may be empty in what is not a URL of the web."""
     parts = url.split("/", 3)
     return (parts[2], f"/{parts[3]}") if len(parts) == 4 else (parts[2] if len(parts) == 3 else "", "/")
 

@@ -1,9 +1,9 @@
 """The feeder: keeps the fetcher supplied from the frontier, a few URLs ahead for each host.
 
-Hosts take turns: the room that there is gets divided among those that could take some, one URL at least; then a host
-goes to the end of the line. Where more hosts wait than the frontier keeps live, a host makes room for the next as
-soon as it has something under way, and waits for its next turn when that has come back. So none starves, however many
-there are. When a host may be asked is the fetcher's business; whether, is the gate's.
+Hosts take turns: the free slots are divided among hosts with queued URLs, at least one each; then a host goes to the
+end of the line. If more hosts wait than the frontier keeps live, a host makes room for the next as soon as it has a
+request running, and queues again when that has ended. So no host starves. The fetcher decides when a request may be
+sent, the robots gate whether.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from holdfast.formats.html.links.references import Hop
 
 _AHEAD = 4  # times what a host, or the whole crawl, may fetch at a time
 _AHEAD_MAX = 8192
-_DEATHS_LOOKED_INTO = 2  # of readers over a page, which is then kept without being looked into
+_DEATHS_LOOKED_INTO = 2  # of parse workers; then the page is kept unparsed
 _LOOKED_AT_MAX = 1000  # URLs of a host at a time, of which few may be fetched
 
 
 class Flight(NamedTuple):
-    """A URL that is under way."""
+    """A URL in flight."""
 
     job: FetchJob
     key: bytes  # empty for a robots.txt
@@ -34,11 +34,22 @@ class Flight(NamedTuple):
 
 
 class Feeder:
-    """One thread. `refuse` is told of what the gate forbids, `abandon` of what belongs to a host that is given up."""
+    """For one thread."""
 
-    def __init__(self, frontier: Frontier, gate: RobotsGate, job: CrawlJob, is_held: Callable[[UrlRow], bool]) -> None:
-        """`is_held` says whether the archive has what a server may call not modified."""
+    def __init__(
+        self,
+        frontier: Frontier,
+        gate: RobotsGate,
+        job: CrawlJob,
+        is_held: Callable[[UrlRow], bool],
+        is_ours: Callable[[str], bool] = lambda host: True,
+    ) -> None:
+        """`is_held`: whether the archive has the capture that a 304 response would refer to.
+
+        `is_ours`: whether a host may be fed. The others sleep until they are woken.
+        """
         self._is_held = is_held
+        self._is_ours = is_ours
         self._frontier = frontier
         self._gate = gate
         self._job = job
@@ -46,9 +57,9 @@ class Feeder:
         self._hungry: OrderedDict[str, None] = OrderedDict()  # in the order of their turns
         self._outstanding: dict[str, int] = {}
         self.flights: dict[int, Flight] = {}
-        self.keys: set[bytes] = set()  # of what is under way
-        self._suspects: Counter[int] = Counter()  # jobs that a reader died over
-        self._asleep: dict[str, float] = {}  # hosts that are left alone for long, until when
+        self.keys: set[bytes] = set()  # of URLs in flight
+        self._suspects: Counter[int] = Counter()  # by job: parse workers that died of it
+        self._asleep: dict[str, float] = {}  # hosts with a long pause, and its end
         fetch = job.fetch
         self._ahead = fetch.per_host + 1 if fetch.delay else max(_AHEAD * fetch.per_host, 8)
         self._window = min(_AHEAD * job.workers, _AHEAD_MAX) if not fetch.delay else _AHEAD_MAX
@@ -56,10 +67,13 @@ class Feeder:
     def feed(
         self, allowance: int | None, refuse: Callable[[bytes, UrlRow], None], abandon: Callable[[bytes, UrlRow], None]
     ) -> list[FetchJob]:
-        """What to send to the fetcher now, at most `allowance` URLs. Commit the frontier first."""
+        """Jobs for the fetcher, at most `allowance` URLs in flight. Commit the frontier first.
+
+        `refuse` is called with URLs that robots.txt forbids, `abandon` with those of a host that is given up.
+        """
         frontier = self._frontier
         for host in frontier.enliven():
-            if host in self._asleep or self._is_full(host):  # something was found there meanwhile
+            if host in self._asleep or self._is_full(host) or not self._is_ours(host):  # new URLs were found there
                 frontier.sleep(host)
             else:
                 self._hungry[host] = None
@@ -75,14 +89,17 @@ class Feeder:
             if room <= 0:
                 break
             host, _ = self._hungry.popitem(last=False)
-            if not frontier.is_live(host):  # it gave its place to others, and comes back when it is its turn
+            if not frontier.is_live(host):  # it made room for others, and returns at its turn
+                continue
+            if not self._is_ours(host):
+                frontier.sleep(host)
                 continue
             wanted = min(self._ahead - self._outstanding.get(host, 0), room)
             if wanted > 0:
                 sent = self._feed_host(host, min(wanted, share), refuse, abandon)
                 jobs += sent
                 room -= len(sent)
-                if share < wanted and len(sent) == share:  # it could take more when the others have had theirs
+                if share < wanted and len(sent) == share:  # it may take more after the others
                     self.hungry(host)
             self._rest(host, crowded=crowded)
         return jobs
@@ -119,7 +136,7 @@ class Feeder:
         taken: list[tuple[bytes, UrlRow]],
         refuse: Callable[[bytes, UrlRow], None],
     ) -> list[FetchJob]:
-        """Of URLs that may be fetched; the rest waits if robots.txt has to be asked for first."""
+        """Jobs for the URLs that may be fetched. If robots.txt must be fetched first, the rest is given back."""
         jobs: list[FetchJob] = []
         for index, (key, row) in enumerate(taken):
             allowed = self._gate.allows(row.url)
@@ -170,31 +187,31 @@ class Feeder:
         return job
 
     def _rest(self, host: str, *, crowded: bool) -> None:
-        """A host from which nothing is to be had now makes room for others; where it is crowded, any does."""
+        """A host without URLs to fetch makes room for others; if hosts wait for room, every host does."""
         if self._outstanding.get(host):
             if crowded:
                 self._hungry.pop(host, None)
-                self._frontier.sleep(host)  # until something has come back
+                self._frontier.sleep(host)  # until a result arrives
         elif self._frontier.is_exhausted(host) and host not in self._hungry:
             self._frontier.leave(host)
 
     def _is_full(self, host: str) -> bool:
-        """Whether a host has as much under way as it may have."""
+        """True if the host has as many URLs in flight as it may."""
         return self._outstanding.get(host, 0) >= self._ahead
 
     def ask_robots(self, url: str) -> list[FetchJob]:
-        """For its sitemaps, where its rules are not obeyed."""
+        """Fetches robots.txt for its sitemaps where its rules are not obeyed."""
         host = host_of(url)
         asked = self._gate.ask(url, host, next(self._ids))
         return [self._begin(asked, b"", host)] if asked is not None else []
 
     def follow_up(self, flight: Flight, make: Callable[[int], FetchJob | None]) -> FetchJob | None:
-        """Another fetch for the same purpose, in place of the one that has come back."""
+        """Another fetch in place of one that has ended."""
         job = make(next(self._ids))
         return self._begin(job, flight.key, flight.host) if job is not None else None
 
     def land(self, job_id: int) -> Flight | None:
-        """What was under way has come back."""
+        """A job has ended; returns its flight."""
         flight = self.flights.pop(job_id, None)
         if flight is not None:
             self.keys.discard(flight.key)
@@ -205,17 +222,17 @@ class Feeder:
                 self._outstanding.pop(flight.host, None)
             self.hungry(flight.host)
             if flight.host not in self._asleep:
-                self._frontier.wake(flight.host)  # if it has made room for others
+                self._frontier.wake(flight.host)  # it may have made room for others
         return flight
 
     def hungry(self, host: str) -> None:
-        """The host may be fed."""
+        """The host may be given more URLs."""
         self._hungry[host] = None
 
     def suspect(self, job_id: int) -> bool:
-        """A reader died, perhaps over this job. Whether that happened so often that it is given up.
+        """Notes that a parse worker died, perhaps of this job. True if the job is given up.
 
-        Once may be bad luck, as anybody can kill a process; after the second time it is not looked into.
+        The first death may be chance: anybody can kill a process. After the second the page is not parsed.
         """
         self._suspects[job_id] += 1
         flight = self.flights.get(job_id)
@@ -223,37 +240,50 @@ class Feeder:
             self.flights[job_id] = flight._replace(job=flight.job._replace(no_links=True))
         return flight is not None and self._suspects[job_id] > _DEATHS_LOOKED_INTO
 
-    # -- hosts that are left alone for long ----------------------------------------------------------------------
+    # -- hosts with long pauses ----------------------------------------------------------------------
 
     def recall(self, host: str, job_ids: Sequence[int], until: float) -> None:
-        """The fetcher has given jobs back: the host is not to be asked for a while, and makes room for others."""
+        """The fetcher returned jobs: the host pauses until then, and makes room for others."""
         fed = {host}
-        for flight in filter(None, map(self.land, job_ids)):
-            fed.add(flight.host)
-            if flight.job.kind == FetchKind.ROBOTS:  # it is asked for again when the host is fed again
-                self._gate.forget(flight.job.via)
+        for job_id in job_ids:
+            if (flight := self.flights.get(job_id)) is not None:
+                fed.add(flight.host)
+                self._release(flight)
         for each in fed:
             self._asleep[each] = until
             self._hungry.pop(each, None)
             self._frontier.sleep(each)
 
+    def release_all(self) -> None:
+        """Nothing is in flight any more: all URLs without a result are fed again."""
+        for flight in list(self.flights.values()):
+            self._release(flight)
+            self._frontier.sleep(flight.host)  # its queue is read again from the start
+            self._frontier.wake(flight.host)
+
+    def _release(self, flight: Flight) -> None:
+        self.land(flight.job.id)
+        self._frontier.release(flight.key)
+        if flight.job.kind == FetchKind.ROBOTS:  # fetched again when the host wakes
+            self._gate.forget(flight.job.via)
+
     def wake(self, now: float) -> None:
-        """Hosts whose time has come."""
+        """Wakes hosts whose pause is over."""
         for host in [host for host, until in self._asleep.items() if until <= now]:
             del self._asleep[host]
             self._frontier.wake(host)
 
     @property
     def hosts(self) -> int:
-        """With something under way."""
+        """Hosts with URLs in flight."""
         return len(self._outstanding)
 
     @property
     def waits(self) -> bool:
-        """Whether something is under way, or asleep."""
+        """True if URLs are in flight, or hosts asleep."""
         return bool(self.flights or self._asleep)
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way, and nobody is hungry or asleep."""
+        """True if nothing is in flight and no host is hungry or asleep."""
         return not self.flights and not self._hungry and not self._asleep

@@ -1,18 +1,45 @@
-"""What the processes of a crawl tell each other.
+"""Messages between the processes of a crawl.
 
-    conductor ──Job──▶ fetcher ──Fetched──▶ reader ──Reading──▶ conductor
+    crawl process ──FetchJob──▶ fetcher ──Fetched──▶ parse worker ──ParsedPage──▶ crawl process
 
-All are made of plain values, so that they can be marshalled, which is an order of magnitude faster than pickling.
-A frame is a length of 8 bytes, the lowest first, and so many bytes.
+All consist of plain values, so that they can be marshalled, which is an order of magnitude faster than pickling. The
+first one to each child, its start, is pickled. A parse worker may get more of them: dictionaries, as plain bytes.
 """
 
 from __future__ import annotations
 
 import marshal
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from holdfast.crawl.job.job import CrawlJob
 from holdfast.env.child_process import packed_frame
 from holdfast.formats.html.links.references import Hop
+from holdfast.storage.store.encoder import ContentEncoding
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherStart:
+    """The start message of the fetcher."""
+
+    job: CrawlJob
+    directory: Path  # of the crawl
+    allow_private: bool = False  # any address
+    private_networks: tuple[str, ...] = ()  # private networks that are allowed
+    until_s: float | None = None  # in a cluster: when the right to fetch ends, by CLOCK_BOOTTIME; 'right' extends it
+
+
+@dataclass(frozen=True, slots=True)
+class ParseWorkerStart:
+    """The start message of a parse worker."""
+
+    job: CrawlJob
+    collection: str
+    signature: str  # algorithm
+    thorough: bool = False  # parse unchanged pages, too
+    index: bool = False  # extract for the index
+    encoding: ContentEncoding | None = None  # of new contents; None: they are encoded when they are stored
 
 
 class FetchKind:
@@ -26,19 +53,19 @@ class FetchKind:
 class FetchOutcome:
     """How a fetch ended."""
 
-    OK: Final = "ok"  # there is a response, of whatever status; perhaps cut off
+    OK: Final = "ok"  # a response of any status, perhaps truncated
     DNS: Final = "dns"  # the host has no address
-    CONNECT: Final = "connect"  # nobody answers there
+    CONNECT: Final = "connect"  # no connection
     TLS: Final = "tls"
     TIMEOUT: Final = "timeout"  # before the head was there
-    PROTOCOL: Final = "protocol"  # what came is no HTTP response
+    PROTOCOL: Final = "protocol"  # not an HTTP response
     DROPPED: Final = "dropped"  # the connection ended before the head was there
     PRIVATE: Final = "private"  # an address that must not be asked
     INVALID: Final = "invalid"  # a URL that cannot be fetched
-    NO_RULES: Final = "no rules"  # robots.txt cannot be had, so that nothing may be asked for
-    EXPIRED: Final = "expired"  # its lifetime was over, and its captures were removed
-    CRASHED: Final = "crashed"  # a process of ours died over it
-    NO_SPACE: Final = "no space"  # what came could not be written here: our trouble, not the page's
+    NO_RULES: Final = "no rules"  # robots.txt is unavailable, so nothing may be requested
+    EXPIRED: Final = "expired"  # its lifetime ended, and its captures were removed
+    CRASHED: Final = "crashed"  # a process of ours died of it
+    NO_SPACE: Final = "no space"  # our disk is full
 
 
 class FetchJob(NamedTuple):
@@ -46,52 +73,52 @@ class FetchJob(NamedTuple):
 
     id: int
     url: str  # canonical
-    host: str  # politeness is owed to: host name, and port where it is not the usual one
+    host: str  # unit of politeness: host name, with its port unless that is the default
     kind: str = FetchKind.PAGE
     hop: str = Hop.SEED
     depth: int = 0
     hops: int = 0  # redirects, or requisites of requisites, in a row
-    via: str = ""  # the URL that it was found on; sent as Referer
-    delay: float = 0.0  # seconds that this host is to be left alone after each fetch
-    etag: str = ""  # for a conditional request, both as the server gave them
+    via: str = ""  # the page it was found on; sent as Referer
+    delay: float = 0.0  # seconds between two requests to the host
+    etag: str = ""  # for a conditional request, as the server sent it; `modified` likewise
     modified: str = ""
-    known: bytes = b""  # signature of the content that was found there last
+    known: bytes = b""  # signature of the last content
     known_digest: str = ""  # its payload digest, as records give it
     known_date: str = ""  # 14 digits; of the capture that holds it
     browse: bool = False  # load it in a browser
-    no_links: bool = False  # keep it, but do not look into it: a reader died over it
-    roots: int = 0  # that the scope had when it was sent: with more of them, links are told of again
-    # what a page in a browser asks for
+    no_links: bool = False  # keep it without parsing: it has killed parse workers
+    roots: int = 0  # of the scope, so far; after an increase, workers report known links again
+    # of requests by a page in a browser
     method: str = ""  # empty: GET
     content: bytes = b""  # of the request
-    fields: tuple[tuple[str, str], ...] = ()  # of the request; they go before ours of the same name
+    fields: tuple[tuple[str, str], ...] = ()  # of the request; they replace ours of the same name
 
 
 class Fetched(NamedTuple):
-    """What a server answered."""
+    """The response of a server, or why there is none."""
 
     job: FetchJob
     outcome: str
-    detail: str = ""  # what went wrong, for people
+    detail: str = ""  # the error, for people
     started: float = 0.0  # seconds since the epoch
     elapsed: float = 0.0
     request: bytes = b""  # the whole message as sent; HTTP/2 written as HTTP/1.1
     head: bytes = b""  # status line and fields as sent, with the blank line; HTTP/2 written as HTTP/1.1
     body: bytes = b""  # transfer-encoding removed, content-encoding kept
-    spool: str = ""  # the file that holds the body, if it was large; then `body` is empty
+    spool: str = ""  # the file of a large body; then `body` is empty
     size: int = 0  # of the body
     ip: str = ""
     protocols: tuple[str, ...] = ()  # 'h2', 'tls/1.3', ...
     facts: tuple[tuple[str, str], ...] = ()  # further WARC fields: of TLS
     truncated: str = ""  # 'length', 'time', 'disconnect'
     transferred: int = 0  # bytes on the wire, as curl counts them
-    part: bool = False  # fetched on the way for a page in a browser: `job.url` is the part's, `job.id` the page's
-    resource: str = ""  # a content type: not from a server, but made of a page: screenshot, rendered page, text
-    links: tuple[tuple[str, str], ...] = ()  # URL and hop, as a browser found them in the rendered page
+    part: bool = False  # loaded by a page in a browser: `job.url` is the part's, `job.id` the page's
+    resource: str = ""  # content type of something made from a page: screenshot, rendered page, text
+    links: tuple[tuple[str, str], ...] = ()  # URL and hop, found in the rendered page
 
 
 class ParsedPage(NamedTuple):
-    """What a reader made of it."""
+    """A fetched page after parsing."""
 
     job_id: int
     url: str
@@ -110,21 +137,22 @@ class ParsedPage(NamedTuple):
     date: str = ""  # 14 digits
     etag: str = ""
     modified: str = ""
-    unchanged: bool = False  # the same as at the last visit
+    unchanged: bool = False  # since the last visit
     part: bool = False
     resource: str = ""
     drafts: tuple[tuple[Any, ...], ...] = ()  # of records, see `holdfast.crawl.parse.records`
     links: tuple[tuple[bytes, str, str], ...] = ()  # key in the seen set, URL, hop
-    sitemaps: tuple[tuple[bytes, str], ...] = ()  # likewise; named by a sitemap index
+    sitemaps: tuple[tuple[bytes, str], ...] = ()  # key and URL; named by a sitemap index
     body: bytes = b""  # of a robots.txt
     location: str = ""  # where a redirect leads
-    sets_cookie: bool = False  # so that the same request may be answered otherwise
-    method: str = ""  # as in Job
-    withheld: bool = False  # not kept, for the page asks for that, and the crawl obeys
+    sets_cookie: bool = False  # the same request may get another response now
+    method: str = ""  # of the job
+    withheld: bool = False  # not kept: the page asks for `noarchive`, and the crawl obeys
+    extracted: bytes = b""  # for the index: `Extracted.pack`; empty: the index extracts by itself
 
 
 def pack(message: tuple[Any, ...]) -> bytes:
-    """A frame of plain values."""
+    """A message of plain values as a frame."""
     return packed_frame(marshal.dumps(message))
 
 
@@ -138,5 +166,5 @@ def unpack_fetched(body: bytes | memoryview) -> Fetched:
     return Fetched(FetchJob._make(job), *rest)
 
 
-def unpack_reading(body: bytes | memoryview) -> ParsedPage:
+def unpack_parsed(body: bytes | memoryview) -> ParsedPage:
     return ParsedPage._make(marshal.loads(body))

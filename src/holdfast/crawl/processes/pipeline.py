@@ -1,142 +1,89 @@
-"""The processes of a crawl, seen from the conductor: jobs go in, readings come out.
+"""The child processes of a crawl as a pipeline: jobs go in, parsed pages come out.
 
-    conductor ──jobs──▶ fetcher ──▶ reader 1 ──readings──▶ conductor
-        ▲                  └──────▶ reader 2 ──────────────────┘
-        └── notes: who has what, who asked for a pause
+    crawl process ──FetchJob──▶ fetcher ──Fetched──▶ parse worker 1 ──ParsedPage──▶ crawl process
+          ▲                        ├────────────────▶ parse worker 2 ─────────────────────┘
+          └── taken, pause, ... ───┘
 
-If one of them dies, all are started again; the conductor sends again what was under way.
+If a process dies, all are restarted; the caller sends the jobs in flight again.
 
-To end in order, the fetcher is told to `stop`. When it has handed on what had come, it ends, and the readers end when
-they have read it: once nobody is left, `receive` has given everything that was fetched.
+`stop` ends the pipeline in order: the fetcher hands on what it has received and ends, then the parse workers end. When
+all have ended, `receive` has returned everything that was fetched.
 
-Readings are received by a thread of their own: while the conductor waits for the disk, the readers go on, and the next
-group is the larger for it.
+A thread receives, so that the workers go on while the crawl process waits for the disk.
 """
 
 from __future__ import annotations
 
 import logging
 import marshal
-import os
-import subprocess
 import threading
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
-from socket import socket, socketpair
+from socket import MSG_DONTWAIT, socket, socketpair
 from typing import Any
 
-from holdfast.crawl.fetch.process import FetcherStart
-from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.parse.worker import ParseWorkerStart
-from holdfast.crawl.processes.messages import FetchJob, ParsedPage, pack, unpack_reading
-from holdfast.env.child_process import RECEIVE_BYTES, Frames, send_pickled, start_child
+from holdfast.crawl.processes.children import CrawlChildren
+from holdfast.crawl.processes.messages import FetcherStart, FetchJob, ParsedPage, ParseWorkerStart, pack, unpack_parsed
+from holdfast.env.child_process import RECEIVE_BYTES, Frames, packed_frame, send_pickled
 
 log = logging.getLogger("holdfast.crawl")
 
-_FETCHER = "holdfast.crawl.fetch.process"
-_READER = "holdfast.crawl.parse.worker"
-_END_TIMEOUT_S = 5.0
-_WAITING_BYTES_MAX = 64 << 20  # of readings that were received and not taken yet
+_GATHER_S = 0.02
+_WAITING_BYTES_MAX = 64 << 20  # of results received and not taken yet
 
 
 class ProcessDied(Exception):
-    """One of the processes is gone. `suspect` is the job that a reader died over, if it was one."""
+    """A process has ended. `suspect` is the job that a parse worker was parsing."""
 
     def __init__(self, who: str, suspect: int | None) -> None:
         super().__init__(f"the {who} of the crawl died")
         self.suspect = suspect
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineStart:
-    """What the processes need to know."""
-
-    job: CrawlJob
-    directory: Path  # of the crawl
-    collection: str
-    signature: str
-    private_networks: tuple[str, ...]  # that may be asked though they are private
-    thorough: bool = False  # look into unchanged pages, too
-
-
 class Pipeline:
-    """One thread calls; another, which it starts, receives."""
+    """For one thread; starts another, which receives."""
 
-    def __init__(self, start: PipelineStart) -> None:
+    def __init__(self, children: CrawlChildren, fetcher: FetcherStart, worker: ParseWorkerStart) -> None:
+        """Sends the children their start messages, and owns them from now on."""
+        self._children = children
         self._selector = DefaultSelector()
-        self._processes: list[subprocess.Popen[bytes]] = []
         self._living = 0  # processes that have not ended in order
         self._frames: dict[socket, Frames] = {}
-        self._reader_numbers: dict[socket, int] = {}
-        self._at_reader: dict[int, deque[int]] = {}  # by number of reader: jobs that it has, in their order
-        self._read_early: set[int] = set()  # jobs that came back before the note that a reader has them
+        self._worker_numbers: dict[socket, int] = {}
+        self._at_worker: dict[int, deque[int]] = {}  # by worker: jobs it has, in order
+        self._unsent: dict[socket, bytes] = {}  # dictionaries, by worker
+        self._parsed_early: set[int] = set()  # jobs whose result arrived before the fetcher's note
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[ParsedPage, int]] = deque()  # with the bytes that it came in
+        self._waiting: deque[tuple[ParsedPage, int]] = deque()  # with the size of its frame
         self._waiting_bytes = 0
-        self._given = 0  # readings, to the conductor
+        self._wanted = 1  # results that `receive` waits for
+        self._given = 0  # results returned by `receive`
         self._died: ProcessDied | None = None
         self._stopping = False
         self._closed = False
-        self.pauses: list[tuple[str, float, str]] = []  # host, until when, why; for the conductor to take
-        self.recalled: list[tuple[str, list[int]]] = []  # host, and jobs that were given back
+        self.pauses: list[tuple[str, float, str]] = []  # host, until when, why; the caller takes them
+        self.recalled: list[tuple[str, list[int]]] = []  # host, and its jobs that were returned
         self.stats: dict[str, Any] = {}
-        count = start.job.readers or os.cpu_count() or 1
-        to_readers = [socketpair() for _ in range(count)]
-        self._control = self._start_fetcher(start, [ours for ours, _ in to_readers])
-        for number, (_, theirs) in enumerate(to_readers):
-            self._start_reader(start, number, theirs)
-        for pair in to_readers:
-            for each in pair:
-                each.close()
+        self._control = children.fetcher
+        self._begin(children.fetcher, fetcher)
+        for number, source in enumerate(children.workers):
+            self._begin(source, worker)
+            self._worker_numbers[source] = number
+            self._at_worker[number] = deque()
         self._wake, woken = socketpair()
         self._selector.register(woken, EVENT_READ)
         self._woken = woken
         self._start_receiver()
 
     def _start_receiver(self) -> None:
-        self._receiver = threading.Thread(target=self._receive, name="holdfast-readings", daemon=True)
+        self._receiver = threading.Thread(target=self._receive, name="holdfast-results", daemon=True)
         self._receiver.start()
 
-    def _start_fetcher(self, start: PipelineStart, to_readers: list[socket]) -> socket:
-        ours, theirs = socketpair()
-        self._spawn(_FETCHER, [theirs, *to_readers])
-        theirs.close()
-        told = FetcherStart(
-            job=start.job,
-            directory=start.directory,
-            allow_private=start.job.fetch.private,
-            private_networks=start.private_networks,
-        )
-        send_pickled(ours, told)
-        self._watch(ours)
-        return ours
-
-    def _start_reader(self, start: PipelineStart, number: int, from_fetcher: socket) -> None:
-        ours, theirs = socketpair()
-        self._spawn(_READER, [from_fetcher, theirs])
-        theirs.close()
-        send_pickled(ours, ParseWorkerStart(start.job, start.collection, start.signature, start.thorough))
-        self._reader_numbers[ours] = number
-        self._at_reader[number] = deque()
-        self._watch(ours)
-
-    def _spawn(self, module: str, sockets: list[socket]) -> None:
-        descriptors = [each.fileno() for each in sockets]
-        self._processes.append(
-            start_child(
-                module,
-                arguments=[str(each) for each in descriptors],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=descriptors,
-                start_new_session=True,  # Ctrl-C is for the conductor
-            )
-        )
-
-    def _watch(self, source: socket) -> None:
+    def _begin(self, source: socket, start: FetcherStart | ParseWorkerStart) -> None:
+        with suppress(OSError):  # it has died: the receiving thread will notice
+            send_pickled(source, start)
         self._living += 1
         self._frames[source] = Frames()
         self._selector.register(source, EVENT_READ)
@@ -144,22 +91,49 @@ class Pipeline:
     # -- sending ------------------------------------------------------------------------------------------------
 
     def send(self, jobs: Iterable[FetchJob]) -> None:
-        """The fetcher takes them at any time: it never waits for us."""
+        """Sends jobs to the fetcher, which always accepts them."""
+        if self._unsent:
+            self._send_dictionaries()
         self._send(b"".join(pack(("job", tuple(job))) for job in jobs))
 
+    def encode_with(self, dictionary: bytes) -> None:
+        """Tells the parse workers the dictionary for new contents. Never waits; what does not fit is sent later."""
+        for source in self._worker_numbers:
+            self._unsent[source] = self._unsent.get(source, b"") + packed_frame(dictionary)
+        self._send_dictionaries()
+
+    def _send_dictionaries(self) -> None:
+        for source, data in list(self._unsent.items()):
+            try:
+                self._unsent[source] = data[source.send(data, MSG_DONTWAIT) :]
+            except BlockingIOError:
+                continue
+            except OSError:  # it has died: the receiving thread will notice
+                self._unsent[source] = b""
+            if not self._unsent[source]:
+                del self._unsent[source]
+
     def pause(self, host: str, until: float, reason: str) -> None:
-        """Nothing is asked of the host before that time."""
+        """No request to the host before that time."""
         self._send(pack(("pause", host, until, reason)))
 
+    def recall(self, host: str) -> None:
+        """Has the jobs of a host returned that have not begun: see `recalled`."""
+        self._send(pack(("recall", host)))
+
+    def extend_right(self, until_s: float) -> None:
+        """The fetcher may fetch until then, by CLOCK_BOOTTIME."""
+        self._send(pack(("right", until_s)))
+
     def settled(self, *, behind: int = 0) -> None:
-        """All readings that were received are settled, but for the last so many: the fetcher may go on."""
+        """All results but the last `behind` are committed, so the fetcher may start more requests."""
         self._send(pack(("settled", self._given - behind)))
 
     def stop(self, grace_s: float) -> None:
-        """Nothing new is asked for; what is under way may take so long. `receive` until `has_ended`."""
+        """Starts no new request; running ones get `grace_s`. Then `receive` until `has_ended`."""
         with self._changed:
             self._stopping = True
-        if self._died is not None:  # over which the receiver has ended; the others may have something yet
+        if self._died is not None:  # which ended the receiving thread; the others may still send
             self._receiver.join()
             self._start_receiver()
         self._send(pack(("stop", float(grace_s))))
@@ -173,41 +147,47 @@ class Pipeline:
 
     # -- receiving ----------------------------------------------------------------------------------------------
 
-    def receive(self, timeout_s: float, count_max: int) -> list[ParsedPage]:
-        """Readings that are there, after waiting for the first. Raises ProcessDied, but not after `stop`."""
+    def receive(self, timeout_s: float, count_max: int, gather: int = 1) -> list[ParsedPage]:
+        """Results that have arrived. Waits for the first, then up to `_GATHER_S` for `gather` of them.
+
+        Raises ProcessDied, but not after `stop`.
+        """
         with self._changed:
             died = None if self._stopping else self._died
             if not self._waiting and died is None:
                 self._changed.wait(timeout_s)
-            readings: list[ParsedPage] = []
-            while self._waiting and len(readings) < count_max:
-                reading, size = self._waiting.popleft()
+            if 0 < len(self._waiting) < gather:
+                self._wanted = gather
+                self._changed.wait(_GATHER_S)
+                self._wanted = 1
+            pages: list[ParsedPage] = []
+            while self._waiting and len(pages) < count_max:
+                page, size = self._waiting.popleft()
                 self._waiting_bytes -= size
-                readings.append(reading)
-            self._given += len(readings)
+                pages.append(page)
+            self._given += len(pages)
             self._changed.notify()
-            if not readings and died is not None:
+            if not pages and died is not None:
                 raise died
-            return readings
+            return pages
 
     @property
     def unsettled(self) -> int:
-        """Fetches that have ended and wait to be read or to be received."""
-        return sum(map(len, self._at_reader.values())) + len(self._waiting)
+        """Fetched pages that are not received yet."""
+        return sum(map(len, self._at_worker.values())) + len(self._waiting)
 
     @property
     def has_ended(self) -> bool:
-        """After `stop`: whether all processes have ended, and everything that they gave was received."""
+        """After `stop`: true if all processes have ended and `receive` has returned everything."""
         with self._changed:
             return self._stopping and not self._living and not self._waiting
 
     def failures(self) -> list[str]:
-        """After their end: the processes that did not end in order."""
-        names = ["fetcher", *["reader"] * len(self._reader_numbers)]
-        return [name for name, process in zip(names, self._processes, strict=True) if process.wait(_END_TIMEOUT_S)]
+        """The processes that ended abnormally."""
+        return self._children.failures()
 
     def _receive(self) -> None:
-        """In the receiving thread, until a process dies or the pipeline is closed."""
+        """The receiving thread, until a process dies or the pipeline is closed."""
         while True:
             with self._changed:
                 while self._waiting_bytes > _WAITING_BYTES_MAX and not self._closed:
@@ -232,7 +212,7 @@ class Pipeline:
             data = source.recv(RECEIVE_BYTES)
         except OSError:
             data = b""
-        number = self._reader_numbers.get(source)
+        number = self._worker_numbers.get(source)
         if not data:
             self._ended(source, number)
             return
@@ -241,41 +221,42 @@ class Pipeline:
             if number is None:
                 self._note(marshal.loads(frame))
             else:
-                reading = unpack_reading(frame)
-                received.append((reading, len(frame)))
-                if not (reading.part or reading.resource):
-                    self._gave_back(number, reading.job_id)
+                page = unpack_parsed(frame)
+                received.append((page, len(frame)))
+                if not (page.part or page.resource):
+                    self._gave_back(number, page.job_id)
         if received:
             with self._changed:
                 self._waiting.extend(received)
                 self._waiting_bytes += sum(size for _, size in received)
-                self._changed.notify()
+                if len(self._waiting) >= self._wanted:
+                    self._changed.notify()
 
     def _ended(self, source: socket, number: int | None) -> None:
         with self._changed:
             if not self._stopping:
-                raise ProcessDied("fetcher" if number is None else "reader", self._suspect(number))
+                raise ProcessDied("fetcher" if number is None else "parse worker", self._suspect(number))
             self._living -= 1
             self._changed.notify()
         self._selector.unregister(source)
 
     def _gave_back(self, number: int, job_id: int) -> None:
         try:
-            self._at_reader[number].remove(job_id)
+            self._at_worker[number].remove(job_id)
         except ValueError:
-            self._read_early.add(job_id)
+            self._parsed_early.add(job_id)
 
     def _suspect(self, number: int | None) -> int | None:
-        waiting = self._at_reader.get(number) if number is not None else None
+        waiting = self._at_worker.get(number) if number is not None else None
         return waiting[0] if waiting else None
 
     def _note(self, note: tuple[Any, ...]) -> None:
         match note:
-            case ("taken", int(job_id), int(reader)):
-                if job_id in self._read_early:
-                    self._read_early.discard(job_id)
+            case ("taken", int(job_id), int(worker)):
+                if job_id in self._parsed_early:
+                    self._parsed_early.discard(job_id)
                 else:
-                    self._at_reader[reader].append(job_id)
+                    self._at_worker[worker].append(job_id)
             case ("pause", str(host), until, str(reason)):
                 self.pauses.append((host, float(until), reason))
             case ("recalled", str(host), list(job_ids)):
@@ -286,19 +267,12 @@ class Pipeline:
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends all processes; what they had under way is lost, and still in the frontier."""
+        """Ends all processes. Jobs in flight are lost; their URLs are still queued in the frontier."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._wake.close()  # the other end of it wakes the receiver
+        self._wake.close()  # wakes the receiving thread
         self._receiver.join()
         self._woken.close()
-        for source in self._frames:
-            source.close()
         self._selector.close()
-        for process in self._processes:
-            try:
-                process.wait(_END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._children.close()

@@ -1,24 +1,23 @@
 """Retention: pages that are gone from the web are removed when their lifetime is over (B4).
 
-Nothing is removed unless it was looked for after its end, and gone (`schedule.lifetimes`). Then all captures of the
-page in the crawl's collection are removed, for good. That happens while a crawl runs, every so often, so that a
-host which is waited for does not hold up the others, and at the end of a run. The frontier forgets a removed page at
-the end of the visit; until then links to it do not bring it back.
+Nothing is removed unless it was visited after its end, and gone (`schedule.revisit`). Then all captures of the page in
+the crawl's collection are removed, for good: every so often while a crawl runs, so that one slow host does not delay
+the others, and at the end of a run. The frontier forgets a removed page at the end of the visit; until then links to it
+do not bring it back.
 
-A page that somebody else has captured meanwhile, in the same collection, was seen then.
+A page that was captured by something else meanwhile, in the same collection, counts as seen then.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
 from typing import NamedTuple
 
 from holdfast.archive import Archive
-from holdfast.archive.remove.removal import RemovalOptions
-from holdfast.archive.update.update import LATEST
-from holdfast.catalog import CaptureQuery, Catalog
+from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.update import LATEST
 from holdfast.catalog.timestamps import moment
 from holdfast.crawl.crawls import crawl_directory, kept_job, log_path
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow, UrlState
@@ -28,17 +27,16 @@ from holdfast.crawl.paths import FRONTIER
 from holdfast.crawl.policy.admission import Admission
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.messages import FetchOutcome
-from holdfast.crawl.schedule.lifetimes import Lifetimes
+from holdfast.crawl.schedule.revisit import Lifetimes
 from holdfast.env.units import interval_words
-from holdfast.errors import UnknownName, UsageError
-from holdfast.model import Capture
-from holdfast.records.selection import Selection
+from holdfast.errors import ClusterDown, UnknownName, UsageError
+from holdfast.records.selection import ChosenUrls
 
 _AT_A_TIME = 1000  # pages that one removal takes
 _REASONS_MAX = 1000  # characters
 _ANSWERS = ("response", "revisit")  # records that say that a page is there
 _EVERY_S = 10.0  # at least between removals while a crawl runs
-_SHARE = 20  # and so many times what the last one took
+_SHARE = 20  # and this many times the duration of the last one
 
 
 class Expired(NamedTuple):
@@ -61,24 +59,12 @@ class Expiring(NamedTuple):
     look: float  # when it is looked for next
 
 
-@dataclass(frozen=True, slots=True)
-class Pages(Selection):
-    """All captures of these very URLs; other spellings that the catalog takes for the same are not meant."""
-
-    urls: tuple[str, ...] = ()
-
-    @property
-    def is_whole(self) -> bool:
-        return False
-
-    def captures(self, catalog: Catalog) -> Iterator[Capture]:
-        for url in self.urls:
-            query = CaptureQuery(url=url, match="exact", filters=(f"=url:{url}",))
-            yield from Selection(query, self.batch, self.collection, self.any_method).captures(catalog)
-
-
 class Retention:
-    """For one crawl, on its thread. In an archive that is open for reading nothing can be removed."""
+    """For one crawl, on its thread.
+
+    In an archive open for reading nothing can be removed. On a node of a cluster pages are removed from all nodes, and
+    only while the node runs; until then they stay.
+    """
 
     def __init__(self, archive: Archive, frontier: Frontier, job: CrawlJob) -> None:
         self._archive = archive
@@ -92,7 +78,7 @@ class Retention:
     # -- what is expired ----------------------------------------------------------------------------------------
 
     def expired(self) -> Iterator[Expired]:
-        """All pages that are to be removed."""
+        """All pages to be removed."""
         if self.lifetimes.are_used:
             for key, row in self._frontier.rows():
                 if (found := self._judge(key, row)) is not None:
@@ -110,7 +96,7 @@ class Retention:
         return Expired(key, row, seen, allowed_s, reason)
 
     def _seen(self, row: UrlRow) -> float:
-        """When there was last an answer that the page is there, whoever got it."""
+        """When a response last said that the page exists, to this crawl or another."""
         url = row.url
         dates = [
             capture.timestamp
@@ -122,7 +108,7 @@ class Retention:
     def expiring(self, within_s: float) -> list[Expiring]:
         """Pages whose lifetime is over or ends within that time, the first to end first.
 
-        Those that are out of the scope are not among them: nobody looks for them, so they stay.
+        Pages out of scope are not among them: they are not visited, so they stay.
         """
         lifetimes = self.lifetimes
         admission = Admission(self._job, self._frontier, Traps(self._job.traps))
@@ -140,7 +126,7 @@ class Retention:
     # -- while a crawl runs -------------------------------------------------------------------------------------
 
     def note(self, key: bytes, row: UrlRow) -> None:
-        """A page was visited; if it is expired, it is removed some time later."""
+        """Notes a visited page; if it is expired, it is removed soon."""
         if self.lifetimes.is_expired(row):
             if not self._noted:
                 self._not_before = max(self._not_before, time.monotonic() + _EVERY_S)
@@ -148,8 +134,8 @@ class Retention:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to remove, and the last removal is long enough ago for what it took."""
-        return bool(self._noted) and time.monotonic() >= self._not_before
+        """True if pages wait to be removed, and the last removal is long enough ago for its cost."""
+        return bool(self._noted) and self._archive.can_remove and time.monotonic() >= self._not_before
 
     def remove_noted(self) -> list[Expired]:
         """Removes what was noted. The frontier keeps the pages until the end of the visit. Durable on return."""
@@ -171,6 +157,8 @@ class Retention:
         """Removes everything that is expired, and forgets it. Durable on return."""
         self._noted = {}
         found: list[Expired] = []
+        if not self._archive.can_remove:
+            return found
         marked: list[tuple[bytes, UrlRow]] = []
         for key, row in self._frontier.rows() if self.lifetimes.are_used else ():
             if (expired := self._judge(key, row)) is not None:
@@ -184,13 +172,13 @@ class Retention:
         return found
 
     def is_removed(self, row: UrlRow) -> bool:
-        """Whether the captures of a page are removed, and it is forgotten at the end of the visit."""
+        """True if the captures of a page are removed; the frontier forgets it at the end of the visit."""
         return self.lifetimes.are_used and row.outcome == FetchOutcome.EXPIRED and row.state == UrlState.DONE
 
     def _remove(self, found: list[Expired], settle: Callable[[bytes, UrlRow], None]) -> None:
         for start in range(0, len(found), _AT_A_TIME):
             group = found[start : start + _AT_A_TIME]
-            pages = Pages(collection=self._collection, urls=tuple(each.row.url for each in group))
+            pages = ChosenUrls(collection=self._collection, urls=tuple(each.row.url for each in group))
             reasons = ", ".join(sorted({each.reason for each in group}))
             self._archive.remove(pages, RemovalOptions(f"crawl '{self._job.name}': {reasons[:_REASONS_MAX]}"))
             for each in group:
@@ -204,6 +192,8 @@ class Retention:
 def expire(archive: Archive, name: str, *, dry_run: bool) -> list[Expired]:
     """Removes what is expired, and returns it; in a dry run nothing changes."""
     job = _job(archive, name)
+    if not (dry_run or archive.can_remove):
+        raise ClusterDown(f"'{archive.path}' is a node of a cluster: its pages expire only while it runs")
     frontier = Frontier(crawl_directory(archive.path, name) / FRONTIER, follow=dry_run)
     try:
         retention = Retention(archive, frontier, job)
@@ -212,7 +202,7 @@ def expire(archive: Archive, name: str, *, dry_run: bool) -> list[Expired]:
         removed = retention.remove_all()
     finally:
         frontier.close()
-    with CrawlLog(log_path(archive.path, name)) as log:
+    with closing(CrawlLog(log_path(archive.path, name))) as log:
         log.write(expired_events(removed))
     return removed
 
@@ -235,7 +225,7 @@ def expired_events(removed: Iterable[Expired]) -> list[Row]:
 
 def remove_superseded(archive: Archive) -> int:
     """Where only the latest captures are kept, and are seen at once: removes the others, and returns how many."""
-    if archive.updates.is_batch or archive.settings.records.keep != LATEST:
+    if archive.updates.is_batch or archive.settings.records.keep != LATEST or not archive.can_remove:
         return 0
     return archive.updates.run().captures
 

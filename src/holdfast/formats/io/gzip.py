@@ -2,7 +2,7 @@
 
     | 1f 8b 08 flags time(4) extra os | deflated | CRC-32 (4) | size (4) |   repeated
 
-What a step of inflation gives is limited, so a file that inflates to a thousand times its size costs time, not memory.
+The output of a step is limited, so a file that inflates to a thousand times its size costs time, not memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.formats.io.source import MemberSource
 MAGIC = b"\x1f\x8b\x08"
 _DAMAGE: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub takes the class for an instance
 _WINDOW_BITS = 31  # with a gzip head and trailer
-_STEP_BYTES = 8 * 1024  # given at a time: what is left over when a member ends is copied
+_STEP_BYTES = 8 * 1024  # given at a time: the bytes after the end of a member are copied
 _OUT_BYTES_MAX = 256 * 1024  # of one step
 _PROBE_BYTES = 1024
 

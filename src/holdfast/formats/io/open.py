@@ -12,7 +12,7 @@ from holdfast.formats.io.sniff import begins_well, foreign_compression, make_sou
 from holdfast.formats.io.source import CHUNK_BYTES
 from holdfast.formats.record import Finding, FindingKind, Record, Report
 from holdfast.formats.tianwang import TianwangFraming
-from holdfast.formats.warc.framing import WarcFraming
+from holdfast.formats.warc.reader import WarcFraming
 
 _LOOK_BYTES_MAX = 8 * 1024 * 1024  # how far a damaged start may reach
 

@@ -14,12 +14,11 @@ OVER_NEXT = "its length reaches over the next record"
 
 
 class Checks(Protocol):
-    """What is tested while a block passes, and the faults that came to light."""
+    """Tests a block that is read in pieces."""
 
     def feed(self, piece: bytes | memoryview) -> None: ...
-    def faults(self) -> list[str]: ...
-    def whole(self, block: BytesBlock) -> list[str]:
-        """The faults of a block that is in memory, instead of feeding it."""
+    def faults(self) -> list[str]:
+        """What is wrong with the block. To be called once, after the last piece."""
 
 
 class BytesBlock:
@@ -42,12 +41,17 @@ class BytesBlock:
     def http(self) -> HttpHead | None:
         """The head of the HTTP message that it is; parsed once."""
         if self._http is False:
-            self._http = parse_head(self._data[self._start : self._end])
+            self._http = parse_head(self._data, self._start, self._end)
         return self._http
 
-    def whole(self) -> memoryview:
-        """All of it, however much was read."""
-        return memoryview(self._data)[self._start : self._end]
+    def cut(self, size: int) -> tuple[bytes, bytes]:
+        """The first `size` bytes and the others, however much was read."""
+        middle = self._start + size
+        return self._data[self._start : middle], self._data[middle : self._end]
+
+    def view(self, skip: int = 0) -> memoryview:
+        """All of it but the first bytes, however much was read."""
+        return memoryview(self._data)[self._start + skip : self._end]
 
 
 class StreamBlock:
@@ -115,7 +119,7 @@ class StreamBlock:
         return piece
 
     def _begins_record(self, boundary: int) -> bool:
-        """Whether another record begins in the next member: this one must not swallow it."""
+        """True if another record begins in the next member: this one must not swallow it."""
         source = self._source
         if self._plausible(source.data[boundary - source.base :][:CHUNK_BYTES]):
             self._boundary = boundary - 1  # met again as the end

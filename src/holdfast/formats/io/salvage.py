@@ -17,7 +17,10 @@ lost ranges together are the file: no byte twice, no byte missing but for the fr
 (dictionary, skippable). Records that share a gzip member have its offset; the last of them has its length, the others
 have length 0.
 
-Every byte is read once and searched at most twice; memory is a few pieces of the file, whatever its size.
+Every byte is read once and searched at most twice; memory is a few pieces of the file, whatever its size. Damaged and
+hostile files have many places that look like the start of a head, and few blank lines after them. The end found for one
+start holds for all starts before it, so it is searched once; after `TRIES_MAX` failed starts before the same end only
+the last one is tried.
 """
 
 from __future__ import annotations
@@ -28,7 +31,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.errors import MalformedInput
-from holdfast.formats.io.head_end import Unreadable
 from holdfast.formats.io.record_block import CUT_OFF, OVER_NEXT, BytesBlock, Checks, OpenBlock, StreamBlock
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Finding, FindingKind, Record, Report
@@ -48,6 +50,14 @@ class Framing(Protocol):
     usual_tail: bytes
     hold_bytes: int  # of what was searched in vain: here a start may begin that is not complete yet
 
+    def quick(self, data: bytes, at: int) -> Record | None:
+        """The record whose head stands at `at`, by what `learn` has seen; it breaks no rule. None: use `parse`."""
+        return None
+
+    def learn(self, record: Record) -> None:
+        """Sees a record that breaks no rule, so that `quick` knows its like."""
+        return None
+
     def parse(self, source: ByteSource, *, found: bool = False) -> Record:
         """The record whose head stands at the source's position, which does not move. Raises Unreadable.
 
@@ -58,7 +68,7 @@ class Framing(Protocol):
         """Index of the next place that looks like the start of a record; -1 if there is none."""
 
     def plausible(self, begin: bytes) -> bool:
-        """Whether these bytes, from the start of a member or after a record, begin a record."""
+        """True if these bytes, from the start of a member or after a record, begin a record."""
 
     def extent(self, begin: bytes) -> int:
         """Size of the head and block that begin here, as the head says; -1 if unknown."""
@@ -67,16 +77,23 @@ class Framing(Protocol):
         """Size of the tail at the start of `rest`, and what is wrong with it. Raises Unreadable if it is none."""
 
     def usual_start(self, rest: bytes, *, odd: bool) -> bool:
-        """Whether `rest`, after a record, confirms that its length is right; its tail may have been `odd`."""
+        """True if `rest`, after a record, confirms that its length is right; its tail may have been `odd`."""
 
     def holds_start(self, block: bytes) -> bool:
-        """Whether another record begins within the block, so that its length may be wrong."""
+        """True if another record begins within the block, so that its length may be wrong."""
 
     def faults(self, record: Record) -> list[str]:
         """Rules of the format that the head breaks."""
 
-    def checks(self, record: Record, *, doubtful: bool = False) -> Checks | None:
-        """What to test in the block; more of one that is `doubtful`, because something else is wrong with it."""
+    def checks(self, record: Record) -> Checks | None:
+        """Tests for a block that is read in pieces."""
+        return None
+
+    def block_faults(self, record: Record, block: BytesBlock, *, doubtful: bool = False) -> list[str] | None:
+        """What is wrong with a block in memory; None if nothing can be tested.
+
+        More is tested of a `doubtful` one: something else is wrong with its record.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +149,9 @@ class RecordReader:
                 continue
             start = source.position
             source.forget(start)
+            usual = self._usual(start) if not self._found else None
+            if usual is not None:
+                return usual
             try:
                 record = framing.parse(source, found=self._found)
                 record.offset = source.disk(start)
@@ -142,6 +162,35 @@ class RecordReader:
                 continue
             self._found = False
             return record
+
+    def _usual(self, start: int) -> Record | None:
+        """The record at `start` if it is like most: its head of a known shape, its end right, in a member of its own.
+
+        All others take the long way; for them nothing has changed.
+        """
+        source, usual = self._source, self._framing.usual_tail
+        if not source.unit:
+            source.fill(PLAUSIBLE_BYTES)
+        record = self._framing.quick(source.data, source.pos)
+        if record is None or record.content_length > SMALL_BYTES:
+            return None
+        size = len(record.head) + record.content_length + len(usual)
+        stop = start + size
+        if not (source.fill(size) and source.ends_at(stop)):
+            source.fill(size + 1)  # shows what follows, or that the member ends
+        extent = source.extent(start, stop)
+        end = source.pos + size - len(usual)
+        if extent is None or not source.data.startswith(usual, end):
+            return None
+        record.offset, record.length = extent
+        self._account(record.offset, start)
+        self._done, self._done_decoded = record.offset + record.length, stop
+        record.tail = usual
+        record.block = BytesBlock(source.data, end - record.content_length, end)
+        source.pos = end + len(usual)
+        if self._reading.verify_digests:
+            record._finish = self._verify
+        return record
 
     def _frame_as_far(self, record: Record, start: int) -> None:
         """Finds the end of the record, or where it must end. Raises Unreadable if its head is not to be believed."""
@@ -332,7 +381,7 @@ class RecordReader:
         return (last, True) if is_all else (last - PLAUSIBLE_BYTES, False)
 
     def _is_start(self, at: int) -> bool:
-        """Whether a record begins at this index of the buffer: its head is complete, and follows or leads to an end."""
+        """True if a record begins at this index of the buffer: its head is complete, and follows or leads to an end."""
         source, framing = self._source, self._framing
         data = source.data
         begin = data[at : at + PLAUSIBLE_BYTES]
@@ -351,7 +400,7 @@ class RecordReader:
         return True
 
     def _stands_behind_end(self, at: int) -> bool:
-        """Whether the end of a record stands before this index; that of ARC and Tianwang is too short to be a sign."""
+        """True if the end of a record stands before this index; that of ARC and Tianwang is too short to be a sign."""
         source = self._source
         if source.unit and source.ends_at(source.base + at):
             return True
@@ -371,9 +420,8 @@ class RecordReader:
         return ends[0] if ends is not None else b""
 
     def _is_confirmed(self, record: Record, block: BytesBlock) -> bool:
-        """Whether a digest says that the block is whole, so that what follows is not part of it."""
-        checks = self._framing.checks(record, doubtful=True)
-        return checks is not None and not checks.whole(block)
+        """True if a digest says that the block is whole, so that what follows is not part of it."""
+        return self._framing.block_faults(record, block, doubtful=True) == []
 
     def _conclude_damaged(self, record: Record, start: int, said: int, reason: str) -> None:
         """Finishes a record whose block is what there is; `said` is the length that its head gives, -1 if none."""
@@ -404,12 +452,22 @@ class RecordReader:
             self._note(record, FindingKind.TRUNCATED if record.truncated else FindingKind.INVALID, damage)
         if reading.validate:
             faults += self._framing.faults(record)
+            if not faults and not damage:
+                self._framing.learn(record)
         if faults:
             self._invalid(record, faults)
         if reading.verify_digests and isinstance(record.block, BytesBlock) and not record.truncated:
-            checks = self._framing.checks(record, doubtful=bool(faults or damage))
-            if checks is not None:
-                record._finish = _Verification(self, checks, record.block)
+            record._finish = self._verify_doubtful if faults or damage else self._verify
+
+    def _verify(self, record: Record, *, doubtful: bool = False) -> None:
+        """Tests a block in memory when its record is finished."""
+        record._finish = None
+        assert isinstance(record.block, BytesBlock)
+        if faults := self._framing.block_faults(record, record.block, doubtful=doubtful):
+            self._invalid(record, faults)
+
+    def _verify_doubtful(self, record: Record) -> None:
+        self._verify(record, doubtful=True)
 
     def _sharing(self, start: int, stop: int) -> list[str]:
         """What is wrong with how the record lies in its member; skips bytes that follow it there to no purpose."""
@@ -486,18 +544,68 @@ class RecordReader:
             raise MalformedInput(f"{finding.kind} input at {finding.offset}: {finding.reason}")
 
 
-class _Verification:
-    """Tests a small block when its record is finished."""
+HEAD_BYTES_MAX = 1024 * 1024
+TRIES_MAX = 32
+_BLANK_BYTES_MAX = 5  # of a blank line and the line end before it
+_FIRST_BYTES = 4096
 
-    __slots__ = ("_block", "_checks", "_reader")
 
-    def __init__(self, reader: RecordReader, checks: Checks, block: BytesBlock) -> None:
-        self._reader = reader
-        self._checks = checks
-        self._block = block
+class Unreadable(Exception):
+    """There is no whole record here; the message says why. `resume` is where to continue, if not at the next byte.
 
-    def __call__(self, record: Record) -> None:
-        record._finish = None
-        faults = self._checks.whole(self._block)
-        if faults:
-            self._reader._invalid(record, faults)
+    Set after many failed starts before the same end of a head, so that reading stays linear.
+    """
+
+    def __init__(self, reason: str, resume: int = 0) -> None:
+        super().__init__(reason)
+        self.resume = resume
+
+
+class CutHead(Unreadable):
+    """The file ends, or is damaged, within the head."""
+
+
+class HeadEnd:
+    """Finds ends of heads in one source, front to back."""
+
+    def __init__(self, blank: re.Pattern[bytes], magics: tuple[bytes, ...], *, bytes_max: int = HEAD_BYTES_MAX) -> None:
+        self._blank = blank
+        self._magics = magics
+        self._bytes_max = bytes_max
+        self._none_before = 0  # no blank line ends before this position
+        self._end = -1
+        self._tries = 0
+
+    def head(self, source: ByteSource) -> bytes:
+        """The bytes from the source's position through the blank line. Raises Unreadable."""
+        match = self._blank.search(source.data, max(source.pos, self._none_before - source.base))
+        if match is None or match.end() - source.pos > self._bytes_max:
+            match = self._look_on(source)
+        end = source.base + match.end()
+        if end == self._end:
+            self._tries += 1
+            if self._tries > TRIES_MAX:
+                raise Unreadable("too many starts of heads before one end", self._last_start(source, match.end()))
+        else:
+            self._end, self._tries = end, 0
+        return source.data[source.pos : match.end()]
+
+    def _look_on(self, source: ByteSource) -> re.Match[bytes]:
+        size = _FIRST_BYTES
+        while True:
+            more = source.fill(size)
+            match = self._blank.search(source.data, max(source.pos, self._none_before - source.base))
+            if match is not None and match.end() - source.pos <= self._bytes_max:
+                return match
+            if match is not None or size > self._bytes_max:
+                self._none_before = source.base + (match.start() if match else len(source.data) - _BLANK_BYTES_MAX)
+                raise Unreadable(f"no end of the head within {self._bytes_max} bytes")
+            if not more:
+                self._none_before = source.base + len(source.data) - _BLANK_BYTES_MAX
+                raise CutHead(source.broken or "the head is cut off by the end of the file")
+            size *= 2
+
+    def _last_start(self, source: ByteSource, end: int) -> int:
+        """Position of the last start before the end, or of the end itself."""
+        last = max(source.data.rfind(magic, source.pos + 1, end) for magic in self._magics)
+        return source.base + (last if last >= 0 else end)

@@ -56,7 +56,7 @@ def foreign_compression(first_bytes: bytes) -> str:
 
 
 def begins_well(first_bytes: bytes) -> bool:
-    """Whether the file begins as one of its kind should."""
+    """True if the file begins with the start or the magic number of a known format."""
     return first_bytes.startswith(_MAGICS) or bool(_starting(first_bytes))
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 CHUNK_BYTES = 64 * 1024  # read at a time
 PASSED_MAX = 1000  # ranges without records between two records that are remembered
+_NEWLINES = (b"\n", b"\r")
 Plausible = Callable[[bytes], bool]  # whether these bytes may begin a record
 
 
@@ -43,7 +44,7 @@ class ByteSource:
         self._marks: list[tuple[int, int]] = [(0, 0)]
 
     def fill(self, size: int) -> bool:
-        """Whether the buffer has `size` bytes from `pos` on; moves `data`, `pos` and `base`, never the position."""
+        """True if the buffer has `size` bytes from `pos` on; moves `data`, `pos` and `base`, never the position."""
         data, pos = self.data, self.pos
         have = len(data) - pos
         if have >= size:
@@ -82,8 +83,16 @@ class ByteSource:
         return position
 
     def ends_at(self, position: int) -> bool:
-        """Whether a member is known to end here."""
+        """True if a member is known to end here."""
         return False
+
+    def extent(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Offset and length on disk of a record that ends at `stop`: alone in its member, or followed by no newline.
+
+        None if it is not so, or not known yet.
+        """
+        at = stop - self.base
+        return (start, stop - start) if at <= len(self.data) and self.data[at : at + 1] not in _NEWLINES else None
 
     def forget(self, position: int) -> None:
         """Positions before this one will not be needed again."""
@@ -154,6 +163,13 @@ class MemberSource(ByteSource):
                 return decoded == position
         return False
 
+    def extent(self, start: int, stop: int) -> tuple[int, int] | None:
+        marks = self._marks
+        if len(marks) < 2 or marks[0][0] != start or marks[1][0] != stop or (len(marks) > 2 and marks[2][0] == stop):
+            return None
+        offset = marks[0][1]
+        return offset, marks[1][1] - offset
+
     def forget(self, position: int) -> None:
         marks = self._marks
         while len(marks) > 1 and marks[1][0] <= position:
@@ -212,7 +228,7 @@ class MemberSource(ByteSource):
         return True
 
     def _promising(self, plausible: Plausible) -> bool:
-        """Whether the member that seems to begin here holds a record."""
+        """True if the member that seems to begin here holds a record."""
         while len(self._raw) - self._at < self.probe_bytes and (more := self._load()):
             self._raw, self._at = self._raw[self._at :] + more, 0
         begin = self._probe()

@@ -59,7 +59,7 @@ class ZstdSource(MemberSource):
         return b""
 
     def _have(self, size: int) -> bool:
-        """Whether `size` bytes of the file are in the buffer, joined."""
+        """True if `size` bytes of the file are in the buffer, joined."""
         while len(self._raw) - self._at < size:
             kept, at, before = self._kept, self._at, self._raw
             if not self._refill():

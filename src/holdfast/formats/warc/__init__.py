@@ -1,1 +1,1 @@
-"""WARC 1.0 and 1.1: read (framing, rules, digests) and written (compose, writer)."""
+"""WARC 1.0 and 1.1: read (reader, rules, digests) and written (compose, writer)."""

@@ -6,7 +6,7 @@
     block                   `Content-Length` bytes
     CRLF CRLF
 
-Values come from the web and are not trusted: one with a line end would start a field of its own, so it is rejected.
+Values come from the web and are not trusted: one with a line end would start another field, so it is rejected.
 Everything here is a pure function of its arguments; time and randomness are passed in.
 """
 

@@ -28,6 +28,7 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 _NUMERALS = "0123456789abcdefghijklmnopqrstuv"  # of int() in base 32
 _DIGITS_32 = str.maketrans(_ALPHABET + _ALPHABET[:26].lower() + "0189", _NUMERALS + _NUMERALS[:26] + "zzzz")
 _URL_SAFE = str.maketrans("-_", "+/")
+_CONSTRUCTORS = {"md5": hashlib.md5, "sha1": hashlib.sha1, "sha256": hashlib.sha256, "sha512": hashlib.sha512}
 _SIZES = {"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
 
 
@@ -64,25 +65,56 @@ class _Hash(Protocol):
     def digest(self) -> bytes: ...
 
 
-def digest_checks(record: Record, *, thorough: bool = True) -> Checks | None:
-    """What verifies the digests of the record; None if it has none that can be verified.
+def digest_faults(record: Record, block: BytesBlock, *, thorough: bool) -> list[str] | None:
+    """The digests that a block in memory does not match; None if the record has none that can be verified."""
+    digest, payload = _stated(record, thorough=thorough)
+    if digest is None and payload is None:
+        return None
+    head = block.http() if record.has_http and payload is not None else None
+    if head is not None and head.chunked:
+        checks = DigestChecks(digest, payload, http=True)
+        checks.feed(block.view())
+        return checks.faults()
+    found = []
+    if digest is not None and _digest(digest[0], block.view()) != digest[1]:
+        found.append(_mismatch("block", digest[0]))
+    if payload is not None and _digest(payload[0], block.view(head.size if head is not None else 0)) != payload[1]:
+        found.append(_mismatch("payload", payload[0]))
+    return found
 
-    Unless it is to be `thorough`, the digest of the payload is enough: that of the block takes as long once more.
-    """
-    fields = record.headers.first()
-    payload = _expected(fields.get("warc-payload-digest"))
-    if payload is not None and (
-        record.type in ("revisit", "continuation") or "warc-segment-number" in fields or "warc-truncated" in fields
-    ):
-        payload = None  # of the whole payload, which is not here
-    block = _expected(fields.get("warc-block-digest")) if thorough or payload is None else None
+
+def _digest(algorithm: str, data: memoryview) -> bytes:
+    return _CONSTRUCTORS[algorithm](data, usedforsecurity=False).digest()
+
+
+def _mismatch(what: str, algorithm: str) -> str:
+    return f"the {what} does not match its WARC-{what.capitalize()}-Digest ({algorithm})"
+
+
+def digest_checks(record: Record, *, thorough: bool) -> Checks | None:
+    """Verifies the digests of a record that is read in pieces; None if it has none that can be verified."""
+    block, payload = _stated(record, thorough=thorough)
     if block is None and payload is None:
         return None
     return DigestChecks(block, payload, http=record.has_http)
 
 
-def _expected(text: str | None) -> tuple[str, bytes] | None:
-    return decode_digest(text) if text else None
+def _stated(record: Record, *, thorough: bool) -> tuple[tuple[str, bytes] | None, tuple[str, bytes] | None]:
+    """What the head says of block and payload: algorithm and digest.
+
+    Unless the check is to be `thorough`, the digest of the payload is enough: that of the block takes as long again.
+    """
+    fields = record.headers.first()
+    stated = fields.get("warc-payload-digest")
+    payload = decode_digest(stated) if stated else None
+    if payload is not None and (
+        record.type in ("revisit", "continuation") or "warc-segment-number" in fields or "warc-truncated" in fields
+    ):
+        payload = None  # of the whole payload, which is not here
+    if payload is not None and not thorough:
+        return None, payload
+    stated = fields.get("warc-block-digest")
+    return decode_digest(stated) if stated else None, payload
 
 
 class DigestChecks:
@@ -107,29 +139,15 @@ class DigestChecks:
         else:
             self._feed_payload(piece)
 
-    def whole(self, block: BytesBlock) -> list[str]:
-        """The faults of a block that is in memory, which is nearly always so: nothing is fed and nothing copied."""
-        data = block.whole()
-        head = block.http() if self._waiting is not None and self._payload is not None else None
-        if head is not None and head.chunked:
-            self.feed(data)
-            return self.faults()
-        self._waiting = None
-        if self._block_hash is not None:
-            self._block_hash.update(data)
-        if self._raw_hash is not None:
-            self._raw_hash.update(data[head.size :] if head is not None else data)
-        return self.faults()
-
     def faults(self) -> list[str]:
         """Digests that do not match. To be called once, after the whole block."""
         if self._waiting is not None and self._raw_hash is not None:
             self._wait(self._waiting, last=True)
         found = []
         if self._block is not None and self._block_hash is not None and self._block_hash.digest() != self._block[1]:
-            found.append(f"the block does not match its WARC-Block-Digest ({self._block[0]})")
+            found.append(_mismatch("block", self._block[0]))
         if self._payload is not None and not self._payload_matches(self._payload[1]):
-            found.append(f"the payload does not match its WARC-Payload-Digest ({self._payload[0]})")
+            found.append(_mismatch("payload", self._payload[0]))
         return found
 
     def _wait(self, begin: bytes, *, last: bool) -> None:

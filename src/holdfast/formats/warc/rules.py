@@ -153,7 +153,7 @@ def _line_faults(head: bytes) -> list[str]:
     for line in head.splitlines()[1:]:
         name, colon, _ = line.partition(b":")
         if line.strip() and not line.startswith((b" ", b"\t")) and (not colon or name != name.rstrip()):
-            faults.append(f"a line of the head is no field: {line[:40]!r}")
+            faults.append(f"a line of the head is not a field: {line[:40]!r}")
     return faults
 
 
@@ -165,7 +165,7 @@ def _message(media: str) -> str:
 
 
 def _is_odd_word(value: str) -> bool:
-    """Whether something in the value begins as an encoded word of RFC 2047, which WARC allows, and is none."""
+    """True if the value has a malformed encoded word (RFC 2047), which WARC allows."""
     for word in _WORD.finditer(value):
         try:
             codecs.lookup(word[1])
@@ -208,7 +208,7 @@ def _is_target(value: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_address(value: str) -> bool:
+def is_address(value: str) -> bool:
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -217,7 +217,7 @@ def _is_address(value: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _is_media(value: str) -> bool:
+def is_media(value: str) -> bool:
     return _MEDIA.fullmatch(value) is not None
 
 
@@ -234,11 +234,11 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "warc-record-id": _is_id,
     "warc-date": _is_date,
     "content-length": _is_number,
-    "content-type": _is_media,
+    "content-type": is_media,
     "warc-concurrent-to": _is_id,
     "warc-block-digest": _is_digest,
     "warc-payload-digest": _is_digest,
-    "warc-ip-address": _is_address,
+    "warc-ip-address": is_address,
     "warc-refers-to": _is_id,
     "warc-refers-to-target-uri": _is_target,
     "warc-refers-to-date": _is_date,
@@ -247,7 +247,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "warc-warcinfo-id": _is_id,
     "warc-filename": bool,
     "warc-profile": _is_target,
-    "warc-identified-payload-type": _is_media,
+    "warc-identified-payload-type": is_media,
     "warc-segment-number": _is_segment,
     "warc-segment-origin-id": _is_id,
     "warc-segment-total-length": _is_number,

@@ -7,7 +7,7 @@
 
 `RecordCompressor` turns records into such pieces and may be called from many threads at once: the work is done outside
 the interpreter's lock. `WarcWriter` appends the pieces in one thread and knows offsets and lengths, exactly.
-`WarcFiles` puts them into files of about 1 GB.
+`WarcFiles` puts them into files of about 10^9 bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Compression = Literal["none", "gzip", "zstd"]
 SUFFIXES: dict[Compression, str] = {"none": ".warc", "gzip": ".warc.gz", "zstd": ".warc.zst"}
 DICTIONARY_FRAME = 0x184D2A5D
 DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
-# Level 2 of isal costs as much as level 1; level 3 is 3 % smaller at half the speed (pages of 19 KB).
+# Level 2 of isal costs as much as level 1; level 3 is 3 % smaller at half the speed (pages of 19 KiB).
 GZIP_LEVEL = 2
 ZSTD_LEVEL = 3
 _GZIP_LEVELS = range(4)
@@ -100,7 +100,7 @@ class RecordCompressor:
         match self.compression:
             case "gzip":
                 return isal_zlib.compressobj(self.level, wbits=_GZIP_WINDOW)
-            case "zstd":  # one of its own: a compressor must not be used for another record before this one ends
+            case "zstd":  # a new one: a compressor serves one record at a time
                 return self._new_zstd().compressobj(size=-1 if size is None else size)
             case _:
                 return _Plain()
@@ -170,7 +170,7 @@ class WarcWriter:
 
     @property
     def whole(self) -> bool:
-        """Whether all that was written is whole records."""
+        """True if only whole records were written."""
         return not self._failed and self._stream is None
 
     def _append(self, piece: bytes) -> None:
@@ -315,7 +315,7 @@ class WarcFiles:
             self._sink.abandon()
 
     def _writer_for(self, size: int) -> WarcWriter:
-        """The writer of a file that has room for so many bytes; a file takes at least one record, however large."""
+        """The writer of a file that has room for `size` bytes; every file takes at least one record, however large."""
         writer = self._writer
         if writer is not None and writer.offset > self._first and writer.offset + size >= self.options.bytes_max:
             self.close()

@@ -1,18 +1,124 @@
-"""Page rank: how often a reader who follows links at random, and now and then jumps to any page, comes to a page.
+"""The link graph of the newest captures, and the page rank computed from it.
 
-Power iteration over a link graph, equal to `networkx.pagerank`: with probability `ALPHA` the reader follows one of the
-page's links, each as likely as the other; otherwise, and on a page without links, any page may be next. Ranks are
-scaled so that their mean is 1.0: a rank says the same in archives of any size.
+    tables/captures ─► newest capture of each page ─┐
+    tables/links ───────────────────────────────────┴─► distinct edges, by target ─► sources, a file of u32
 
-An iteration reads all edges once, from one end to the other, and keeps three vectors of one number per page.
+Nodes are pages: all URLs that were captured, and all that are linked to. Edges are the distinct links of the newest
+capture of each URL that a person follows, including redirects. Links of older captures do not count. Resources that a
+browser loads by itself do not count either: the logo of a site would outrank its pages. A page that links to itself has
+an edge to itself, and five links from one page to another are one edge, as in a networkx `DiGraph` of the same links.
+
+The tables are sorted by DuckDB, within a limit of memory and in a scratch directory beyond it. Memory holds vectors
+with one number per page; the edges stay in a file of 4 bytes each.
+
+Page rank is how often a reader who follows random links, and sometimes jumps to a random page, visits a page. Power
+iteration, equal to `networkx.pagerank`: with probability `ALPHA` the reader follows one of the page's links, all
+equally likely; otherwise, and on a page without links, any page is next. Ranks are scaled to a mean of 1.0, so that a
+rank means the same in archives of any size. An iteration reads all edges once, in order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.index.ranks.link_graph import Chunk, LinkGraph
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+Pages = NDArray[np.uint64]
+Counts = NDArray[np.uint32]
+
+EDGES_PER_READ = 1 << 20
+_ROWS_PER_FETCH = 1 << 18
+_SOURCES = "sources"
+
+# Of two captures with one timestamp, the one that was indexed later is the newer. Metadata and conversions of a page
+# are captures of its URL, but no pages.
+_NEWEST = """
+    CREATE TEMP TABLE newest AS
+    SELECT page, arg_max(number, (timestamp, number)) AS number
+    FROM captures WHERE type IN ('response', 'revisit', 'resource') GROUP BY page
+"""
+_EDGES = """
+    CREATE TEMP TABLE edges AS
+    SELECT DISTINCT links.page AS source, links.target_page AS target
+    FROM links JOIN newest USING (page, number) WHERE kind IN ('link', 'redirect')
+"""
+_PAGES = "SELECT page FROM (SELECT page FROM newest UNION SELECT target FROM edges) ORDER BY page"
+_BY_TARGET = "SELECT source, target FROM edges ORDER BY target, source"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The edges to nodes `first` up to `end`: their sources, target by target."""
+
+    first: int
+    end: int
+    sources: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGraph:
+    """Nodes are numbered in the order of their page numbers, which are in `pages`."""
+
+    pages: Pages
+    inlinks: Counts  # of each node: the number of pages that link to it
+    outlinks: Counts  # of each node: the number of pages it links to
+    sources: Counts  # of each edge, in the order of their targets: a file
+
+    @property
+    def edges(self) -> int:
+        return len(self.sources)
+
+    def chunks(self, edges: int = EDGES_PER_READ) -> Iterator[Chunk]:
+        """All edges, at most this many at a time, unless one page has more."""
+        ends = np.cumsum(self.inlinks, dtype=np.int64)
+        first = start = 0
+        while start < self.edges:
+            end = int(np.searchsorted(ends, start + edges, side="right"))
+            if not end or ends[end - 1] == start:  # the next page alone has more
+                end += 1
+            stop = int(ends[end - 1])
+            yield Chunk(first, end, np.asarray(self.sources[start:stop]))
+            first, start = end, stop
+
+
+def build_graph(connection: DuckDBPyConnection, scratch: Path) -> LinkGraph:
+    """The graph of the views `captures` and `links` of the connection. Its edges stay in a file in `scratch`."""
+    connection.execute(_NEWEST)
+    connection.execute(_EDGES)
+    pages = np.concatenate([np.empty(0, np.uint64), *(batch[0] for batch in _columns(connection, _PAGES))])
+    inlinks = np.zeros(len(pages), np.uint32)
+    outlinks = np.zeros(len(pages), np.uint32)
+    path = scratch / _SOURCES
+    with path.open("wb") as file:
+        for source, target in _columns(connection, _BY_TARGET):
+            sources = np.searchsorted(pages, source).astype(np.uint32)
+            _count(outlinks, sources)
+            _count(inlinks, np.searchsorted(pages, target))
+            file.write(sources.data)
+    edges = path.stat().st_size
+    mapped = np.memmap(path, np.uint32, "r") if edges else np.empty(0, np.uint32)
+    return LinkGraph(pages, inlinks, outlinks, mapped)
+
+
+def _columns(connection: DuckDBPyConnection, query: str) -> Iterator[list[NDArray[Any]]]:
+    """The result, some rows at a time, each column as an array."""
+    for batch in connection.sql(query).arrow(_ROWS_PER_FETCH):
+        if batch.num_rows:
+            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+def _count(counts: Counts, nodes: NDArray[Any]) -> None:
+    found, times = np.unique(nodes, return_counts=True)
+    counts[found] += times.astype(np.uint32)
+
 
 Vector = NDArray[np.float64]
 
@@ -23,7 +129,7 @@ TOLERANCE = 1e-8
 
 
 def page_rank(graph: LinkGraph, tolerance: float = TOLERANCE) -> Vector:
-    """The rank of each node. It always ends: each iteration leaves at most `ALPHA` of the distance to the result."""
+    """The rank of each node. Converges: each iteration leaves at most `ALPHA` of the distance to the result."""
     nodes = len(graph.pages)
     rank = np.ones(nodes)
     if not nodes:
@@ -45,7 +151,7 @@ def page_rank(graph: LinkGraph, tolerance: float = TOLERANCE) -> Vector:
 
 
 def _received(graph: LinkGraph, share: Vector) -> Vector:
-    """What comes to each node, if every node gives `share` along each of its edges."""
+    """What each node receives if every node gives `share` along each of its edges."""
     received = np.zeros(len(share))
     for chunk in graph.chunks():
         received[chunk.first : chunk.end] = _sums(graph, chunk, share)

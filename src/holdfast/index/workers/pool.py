@@ -1,4 +1,11 @@
-"""The crew: workers, started when they are needed, each served by a thread that waits for it."""
+"""The worker pool: splits the records to be indexed into tasks, which worker processes carry out.
+
+    builder ──tasks──► pool ──► workers, one per core: read records, extract, make rows and documents
+            ◄─results, in the order of tasks──┘
+
+Workers start on demand, each with a thread that waits for it. The kernel enforces limits of memory and CPU time,
+whatever the libraries do. If a document kills a worker, the reason is recorded, and another worker skips it.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +14,34 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from mmap import mmap
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from holdfast import errors
+from holdfast.batches.frame import FramePlace
 from holdfast.env.child_process import LITTLE_MEMORY, start_child
 from holdfast.errors import HoldfastError
-from holdfast.index.extract.result import Failure
-from holdfast.index.workers.task import IndexTask, TaskResult, WorkerOptions, pack, unpack
-from holdfast.index.workers.worker import SLOT_BYTES
+from holdfast.index.extract.extract import Failure
+from holdfast.index.state import IndexState
+from holdfast.index.workers.worker import SLOT_BYTES, IndexTask, TaskResult, WorkerOptions, pack, read_prepared, unpack
+from holdfast.model import RecordId
 
-_AHEAD = 3  # tasks for each worker that are under way or done and not yet taken
-_DEATHS_MAX = 3  # of workers in a row that had not begun a document
+if TYPE_CHECKING:
+    from holdfast.batches.journal import Journal
+    from holdfast.catalog import Catalog
+
+_AHEAD = 3  # tasks per worker that are in progress or waiting to be taken
+_DEATHS_MAX = 3  # of workers in a row, before their first document
 _TIMES_UP = (-signal.SIGPROF, -signal.SIGALRM)
-_PIPE_BYTES = 1 << 20
+TASK_RECORDS = 128
+_PREPARED_BYTES_MAX = 64 << 20
 
 
 class WorkerDied(Exception):
-    """A worker ended while it had a task."""
+    """A worker died during a task."""
 
     def __init__(self, serial: int, exit_code: int) -> None:
         self.serial = serial
@@ -39,7 +53,7 @@ class WorkerDied(Exception):
 
 
 class WorkerPool:
-    """Some workers. `run` is for one thread at a time; `close` ends them, whatever they are doing."""
+    """Worker processes. `run` is for one thread at a time; `close` kills the workers."""
 
     def __init__(self, count: int, options: WorkerOptions) -> None:
         self._count = count
@@ -50,19 +64,25 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, tasks: Iterable[IndexTask]) -> Iterator[tuple[IndexTask, TaskResult]]:
-        """What came of each task, in their order. Raises what reading the archive may."""
+    def run(
+        self, tasks: Iterable[IndexTask], prepared: PreparedDocuments | None = None
+    ) -> Iterator[tuple[IndexTask, TaskResult]]:
+        """The result of each task, in order. Raises what reading the archive may.
+
+        A task whose documents are all `prepared` needs no worker.
+        """
         waiting: deque[tuple[IndexTask, Future[TaskResult]]] = deque()
-        for task in tasks:
-            waiting.append((task, self._pool.submit(self._do, task)))
-            if len(waiting) >= self._count * _AHEAD:
+        for each in tasks:
+            task, found = prepared.read(each) if prepared is not None else (each, None)
+            waiting.append((task, self._pool.submit(self._do, task) if found is None else _done(found)))
+            while waiting and (len(waiting) >= self._count * _AHEAD or waiting[0][1].done()):
                 done, future = waiting.popleft()
                 yield done, future.result()
         for done, future in waiting:
             yield done, future.result()
 
     def _do(self, task: IndexTask) -> TaskResult:
-        """A document at which a worker dies is left out the next time."""
+        """Retries without the document that killed the worker."""
         known: dict[int, str] = {}
         deaths = 0
         while True:
@@ -71,15 +91,14 @@ class WorkerPool:
             except WorkerDied as death:
                 self._own.worker = None
                 if self._closed:
-                    raise HoldfastError("the index was closed while it was being written") from None
+                    raise HoldfastError("the index was closed during an update") from None
                 if death.serial and death.serial not in known:
                     known[death.serial] = death.failure
                     continue
                 deaths += 1
                 if deaths >= _DEATHS_MAX:
                     raise HoldfastError(
-                        f"processes that read for the index die (exit {death.exit_code}) before they begin: "
-                        "is there enough memory? See 'index.worker_bytes_max'"
+                        f"index workers die at start (exit {death.exit_code}): is there enough memory?"
                     ) from None
 
     def _worker(self) -> _Worker:
@@ -103,7 +122,7 @@ class WorkerPool:
             for worker in self._workers:
                 worker.kill()
         self._pool.shutdown()
-        for worker in self._workers:  # also one that was being started meanwhile
+        for worker in self._workers:  # one may have started meanwhile
             worker.kill()
 
 
@@ -154,3 +173,72 @@ class _Worker:
         for pipe in (self._sink, self._source):
             with suppress(OSError):
                 pipe.close()
+
+
+def _done(found: TaskResult) -> Future[TaskResult]:
+    future: Future[TaskResult] = Future()
+    future.set_result(found)
+    return future
+
+
+class PreparedDocuments:
+    """Documents that a crawl extracted, until they are indexed. Bounded: drops documents beyond. Thread-safe."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._documents: dict[tuple[str, int], bytes] = {}  # by batch and serial; as `Extracted.pack` gives them
+        self._lock = threading.Lock()
+        self.bytes = 0
+
+    def add(self, batch: str, serial: int, extracted: bytes) -> None:
+        with self._lock:
+            if self.bytes + len(extracted) <= _PREPARED_BYTES_MAX:
+                self._documents[batch, serial] = extracted
+                self.bytes += len(extracted)
+
+    def clear(self) -> None:
+        """Drops all documents: they can be read from the archive."""
+        with self._lock:
+            self._documents, self.bytes = {}, 0
+
+    def read(self, task: IndexTask) -> tuple[IndexTask, TaskResult | None]:
+        """The task with its prepared documents, and its result if no content has to be read from the archive."""
+        with self._lock:
+            keys = [(task.batch, serial) for serial in range(task.first, task.end)]
+            taken = {key[1]: self._documents.pop(key) for key in keys if key in self._documents}
+            self.bytes -= sum(map(len, taken.values()))
+        task = task._replace(prepared=taken)
+        return task, read_prepared(task, self._journal) if taken else None
+
+
+# -- what is to be indexed ----------------------------------------------------------------------------------------
+
+
+def tasks(wanted: Sequence[tuple[str, int, int]], catalog: Catalog) -> Iterator[IndexTask]:
+    """Tasks for these records, in order."""
+    for number, (batch, first, end) in enumerate(wanted):
+        places: list[bytes] = []
+        begin = first
+        for serial, packed in catalog.frames(batch, first) if first < end else ():
+            if serial >= end:
+                break
+            if places and serial - begin >= TASK_RECORDS:
+                yield IndexTask(batch, number, begin, serial, tuple(places))
+                places, begin = [], serial
+            places.append(packed)
+        if places:
+            yield IndexTask(batch, number, begin, end, tuple(places))
+
+
+def tasks_for(records: Sequence[RecordId], state: IndexState, catalog: Catalog) -> Iterator[IndexTask]:
+    """Tasks for single records, one per frame, in the order of their numbers."""
+    frames: dict[tuple[str, bytes], list[int]] = {}
+    for record in sorted(records, key=lambda each: state.number_of(each) or 0):
+        packed = catalog.frame_of(record)
+        if packed is not None:
+            frames.setdefault((record.batch, packed), []).append(record.serial)
+    for (batch, packed), serials in frames.items():
+        number = state.batch_number(batch)
+        assert number is not None, "only records of the index are indexed again"
+        place = FramePlace.unpack(packed)
+        yield IndexTask(batch, number, place.first_serial, serials[-1] + 1, (packed,), tuple(serials))

@@ -1,8 +1,8 @@
 """The process that runs a statement.
 
-DuckDB's own limit of memory counts what it sorts and gathers, not what a function makes: `repeat('x', 4000000000)`. Nor
-can such a function be interrupted. So a statement runs in a process of its own: the kernel limits its memory, and the
-caller kills it when its time is over. It ends by itself when its caller does.
+DuckDB's memory limit covers sorts and aggregates, not the results of functions: `repeat('x', 4000000000)`. Nor
+can such a function be interrupted. So each statement runs in its own process: the kernel limits its memory, and the
+caller kills it on time-out. It exits when its caller does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from pyarrow import ipc
 from holdfast.config import QuerySettings
 from holdfast.errors import HoldfastError
 from holdfast.query.sql.database import SqlSources, connected, make_tables
-from holdfast.query.sql.errors import translated_errors
-from holdfast.query.sql.messages import MessageKind, as_stream, read_message, write_message
+from holdfast.query.sql.messages import MessageKind, as_stream, read_message, translated_errors, write_message
 from holdfast.query.sql.statement import Statement
 
 ROWS_PER_BATCH = 16_384
@@ -35,21 +34,21 @@ _THREAD_BYTES = 32 << 20  # stack and buffers of each thread
 
 @dataclass(frozen=True, slots=True)
 class SqlRequest:
-    """What a process is to run."""
+    """The work of one process."""
 
     statement: Statement
     parameters: Sequence[Any]
     sources: SqlSources
     settings: QuerySettings
-    scratch: str  # a directory for what does not fit into memory
+    scratch: str  # directory for what does not fit into memory
 
 
 def main() -> None:
-    """Runs one statement, which comes on standard input, and gives its rows out on standard output."""
+    """Reads one statement from standard input and writes its rows to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides
     source = sys.stdin.buffer
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not disturb the frames
+    os.dup2(2, 1)  # stray prints must not corrupt the frames
     request: SqlRequest = pickle.loads(read_message(source)[1])
     _limit(request.settings)
     try:
@@ -59,7 +58,7 @@ def main() -> None:
         write_message(sink, MessageKind.FAILURE, json.dumps([type(error).__name__, str(error)]).encode())
     except (BrokenPipeError, EOFError):
         pass
-    os._exit(0)  # nothing is left to do, and what a statement left need not be taken apart
+    os._exit(0)  # skips needless clean-up
 
 
 def _limit(settings: QuerySettings) -> None:
@@ -94,7 +93,7 @@ def _next(reader: pyarrow.RecordBatchReader, settings: QuerySettings) -> pyarrow
 
 
 def _contents(source: IO[bytes]) -> Iterator[pyarrow.Table]:
-    """The rows of the table `contents` that the caller sends."""
+    """The rows of the table `contents`, sent by the caller."""
     while True:
         kind, body = read_message(source)
         if kind == MessageKind.CONTENTS_END:
@@ -103,6 +102,6 @@ def _contents(source: IO[bytes]) -> Iterator[pyarrow.Table]:
 
 
 def _end_with_caller() -> None:
-    """The caller sends nothing more: what is read next is the end of the pipe."""
-    os.read(0, 1)  # not through sys.stdin, whose lock would abort an interpreter that ends
+    """Waits for the end of the pipe: the caller sends nothing more."""
+    os.read(0, 1)  # not through sys.stdin, whose lock would abort an exiting interpreter
     os._exit(1)

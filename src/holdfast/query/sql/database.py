@@ -1,4 +1,4 @@
-"""The archive as a database that can only be read: DuckDB over the tables of the index.
+"""The archive as a read-only database: DuckDB over the tables of the index.
 
     statement ──► checked: one SELECT, of our tables ──► views over Parquet files, ranks and keydirs ──► Arrow
 
@@ -6,12 +6,12 @@
 |----------|-------------------------------------------------------------------------------|
 | captures | captures, with title and language                                             |
 | links    | links of captures                                                             |
-| pages    | the newest capture of each URL, with its rank and how many pages link to it    |
-| contents | contents of the store; made from its keydirs when a statement names it         |
+| pages    | the newest capture of each URL, with rank and number of in-links               |
+| contents | contents of the store, from its keydirs, if a statement names it               |
 
-Each statement has a process and in it a database of its own, which are gone with its answer (`child`). Nothing that it
-can say writes, reads another file, loads code or changes a limit. Records that were removed are not in any table from
-the moment of their removal on.
+Each statement has its own process and database, which end with its result (`child`). No statement
+can write, read another file, load code or change a limit. Removed records are in no table from
+the moment of their removal.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 TABLES = ("captures", "contents", "links", "pages")
-_UNSETTLED = {  # what is fixed when the database is made; `lock_configuration` then keeps all of it
+_UNSETTLED = {  # set when the database is created; `lock_configuration` then freezes them
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
 }
 _REMOVED = f"number NOT IN (SELECT number FROM {INTERNAL}removed)"
-# As in the link graph: of two captures with one timestamp, the one that came in later is the newer.
+# As in the link graph: of two captures with one timestamp, the one added later is newer.
 _PAGES = f"""
     CREATE VIEW pages AS
     SELECT captures.*, coalesce(ranks.rank, 0) AS rank, coalesce(ranks.inlinks, 0) AS inlinks
@@ -56,23 +56,23 @@ _CONTENTS = """
 
 @dataclass(frozen=True, slots=True)
 class SqlSources:
-    """What the tables are made of."""
+    """The files behind the tables."""
 
     captures: Sequence[Path]
     links: Sequence[Path]
-    removed: Sequence[int]  # numbers of records that are still in the files
-    beyond: Sequence[tuple[int, int]]  # ranges of numbers that are in the files and not shown yet
+    removed: Sequence[int]  # record numbers still in the files
+    beyond: Sequence[tuple[int, int]]  # ranges of record numbers in the files that are not visible yet
     ranks: Path | None
 
 
 def connected(settings: QuerySettings, scratch: str) -> DuckDBPyConnection:
-    """An empty database with the limits of the settings."""
+    """An empty database with the configured limits."""
     import duckdb
 
     limits: dict[str, Any] = {
         "memory_limit": f"{settings.sql_memory_bytes}B",
         "max_temp_directory_size": f"{settings.sql_spill_bytes_max}B",
-        "temp_directory": scratch,  # made when something is put there, and removed when the database is closed
+        "temp_directory": scratch,  # created on demand, removed on close
     }
     if settings.sql_threads:
         limits["threads"] = str(settings.sql_threads)
@@ -82,7 +82,7 @@ def connected(settings: QuerySettings, scratch: str) -> DuckDBPyConnection:
 def make_tables(
     connection: DuckDBPyConnection, sources: SqlSources, named: frozenset[str], contents: Iterator[pyarrow.Table]
 ) -> None:
-    """Those that are named; views cost nothing until they are read. `contents` is read to its end."""
+    """Creates the tables; views cost nothing until they are read. `contents` is consumed."""
     import pyarrow
 
     removed = pyarrow.table({"number": pyarrow.array(sources.removed, pyarrow.uint64())})
@@ -103,7 +103,7 @@ def make_tables(
 
 
 def _make_view(connection: DuckDBPyConnection, name: str, files: Sequence[Path], shown: Sequence[str]) -> None:
-    """The rows of some files that meet all of the conditions."""
+    """The rows of some files that meet all conditions."""
     if files:
         source = f"read_parquet([{', '.join(map(_literal, files))}])"
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {source} WHERE {' AND '.join(shown) or 'true'}")
@@ -113,7 +113,7 @@ def _make_view(connection: DuckDBPyConnection, name: str, files: Sequence[Path],
 
 
 def _ranks(path: Path | None) -> pyarrow.Table:
-    """The ranks as they lie in their file, not copied."""
+    """The ranks, mapped from their file without a copy."""
     import pyarrow
 
     try:

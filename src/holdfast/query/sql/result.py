@@ -1,4 +1,4 @@
-"""The answer to a statement, as Arrow, read as it is wanted and once."""
+"""The result of a statement, as Arrow, read on demand and once."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast import errors
 from holdfast.config import QuerySettings
 from holdfast.env.child_process import LITTLE_MEMORY, start_child
-from holdfast.errors import HoldfastError, MalformedQuery, TooLarge
+from holdfast.errors import HoldfastError, MalformedQuery
+from holdfast.model import Coverage
 from holdfast.query.sql.child import SqlRequest
 from holdfast.query.sql.database import SqlSources
-from holdfast.query.sql.errors import too_long, too_much_memory
-from holdfast.query.sql.messages import MessageKind, as_stream, read_message, write_message
+from holdfast.query.sql.messages import MessageKind, as_stream, read_message, too_long, too_much_memory, write_message
 from holdfast.query.sql.statement import Statement
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class SqlResult:
-    """Rows of a statement. It begins to run at once; reading to the end, or `close`, gives back what it holds.
+    """Rows of a statement. It starts at once; reading to the end, or `close`, frees its process.
 
-    The statement runs in a process of its own, so Ctrl-C ends it, whatever it does. For one thread at a time.
+    The statement runs in its own process, so Ctrl-C always ends it. One thread at a time.
     """
 
     def __init__(
@@ -42,9 +41,15 @@ class SqlResult:
         sources: SqlSources,
         contents: Iterator[pyarrow.RecordBatch],
         settings: QuerySettings,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        """`contents` are the rows of that table. Raises MalformedQuery, Denied or TooLarge."""
+        """`contents` are the rows of that table; `on_close` is called at the end.
+
+        Raises MalformedQuery, Denied or TooLarge.
+        """
+        self.coverage: Coverage | None = None  # of a cluster
         self._settings = settings
+        self._on_close = on_close
         self._scratch = Path(tempfile.gettempdir()) / f"holdfast-sql-{os.getpid()}-{os.urandom(6).hex()}"
         request = SqlRequest(statement, parameters, sources, settings, str(self._scratch))
         packed = _packed(request)
@@ -70,7 +75,7 @@ class SqlResult:
     def _send(self, packed: bytes, contents: Iterator[pyarrow.RecordBatch]) -> None:
         sink = self._process.stdin
         assert sink is not None
-        with suppress(BrokenPipeError):  # what it reports is read next
+        with suppress(BrokenPipeError):  # its error is read next
             write_message(sink, MessageKind.REQUEST, packed)
             for batch in contents:
                 write_message(sink, MessageKind.CONTENTS, as_stream(batch.schema, batch))
@@ -84,7 +89,7 @@ class SqlResult:
         return ipc.open_stream(body).schema
 
     def _receive(self) -> tuple[bytes, memoryview]:
-        """The next frame of the process. Raises what it reports, or why it died."""
+        """The next frame of the process. Raises the error it reports, or why it died."""
         source = self._process.stdout
         assert source is not None
         try:
@@ -100,32 +105,25 @@ class SqlResult:
         code = self._process.wait()
         if self._is_over:
             return too_long(self._settings)
-        if code < 0:  # the kernel, or DuckDB where it got no memory
+        if code < 0:  # killed by the kernel, or DuckDB out of memory
             return too_much_memory(self._settings)
         return HoldfastError(f"the process that runs SQL ended by itself (exit {code}): run it again")
 
     def batches(self) -> Iterator[pyarrow.RecordBatch]:
-        """The rows, in batches. Raises TooLarge if they are more than `query.sql_rows_max`, or take too long."""
+        """The rows, in batches. Raises TooLarge beyond the limits of time and memory."""
         from pyarrow import ipc
 
-        rows, most = 0, self._settings.sql_rows_max
         try:
             while not self._is_closed:
                 kind, body = self._receive()
                 if kind == MessageKind.END:
                     break
-                for batch in ipc.open_stream(body):
-                    rows += batch.num_rows
-                    if most and rows > most:
-                        raise TooLarge(
-                            f"SQL answers with more than {most} rows: add a LIMIT, or raise query.sql_rows_max"
-                        )
-                    yield batch
+                yield from ipc.open_stream(body)
         finally:
             self.close()
 
     def reader(self) -> pyarrow.RecordBatchReader:
-        """The rows for whoever takes Arrow as it comes."""
+        """The rows as an Arrow reader."""
         import pyarrow
 
         return pyarrow.RecordBatchReader.from_batches(self.schema, self.batches())
@@ -142,7 +140,7 @@ class SqlResult:
             yield from batch.to_pylist()
 
     def close(self) -> None:
-        """Ends the statement if it still runs. Idempotent."""
+        """Stops the statement if it still runs. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -151,9 +149,10 @@ class SqlResult:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with suppress(BrokenPipeError):  # what was not sent yet reaches nobody
+            with suppress(BrokenPipeError):  # unsent data is discarded
                 pipe.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        self._on_close()
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):
@@ -162,9 +161,7 @@ class SqlResult:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

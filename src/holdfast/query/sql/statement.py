@@ -1,9 +1,9 @@
-"""One SQL statement that only reads, of the tables that are there: whatever else is refused before it is run.
+"""One SQL statement that only reads the known tables; anything else is rejected before it runs.
 
-DuckDB may touch no file but ours, loads nothing and keeps its settings. That would be enough against most
-of what a statement can try; but functions that read (`read_blob` on our own files, which would show what was removed),
-that run other texts (`query`) or take addresses in memory (`arrow_scan`) only read, too. So DuckDB's own parser takes
-the statement apart, and every table and every function that gives rows must be one of a short list.
+DuckDB may access no files but ours, load nothing and change no settings. That stops most
+attacks, but not functions that read (`read_blob` on our own files would show removed records),
+run other statements (`query`) or take memory addresses (`arrow_scan`). So DuckDB's own parser takes
+the statement apart, and every table and table function must be on a short list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX = 32_768
 _PARSER_BYTES = 256 << 20
-INTERNAL = "_holdfast_"  # so begin the names of what the tables are made of
+INTERNAL = "_holdfast_"  # prefix of internal tables
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 _ROWS_OF_FUNCTIONS = ("range", "generate_series", "unnest", "json_each", "json_tree")
 _REFUSED_FUNCTIONS = (
@@ -39,14 +39,14 @@ _READ_ONLY = "SQL only reads here, one SELECT at a time"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that may be run."""
+    """A statement that may run."""
 
     text: str
-    tables: frozenset[str]  # those of ours that it names
+    tables: frozenset[str]  # the tables it names
 
 
 def checked_alone(text: str, tables: Collection[str]) -> Statement:
-    """As `checked`, with a database of its own, in which nothing is."""
+    """As `checked`, with an empty database of its own."""
     import duckdb
 
     with duckdb.connect(":memory:", config={"threads": "1", "memory_limit": f"{_PARSER_BYTES}B"}) as connection:
@@ -54,7 +54,7 @@ def checked_alone(text: str, tables: Collection[str]) -> Statement:
 
 
 def checked(connection: DuckDBPyConnection, text: str, tables: Collection[str]) -> Statement:
-    """The statement, if it is one that only reads these tables. Raises MalformedQuery or Denied; nothing is run."""
+    """The statement, if it only reads these tables. Raises MalformedQuery or Denied; runs nothing."""
     if len(text) > CHARACTERS_MAX:
         raise MalformedQuery(f"SQL of {len(text)} characters: at most {CHARACTERS_MAX} are taken")
     tree = _parsed(connection, text)
@@ -76,14 +76,14 @@ def checked(connection: DuckDBPyConnection, text: str, tables: Collection[str]) 
         if not _lists_tables(statements[0]["node"].get("from_table")):
             raise Denied(f"SHOW TABLES stands alone: {_READ_ONLY}")
         rows = ", ".join(f"('{name}')" for name in sorted(tables))
-        text = f"SELECT name FROM (VALUES {rows}) AS listed(name)"  # DuckDB would list what they are made of, too
+        text = f"SELECT name FROM (VALUES {rows}) AS listed(name)"  # DuckDB would list internal tables, too
     return Statement(text, frozenset(named.intersection(tables)))
 
 
 def _check_names(connection: DuckDBPyConnection, own: set[str]) -> None:
-    """Raises Denied for names of WITH that mean something where that WITH does not reach: files, tables of DuckDB's.
+    """Raises Denied for WITH names that mean something outside the scope of that WITH: files, tables of DuckDB.
 
-    All other names mean nothing there, so that how far each of them reaches need not be known here.
+    All other names mean nothing there, so scopes need not be tracked here.
     """
     taken = {name.lower() for (name,) in connection.execute(_OF_DUCKDB).fetchall()}
     for name in sorted(own):
@@ -99,11 +99,11 @@ def _lists_tables(node: Any) -> bool:
 
 
 def _parsed(connection: DuckDBPyConnection, text: str) -> dict[str, Any]:
-    """The statement as DuckDB's parser understands it; only SELECT can be written down so."""
+    """The statement as DuckDB's parser understands it; it serializes only SELECT."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise MalformedQuery("SQL with what is no character: leave it out") from None
+        raise MalformedQuery("SQL with an invalid character: leave it out") from None
     ((written,),) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
     try:
         tree: dict[str, Any] = json.loads(written)
@@ -120,7 +120,7 @@ def _parsed(connection: DuckDBPyConnection, text: str) -> dict[str, Any]:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object in the tree, without recursion: nothing that can be nested shall exhaust the stack."""
+    """Every object in the tree, without recursion, so that nesting cannot exhaust the stack."""
     waiting = [tree]
     while waiting:
         each = waiting.pop()
@@ -132,7 +132,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _defined(node: dict[str, Any]) -> Iterator[str]:
-    """Names that WITH gives to queries."""
+    """Names defined by WITH."""
     names = node.get("cte_map")
     if isinstance(names, dict):
         yield from (each["key"] for each in names["map"])
@@ -141,7 +141,7 @@ def _defined(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _table_of(node: dict[str, Any]) -> str | None:
-    """The table that a node names. Raises Denied if it is outside of ours."""
+    """The table that a node names. Raises Denied if it is not one of ours."""
     if node.get("type") not in ("BASE_TABLE", _SHOW) or "table_name" not in node:
         return None
     if outside := node.get("schema_name") or node.get("catalog_name"):
@@ -167,7 +167,7 @@ def _unknown(table: str, known: Collection[str]) -> MalformedQuery | Denied:
 
 
 def _check(node: dict[str, Any]) -> None:
-    """Raises Denied for what does more than read our tables."""
+    """Raises Denied for anything but reads of our tables."""
     kind = node.get("type")
     if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _QUERIES:
         raise Denied(f"no {kind.removesuffix('_NODE')} inside a SELECT: {_READ_ONLY}")

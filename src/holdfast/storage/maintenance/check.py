@@ -1,12 +1,8 @@
 """Check of an archive's store (N10); `repair` builds on it.
 
-`check` reads every volume from end to end: each volume by its organization's own checker, then what only shows between
-volumes: replicas whose block is gone are faults; what a crash left unfinished (a replica's older counter, too few
-copies, a migration) is harmless and noted. It changes nothing and works while another process writes.
-
-`repair` checks, lets each faulty volume mend itself, restores what a volume lost from copies in others, and brings
-replicas in line. What has no sound copy anywhere is reported as lost; its damaged bytes stay in the volume's `lost/`.
-Afterwards a check is clean. Each repair leaves a line in the archive's `audit.log`.
+`check` reads every volume from end to end, by its organization's own checker, then compares volumes: a replica without
+its block is a fault; what a crash left unfinished (an outdated counter of a replica, too few copies, a migration) is
+harmless and noted. It changes nothing and works while another process writes.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.arguments import check_fields
+from holdfast.arguments import check_fields, read_text_field
 from holdfast.config import Settings, VolumeSettings
 from holdfast.env import Environment, paths
 from holdfast.errors import Damaged, HoldfastError, VolumeDown
@@ -24,12 +20,9 @@ from holdfast.model import ContentKey, Fault
 from holdfast.storage.codec import ALIAS
 from holdfast.storage.identity import VolumeNames
 from holdfast.storage.maintenance.merge import find_doubled
-from holdfast.storage.store.locate import BlockLocation, BlockLocations
-from holdfast.storage.store.open import VolumeOpener
-from holdfast.storage.store.store import BlockStore
+from holdfast.storage.store.store import BlockLocation, BlockLocations, BlockStore, VolumeOpener, volume_path
 from holdfast.storage.volume import MOVING, Block, ReadableVolume
-from holdfast.storage.volumes.damage import KnownDamage
-from holdfast.storage.volumes.faults import UNDECODABLE, UNLIKE, CheckProgress, SelfChecking, note_faults
+from holdfast.storage.volumes.damage import UNDECODABLE, UNLIKE, CheckProgress, KnownDamage, SelfChecking, note_faults
 from holdfast.storage.volumes.organizations import find_organization, volume_spec
 
 DOUBLED = "contents that have a block in another volume too"
@@ -43,15 +36,16 @@ class CheckOptions:
     deep: bool = False  # decode every content and compare it with its signature
     rate_bytes_s: int | None = None  # read no faster than this
     volumes: tuple[str, ...] = ()  # only these
-    recreate: bool = False  # while repairing, recreate volumes that are gone from the replicas in others
+    recreate: bool = False  # in a repair: recreate missing volumes from replicas in others
 
     def __post_init__(self) -> None:
+        read_text_field(self, "volumes", lambda name: (name,))
         check_fields(self)
 
 
 @dataclass(slots=True)
 class CheckReport:
-    """What a check found."""
+    """What a check found. Iterates over its faults."""
 
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -60,8 +54,11 @@ class CheckReport:
 
     @property
     def clean(self) -> bool:
-        """Nothing is wrong, or not any more."""
+        """True if every fault is repaired, or there is none."""
         return all(fault.repaired for fault in self.faults)
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self.faults)
 
 
 class Checker:
@@ -86,7 +83,7 @@ class Checker:
         return [each for each in self.settings.volume if not self.options.volumes or each.name in self.options.volumes]
 
     def directory(self, volume: VolumeSettings) -> Path:
-        return self.root / volume.path if volume.path else paths.volume_directory(self.root, volume.name)
+        return volume_path(self.root, volume)
 
     def _check_volume(self, volume: VolumeSettings, watch: CheckProgress) -> Iterator[Fault]:
         if volume.address:
@@ -105,10 +102,9 @@ class Checker:
         yield from faults
 
     def _check_remote(self, volume: VolumeSettings, watch: CheckProgress) -> Iterator[Fault]:
-        """A volume on another machine checks its own files; `_check_together` checks what is visible from here."""
-        opening = VolumeOpener(self.root, self.settings.store, self.settings.remote, self.env, False, self._names)
+        """A remote volume checks its own files; `_check_together` checks what is visible from here."""
         try:
-            opened = opening(volume)
+            opened = VolumeOpener(self.root, self.settings, self.env, False, self._names)(volume)
             try:
                 if isinstance(opened.volume, SelfChecking):
                     yield from opened.volume.check(watch)
@@ -119,12 +115,12 @@ class Checker:
             yield Fault(volume.name, volume.address, 0, "unreadable volume", "an answer", str(error), remedy=remedy)
 
     def _check_together(self, watch: CheckProgress) -> Iterator[Fault]:
-        """What shows only with all volumes open: sound contents, replicas."""
+        """Faults that show only with all volumes open: of contents and replicas."""
         if not self.options.deep and len(self.settings.volume) < 2:
             return
         try:
             store = BlockStore(self.root, self.settings, self.env, writable=False)
-        except HoldfastError as error:  # a fault by now
+        except HoldfastError as error:  # already a fault
             watch.notes.append(f"contents could not be compared: {error}")
             return
         remarks: Counter[str] = Counter()
@@ -135,12 +131,12 @@ class Checker:
                 try:
                     for batch in volume.scan():
                         yield from self._check_batch(store, volume, batch, watch, remarks)
-                except VolumeDown as error:  # a fault by now
+                except VolumeDown as error:  # already a fault
                     watch.notes.append(f"contents could not be compared: {error}")
         finally:
             store.close()
         for remark, count in (+remarks).items():
-            watch.notes.append(f"{count} {remark}; 'holdfast check --repair' finishes that")
+            watch.notes.append(f"{count} {remark}; 'holdfast check --repair' completes them")
 
     def _check_batch(
         self,
@@ -184,7 +180,7 @@ def _check_content(
 
 
 def unfinished(store: BlockStore, volume: ReadableVolume, block: Block, held: BlockLocations) -> str:
-    """What a crash or a new setting left for a repair to do about a block and its copies; empty if nothing."""
+    """What a crash or a changed setting left a repair to do for a block and its copies; empty if nothing."""
     original = held.original
     if original is None:
         return ""
@@ -194,12 +190,12 @@ def unfinished(store: BlockStore, volume: ReadableVolume, block: Block, held: Bl
         return "copies of an unfinished migration"
     if original.volume is not volume:
         return "blocks under a key that has another block"
-    wanted = min(store.settings.store.replicas, max(store.writable_count, 1))  # nothing is copied to the others
+    wanted = min(store.settings.store.replicas, max(store.writable_count, 1))  # read-only volumes get no copies
     return f"contents with fewer than {wanted} copies" if len(held.blocks) - len(held.moving) < wanted else ""
 
 
 def sound_copy(found: Sequence[BlockLocation]) -> BlockLocation | None:
-    """The first block that can be read."""
+    """The first readable block."""
     for each in found:
         try:
             (block,) = each.volume.fetch([each.facts.key])

@@ -1,17 +1,17 @@
-"""Merging: contents that stand in two volumes become one block again (W6).
+"""Merging: contents that are in two volumes become one block again (W6).
 
 Two clients that store the same new content at once, each with an outdated view of the other's volume, may make two
-counted blocks, each with a key of its own. Both keys are right, and deleting by them is; it only costs space. A merge
-keeps the block with more references, as a rule. In its volume, the other becomes an *alias*: a block under the other's
-key, with its counter and size, codec `alias` and no data, whose field `dictionary` holds the overflow number of the
-block that has the content. The alias is one more reference to that block. The other block is removed then.
+counted blocks with different keys. Both keys are valid; the second block only costs space. A merge usually keeps the
+block with more references. The other becomes an *alias* in the same volume: a block under the other's key, with its
+counter and size, codec `alias` and no data, whose field `dictionary` is the overflow number of the block with the
+content. The alias counts as one reference to that block. Then the other block is removed.
 
-The order is: one more reference to the block that stays; the alias, on its way (`MOVING`); the removal of the other
-block, if its counter still is what was copied; the alias in force. It is a move, and as safe as one (see `move`): a
-crash leaves at worst one reference too many, to each of the blocks that were being merged together.
+The order is: add a reference to the block that stays; write the alias as moving (`MOVING`); remove the other block, if
+its counter has not changed; activate the alias. It is a move, and as safe as one (see `move`): a crash leaves at worst
+one reference too many to each block that was being merged.
 
-An alias leads to a block of the volume's own, so one that has moved is never the one that stays; two of them are left
-alone. So are blocks in read-only volumes, and those that were stored under another overflow number on purpose.
+An alias refers to a block of its own volume, so a block that has moved is never kept; two of them are not merged.
+Neither are blocks in read-only volumes, nor those stored under another overflow number on purpose.
 """
 
 from __future__ import annotations
@@ -24,31 +24,30 @@ from holdfast.errors import Damaged, VolumeDown
 from holdfast.model import VolumeState
 from holdfast.storage.codec import ALIAS
 from holdfast.storage.maintenance.move import Mover
-from holdfast.storage.store.locate import BlockLocation
 from holdfast.storage.store.replicas import Replicator
-from holdfast.storage.store.store import BlockStore, block_key
+from holdfast.storage.store.store import BlockLocation, BlockStore, block_key
 from holdfast.storage.volume import BlockFacts, BlockKey, Effect, Encoded, Refer, Release
 
 log = logging.getLogger("holdfast.storage")
 
-TOGETHER = 256  # blocks that are merged at a time: each time waits until other processes know of the aliases
+TOGETHER = 256  # blocks merged at a time: each time waits until other processes know the aliases
 
 
 @dataclass(frozen=True, slots=True)
 class Doubled:
-    """Two blocks that hold the same content, as it seems: the one that stays, and the other."""
+    """Two blocks that seem to hold the same content: the one to keep, and the other."""
 
     kept: BlockLocation
     other: BlockLocation
 
 
 def find_doubled(store: BlockStore, name: str, signatures: Sequence[bytes]) -> list[Doubled]:
-    """Contents of a volume that are in another one too; each pair is found from one of its sides only."""
+    """Contents of a volume that another one holds too; each pair is found from one side only."""
     writable = [each.name for each in store.settings.volume if each.state is VolumeState.WRITABLE]
     if name not in writable or not signatures:
         return []
     names = [other for other in writable if other in store.volumes and store.is_up(other)]
-    responses = store.fan_out.each(names, lambda other: store.volume(other).probe(signatures)).results
+    responses = store.each(names, lambda other: store.volume(other).probe(signatures)).results
     doubled = []
     for index in range(len(signatures)):
         found = [
@@ -72,7 +71,7 @@ def _counts(facts: BlockFacts) -> bool:
 
 
 def _weight(found: BlockLocation) -> tuple[bool, int, str, BlockKey]:
-    """The heavier of two blocks stays. No two are equal, so that everybody chooses the same."""
+    """The heavier block stays. No two weights are equal, so every process chooses the same."""
     return not found.facts.key.home, found.facts.references, found.volume.name, found.facts.key
 
 
@@ -82,7 +81,7 @@ def _are_doubled(store: BlockStore, one: BlockLocation, other: BlockLocation) ->
 
 
 class Merger:
-    """Makes doubled contents one. For one thread; clients may go on meanwhile."""
+    """Merges doubled contents. For one thread; clients may continue."""
 
     def __init__(self, store: BlockStore) -> None:
         self._store = store
@@ -90,9 +89,9 @@ class Merger:
         self.merged = 0
 
     def run(self) -> int:
-        """All contents of the writable volumes that are up; returns how many were merged."""
+        """Merges all contents of the writable volumes that are up; returns the number merged."""
         for name, volume in self._store.volumes.items():
-            doubled: dict[BlockKey, Doubled] = {}  # gathered from the whole volume: they lie far apart
+            doubled: dict[BlockKey, Doubled] = {}  # from the whole volume: they are far apart
             try:
                 for batch in volume.scan(counted=False):
                     signatures = list(dict.fromkeys(block.key.signature for block in batch if not block.replica))
@@ -103,23 +102,26 @@ class Merger:
                 if doubled:
                     self._merge(name, list(doubled.values()))
             except VolumeDown as error:
-                log.warning("volume %r is not merged: %s", name, error)
+                log.warning("cannot merge volume %r: %s", name, error)
         return self.merged
 
     def _merge(self, name: str, doubled: Sequence[Doubled]) -> None:
-        """Turns blocks of a volume into aliases of others', each if the contents are the same to the last byte.
+        """Turns blocks of a volume into aliases of equal blocks in others.
 
-        All together: before originals go, a mover waits until other processes know of the copies.
+        All at once: before a mover removes originals, it waits until other processes know the copies.
         """
         equal = [each for each in doubled if self._are_equal(each.kept, each.other)]
         counted = [each for theirs in _by_keeper(equal).values() for each in self._counted(theirs)]
         if not counted:
             return
-        aliases = {each.other.facts.key: _alias(each.kept) for each in counted}
+        aliases = {
+            each.other.facts.key: Encoded(ALIAS, each.kept.facts.key.overflow, each.kept.facts.size, b"")
+            for each in counted
+        }
         targets = {each.other.facts.key: each.kept.volume.name for each in counted}
         mover = Mover(self._store, name, aliases)
         mover.move(list(aliases), lambda block, held: None if block.replica else targets[block.key])
-        # If that fails, references stay: an alias may be on its way, and whoever finishes the move counts on them.
+        # If that fails, references stay: an alias may be moving, and needs its reference once the move is finished.
         for target, theirs in _by_keeper(counted).items():
             self._release_unmerged(target, theirs, mover.replaced)
         keys = [
@@ -128,21 +130,21 @@ class Merger:
         self._replicator.follow_undeleted(keys, self._store.settings.store.replicas)
 
     def _counted(self, doubled: Sequence[Doubled]) -> list[Doubled]:
-        """One more reference to each block that stays in one volume; those where that could be done."""
+        """Adds a reference to each block to keep, all in one volume; returns those that were counted."""
         keeper = self._store.writer(doubled[0].kept.volume.name)
         outcomes = keeper.commit([Refer(each.kept.facts.key) for each in doubled])
         return [each for each, outcome in zip(doubled, outcomes, strict=True) if outcome.effect is Effect.COUNTED]
 
     def _release_unmerged(self, target: str, doubled: Sequence[Doubled], replaced: Container[BlockKey]) -> None:
-        """Releases the references of those that have not become aliases."""
+        """Releases the references of those that did not become aliases."""
         keeper = self._store.writer(target)
         keys = [self._store.content_key(each.other.volume, each.other.facts.key) for each in doubled]
         left = []
         for each, there in zip(doubled, keeper.fetch([block_key(key, target) for key in keys]), strict=True):
-            is_whole = there is not None and there.encoded.codec != ALIAS  # as an earlier migration has copied it
+            is_whole = there is not None and there.encoded.codec != ALIAS  # copied by an earlier migration
             if each.other.facts.key in replaced and not is_whole:
                 self.merged += 1
-            else:  # it stays, or was deleted before there was an alias
+            else:  # not merged, or deleted before
                 left.append(Release(each.kept.facts.key))
         if left:
             keeper.commit(left)
@@ -160,12 +162,8 @@ class Merger:
         return len(contents) == 1
 
 
-def _alias(kept: BlockLocation) -> Encoded:
-    return Encoded(ALIAS, kept.facts.key.overflow, kept.facts.size, b"")
-
-
 def _by_keeper(doubled: Sequence[Doubled]) -> dict[str, list[Doubled]]:
-    """By the volume whose block stays."""
+    """Grouped by the volume whose block stays."""
     found: dict[str, list[Doubled]] = {}
     for each in doubled:
         found.setdefault(each.kept.volume.name, []).append(each)

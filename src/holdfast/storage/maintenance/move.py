@@ -1,13 +1,13 @@
 """Moves blocks from one volume to others while clients read, store and delete (W8).
 
-Contentkeys do not change: a block of v0 that moved to v1 stands there under its home, v0, and is found by it.
+Contentkeys do not change: a block of v0 that moved to v1 has home v0 there, and is found by it.
 
-For each batch the order is: copy, durable, with a counter that marks the copy as moving (`MOVING`); remove the
-original if its counter still is what was copied; give the copy its own counter. At any moment exactly one of the two
-counts. If a client counted the original in between (CONFLICT), the copy is brought in line first; if the original was
-deleted (MISSING), the copy goes too. A copy that a crash left beside its original has no effect, and is reused when
-the migration is run again. A copy that a crash left without its original is the block: whoever needs to count it
-gives it its counter (`BlockStore.finish_move`).
+For each batch the order is: copy, durably, with a counter that marks the copy as moving (`MOVING`); remove the original
+if its counter has not changed; activate the copy by giving it its own counter. At any moment exactly one of the two is
+valid. If a client counted the original in between (CONFLICT), the copy is adjusted first; if it deleted the original
+(MISSING), the copy is removed too. A copy that a crash left beside its original has no effect; the next run uses it. A
+copy that a crash left without its original is the block: the next client to count it activates it
+(`BlockStore.finish_move`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from holdfast.model import ContentKey
 from holdfast.storage.codec import ALIAS
 from holdfast.storage.store.delete import Deleter
 from holdfast.storage.store.encoder import alias_target
-from holdfast.storage.store.locate import BlockLocations
 from holdfast.storage.store.replicas import Replicator
-from holdfast.storage.store.store import BlockStore, block_key
+from holdfast.storage.store.store import BlockLocations, BlockStore, block_key
 from holdfast.storage.volume import MOVING, Adopt, Block, BlockKey, Effect, Encoded, Operation, Recount, Volume
 
 GROUP_BLOCKS = 4096
@@ -35,7 +34,7 @@ Choose = Callable[[Block, BlockLocations], str | None]
 
 @dataclass(slots=True)
 class _Move:
-    """A block that is being moved. `counter` is that of the copy; `copied` of it come from the original."""
+    """A block that is being moved. `counter` is the copy's; `copied` is the part from the original."""
 
     key: ContentKey
     block: Block
@@ -44,7 +43,7 @@ class _Move:
     copied: int
     counter: int = 0
     made: bool = False  # this mover made the copy
-    removed: bool = False  # and removed the original
+    removed: bool = False  # this mover removed the original
 
     @property
     def place(self) -> BlockKey:
@@ -52,29 +51,29 @@ class _Move:
 
     @property
     def replaces(self) -> bool:
-        """Whether the copy takes the place of a replica."""
+        """True if the copy replaces a replica."""
         there = self.held.at(self.target)
         return there is not None and there.facts.replica
 
 
 class Mover:
-    """Moves blocks out of one volume. For one thread; clients may do anything meanwhile."""
+    """Moves blocks out of one volume. For one thread; clients may continue."""
 
     def __init__(self, store: BlockStore, source: str, instead: Mapping[BlockKey, Encoded] = _NOTHING) -> None:
-        """`instead` gives the form that some blocks are to have at their target."""
+        """`instead`: the form that some blocks get at their target."""
         self._store = store
         self._replicator = Replicator(store)
         self._deleter = Deleter(store, self._replicator)
         self._source = store.writer(source)
         self._instead = instead
-        self.replaced: set[BlockKey] = set()  # blocks of which only the copy is left
+        self.replaced: set[BlockKey] = set()  # blocks whose original was removed
         self._failed: dict[str, HoldfastError] = {}  # targets, during one move
 
     def move(self, keys: Sequence[BlockKey], choose: Choose) -> tuple[int, int]:
-        """Moves the blocks to where `choose` says; returns how many have left, and their bytes. Durable on return.
+        """Moves the blocks to the volumes that `choose` returns. Durable on return.
 
-        If `choose` returns None, a block stays. A target that fails gets nothing for a while, and `choose` is called
-        again; if it returns the same target, the error is raised.
+        Returns the number of blocks that left, and their bytes. If `choose` returns None, a block stays. After a target
+        fails, `choose` is called again; if it returns the same target, the error is raised.
         """
         left = left_bytes = 0
         waiting = list(keys)
@@ -99,26 +98,26 @@ class Mover:
         return left, left_bytes
 
     def _await_propagation(self, copied: Sequence[_Move]) -> None:
-        """Other processes learn from the target that it may hold these contents, before the originals go.
+        """Waits until other processes know that the target may hold these contents.
 
-        Else, if this process ended before it has put the copies in force, they might give the keys to new blocks.
+        Otherwise, if this process died before it activated the copies, they might assign the keys to new blocks.
         """
         if any(move.made and self._store.is_shared(move.target) for move in copied):
             self._store.env.sleep(2 * self._store.settings.remote.follow_s)
 
     def _release_aliased(self, gone: Sequence[_Move]) -> None:
-        """An alias has taken its content along: the block that it stood for has one reference less."""
+        """Releases the reference of each alias that moved: its copy has the content."""
         aliases = [move.block for move in gone if move.removed and move.block.encoded.codec == ALIAS]
         if aliases:
             self._deleter.delete([alias_target(block, self._source) for block in aliases])
 
     def _plan(self, blocks: Sequence[Block], choose: Choose) -> tuple[list[_Move], set[BlockKey]]:
-        """What goes where, and what stays."""
+        """The moves, and the blocks that stay."""
         keys = [self._store.content_key(self._source, block.key) for block in blocks]
         moves, stay = [], set()
         for key, block, held in zip(keys, blocks, self._store.find_batch(keys), strict=True):
             if block.references >= MOVING and self._store.finish_move(held):
-                continue  # it is the block now; the next round sees it
+                continue  # now an ordinary block: for the next round
             target = choose(block, held) if block.references < MOVING else None  # its own mover finishes it
             if target in (None, self._source.name) or self._is_wrong_way(held, target):
                 stay.add(block.key)
@@ -129,9 +128,9 @@ class Mover:
         return moves, stay
 
     def _is_joined(self, block: Block, held: BlockLocations, target: str) -> bool:
-        """Whether the block may go there. If there is one already, they join, but only if both are surely there.
+        """True if the block may move there. Two blocks under one key join, if both certainly exist.
 
-        What looks like a second block may be this one, which somebody else has moved in between.
+        An apparent second block may be this one, moved by another process in between.
         """
         if block.replica or all(found.volume.name != target for found in held.counted):
             return True
@@ -140,7 +139,7 @@ class Mover:
         return here is not None and here in again.counted and here.facts.references == block.references
 
     def _is_wrong_way(self, held: BlockLocations, target: str) -> bool:
-        """Two blocks under one key join in the first of them: if they went both ways, they would count each other."""
+        """True if two blocks under one key would join in the wrong one. They join in the first, never both ways."""
         names = [found.volume.name for found in held.counted]
         if target not in names:
             return False
@@ -149,7 +148,7 @@ class Mover:
         return unlike or self._source.name in names[: names.index(target)]
 
     def _still_there(self, moves: Sequence[_Move]) -> list[_Move]:
-        """Those whose block was not deleted since it was read: a copy of another would bring it back."""
+        """The moves whose block was not deleted since it was read: a copy would bring it back."""
         found = self._source.probe([move.block.key.signature for move in moves])
         return [
             move
@@ -160,7 +159,7 @@ class Mover:
     # -- copying ----------------------------------------------------------------------------------------------------
 
     def _copy(self, moves: Sequence[_Move]) -> list[_Move]:
-        """Makes the copies; returns those whose original may go now."""
+        """Makes the copies; returns the moves whose original may be removed."""
         self._clear(moves)
         by_target: dict[str, list[_Move]] = {}
         ready = []
@@ -169,7 +168,7 @@ class Mover:
                 ready.append(move)
             else:
                 by_target.setdefault(move.target, []).append(move)
-        responses = self._store.fan_out.each(list(by_target), lambda name: self._copy_to(name, by_target[name]))
+        responses = self._store.each(list(by_target), lambda name: self._copy_to(name, by_target[name]))
         for copied in responses.results.values():
             ready += copied
         for name, error in responses.failed.items():
@@ -178,17 +177,14 @@ class Mover:
         return ready
 
     def _clear(self, moves: Sequence[_Move]) -> None:
-        """Removes copies that earlier migrations left elsewhere: once the original is gone, there must be one only."""
-        removals: dict[str, list[Operation]] = {}
+        """Removes copies that earlier migrations left elsewhere: without the original there must be one only."""
+        removals: dict[str, list[tuple[_Move, Operation]]] = {}
         for move in moves:
             for found in move.held.moving if move.held.counted and not move.block.replica else ():
                 if found.volume.name != move.target:
                     gone = Recount(found.facts.key, 0, found.facts.references, replica=False)
-                    removals.setdefault(found.volume.name, []).append(gone)
-        responses = self._store.fan_out.each(
-            list(removals), lambda name: self._store.writer(name).commit(removals[name])
-        )
-        for error in responses.failed.values():
+                    removals.setdefault(found.volume.name, []).append((move, gone))
+        for error in self._store.commit_each(removals).failed.values():
             raise error
 
     def _copy_to(self, name: str, moves: Sequence[_Move]) -> list[_Move]:
@@ -197,14 +193,14 @@ class Mover:
         ready = []
         for move, outcome in zip(moves, outcomes, strict=True):
             move.made = outcome.effect is Effect.NEW
-            self._store.note(move.key.signature, name)  # also if others were faster: then it is there
+            self._store.note([move.key.signature], name)  # also if another process was faster
             if outcome.effect in (Effect.NEW, Effect.COUNTED) or move.block.replica:
                 move.counter = outcome.references
                 ready.append(move)
         return ready
 
     def _copying(self, move: _Move, target: Volume) -> Operation:
-        """Puts the copy into the target, or brings the one that is there in line."""
+        """The operation that makes the copy, or adjusts an existing one."""
         there, references = move.held.at(move.target), move.block.references
         if move.block.replica:
             return Adopt(move.place, self._portable(move, target), references, replica=True, expected=0)
@@ -224,7 +220,7 @@ class Mover:
     # -- switching --------------------------------------------------------------------------------------------------
 
     def _switch(self, moves: Sequence[_Move]) -> list[_Move]:
-        """Removes the originals and puts the copies in force; returns those that are done."""
+        """Removes the originals and activates the copies; returns the finished moves."""
         gone, ready, waiting = list[_Move](), list[_Move](), list(moves)
         while waiting:
             outcomes = self._source.commit(
@@ -251,8 +247,8 @@ class Mover:
         return gone
 
     def _adjust_copy(self, move: _Move, references: int) -> None:
-        """The original was counted: the copy accounts for that before the original goes."""
-        if not self._adjust(move, references - move.copied) and move.counter >= MOVING:  # a deleter took it away
+        """Adjusts the copy to a changed counter of the original."""
+        if not self._adjust(move, references - move.copied) and move.counter >= MOVING:  # removed by a deleter
             target = self._store.writer(move.target)
             move.counter = MOVING + references
             target.commit([Adopt(move.place, self._portable(move, target), move.counter, replica=False, expected=0)])
@@ -274,12 +270,12 @@ class Mover:
                     move.counter = outcome.references
                     self._adjust(move, -MOVING)
 
-        for name, error in self._store.fan_out.each(list(by_target), put).failed.items():
-            self._store.back_off(name, error)  # the copies have no original now, which will put them in force
+        for name, error in self._store.each(list(by_target), put).failed.items():
+            self._store.back_off(name, error)  # without their originals, the copies will be activated by `finish_move`
             self._failed[name] = error
 
     def _adopt_again(self, move: _Move) -> None:
-        """The copy has vanished: another process has moved it on already, or removed it as a leftover."""
+        """The copy is gone: another process moved it on, or removed it as a leftover."""
         (held,) = self._store.find_batch([move.key], everywhere=True)
         if not held.counted:
             target = self._store.writer(move.target)
@@ -287,9 +283,9 @@ class Mover:
             target.commit([Adopt(move.place, encoded, move.copied, replica=False, expected=0)])
 
     def _adjust(self, move: _Move, change: int) -> bool:
-        """Changes the counter of the copy by so much, also if others count it meanwhile; False if it is gone.
+        """Changes the counter of the copy, also while others count it; False if the copy is gone.
 
-        A copy without references goes.
+        A copy without references is removed.
         """
         target = self._store.writer(move.target)
         while True:
@@ -302,19 +298,19 @@ class Mover:
                 move.counter = wanted
                 return True
             if move.counter >= MOVING > outcome.references:
-                return True  # somebody has put it in force
+                return True  # already activated
             move.counter = outcome.references
 
 
-def grouped(batches: Iterable[list[Block]]) -> Iterator[list[Block]]:
-    """Larger batches: each that is moved to another machine waits until others know of it."""
-    group: list[Block] = []
-    size = 0
-    for batch in batches:
-        group += batch
-        size += sum(len(block.encoded.data) for block in batch)
-        if len(group) >= GROUP_BLOCKS or size >= GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+def grouped(sized: Iterable[tuple[BlockKey, int]]) -> Iterator[tuple[list[BlockKey], int]]:
+    """Groups of blocks to move together, with their bytes: each group waits until other machines know it."""
+    keys: list[BlockKey] = []
+    total = 0
+    for key, size in sized:
+        keys.append(key)
+        total += size
+        if len(keys) >= GROUP_BLOCKS or total >= GROUP_BYTES:
+            yield keys, total
+            keys, total = [], 0
+    if keys:
+        yield keys, total

@@ -1,16 +1,15 @@
-"""Volumes on other machines (W11, W12): a server that gives out a volume, and a client that is one.
+"""Volumes on other machines (W11, W12): a server that offers a volume over TCP. The client is `volumes/remote/`.
 
-What a `RemoteVolume` (`client`) is asked becomes frames (`wire`, `reader`) on a connection (`link`, kept in a `pool`)
-whose both ends have proven that they know the same secret (`handshake`). The `server` lets connections in (`door`) and
-reads them on an event loop (`connection`, `dispatch`): requests are answered there and then by the `service`; commits
-of all clients are gathered, made durable together by a thread (`committing`) and answered after that. One process may
-serve several volumes (`serving`). A client whose answer was lost asks again; what it gave up is taken back when the
-server returns (`doubts`).
+`main` is the process: it opens volumes and runs a server for each (`listener`). A server accepts connections; both ends
+prove that they know the same secret (`handshake`). A connection reads requests and writes responses (`connection`,
+`wire`); `handlers` decide on which thread each request is handled, and `service` verifies it before the volume sees it.
+Commits of all clients are gathered by the `committer`, made durable with one sync, and get their responses after that.
+A client that lost a response repeats its request.
 
 Guarantees, beside those of any volume:
 - a commit happens once, however often a connection breaks, messages arrive twice, or the server is killed;
-- an answer to a commit means that its operations are durable on the server's disk;
-- who does not know the secret, or has no certificate, changes nothing, and costs the server a bounded amount of memory.
+- a response to a commit means that its operations are durable on the server's disk;
+- an unauthenticated connection changes nothing, and costs the server a bounded amount of memory.
 
 docs/protocol/volume.md describes every byte.
 """

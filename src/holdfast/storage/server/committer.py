@@ -1,89 +1,134 @@
 """Commits of all clients, made durable together.
 
-The event loop hands in what arrives; one thread takes all that has gathered while the last group was on its way to the
-disk, and commits it as one. So one client pays one sync, and sixty-four share one.
+The event loop gathers the commits of one turn and flushes them. One thread takes all that arrived while the last group
+was being synced, commits it with one sync, and packs the responses; the event loop writes them. So one client pays one
+sync, and sixty-four share one. While only one client talks to the server, the event loop commits by itself: nobody else
+waits, and the hand-over to a thread and back would cost more than the commit.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import HoldfastError, VolumeDown
-from holdfast.storage.server.handlers import VolumeHandlers
-from holdfast.storage.volume import IdempotencyKey, Operation, OperationResult
+from holdfast.storage.server import wire
+from holdfast.storage.server.service import VolumeService
+from holdfast.storage.server.wire import Type
+from holdfast.storage.volume import IdempotencyKey, Operation, OperationResult, Result
+
+if TYPE_CHECKING:
+    from holdfast.storage.server.connection import ClientConnection
 
 log = logging.getLogger("holdfast.server")
 
-Result = list[OperationResult] | None | HoldfastError
 
+class Commit(NamedTuple):
+    """A commit on its way. Without operations it is to be made void, or was refused and only waits its turn."""
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit on its way; with None for operations it is to be made void. `answer` is called on the event loop."""
-
+    connection: ClientConnection
+    request: int
+    size: int  # of the request
+    idempotency_key: IdempotencyKey
     operations: list[Operation] | None
-    idempotency_key: IdempotencyKey | None
-    answer: Callable[[Result], None]
+    refusal: HoldfastError | None = None
 
 
 class Committer:
-    """`submit` is for the event loop. `deliver` gets what is done, in the committing thread."""
+    """For the event loop, but for `close`, which is for any other thread."""
 
-    def __init__(self, service: VolumeHandlers, deliver: Callable[[list[tuple[Commit, Result]]], None]) -> None:
+    def __init__(self, service: VolumeService, loop: asyncio.AbstractEventLoop) -> None:
         self._service = service
-        self._deliver = deliver
-        self._queue: SimpleQueue[Commit | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="committing")
+        self._loop = loop
+        self._gathered: list[Commit] = []  # in this turn of the loop
+        self.submit = self._gathered.append
+        self._queue: SimpleQueue[list[Commit] | None] = SimpleQueue()
+        self._under_way = 0  # groups that the thread has not finished
+        self._thread = threading.Thread(target=self._run, name="committer")
         self._thread.start()
 
-    def submit(self, commit: Commit) -> None:
-        self._queue.put(commit)
+    def flush(self, *, is_alone: bool) -> None:
+        """Commits what was submitted: at once if nobody else is connected, else by the thread."""
+        if not self._gathered:
+            return
+        group = self._gathered.copy()
+        self._gathered.clear()
+        if is_alone and not self._under_way:
+            _respond(self._commit(group))
+        else:
+            self._under_way += 1
+            self._queue.put(group)
 
     def close(self) -> None:
-        """Everything submitted before is done when this returns."""
+        """Everything flushed before is committed when this returns."""
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            group, is_last = [first], False
-            while not self._queue.empty():
-                following = self._queue.get()
+        queue = self._queue
+        while (group := queue.get()) is not None:
+            groups, is_last = 1, False
+            while not is_last and not queue.empty():
+                following = queue.get()
                 if following is None:
                     is_last = True
-                    break
-                group.append(following)
-            self._deliver(self._done(group))
+                else:
+                    group += following
+                    groups += 1
+            responses = self._commit(group)
+            with suppress(RuntimeError):  # the loop is closed: no client is left
+                self._loop.call_soon_threadsafe(self._finish, groups, responses)
             if is_last:
                 return
 
-    def _done(self, group: list[Commit]) -> list[tuple[Commit, Result]]:
-        commits = [(commit, commit.operations) for commit in group if commit.operations is not None]
-        results: list[tuple[Commit, Result]] = []
-        if commits:
-            try:
-                outcomes = self._service.volume.commit_all([(ops, commit.idempotency_key) for commit, ops in commits])
-            except HoldfastError as error:
-                outcomes = [error] * len(commits)
-            except Exception as error:  # the edge of the process: a client's answer must not be lost with its thread
-                log.exception("a commit failed")
-                outcomes = [VolumeDown(f"the server failed to commit: {error!r}")] * len(commits)
-            for (commit, operations), result in zip(commits, outcomes, strict=True):
-                if isinstance(result, list):
-                    self._service.note(operations, result)
-                results.append((commit, result))
-        return results + [(commit, self._void(commit)) for commit in group if commit.operations is None]
+    def _finish(self, groups: int, responses: list[tuple[Commit, bytes]]) -> None:
+        self._under_way -= groups
+        _respond(responses)
 
-    def _void(self, commit: Commit) -> Result:
-        assert commit.idempotency_key is not None
+    def _commit(self, group: list[Commit]) -> list[tuple[Commit, bytes]]:
+        """Commits the group; returns the frames of the responses in the order of the requests."""
+        commits = [(each.operations, each.idempotency_key) for each in group if each.operations is not None]
+        results = iter(self._results(commits) if commits else ())
+        responses = []
+        for each in group:
+            result: Result | None = each.refusal
+            if each.operations is not None:
+                result = next(results)
+            elif result is None:
+                result = self._void(each.idempotency_key)
+            if isinstance(result, HoldfastError):
+                frame = wire.pack_frame(Type.FAILED, each.request, wire.pack_failure(result))
+            else:
+                frame = wire.pack_frame(Type.DONE, each.request, b"" if result is None else wire.pack_results(result))
+            responses.append((each, frame))
+        return responses
+
+    def _results(self, commits: list[tuple[list[Operation], IdempotencyKey]]) -> list[Result]:
         try:
-            return self._service.volume.void(commit.idempotency_key)
+            results = self._service.volume.commit_all(commits)
+        except HoldfastError as error:
+            return [error] * len(commits)
+        except Exception as error:  # the edge of the process: a response must not be lost with its thread
+            log.exception("a commit failed")
+            return [VolumeDown(f"the server failed to commit: {error!r}")] * len(commits)
+        self._service.note(results)
+        return results
+
+    def _void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | HoldfastError | None:
+        try:
+            return self._service.volume.void(idempotency_key)
         except HoldfastError as error:
             return error
         except Exception as error:  # as above
             log.exception("a commit could not be made void")
             return VolumeDown(f"the server failed to make a commit void: {error!r}")
+
+
+def _respond(responses: list[tuple[Commit, bytes]]) -> None:
+    """On the event loop, which writes all responses of one turn together."""
+    for commit, frame in responses:
+        commit.connection.finish(frame, commit.size)

@@ -1,8 +1,8 @@
 """One client's connection, as the server sees it: bytes in, frames out, and limits on everything.
 
-A connection holds at most its buffer and the answers that the client has not taken yet. It reads no further while the
-client does not take its answers, while too many requests wait, or while a large request has no share of the memory
-that all large requests together may use (`Budget`): so what a client can make the server hold is bounded, and a
+A connection holds at most its buffer and the responses that the client has not taken yet. It reads no further while the
+client does not take its responses, while too many requests wait, or while a large request has no share of the memory
+that all large requests together may use (`MemoryBudget`): so what a client can make the server hold is bounded, and a
 client that is held up slows nobody else down.
 """
 
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, cast
 from holdfast.env.files import Buffer
 from holdfast.errors import Busy, HoldfastError, MalformedInput, TooLarge
 from holdfast.storage.server import wire
-from holdfast.storage.server.dispatch import Dispatch
+from holdfast.storage.server.handlers import WORKING_MAX, RequestHandlers
 from holdfast.storage.server.handshake import NONCE_BYTES, ServerSide
-from holdfast.storage.server.wire import FRAME_BYTES, Type
+from holdfast.storage.server.wire import FRAME, FRAME_BYTES, FRAME_REST, Type
 
 if TYPE_CHECKING:
-    from holdfast.storage.server.server import VolumeServer
+    from holdfast.storage.server.listener import VolumeServer
 
 BUFFER_BYTES: Final = 64 << 10
 LARGE_BYTES: Final = 1 << 20  # requests beyond this need a share of the budget
@@ -31,14 +31,14 @@ _JOINED_BYTES_MAX: Final = 256 << 10
 
 
 class MemoryBudget:
-    """Memory for large requests, given out in the order of asking. For the event loop."""
+    """Memory for large requests, granted in the order in which it was requested. For the event loop."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._free = limit_bytes
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def take(self, size: int, granted: Callable[[], None]) -> bool:
-        """Whether `size` bytes are given at once; if not, `granted` is called when they are."""
+        """Whether `size` bytes are granted at once; if not, `granted` is called when they are."""
         if not self._waiting and size <= self._free:
             self._free -= size
             return True
@@ -53,7 +53,7 @@ class MemoryBudget:
             granted()
 
     def forget(self, granted: Callable[[], None]) -> None:
-        """Who waits is gone."""
+        """The connection that waits is gone."""
         self._waiting = deque(each for each in self._waiting if each[1] is not granted)
         self.give_back(0)
 
@@ -66,10 +66,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._options = server.options
         self._transport: asyncio.Transport | None = None
         self._handshake: ServerSide | None = ServerSide(server.options.secret, server.env.random_bytes(NONCE_BYTES))
-        self._dispatch = Dispatch(self, server.service)
+        self._handlers = RequestHandlers(self, server.service)
+        self._handle = self._authenticate
+        self._frame_bytes_max = UNAUTHENTICATED_BYTES_MAX
         self._buffer = bytearray(BUFFER_BYTES)
         self._start = self._end = 0
-        self._share = self._waited_for = 0  # of the budget, for the request that is arriving
+        self._share = self._share_wanted = 0  # of the budget, for the request that is arriving
         self._share_until_s = 0.0
         self._waits_for_share = False
         self._granted = self._take_share  # one object, so that it can be forgotten
@@ -82,9 +84,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- life ---------------------------------------------------------------------------------------------------
 
     @property
-    def is_unauthenticated(self) -> bool:
-        """Whether the client is not authenticated yet."""
-        return self._handshake is not None
+    def is_authenticated(self) -> bool:
+        return self._handshake is None
 
     @property
     def is_connected(self) -> bool:
@@ -96,27 +97,27 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Of answers that the client has not taken yet."""
+        """Of responses that the client has not taken yet."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         assert self._handshake is not None
-        self.server.arrived(self)
+        self.server.connections.add(self)
         transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        self._send(Type.HELLO, 0, self._handshake.hello())
+        self.send(Type.HELLO, 0, self._handshake.hello())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._dispatch.close()
+        self._handlers.close()
         if self._waits_for_share:
             self.server.budget.forget(self._granted)
             self._waits_for_share = False
         self._return_share()
-        self.server.left(self)
+        self.server.lost(self)
 
     def close(self) -> None:
-        """What was answered still goes out."""
+        """Responses that were sent still go out."""
         if self._transport is not None:
             self._transport.close()
 
@@ -124,9 +125,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def stalled(self, now_s: float) -> bool:
+    def is_stalled(self, now_s: float) -> bool:
         """Whether the client keeps the server waiting for too long."""
-        if self.is_unauthenticated:
+        if not self.is_authenticated:
             return now_s - self._moved_s > self._options.handshake_s
         unsent = self.unsent_bytes
         if unsent != self._unsent_bytes:
@@ -136,9 +137,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         is_waiting = unsent > 0 or (self._end > self._start and not self._reading_paused)
         return is_waiting and now_s - self._moved_s > self._options.stall_s
 
-    def let_go(self, now_s: float) -> None:
-        """Gives up what the client has begun, and does not seem to go on with."""
-        self._dispatch.let_go(now_s)
+    def tick(self, now_s: float) -> None:
+        self._handlers.tick(now_s)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -147,53 +147,61 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
-        if not self.is_unauthenticated:  # or bytes that trickle in would keep an unauthenticated client here for ever
+        if self._handshake is None:  # or bytes that trickle in would keep an unauthenticated connection open for ever
             self._moved_s = self.server.now()
+            if self.server.last_heard is not self:
+                self.server.last_heard, self.server.last_heard_since_s = self, self._moved_s
         self._take_frames()
 
     def _take_frames(self) -> None:
+        """Handles all whole frames that have arrived, unless the connection is held up."""
+        if self._transport is None or self._transport.is_closing():
+            return
         try:
-            while self._transport is not None and not self._is_held() and self._take_frame():
-                pass
+            while self._end - self._start >= FRAME_BYTES and not self._is_held():
+                length, kind, request = FRAME.unpack_from(self._buffer, self._start)
+                length -= FRAME_REST
+                if not 0 <= length <= self._frame_bytes_max:
+                    raise self._bad_length(length)
+                begin = self._start + FRAME_BYTES
+                if self._end < begin + length:
+                    if length > LARGE_BYTES and not self._share:
+                        self._request_share(length)
+                    break
+                self._start = begin + length
+                self._handle(kind, request, memoryview(self._buffer)[begin : self._start])
+                if self._share:
+                    self._return_share()
         except HoldfastError as error:
-            self.server.complain(self._transport, error)
-            self._send(Type.FAILED, 0, wire.pack_failure(error))
+            self.server.flush()
+            self.server.log_rejected(self._transport, error)
+            self.send(Type.FAILED, 0, wire.pack_failure(error))
             self.close()
             return
-        if self._transport is not None:
+        if self._start == self._end and len(self._buffer) == BUFFER_BYTES:
+            self._start = self._end = 0
+        else:
             self._make_room()
+        self.server.flush()
+        if self._is_held() != self._reading_paused and self.is_connected:
             self._pause_or_resume()
 
-    def _take_frame(self) -> bool:
-        """Whether a whole frame was there, and was dealt with."""
-        available = self._end - self._start
-        if available < FRAME_BYTES:
-            return False
-        kind, request, length = wire.unpack_frame(self._buffer, self._start)
-        limit = UNAUTHENTICATED_BYTES_MAX if self.is_unauthenticated else self._options.message_bytes_max
-        if length > limit:
-            raise TooLarge(f"a message of {length} bytes is over the limit of {limit}")
-        if available < FRAME_BYTES + length:
-            if length > LARGE_BYTES and not self._share:
-                self._ask_for_share(length)
-            return False
-        body = memoryview(self._buffer)[self._start + FRAME_BYTES : self._start + FRAME_BYTES + length]
-        self._start += FRAME_BYTES + length
-        self._handle(kind, request, body)
-        self._return_share()
-        return True
+    def _bad_length(self, length: int) -> HoldfastError:
+        if length < 0:
+            return MalformedInput(f"a frame of length {length + FRAME_REST} is too short")
+        return TooLarge(f"a message of {length} bytes is over the limit of {self._frame_bytes_max}")
 
-    def _handle(self, kind: int, request: int, body: memoryview) -> None:
-        if self._handshake is None:
-            self._dispatch.question(kind, request, body)
-            return
+    def _authenticate(self, kind: int, request: int, body: memoryview) -> None:
         if kind != Type.AUTH:
             raise MalformedInput("the client is not authenticated")
+        assert self._handshake is not None
         welcome = self._handshake.welcome(body, self.server.service.facts())
         if not self.server.admit(self):
             raise Busy("the server has too many connections; try again later")
         self._handshake = None
-        self._send(Type.DONE, request, welcome)
+        self._handle = self._handlers.handle
+        self._frame_bytes_max = self._options.message_bytes_max
+        self.send(Type.DONE, request, welcome)
 
     def _make_room(self) -> None:
         """There is room behind what has arrived, for the rest of its frame, but never much more than has arrived."""
@@ -207,30 +215,39 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         size = max(BUFFER_BYTES, len(self._buffer))
         if left == len(self._buffer):
-            wanted = FRAME_BYTES + wire.unpack_frame(self._buffer, self._start)[2]
+            wanted = FRAME_BYTES - FRAME_REST + FRAME.unpack_from(self._buffer, self._start)[0]
             size = min(2 * size, max(size + BUFFER_BYTES, wanted))
         moved = bytearray(size)
         moved[:left] = memoryview(self._buffer)[self._start : self._end]
         self._buffer, self._start, self._end = moved, 0, left
 
     def _is_held(self) -> bool:
-        is_busy = self._outstanding >= self._options.outstanding_max or self._dispatch.is_busy
-        return self._writing_paused or self._waits_for_share or is_busy or self.server.takes_no_questions
+        return (
+            self._writing_paused
+            or self._waits_for_share
+            or self._outstanding >= self._options.outstanding_max
+            or len(self._handlers.working) >= WORKING_MAX  # each may have a large response
+            or self.server.is_held
+        )
 
     def _pause_or_resume(self) -> None:
         assert self._transport is not None
-        held = self._is_held()
-        if held and not self._reading_paused:
+        self._reading_paused = not self._reading_paused
+        if self._reading_paused:
             self._transport.pause_reading()
-        elif not held and self._reading_paused:
+        else:
             self._transport.resume_reading()
             self._moved_s = self.server.now()
-        self._reading_paused = held
+
+    def resume(self) -> None:
+        """What held the connection up may be over; or the server takes no more requests."""
+        if self._reading_paused or self.server.is_held:
+            self._take_frames()
 
     # -- shares of the memory for large requests ---------------------------------------------------------------
 
-    def _ask_for_share(self, size: int) -> None:
-        self._waited_for = size
+    def _request_share(self, size: int) -> None:
+        self._share_wanted = size
         if self.server.budget.take(size, self._granted):
             self._hold_share()
         else:
@@ -239,10 +256,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _take_share(self) -> None:
         self._waits_for_share = False
         self._hold_share()
-        self.server.soon(self._take_frames)
+        self.server.call_soon(self._take_frames)
 
     def _hold_share(self) -> None:
-        self._share = self._waited_for
+        self._share = self._share_wanted
         self._share_until_s = self.server.now() + self._options.stall_s + self._share / self._options.slowest_bytes_s
 
     def _return_share(self) -> None:
@@ -250,43 +267,36 @@ class ClientConnection(asyncio.BufferedProtocol):
             share, self._share = self._share, 0
             self.server.budget.give_back(share)
 
-    # -- answering ----------------------------------------------------------------------------------------------
+    # -- responding ---------------------------------------------------------------------------------------------
 
     def begin(self, size: int = 0) -> None:
-        """A request waits for its answer, and holds so many bytes until then."""
+        """A request waits for its response, and holds so many bytes until then."""
         self._outstanding += 1
         self.server.hold(1, size)
 
-    def end(self, kind: Type, request: int, *body: Buffer, size: int = 0) -> None:
-        """The answer to a request that has waited."""
+    def end(self, size: int = 0) -> None:
+        """A request that waited has its response."""
         self._outstanding -= 1
         self.server.hold(-1, -size)
-        self._send(kind, request, *body)
-        self.go_on()
-
-    def go_on(self) -> None:
-        """What held the connection up may be over."""
-        if self._reading_paused and self._transport is not None:
+        if self._reading_paused:
             self._take_frames()
 
-    def hold_still(self) -> None:
-        """The server takes no more requests."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._pause_or_resume()
+    def finish(self, frame: bytes, size: int) -> None:
+        """The response to a commit."""
+        if self._transport is not None:
+            self._transport.write(frame)
+        self.end(size)
 
-    def answer(self, kind: Type, request: int, *body: Buffer) -> None:
-        """An answer at once, or one of several."""
-        self._send(kind, request, *body)
-
-    def _send(self, kind: Type, request: int, *body: Buffer) -> None:
+    def send(self, kind: Type, request: int, *body: Buffer) -> None:
+        """One response, one write. The event loop gathers those of one turn."""
         if self._transport is None:
             return
         size = sum(map(len, body))
-        head = wire.frame_head(kind, request, size)
+        head = FRAME.pack(size + FRAME_REST, kind, request)
         if size <= _JOINED_BYTES_MAX:
-            self._transport.write(b"".join([head, *body]))
+            self._transport.write(head + b"".join(body))
         else:
-            self._transport.writelines([head, *body])
+            self._transport.writelines((head, *body))
 
     def pause_writing(self) -> None:
         self._writing_paused = True

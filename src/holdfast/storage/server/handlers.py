@@ -1,299 +1,306 @@
-"""What a volume server does with its volume: requests answered, operations verified, news remembered.
+"""The requests of one connection, and on which thread each is handled.
 
-Nothing that a client says is trusted: each operation is looked at before the volume sees it, because names of homes
-become names of files and numbers become columns of a header.
+Look-ups and reads of blocks are handled on the event loop: a hand-over to a thread would cost more than they do.
+Commits go to the committer. What reads or writes a lot goes to a pool of threads.
 """
 
 from __future__ import annotations
 
-import re
-import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import logging
+import struct
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from holdfast.env import Environment
-from holdfast.errors import MalformedInput, TooLarge, UsageError, VolumeFull, VolumeReadOnly
-from holdfast.model import OVERFLOW_MAX
-from holdfast.storage.server.options import ServerOptions
-from holdfast.storage.signature import find_signature
-from holdfast.storage.volume import (
-    Activity,
-    Adopt,
-    Block,
-    BlockFacts,
-    BlockKey,
-    Claim,
-    Effect,
-    Encoded,
-    Heal,
-    IdempotentVolume,
-    News,
-    Operation,
-    OperationResult,
-    Recount,
-    ScanPosition,
-    Store,
-    VolumeStat,
-    signature_of,
-)
-from holdfast.storage.volumes.spec import VolumeSpec
+from holdfast.env.files import Buffer
+from holdfast.errors import Busy, HoldfastError, MalformedInput, UsageError, VolumeDown
+from holdfast.storage.server import wire
+from holdfast.storage.server.committer import Commit
+from holdfast.storage.server.service import VolumeService
+from holdfast.storage.server.wire import Type, WireReader
+from holdfast.storage.volume import Block, DamageNoting, IdempotencyKey, ScanPosition
+from holdfast.storage.volumes.damage import CheckProgress, KnownDamage, note_faults
+from holdfast.storage.volumes.organizations import compact_volume, find_organization
 
-REFERENCES_MAX = 9 * 10**9  # ten digits in a block's header, and room to count up
-DICTIONARY_BYTES_MAX = 16 << 20
-DICTIONARIES_MAX = 1000
-ENTRY_BYTES = 700  # that a block takes beside its data, about: its header, and the ticket of its commit
-FETCHED_TOGETHER = 512  # blocks in one answer
-PROBED_TOGETHER = 1024  # signatures that are looked up before their blocks are counted
-FACTS_MAX = 200_000  # blocks that one answer tells of
-_POSITIONS = 1 << 63  # that there are
-_LATELY_S = 2.0
-_READ_ONLY = "the volume is read-only: its server was started so"
-_HOME = re.compile(rb"(?:[a-z0-9][a-z0-9_-]{0,15})?")
-_CODEC = re.compile(r"[a-z0-9-]{1,12}")
+if TYPE_CHECKING:
+    from holdfast.storage.server.connection import ClientConnection
+
+log = logging.getLogger("holdfast.server")
+
+SIGNATURES_TOGETHER = 20_000
+SEEN_MAX = 256  # idempotency keys of one connection that are recognized when they come again
+WORKING_MAX = 4  # requests of one connection that threads handle
+_PROGRESS_BYTES = 64 << 20  # after which progress is reported
+_SIGN_OF_LIFE_S = 5.0  # between two while a request takes long
+_U64 = struct.Struct(">Q")
+_SHARE = struct.Struct(">d")
+_SIGN_OF_LIFE = _U64.pack(0)
 
 
-class VolumeHandlers:
-    """`fetch`, `verify` and `note` are for the event loop and the committing thread; the rest for any thread."""
+class RequestHandlers:
+    """For the event loop, but for the work that is handed to threads."""
 
-    def __init__(self, volume: IdempotentVolume, spec: VolumeSpec, options: ServerOptions, env: Environment) -> None:
-        self.volume = volume
-        self.spec = spec
-        self.options = options
-        self._env = env
-        self._signature_bytes = find_signature(spec.identity.signature).length
-        self._news: deque[tuple[int, list[bytes]]] = deque()
-        self._news_count = 0
-        self._epoch = int(spec.identity.uid, 16) << 31
-        self._news_from = self.position()  # everything behind this position is remembered
-        self._news_lock = threading.Lock()
-        self._frees_at_once = spec.identity.organization == "tree"  # others need a compaction
-        self._used_bytes = 0  # about, between two looks at the disk
-        if options.capacity_bytes:
-            self.look_at_disk()
-        self._stored_s = self._streamed_s = float("-inf")
-        self.outstanding = 0
-        self.clients = 0
-        self.requests = 0
-        self.long_work = threading.Lock()  # one check or compaction at a time
-
-    def facts(self) -> dict[str, Any]:
-        """What a client is told when it has proven itself."""
-        identity = self.spec.identity
-        return {
-            "uid": identity.uid.decode(),
-            "organization": identity.organization,
-            "signature": identity.signature,
-            "read_only": self.options.read_only,
-            "message_bytes_max": self.options.message_bytes_max,
+    def __init__(self, connection: ClientConnection, service: VolumeService) -> None:
+        self._connection = connection
+        self._server = connection.server
+        self._service = service
+        self._scan: tuple[ScanPosition | None, bool, Iterator[list[Block]]] | None = None
+        self._scanned_s = 0.0  # when a batch of it was sent last
+        self._signatures: Iterator[bytes] | None = None
+        self._seen: dict[tuple[bytes, int], None] = {}  # the last idempotency keys, the oldest first
+        self.working: dict[object, tuple[int, float]] = {}  # requests of threads, and when their client heard last
+        self._handlers: dict[int, Callable[[int, memoryview], None]] = {
+            Type.PROBE: self._probe,
+            Type.FETCH: self._fetch,
+            Type.COMMIT: self._commit,
+            Type.VOID: self._void,
+            Type.SCAN: self._scan_on,
+            Type.SIGNATURES: self._signatures_on,
+            Type.STAT: self._stat,
+            Type.DICTIONARY: self._dictionary,
+            Type.ADD_DICTIONARY: self._add_dictionary,
+            Type.NEWS: self._news,
+            Type.COMPACT: self._compact,
+            Type.CHECK: self._check,
+            Type.DAMAGED: self._note_damaged,
         }
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    def handle(self, kind: int, request: int, body: memoryview) -> None:
+        """Responds now or later. A malformed request ends the connection: raises MalformedInput."""
+        handler = self._handlers.get(kind)
+        try:
+            if handler is None:
+                raise UsageError(f"unknown request {kind}: the client may be of a later release")
+            handler(request, body)
+        except MalformedInput:
+            raise
+        except HoldfastError as error:
+            self._connection.send(Type.FAILED, request, wire.pack_failure(error))
 
-    def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
-        """For each signature all blocks that have it. Raises TooLarge if these are too many for one answer."""
-        found: list[tuple[BlockFacts, ...]] = []
-        count = 0
-        for start in range(0, len(signatures), PROBED_TOGETHER):
-            part = self.volume.probe(signatures[start : start + PROBED_TOGETHER])
-            count += sum(map(len, part))
-            if count > FACTS_MAX:
-                raise TooLarge(f"more than {FACTS_MAX} blocks have these signatures: ask for fewer at once")
-            found += part
-        return found
+    def tick(self, now_s: float) -> None:
+        """Sends signs of life; gives up a scan that its client does not continue. Its position says where it was."""
+        for work, (request, heard_s) in self.working.items():
+            if now_s - heard_s > _SIGN_OF_LIFE_S:
+                self.working[work] = request, now_s
+                self._connection.send(Type.PROGRESS, request, _SIGN_OF_LIFE)
+        if self._scan is not None and now_s - self._scanned_s > self._service.options.scan_kept_s:
+            self._scan = None
 
-    def unclaimed(self, operations: Sequence[Operation]) -> list[OperationResult] | None:
-        """The outcomes of claims of which no content is here: such a commit changes nothing, and is not remembered."""
-        if not 0 < len(operations) <= PROBED_TOGETHER or not all(isinstance(each, Claim) for each in operations):
-            return None
-        signatures = [signature_of(each) for each in operations]
-        for asked in (signatures[:1], signatures[1:]):  # most batches are new as a whole, or known as a whole
-            if any(self.volume.probe(asked)):
-                return None
-        return [OperationResult(Effect.MISSING, BlockKey(signature)) for signature in signatures]
+    def close(self) -> None:
+        self._scan = self._signatures = None
 
-    def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
-        """The first blocks, at least one, as many as an answer may have."""
-        if len(keys) <= 1:
-            return self.volume.fetch(keys)
-        fitting = size = 0
-        for stored in self._sizes(keys[:FETCHED_TOGETHER]):
-            size += stored
-            if fitting and size > self.options.answer_bytes_max:
-                break
-            fitting += 1
-        return self.volume.fetch(keys[:fitting])
+    # -- on the event loop --------------------------------------------------------------------------------------
 
-    def _sizes(self, keys: Sequence[BlockKey]) -> Iterator[int]:
-        """How many bytes each of the blocks has."""
-        for key, found in zip(keys, self.volume.probe([key.signature for key in keys]), strict=True):
-            yield next((facts.stored for facts in found if facts.key == key), 0)
+    def _probe(self, request: int, body: memoryview) -> None:
+        signatures = wire.unpack_signatures(body)
+        self._service.verify_signatures(signatures)
+        self._connection.send(Type.DONE, request, wire.pack_facts(self._service.probe(signatures)))
 
-    def scan(self, after: ScanPosition | None, *, counted: bool) -> Iterator[list[Block]]:
-        """As the volume's own, in batches that an answer may have."""
-        for batch in self.volume.scan(counted=counted, after=after):
-            part: list[Block] = []
-            size = 0
+    def _fetch(self, request: int, body: memoryview) -> None:
+        keys = wire.unpack_keys(body)
+        self._service.verify_keys(keys)
+        blocks = self._service.fetch(keys)
+        parts: list[Buffer] = [len(blocks).to_bytes(4, "big")]
+        for block in blocks:
+            parts += wire.pack_block(block)
+        self._connection.send(Type.DONE, request, *parts)
+
+    def _news(self, request: int, body: memoryview) -> None:
+        reader = WireReader(body)
+        since = reader.u64()
+        reader.end()
+        position, signatures = self._service.news(since)
+        known = b"\0" if signatures is None else b"\1" + wire.pack_signatures(signatures)
+        self._connection.send(Type.DONE, request, _U64.pack(position), known)
+
+    # -- by the committer ---------------------------------------------------------------------------------------
+
+    def _commit(self, request: int, body: memoryview) -> None:
+        reader = WireReader(body)
+        idempotency_key = wire.read_idempotency_key(reader)
+        operations = wire.read_operations(reader)
+        if self._is_repeated(idempotency_key):
+            # Not even looked up: if it was refused the first time, its client knows, and must be right. It waits its
+            # turn, because the response to the first one must not come second.
+            error = UsageError(f"commit {idempotency_key.sequence} has come on this connection before")
+            self._submit(Commit(self._connection, request, len(body), idempotency_key, None, error))
+            return
+        self._service.verify(operations)
+        self._submit(Commit(self._connection, request, len(body), idempotency_key, operations))
+
+    def _is_repeated(self, idempotency_key: IdempotencyKey) -> bool:
+        """Whether the key was here before. A client never repeats itself on one connection: the network did."""
+        name, seen = idempotency_key[:2], self._seen
+        if name in seen:
+            return True
+        seen[name] = None
+        if len(seen) > SEEN_MAX:
+            del seen[next(iter(seen))]
+        return False
+
+    def _void(self, request: int, body: memoryview) -> None:
+        reader = WireReader(body)
+        idempotency_key = wire.read_idempotency_key(reader)
+        reader.end()
+        self._submit(Commit(self._connection, request, len(body), idempotency_key, None))
+
+    def _submit(self, commit: Commit) -> None:
+        self._connection.begin(commit.size)
+        self._server.committer.submit(commit)
+
+    # -- by threads ---------------------------------------------------------------------------------------------
+
+    def _in_thread(
+        self, request: int, work: Callable[[], list[Buffer]], finished: Callable[[], None] | None = None
+    ) -> None:
+        """The response is what `work` returns in a thread; `finished` is called on the event loop before it is sent."""
+        self._connection.begin()
+        self.working[work] = request, self._server.now()
+
+        def run() -> None:
+            kind, body = Type.DONE, []
+            try:
+                body = work()
+            except HoldfastError as error:
+                kind, body = Type.FAILED, [wire.pack_failure(error)]
+            except Exception as error:  # the edge of the process: the client must get a response
+                log.exception("a request failed")
+                kind, body = Type.FAILED, [wire.pack_failure(VolumeDown(f"the server failed: {error!r}"))]
+            self._server.call_soon(respond, kind, body)
+
+        def respond(kind: Type, body: list[Buffer]) -> None:
+            del self.working[work]
+            if finished is not None and kind is Type.DONE and self._connection.is_connected:
+                finished()
+            self._connection.send(kind, request, *body)
+            self._connection.end()
+
+        self._server.threads.submit(run)
+
+    def _scan_on(self, request: int, body: memoryview) -> None:
+        reader = WireReader(body)
+        counted, has_position = bool(reader.u8()), bool(reader.u8())
+        position = None
+        if has_position:
+            key = wire.read_key(reader)
+            position = ScanPosition(key, reader.u64())
+            self._service.verify_keys([key])
+        reader.end()
+        if self._scan is None or self._scan[:2] != (position, counted):
+            self._scan = (position, counted, self._service.scan(position, counted=counted))
+        batches = self._scan[2]
+        batch: list[Block] = []
+        self._scan = None  # while a thread continues it, no other may
+
+        def read() -> list[Buffer]:
+            batch.extend(next(batches, ()))
+            parts: list[Buffer] = [len(batch).to_bytes(4, "big")]
             for block in batch:
-                self._streamed_s = self._env.monotonic()
-                if part and size + len(block.encoded.data) > self.options.answer_bytes_max:
-                    yield part
-                    part, size = [], 0
-                part.append(block)
-                size += len(block.encoded.data)
-            if part:
-                yield part
+                parts.append(wire.pack_key(block.key))
+                parts += wire.pack_block(block)
+            return parts
 
-    def position(self) -> int:
-        """How far the volume has come. Another volume that is put in its place is nowhere near."""
-        return (self._epoch + self.volume.position()) % _POSITIONS
+        def keep() -> None:
+            if batch:
+                self._scan = (batch[-1].mark, counted, batches)
+                self._scanned_s = self._server.now()
 
-    def news(self, since: int) -> News:
-        """Signatures that came after a position."""
-        with self._news_lock:
-            position = self.position()
-            if since == position:
-                return News(position, [])
-            if not self._news_from <= since <= position:
-                return News(position, None)
-            return News(position, [each for at, signatures in self._news if at > since for each in signatures])
+        self._in_thread(request, read, keep)
 
-    # -- writing ------------------------------------------------------------------------------------------------
+    def _signatures_on(self, request: int, body: memoryview) -> None:
+        """The first signatures, or those that follow; an empty list is the end."""
+        reader = WireReader(body)
+        from_start = bool(reader.u8())
+        reader.end()
+        left = self._service.volume.signatures() if from_start or self._signatures is None else self._signatures
+        self._signatures = None  # while a thread continues it, no other may
 
-    def verify(self, operations: Iterable[Operation]) -> None:
-        """Raises MalformedInput, TooLarge, VolumeReadOnly or VolumeFull: then nothing of them may be done."""
-        incoming = 0
-        for operation in operations:
-            match operation:
-                case Store(signature, encoded, _, compared, overflow_min, references):
-                    self._verify_signature(signature)
-                    self._verify_number(overflow_min, 0, OVERFLOW_MAX, "overflow")
-                    self._verify_number(references, 1, REFERENCES_MAX, "counter")
-                    for key in compared or ():
-                        self._verify_key(key)
-                    incoming += self._verify_new(encoded)
-                case Claim(signature, _):
-                    self._verify_signature(signature)
-                case Adopt(key, encoded, references):
-                    self._verify_key(key)
-                    self._verify_number(references, 1, REFERENCES_MAX, "counter")
-                    incoming += self._verify_new(encoded)
-                case Heal(key, encoded, references):
-                    self._verify_key(key)
-                    self._verify_number(references, 0, REFERENCES_MAX, "counter")
-                    self._verify_encoded(encoded)  # a damaged block is healed, however full the volume is
-                case Recount(key, references):
-                    self._verify_key(key)
-                    self._verify_number(references, 0, REFERENCES_MAX, "counter")
-                case _:
-                    self._verify_key(operation.key)
-        if incoming and self.options.capacity_bytes:
-            self._verify_capacity(incoming)
+        def keep() -> None:
+            self._signatures = left
 
-    def look_at_disk(self) -> VolumeStat:
-        """How full the volume is. May take long."""
-        stat = self.volume.stat()
-        self._used_bytes = stat.disk_bytes
-        return stat
+        self._in_thread(request, lambda: [wire.pack_signatures(list(islice(left, SIGNATURES_TOGETHER)))], keep)
 
-    def _verify_capacity(self, incoming: int) -> None:
-        capacity = self.options.capacity_bytes
-        if self._used_bytes + incoming > capacity:
-            raise VolumeFull(f"the volume has reached its capacity of {capacity} bytes; add a volume")
+    def _stat(self, request: int, body: memoryview) -> None:
+        WireReader(body).end()
+        self._in_thread(request, lambda: [json.dumps(self._service.stat()).encode()])
 
-    def verify_keys(self, keys: Iterable[BlockKey]) -> None:
-        """Raises MalformedInput."""
-        for key in keys:
-            self._verify_key(key)
+    def _dictionary(self, request: int, body: memoryview) -> None:
+        reader = WireReader(body)
+        number = reader.u32() if reader.u8() else None
+        reader.end()
 
-    def verify_signatures(self, signatures: Iterable[bytes]) -> None:
-        """Raises MalformedInput."""
-        for signature in signatures:
-            self._verify_signature(signature)
+        def read() -> list[Buffer]:
+            found = self._service.volume.dictionary(number)
+            return [] if found is None else [found[0].to_bytes(4, "big"), found[1]]
 
-    def _verify_key(self, key: BlockKey) -> None:
-        self._verify_signature(key.signature)
-        self._verify_number(key.overflow, 0, OVERFLOW_MAX, "overflow")
-        if _HOME.fullmatch(key.home) is None:
-            raise MalformedInput(f"{key.home!r} cannot be the name of a volume")
+        self._in_thread(request, read)
 
-    def _verify_signature(self, signature: bytes) -> None:
-        if len(signature) != self._signature_bytes:
-            raise MalformedInput(
-                f"a signature of {len(signature)} bytes: those of {self.spec.identity.signature} "
-                f"have {self._signature_bytes}"
-            )
+    def _add_dictionary(self, request: int, body: memoryview) -> None:
+        reader = WireReader(body)
+        number, data = reader.u32(), reader.rest()
 
-    def _verify_number(self, number: int, least: int, most: int, noun: str) -> None:
-        if not least <= number <= most:
-            raise MalformedInput(f"a message has {noun} {number}; {least} to {most} are possible")
+        def add() -> list[Buffer]:
+            self._service.add_dictionary(number, data)
+            return []
 
-    def _verify_new(self, encoded: Encoded) -> int:
-        if self.options.read_only:
-            raise VolumeReadOnly(_READ_ONLY)
-        self._verify_encoded(encoded)
-        return ENTRY_BYTES + len(encoded.data)
+        self._in_thread(request, add)
 
-    def _verify_encoded(self, encoded: Encoded) -> None:
-        if _CODEC.fullmatch(encoded.codec) is None:
-            raise MalformedInput(f"{encoded.codec!r} cannot be the name of a codec")
-        limit = self.spec.settings.content_bytes_max
-        if encoded.size > limit:
-            raise TooLarge(f"a content of {encoded.size} bytes is over the server's limit of {limit}")
+    def _note_damaged(self, request: int, body: memoryview) -> None:
+        keys = wire.unpack_keys(body)
+        self._service.verify_keys(keys)
 
-    def note(self, operations: Sequence[Operation], outcomes: Sequence[OperationResult]) -> None:
-        """A commit is durable."""
-        self._stored_s = self._env.monotonic()
-        if self._frees_at_once:
-            removed = [outcome.stored for outcome in outcomes if outcome.effect is Effect.REMOVED]
-            self._used_bytes -= sum(removed) + len(removed) * ENTRY_BYTES
-        healed = sum(outcome.stored + ENTRY_BYTES for outcome in outcomes if outcome.effect is Effect.HEALED)
-        self._used_bytes += 0 if self._frees_at_once else healed  # others keep the damaged bytes, until a compaction
-        new = [outcome for outcome in outcomes if outcome.effect is Effect.NEW]
-        if not new:
-            return
-        self._used_bytes += sum(outcome.stored + ENTRY_BYTES for outcome in new)
-        with self._news_lock:
-            self._news.append((self.position(), [outcome.key.signature for outcome in new]))
-            self._news_count += len(new)
-            while self._news_count > self.options.news_max:
-                self._news_from, forgotten = self._news.popleft()
-                self._news_count -= len(forgotten)
+        def note() -> list[Buffer]:
+            volume: object = self._service.volume
+            if isinstance(volume, DamageNoting):
+                volume.note_damaged(keys)
+            return []
 
-    def add_dictionary(self, number: int, data: bytes) -> None:
-        """Durable on return. A dictionary that is there stays as it is: contents were encoded with it."""
-        if self.options.read_only:
-            raise VolumeReadOnly(_READ_ONLY)
-        if not number:
-            raise UsageError("a dictionary needs a number above 0")
-        if not data or len(data) > DICTIONARY_BYTES_MAX:
-            raise TooLarge(f"a dictionary has 1 to {DICTIONARY_BYTES_MAX} bytes, not {len(data)}")
-        known = self.volume.dictionary(number)
-        if known is not None:
-            if known[1] != data:
-                raise UsageError(f"the volume has another dictionary {number:08x} already")
-            return
-        if self.volume.stat().dictionaries >= DICTIONARIES_MAX:
-            raise UsageError(f"the volume has {DICTIONARIES_MAX} dictionaries already")
-        self.volume.add_dictionary(number, data)
+        self._in_thread(request, note)
 
-    # -- telling ------------------------------------------------------------------------------------------------
+    def _compact(self, request: int, body: memoryview) -> None:
+        reader = WireReader(body)
+        (share,) = reader.fields(_SHARE)
+        reader.end()
+        if not 0 <= share <= 1:
+            raise MalformedInput(f"{share} is no share of dead bytes")
 
-    def activity(self) -> Activity:
-        """What the volume is doing (B5)."""
-        now = self._env.monotonic()
-        if now - self._stored_s < _LATELY_S:
-            state = "storing"
-        elif now - self._streamed_s < _LATELY_S:
-            state = "streaming"
-        else:
-            state = "idling"
-        return Activity(state, max(0, self.outstanding - 1), self.clients)  # who asks does not wait for others
+        def compact() -> list[Buffer]:
+            with self._service.long_work():
+                done = compact_volume(self._service.volume, float(share), self._progress(request))
+                if self._service.options.capacity_bytes:
+                    self._service.measure_disk()
+            return [json.dumps(asdict(done)).encode()]
 
-    def stat(self) -> dict[str, Any]:
-        """What `volume list` shows."""
-        stat = asdict(self.look_at_disk())
-        if self.options.capacity_bytes:
-            stat["free_bytes"] = max(0, min(stat["free_bytes"], self.options.capacity_bytes - self._used_bytes))
-        return {"stat": stat, "activity": asdict(self.activity()), "position": self.position()}
+        self._in_thread(request, compact)
+
+    def _check(self, request: int, body: memoryview) -> None:
+        WireReader(body).end()
+        spec = self._service.spec
+
+        def check() -> list[Buffer]:
+            with self._service.long_work():
+                watch = CheckProgress(self._progress(request), None, spec.env)
+                found = list(find_organization(spec.identity.organization).check(spec, watch))
+            note_faults(spec.name, KnownDamage(spec.env, spec.directory), found)
+            faults = [asdict(fault) | {"key": str(fault.key) if fault.key else None} for fault in found]
+            report = {"faults": faults, "notes": watch.notes, "blocks": watch.blocks, "bytes": watch.bytes}
+            return [json.dumps(report).encode()]
+
+        self._in_thread(request, check)
+
+    def _progress(self, request: int) -> Callable[[int], None]:
+        """Reports, from a thread, how many bytes have been done since the last report; or ends the work."""
+        gathered = 0
+
+        def advance(size: int) -> None:
+            nonlocal gathered
+            if self._server.is_stopping:
+                raise Busy("the server is stopping; try again when it is back")
+            gathered += size
+            if gathered >= _PROGRESS_BYTES:
+                packed, gathered = _U64.pack(gathered), 0
+                self._server.call_soon(self._connection.send, Type.PROGRESS, request, packed)
+
+        return advance

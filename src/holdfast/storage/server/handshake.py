@@ -1,11 +1,11 @@
-"""How client and server learn that the other knows the secret, without saying it.
+"""The handshake: client and server prove to each other that they know the secret, without sending it.
 
     server  HELLO  u16 version | u8 whether a secret is wanted | 32 random bytes
     client  AUTH   u16 version | 32 random bytes | 32 bytes of proof
-    server  DONE   32 bytes of proof | JSON: what the volume is
+    server  DONE   32 bytes of proof | JSON: facts about the volume
 
 A proof is the HMAC-SHA256, under the secret, of the word `client` or `server` and both random numbers: it is of no use
-on another connection, nor to the other side. Without a secret the proofs are zeros, and TLS tells who is who.
+on another connection, nor to the other side. Without a secret the proofs are zeros, and certificates take their place.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_secret(path: Path) -> bytes:
         raise Denied(f"cannot read the secret '{path}': {error.strerror}") from None
     if not SECRET_BYTES_MIN <= len(raw) <= _SECRET_BYTES_MAX:
         raise UsageError(
-            f"the secret in '{path}' has {len(raw)} bytes: {SECRET_BYTES_MIN} to {_SECRET_BYTES_MAX} will do"
+            f"the secret in '{path}' has {len(raw)} bytes; it must have {SECRET_BYTES_MIN} to {_SECRET_BYTES_MAX}"
         )
     return raw
 
@@ -69,7 +69,7 @@ class ServerSide:
         return _HELLO.pack(VERSION, self._secret is not None, self._nonce)
 
     def welcome(self, auth: Buffer, facts: dict[str, Any]) -> bytes:
-        """The answer to an authenticated client. Raises Unauthorized, FormatTooNew or MalformedInput."""
+        """The response to a client that knows the secret. Raises Unauthorized, FormatTooNew or MalformedInput."""
         if len(auth) != _AUTH.size:
             raise MalformedInput("the client's part of the handshake has a wrong length")
         version, nonce, proof = _AUTH.unpack(auth)
@@ -83,7 +83,7 @@ class ServerSide:
 def answer_hello(hello: Buffer, secret: bytes | None, nonce: bytes) -> bytes:
     """The client's part. Raises Unauthorized, FormatTooNew or MalformedInput."""
     if len(hello) != _HELLO.size:
-        raise MalformedInput("what answers is no volume server")
+        raise MalformedInput("the other side is no volume server")
     version, wants_secret, _ = _HELLO.unpack(hello)
     if version != VERSION:
         raise FormatTooNew(f"the server speaks version {version} of the protocol, this client version {VERSION}")
@@ -95,14 +95,14 @@ def answer_hello(hello: Buffer, secret: bytes | None, nonce: bytes) -> bytes:
 
 
 def verify_welcome(hello: Buffer, welcome: Buffer, secret: bytes | None, nonce: bytes) -> dict[str, Any]:
-    """What the volume is, told by an authenticated server. Raises Unauthorized or MalformedInput."""
+    """The facts about the volume, from a server that knows the secret. Raises Unauthorized or MalformedInput."""
     reader = WireReader(welcome)
     if not hmac.compare_digest(reader.take(PROOF_BYTES), _proof(secret, b"server", _nonce_of(hello), nonce)):
         raise Unauthorized("the server does not know our secret")
     try:
-        facts = json.loads(bytes(reader.rest()))
+        facts = json.loads(reader.rest())
     except ValueError:
-        raise MalformedInput("the server does not say what volume it has") from None
+        facts = None
     if not isinstance(facts, dict):
         raise MalformedInput("the server does not say what volume it has")
     return facts

@@ -1,8 +1,8 @@
-"""A process that serves volumes: each is opened and given out, and all of them are stopped together (W11).
+"""A process that serves volumes: each is opened and served, and all of them stop together (W11).
 
-What the volumes of a process share is its event loop, its descriptors and its signals. Each has its own port, lock,
-limits and threads; one that cannot be opened, or fails, leaves the others alone. Volumes are opened and closed in
-threads, so that one that takes long to recover holds up nobody.
+The volumes of a process share its event loop, its descriptors and its signals. Each has its own port, lock, limits and
+threads; one that cannot be opened, or fails, leaves the others alone. Volumes are opened and closed in threads, so that
+a long recovery holds up nobody.
 
 A signal stops all servers in order, and closes the volumes. A second one ends the process at once, which costs nothing
 that was acknowledged.
@@ -18,7 +18,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,73 +28,54 @@ from holdfast.config import StoreSettings
 from holdfast.env import Environment, WriterLock, paths
 from holdfast.errors import VolumeDown
 from holdfast.storage.identity import Identity, read_identity
-from holdfast.storage.server.handlers import VolumeHandlers
+from holdfast.storage.server.listener import VolumeServer
 from holdfast.storage.server.options import ServerOptions
-from holdfast.storage.server.server import VolumeServer
+from holdfast.storage.server.service import VolumeService
 from holdfast.storage.volume import IdempotentVolume
+from holdfast.storage.volumes.local import VolumeSpec
 from holdfast.storage.volumes.organizations import open_volume, volume_spec
-from holdfast.storage.volumes.spec import VolumeSpec
 
 log = logging.getLogger("holdfast.server")
 T = TypeVar("T")
 Addresses = list[tuple[str, int]]
+Served = tuple[Path, ServerOptions]  # a volume's directory, and how it is served
 
 _FILES = 512  # descriptors of a volume for all but connections
 _SWITCH_S = 0.0005  # the event loop must not wait long for a thread that computes
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A volume to be given out."""
-
-    directory: Path
-    options: ServerOptions
-
-
-@dataclass(frozen=True, slots=True)
-class ServerObserver:
-    """Who is told, on the event loop, what becomes of each volume, by its place in the list."""
-
-    ready: Callable[[int, Addresses], None]
-    failed: Callable[[int, Exception], None]  # it is served no more; the others go on
-
-
-def serve_volume(
-    directory: Path,
-    settings: StoreSettings,
-    options: ServerOptions,
-    env: Environment,
-    ready: Callable[[Addresses], None],
-) -> None:
-    """Serves the volume in a directory until SIGINT or SIGTERM; `ready` is told the addresses.
-
-    Raises VolumeDown if there is no volume, Busy if another process has it open for writing.
-    """
-    failures: list[Exception] = []
-    listener = ServerObserver(lambda _, addresses: ready(addresses), lambda _, error: failures.append(error))
-    serve_volumes([Served(directory, options)], settings, env, listener)
-    if failures:
-        raise failures[0]
-
-
 def serve_volumes(
-    served: Sequence[Served], settings: StoreSettings, env: Environment, listener: ServerObserver
+    served: Sequence[Served],
+    settings: StoreSettings,
+    env: Environment,
+    ready: Callable[[int, Addresses], None],
+    failed: Callable[[int, Exception], None],
 ) -> None:
-    """Serves the volumes until SIGINT or SIGTERM, or until none of them can be served any more."""
+    """Serves the volumes until SIGINT or SIGTERM, or until none of them can be served any more.
+
+    `ready` and `failed` are called on the event loop with the place of a volume in the list. One that failed is no
+    longer served: with VolumeDown if there is none in its directory, with Busy if another process writes to it.
+    """
     sys.setswitchinterval(_SWITCH_S)
-    uvloop.run(_Process(_within_descriptors(served), settings, env, listener).run())
+    uvloop.run(_Process(_within_descriptors(served), settings, env, ready, failed).run())
 
 
 class _Process:
     """For the event loop."""
 
     def __init__(
-        self, served: Sequence[Served], settings: StoreSettings, env: Environment, listener: ServerObserver
+        self,
+        served: Sequence[Served],
+        settings: StoreSettings,
+        env: Environment,
+        ready: Callable[[int, Addresses], None],
+        failed: Callable[[int, Exception], None],
     ) -> None:
         self._served = served
         self._settings = settings
         self._env = env
-        self._listener = listener
+        self._ready = ready
+        self._failed = failed
         self._threads = ThreadPoolExecutor(len(served), thread_name_prefix="opening")
         self._servers: list[VolumeServer] = []
         self._is_stopping = False
@@ -103,9 +84,9 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop_or_end, loop, number)
-        if any(each.options.stop_with_input for each in self._served):
+        if any(options.stop_with_input for _, options in self._served):
             loop.add_reader(sys.stdin.fileno(), self._stop_at_end, loop)
-        await asyncio.gather(*(self._serve(*each) for each in enumerate(self._served)))
+        await asyncio.gather(*(self._serve(index, *each) for index, each in enumerate(self._served)))
 
     def _stop(self) -> None:
         self._is_stopping = True
@@ -113,7 +94,7 @@ class _Process:
             server.stop()
 
     def _stop_or_end(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        """Once: in order. Once more: at once."""
+        """The first signal stops in order, a second one at once."""
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
         self._stop()
@@ -123,22 +104,22 @@ class _Process:
             loop.remove_reader(sys.stdin.fileno())
             self._stop()
 
-    async def _serve(self, index: int, served: Served) -> None:
+    async def _serve(self, index: int, directory: Path, options: ServerOptions) -> None:
         """One volume, from its opening to its end."""
         try:
-            identity = await self._in_thread(lambda: self._identity(served.directory))
-            lock = WriterLock(served.directory / paths.LOCK, "holdfast volume serve", subject="volume")
+            identity = await self._in_thread(lambda: self._identity(directory))
+            lock = WriterLock(directory / paths.LOCK, "holdfast volume serve", subject="volume")
             try:
-                volume, spec = await self._in_thread(lambda: self._open(served.directory, identity))
+                volume, spec = await self._in_thread(lambda: self._open(directory, identity))
                 try:
-                    service = await self._in_thread(lambda: VolumeHandlers(volume, spec, served.options, self._env))
-                    await self._give_out(index, service)
+                    service = await self._in_thread(lambda: VolumeService(volume, spec, options, self._env))
+                    await self._serve_open(index, service)
                 finally:
                     await self._in_thread(volume.close)
             finally:
                 lock.release()
         except Exception as error:  # whatever it is, the others go on
-            self._listener.failed(index, error)
+            self._failed(index, error)
 
     def _identity(self, directory: Path) -> Identity:
         try:
@@ -151,13 +132,13 @@ class _Process:
         spec = volume_spec(name, directory, replace(self._settings, signature=identity.signature), self._env)
         return open_volume(name, directory, spec.settings, self._env), spec
 
-    async def _give_out(self, index: int, service: VolumeHandlers) -> None:
+    async def _serve_open(self, index: int, service: VolumeService) -> None:
         if self._is_stopping:
             return
-        server = VolumeServer(service, service.options, self._env)
+        server = VolumeServer(service, service.options, self._env, shares_loop=len(self._served) > 1)
         self._servers.append(server)
         try:
-            self._listener.ready(index, await server.listen())
+            self._ready(index, await server.listen())
         except BaseException:
             server.stop()
             raise
@@ -169,16 +150,16 @@ class _Process:
 
 
 def _within_descriptors(served: Sequence[Served]) -> list[Served]:
-    """No more connections than the system allows: the volumes need descriptors, too."""
+    """Limits connections to what the system allows: the volumes need descriptors, too."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard == resource.RLIM_INFINITY:
         return list(served)
-    return [Served(each.directory, _within(each.options, hard // len(served), each.directory)) for each in served]
+    return [(directory, _within(options, hard // len(served), directory)) for directory, options in served]
 
 
 def _within(options: ServerOptions, descriptors: int, directory: Path) -> ServerOptions:
-    possible = max(1, descriptors - options.strangers_max - _FILES)
+    possible = max(1, descriptors - options.unauthenticated_max - _FILES)
     if options.connections_max <= possible:
         return options
     log.warning(

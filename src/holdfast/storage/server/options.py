@@ -1,4 +1,4 @@
-"""What a volume server is told when it starts."""
+"""The options of a volume server."""
 
 from __future__ import annotations
 
@@ -11,34 +11,32 @@ from holdfast.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Where it listens, whom it answers, and what clients may cost it."""
+    """Where it listens, whom it serves, and what clients may cost it."""
 
     # behaviour
     host: str = "127.0.0.1"
     port: int = 0  # 0: any free one
-    secret: bytes | None = None  # what clients must know; None: none, their certificates tell who they are
+    secret: bytes | None = None  # shared with the clients; None: they have certificates
     tls: ssl.SSLContext | None = None
     read_only: bool = False  # no new contents; counting, deleting and reading go on
     capacity_bytes: int = 0  # beyond which the volume is full; 0: what the disk has
-    stop_with_input: bool = False  # at the end of standard input, which is that of who started it
+    stop_with_input: bool = False  # at the end of standard input, which belongs to the parent process
     # limits
     connections_max: int = 1024
-    strangers_max: int = 128  # connections that have not proven themselves yet
+    unauthenticated_max: int = 128  # connections that are not authenticated yet
     message_bytes_max: int = 128 << 20  # of one request; a content must fit into it
-    answer_bytes_max: int = 8 << 20  # of one answer, unless a single block is larger
+    response_bytes_max: int = 8 << 20  # of one response, unless a single block is larger
     pending_bytes_max: int = 512 << 20  # of large requests that are arriving or waiting, all clients together
-    outstanding_max: int = 256  # requests of one connection that wait for their answer
-    handshake_s: float = 5.0  # until a client has proven itself
-    stall_s: float = 30.0  # without a byte, in the middle of a request or of an answer
-    slowest_bytes_s: int = 64 << 10  # that a large request must arrive with: others may wait for its share of memory
-    scan_kept_s: float = 5.0  # that a scan waits for its client to go on, with megabytes that it has read ahead
+    outstanding_max: int = 256  # requests of one connection that wait for their response
+    handshake_s: float = 5.0  # until a client is authenticated
+    stall_s: float = 30.0  # without a byte, in the middle of a request or of a response
+    slowest_bytes_s: int = 64 << 10  # the lowest rate of a large request: others may wait for its share of memory
+    scan_kept_s: float = 5.0  # for how long a scan waits for its client, with megabytes that it has read ahead
     stop_s: float = 10.0  # for what is under way when the server stops
-    # performance
-    news_max: int = 50_000  # signatures of new contents that are remembered, for clients that follow
 
 
 def server_tls(certificate: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
-    """TLS 1.3 with the server's own certificate; with `client_ca`, clients need one that it has signed.
+    """TLS 1.3 with the server's own certificate; with `client_ca`, clients need one signed by it.
 
     Raises UsageError if a file cannot be used.
     """

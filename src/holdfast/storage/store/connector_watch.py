@@ -1,8 +1,8 @@
 """Follows the settings of an open store: volumes are added, removed and changed while it runs (W9).
 
-A thread polls the files every `remote.follow_s` seconds. A new volume is opened, and may get contents at once; one that
-became read-only takes no more of them; one that is no longer listed is closed when its readers must be done. Volumes
-that could not be opened are tried again.
+A thread polls the files every `remote.follow_s` seconds. A new volume is opened and takes contents at once. A volume
+that became read-only takes no more. A volume that is no longer listed is closed after its readers have finished.
+Volumes that could not be opened are tried again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("holdfast.storage")
 class ConnectorWatcher:
     """Applies changed settings to a store, from `start` to `close`.
 
-    Whoever changes the settings of the store in another way holds `lock` meanwhile.
+    Hold `lock` to change the settings of the store in another way.
     """
 
     def __init__(self, store: BlockStore, watch: ConnectorWatch) -> None:
@@ -38,7 +38,7 @@ class ConnectorWatcher:
         self._thread.start()
 
     def poll(self) -> bool:
-        """Looks at the files now. True if something changed."""
+        """Reads the files now. True if something changed."""
         with self.lock:
             settings = self._watch.poll()
             if settings is not None:
@@ -79,7 +79,7 @@ class ConnectorWatcher:
             store.set_state(name, state)
 
     def close(self) -> None:
-        """Returns when nothing is being changed any more. Idempotent."""
+        """Returns when no change is in progress. Idempotent."""
         self._ended.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()

@@ -1,8 +1,8 @@
-"""Delete: one reference less; with the last one the content goes, from all volumes (W13).
+"""Delete: remove a reference; the last one removes the content from all volumes (W13).
 
-Replicas go before their block: a crash in between leaves too few copies, never one too many. Other processes may count,
-move and delete at the same time, so the volume has the last word: if a block has vanished since the probe (MISSING), it
-has moved or was deleted, and is located again; if the last reference was not the last after all, the replicas are made
+Replicas are removed before their block: a crash in between leaves too few copies, never one too many. Other processes
+may count, move and delete at the same time, so the volume decides. If a block vanished since the probe (MISSING), it
+was moved or deleted, and is located again. If the last reference was not the last after all, replicas are written
 again.
 """
 
@@ -16,25 +16,24 @@ from holdfast.errors import ContentNotFound, HoldfastError, VolumeDown
 from holdfast.model import ContentKey
 from holdfast.storage.codec import ALIAS
 from holdfast.storage.store.encoder import alias_target
-from holdfast.storage.store.locate import BlockLocation, BlockLocations
 from holdfast.storage.store.replicas import Replicator
-from holdfast.storage.store.store import BlockStore
+from holdfast.storage.store.store import BlockLocation, BlockLocations, BlockStore
 from holdfast.storage.volume import MOVING, BlockKey, Effect, Refer, Release
 
 _TRIES_MAX = 8
 _LOOKS_MAX = 8  # for a content that is not found
-_PAUSE_S = 0.01  # before a block that has vanished is looked for again; twice as long each time
+_PAUSE_S = 0.01  # before looking again for a block that vanished; doubles each time
 
 
 @dataclass(slots=True)
 class _Deletion:
-    """The references of one content that are to go."""
+    """The references to remove from one content."""
 
     key: ContentKey
     count: int
-    left: list[int] = field(default_factory=list)  # after each of them
+    left: list[int] = field(default_factory=list)  # the counter after each removal
     withdrawn: bool = False  # its copies were removed
-    changed: bool = False  # or some of them were changed by others, or not seen because they were being moved
+    changed: bool = False  # some copies were changed by others, or missed because they were moving
     tries: int = 0
 
     @property
@@ -50,10 +49,10 @@ class Deleter:
         self._replicator = replicator
 
     def delete(self, keys: Sequence[ContentKey]) -> list[int]:
-        """Takes one reference away for each key; returns how many are left each time. If a key is unknown, none goes.
+        """Removes one reference per key; returns the counter after each removal. If a key is unknown, removes nothing.
 
-        Raises VolumeDown if a volume is down that may hold a block: then nothing has changed, unless it failed in the
-        middle.
+        Raises VolumeDown if a volume that may hold a block is down. Nothing has changed then, unless the volume failed
+        halfway.
         """
         self._store.move_lock.await_copies(keys)
         if len(keys) == 1 and (left := self._delete_without_copies(keys[0])) is not None:
@@ -67,7 +66,7 @@ class Deleter:
         return [next(counters[key]) for key in keys]
 
     def _delete(self, deletions: list[_Deletion]) -> list[ContentKey]:
-        """Returns the contents that aliases stood for which are gone now."""
+        """Returns the targets of aliases that were removed."""
         locations = self._find_all(deletions)
         waiting = deletions
         aliased: list[ContentKey] = []
@@ -80,7 +79,7 @@ class Deleter:
         return aliased
 
     def _delete_without_copies(self, key: ContentKey) -> int | None:
-        """One call to the volume, for a content that surely has no copy. None: it must be located."""
+        """One commit, for a content that certainly has no copies. None: it must be located."""
         volume = self._store.volumes.get(key.volume)
         if volume is None or self._replicator.may_have(key.signature, key.volume):
             return None
@@ -88,7 +87,7 @@ class Deleter:
         (outcome,) = writer.commit([Release(wanted)])
         if outcome.effect is Effect.MISSING:
             return None
-        if outcome.references >= MOVING - 1:  # the copy of a migration: its original is the one to be counted
+        if outcome.references >= MOVING - 1:  # the copy of a migration: its original must be counted
             writer.commit([Refer(wanted)])
             return None
         return outcome.references
@@ -114,10 +113,10 @@ class Deleter:
         return found
 
     def _find(self, keys: Sequence[ContentKey]) -> dict[ContentKey, BlockLocations]:
-        """The blocks of each content. Where there should be replicas, all volumes are asked: others make them, too.
+        """The blocks of each content. Asks all volumes if replicas are usual: other processes make them too.
 
-        All are asked twice before it is said that there is no block: one that moves from a volume not asked yet to one
-        that was asked already is seen in neither.
+        Asks all volumes twice before it concludes that there is no block: one that moves from a volume not yet asked to
+        one already asked is seen in neither.
         """
         everywhere = self._replicator.is_usual
         found = {held.key: held for held in self._store.find_batch(keys, everywhere=everywhere)}
@@ -134,7 +133,7 @@ class Deleter:
         return found
 
     def _find_again(self, deletions: list[_Deletion]) -> dict[ContentKey, BlockLocations]:
-        """Looks again for blocks that have vanished: whoever moves one may not have put its copy in force yet."""
+        """Looks again for blocks that vanished: a mover may not have finished the copy yet."""
         while True:
             found = self._find([deletion.key for deletion in deletions])
             gone = [deletion for deletion in deletions if not found[deletion.key].counted]
@@ -158,7 +157,7 @@ class Deleter:
     def _round(
         self, deletions: list[_Deletion], locations: dict[ContentKey, BlockLocations], aliased: list[ContentKey]
     ) -> list[_Deletion]:
-        """Releases what the first block of each content has; returns those of which more must go."""
+        """Releases references of the first block of each content; returns the deletions that need more."""
         last = self._last(deletions, locations)
         leaving = {deletion.key for deletion in last}
         changed = self._replicator.withdraw([locations[deletion.key] for deletion in last])
@@ -169,7 +168,7 @@ class Deleter:
             deletion.changed |= few or deletion.key in changed
             for original in locations[deletion.key].counted[:1]:
                 by_volume.setdefault(original.volume.name, []).append((deletion, original))
-        responses = self._store.fan_out.each(list(by_volume), lambda name: self._release(name, by_volume[name]))
+        responses = self._store.each(list(by_volume), lambda name: self._release(name, by_volume[name]))
         for error in responses.failed.values():
             raise error
         for targets in responses.results.values():
@@ -177,10 +176,10 @@ class Deleter:
         return [deletion for deletion in deletions if deletion.missing]
 
     def _last(self, deletions: list[_Deletion], locations: dict[ContentKey, BlockLocations]) -> list[_Deletion]:
-        """Those whose block is about to go.
+        """The deletions that remove a block.
 
-        A copy that a migration makes is withdrawn only if the block was seen to have no other references after the copy
-        was seen: or what was counted in between would go with it.
+        The copy of a migration is withdrawn only if the block had no other references after the copy was seen.
+        Otherwise references counted in between would be lost with it.
         """
         unsure = [each for each in deletions if locations[each.key].moving]
         while unsure:
@@ -196,7 +195,7 @@ class Deleter:
         ]
 
     def _release(self, name: str, wanted: list[tuple[_Deletion, BlockLocation]]) -> list[ContentKey]:
-        """Returns the contents that aliases stood for which are gone now."""
+        """Returns the targets of aliases that were removed."""
         volume = self._store.writer(name)
         aliases = [found.facts.key for _, found in wanted if not found.facts.stored and found.facts.size]
         targets = {
@@ -219,9 +218,9 @@ class Deleter:
         return aliased
 
     def _follow(self, deletions: Sequence[_Deletion]) -> None:
-        """Replicas repeat the counters, or go with a block whose last reference this has turned out to be.
+        """Brings replicas in line: they repeat the counter, or go with a removed block.
 
-        If what seemed to be the last reference was not, there must be copies again.
+        If the last reference was not the last after all, copies are written again.
         """
         again = [each.key for each in deletions if each.withdrawn and each.left[-1]]
         others = [each.key for each in deletions if not each.withdrawn or each.changed]

@@ -1,17 +1,24 @@
 """Contents to encoded blocks and back: which codec a content gets, and which dictionary decodes a block.
 
-Dictionaries belong to volumes: each volume holds all that its blocks need, so that it can be read by itself.
+Dictionaries belong to volumes: each volume holds those that its blocks need, so that it can be read alone.
+
+Processes that read contents may encode them before they are stored (`ContentEncoder`): the one writer then only appends
+(`EncodedContent`). If the volume cannot hold a content as it was encoded, it is encoded again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from mmap import mmap
 
 from holdfast.env.files import Buffer
 from holdfast.env.thread_map import ThreadMap
 from holdfast.errors import DamagedBlock, UsageError, VolumeDown
 from holdfast.model import ContentKey
+from holdfast.storage.block import checksum
 from holdfast.storage.codec import (
     ALIAS,
     AUTO,
@@ -21,6 +28,7 @@ from holdfast.storage.codec import (
     BulkCodec,
     Codec,
     Dictionary,
+    ZstdCodec,
     compressible,
     find_codec,
 )
@@ -28,53 +36,141 @@ from holdfast.storage.volume import Block, Encoded, EncodedGroup, ReadableVolume
 
 
 def alias_target(block: Block, volume: ReadableVolume) -> ContentKey:
-    """The content that an alias stands for: one with its signature, stored in the volume where the alias is."""
+    """The content that an alias stands for: one with its signature in the same volume."""
     return ContentKey(volume.name, block.key.signature, block.encoded.dictionary)
 
 
+@dataclass(frozen=True, slots=True)
+class ContentEncoding:
+    """How new contents of a volume are encoded with codec `auto`, for processes that do it."""
+
+    dictionary: bytes = b""  # empty: none
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedContent:
+    """A content that was encoded before it is stored; decoded only if its bytes are needed."""
+
+    encoded: Encoded
+
+    def __len__(self) -> int:
+        return self.encoded.size
+
+
+class SeenSignatures:
+    """Signatures that came before, in memory shared with processes forked from this one. Forgets some, invents none.
+
+    A table of slots; each holds a part of the last signature that belongs there. Any process may add at any time.
+    """
+
+    _SLOTS = 1 << 20
+    _SLOT_BYTES = 8
+
+    def __init__(self) -> None:
+        self._memory = mmap(-1, self._SLOTS * self._SLOT_BYTES)
+
+    def add(self, signature: bytes) -> bool:
+        """True if it came before."""
+        at = int.from_bytes(signature[:4], "big") % self._SLOTS * self._SLOT_BYTES
+        part = signature[-self._SLOT_BYTES :].ljust(self._SLOT_BYTES, b"\0")
+        if self._memory[at : at + self._SLOT_BYTES] == part:
+            return True
+        self._memory[at : at + self._SLOT_BYTES] = part
+        return False
+
+
+class ContentEncoder:
+    """Encodes contents in another process than the one that stores them. For one thread."""
+
+    def __init__(self, encoding: ContentEncoding, seen: SeenSignatures | None = None) -> None:
+        self._seen = seen or SeenSignatures()
+        self._encoding = ContentEncoding()
+        self._dictionary: Dictionary | None = None
+        self.use(encoding)
+
+    def use(self, encoding: ContentEncoding) -> None:
+        """From now on; what was encoded before stays valid."""
+        if encoding != self._encoding:
+            self._encoding = encoding
+            self._dictionary = Dictionary(encoding.dictionary) if encoding.dictionary else None
+
+    def encode(self, content: bytes, content_type: str, signature: bytes) -> bytes | EncodedContent:
+        """The content, encoded; as it is if it came before, because a duplicate is not stored again."""
+        if self._seen.add(signature):
+            return content
+        return EncodedContent(_encoded(content, AUTO, content_type, self._dictionary))
+
+
+def _encoded(content: Buffer, codec: str, content_type: str | None, dictionary: Dictionary | None) -> Encoded:
+    """With `auto`, a codec is used only if it makes the content smaller."""
+    size = len(content)
+    if codec == AUTO:
+        chosen: Codec = (dictionary or ZSTD) if compressible(content, content_type) else NONE
+    else:
+        chosen = dictionary if codec == ZSTD_DICT and dictionary is not None else find_codec(codec)
+    data = chosen.encode(content)
+    if chosen is NONE or (codec == AUTO and len(data) >= size):
+        data = bytes(content)
+        return Encoded(NONE.name, 0, size, data, checksum(data))
+    return Encoded(chosen.name, chosen.id if isinstance(chosen, Dictionary) else 0, size, data, checksum(data))
+
+
+def _encoding_of(block: Block) -> tuple[str, int]:
+    return block.encoded[:2]
+
+
 class Encodings:
-    """Thread-safe. Keeps every dictionary it has seen: a volume has a handful."""
+    """Thread-safe. Keeps every dictionary it has seen; a volume has only a few."""
 
     def __init__(
         self,
         volumes: Callable[[], Mapping[str, ReadableVolume]] = dict,
         content: Callable[[ContentKey], bytes] | None = None,
     ) -> None:
-        """`volumes` gives those that may help each other out with dictionaries, `content` what an alias stands for."""
+        """`volumes` returns those that may share dictionaries, `content` the content of an alias."""
         self._volumes = volumes
         self._content = content
         self._dictionaries: dict[tuple[str, int], Dictionary] = {}
-        self._own: set[tuple[str, int]] = set()  # those that the volume surely has itself
+        self._own: set[tuple[str, int]] = set()  # dictionaries that the volume itself has
         self._newest: dict[str, Dictionary | None] = {}
         self._lock = threading.Lock()
         self._threads = ThreadMap()
 
-    def encode(self, content: Buffer, codec: str, content_type: str | None, volume: ReadableVolume) -> Encoded:
-        """The content as the volume shall keep it. A codec that does not make it smaller is not used."""
-        size = len(content)
-        chosen = self._choose(content, codec, content_type, volume)
-        data = chosen.encode(content)
-        if chosen is NONE or (codec == AUTO and len(data) >= size):
-            return Encoded(NONE.name, 0, size, bytes(content))
-        return Encoded(chosen.name, chosen.id if isinstance(chosen, Dictionary) else 0, size, data)
-
-    def _choose(self, content: Buffer, codec: str, content_type: str | None, volume: ReadableVolume) -> Codec:
-        if codec == AUTO:
-            if not compressible(content, content_type):
-                return NONE
-            return self.newest(volume) or ZSTD
-        if codec != ZSTD_DICT:
-            return find_codec(codec)
-        dictionary = self.newest(volume)
-        if dictionary is None:
+    def encode(
+        self, content: Buffer | EncodedContent, codec: str, content_type: str | None, volume: ReadableVolume
+    ) -> Encoded:
+        """Encodes a content for the volume, unless it is encoded already and the volume can hold it so."""
+        if isinstance(content, EncodedContent):
+            if codec == AUTO and self._can_hold(volume, content.encoded):
+                return content.encoded
+            content = self.plain(content)
+        dictionary = self.newest(volume) if codec in (AUTO, ZSTD_DICT) else None
+        if codec == ZSTD_DICT and dictionary is None:
             raise UsageError(
                 f"volume {volume.name!r} has no dictionary for codec 'zstd-dict'; "
                 f"run 'holdfast volume train {volume.name}'"
             )
-        return dictionary
+        return _encoded(content, codec, content_type, dictionary)
+
+    def _can_hold(self, volume: ReadableVolume, encoded: Encoded) -> bool:
+        try:
+            return encoded.codec != ZSTD_DICT or self.dictionary(volume, encoded.dictionary) is not None
+        except (DamagedBlock, VolumeDown):
+            return False
+
+    def plain(self, content: Buffer | EncodedContent) -> Buffer:
+        """The bytes of a content. Raises DamagedBlock if they cannot be decoded."""
+        if not isinstance(content, EncodedContent):
+            return content
+        encoded = content.encoded
+        known = (each for (_, number), each in self._dictionaries.items() if number == encoded.dictionary)
+        codec = find_codec(encoded.codec) if encoded.codec != ZSTD_DICT else next(known, None)
+        if codec is None:
+            raise DamagedBlock(f"no volume has dictionary {encoded.dictionary:08x}")
+        return codec.decode(encoded.data, encoded.size)
 
     def newest(self, volume: ReadableVolume) -> Dictionary | None:
-        """The dictionary that new contents of the volume use."""
+        """The dictionary for new contents of the volume."""
         try:
             return self._newest[volume.name]
         except KeyError:
@@ -85,13 +181,13 @@ class Encodings:
         return newest
 
     def adopt(self, volume: ReadableVolume, dictionary: Dictionary) -> None:
-        """The volume has this dictionary now, for contents to come."""
+        """New contents of the volume use this dictionary."""
         with self._lock:
             self._dictionaries[volume.name, dictionary.id] = dictionary
         self._newest[volume.name] = dictionary
 
     def forget(self, name: str) -> None:
-        """The volume of that name is another one now, or gone."""
+        """Drops the dictionaries of a volume that was replaced or removed."""
         with self._lock:
             for known in [known for known in self._dictionaries if known[0] == name]:
                 del self._dictionaries[known]
@@ -99,7 +195,7 @@ class Encodings:
         self._newest.pop(name, None)
 
     def dictionary(self, volume: ReadableVolume, number: int) -> tuple[int, bytes] | None:
-        """The volume's own dictionary of that number."""
+        """The volume's own dictionary with this id."""
         if (volume.name, number) in self._own:  # the others were borrowed
             return number, self._dictionaries[volume.name, number].data
         found = volume.dictionary(number)
@@ -117,7 +213,7 @@ class Encodings:
             return known
 
     def codec_of(self, encoded: Encoded, volume: ReadableVolume) -> Codec:
-        """The codec that decodes a block of the volume."""
+        """The codec that decodes a block of the volume. Raises DamagedBlock."""
         if encoded.codec != ZSTD_DICT:
             return find_codec(encoded.codec)
         known = self._dictionaries.get((volume.name, encoded.dictionary))
@@ -131,12 +227,12 @@ class Encodings:
         return self._remember(volume.name, found)
 
     def check(self, block: Block, volume: ReadableVolume) -> None:
-        """Raises DamagedBlock if nothing is known that decodes the block."""
+        """Raises DamagedBlock if no known codec or dictionary decodes the block."""
         if block.encoded.codec != ALIAS:
             self.codec_of(block.encoded, volume)
 
     def _find_dictionary(self, volume: ReadableVolume, number: int) -> tuple[int, bytes] | None:
-        """The volume's dictionary or, if it lost it, one of the same id that another volume has."""
+        """The volume's dictionary or, if it is lost, the same one from another volume."""
         for each in (volume, *(other for other in self._volumes().values() if other is not volume)):
             try:
                 found = each.dictionary(number)
@@ -156,8 +252,21 @@ class Encodings:
         """Like `decode` for each, on all cores."""
         return self._threads.map(lambda block: self.decode(block, volume), blocks)
 
+    def decode_scanned(self, blocks: Sequence[Block], volume: ReadableVolume) -> list[bytes]:
+        """Like `decode` for each, in the calling thread: what neighbours have in common is looked up once."""
+        contents: list[bytes] = []
+        for name, some in groupby(blocks, key=_encoding_of):
+            run = list(some)
+            codec = None if name[0] == ALIAS else self.codec_of(run[0].encoded, volume)
+            if isinstance(codec, ZstdCodec):
+                encoded = [block.encoded for block in run]
+                contents += codec.decode_each([each.data for each in encoded], [each.size for each in encoded])
+            else:
+                contents += [self.decode(block, volume) for block in run]
+        return contents
+
     def decode_group(self, group: EncodedGroup, volume: ReadableVolume, threads: int) -> list[Buffer] | None:
-        """The contents of a group, many at a time; None if they are to be decoded alone."""
+        """Decodes the contents of a group together; None if they must be decoded one by one."""
         if group.codec == NONE.name:
             return [*group.data] if [len(each) for each in group.data] == group.sizes else None
         if group.codec == ALIAS:
@@ -166,7 +275,7 @@ class Encodings:
         try:
             return [*codec.decode_many(group.data, group.sizes, threads)] if isinstance(codec, BulkCodec) else None
         except DamagedBlock:
-            return None  # whoever decodes them alone finds out which
+            return None  # decoding them one by one shows which
 
     def close(self) -> None:
         self._threads.close()

@@ -1,9 +1,9 @@
-"""The lock between threads that count references and the one that moves blocks.
+"""The lock between threads that count references and the thread that moves blocks.
 
-Where a block stands and what its counter says must not change between probe and commit. Volumes guarantee that for each
-commit. A migration spans two volumes, so nobody may count while a batch of blocks is between them. Nor may a content be
-deleted while a thread without a reference to it makes a copy, in a move or in the deletion of another reference: if the
-process were killed then, the copy would be all that is left, and bring the content back.
+The place and the counter of a block must not change between probe and commit. Volumes guarantee that for one commit. A
+migration spans two volumes, so no thread may count while a batch of blocks is between them. A content must not be
+deleted while a thread without a reference to it makes a copy, in a move or in the deletion of another reference: after
+a kill, the copy would be the only one left and bring the content back.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from holdfast.model import ContentKey
 
 
 class MoveLock:
-    """Any number of threads count at a time (`with lock:`), or one moves (`with lock.moving():`).
+    """Many threads count at a time (`with lock:`), or one moves (`with lock.moving():`).
 
-    Counting lasts from the probe for a block to the commit of its last replica. Every put and delete does that, so it
-    costs only two acquisitions of a plain lock.
+    Counting lasts from the probe of a block to the commit of its last replica. Every put and delete counts, so it costs
+    only two acquisitions of a plain lock.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class MoveLock:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """Exclusive: a batch of blocks goes from one volume to another."""
+        """Exclusive: a batch of blocks moves from one volume to another."""
         with self._lock:
             while self._moving:
                 self._changed.wait()
@@ -63,7 +63,7 @@ class MoveLock:
 
     @contextmanager
     def copying(self, keys: Collection[ContentKey]) -> Iterator[None]:
-        """Copies of these contents are being made; threads that probed before have finished counting."""
+        """Copies of these contents are being made; threads that probed earlier have finished counting."""
         with self.moving(), self._lock:
             self._held.update(keys)
         with self._releasing(keys):
@@ -71,7 +71,7 @@ class MoveLock:
 
     @contextmanager
     def deleting(self, keys: Collection[ContentKey]) -> Iterator[None]:
-        """For a thread that counts: no other deletes or copies these contents meanwhile."""
+        """For a thread that counts: no other thread deletes or copies these contents meanwhile."""
         with self._lock:
             self._await(keys)
             self._held.update(keys)
@@ -88,7 +88,7 @@ class MoveLock:
                 self._changed.notify_all()
 
     def await_copies(self, keys: Collection[ContentKey]) -> None:
-        """For a thread that counts, before it probes: returns when no copy of these contents is being made."""
+        """For a thread that counts, before its probe: waits until no copy of these contents is being made."""
         with self._lock:
             self._await(keys)
 

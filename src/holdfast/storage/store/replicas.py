@@ -1,46 +1,45 @@
-"""Replicas: copies of a block in other volumes, under the key of the volume whose block it is (W7, N10).
+"""Replicas: copies of a block in other volumes, under the key of its home volume (W7, N10).
 
-The counter of the block itself is in force; replicas repeat it, so that a lost block comes back with the right
-counter. They are written after the block's own commit and before the put returns, and they are removed before the
-block. So after a crash in between, a replica differs from its block only by what was never acknowledged; the next
-operation on the content brings it in line, and so does `check --repair`.
+The block's own counter is authoritative. Replicas repeat it, so that a lost block is restored with the right counter.
+They are written after the block's commit and before the put returns, and removed before the block. After a crash a
+replica therefore differs from its block only by what was never acknowledged. The next operation on the content brings
+it in line, as does `check --repair`.
 
-Other processes may count and copy at the same time. So a replica is changed only if it still is what was seen, and
-after each change the block is probed again: if it was counted meanwhile, there is another round. A replica is removed
-for want of its block only if every volume that might hold the block is up and says that it does not.
+Other processes may count and copy at the same time. A replica is changed only if it is still as it was seen, and after
+each change the block is probed again: if it was counted in between, there is another round. A replica without a block
+is removed only if every volume that might hold the block is up and does not have it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from holdfast.errors import Damaged, UnknownName, VolumeDown, VolumeReadOnly
 from holdfast.model import ContentKey
 from holdfast.storage.codec import ALIAS, ZSTD_DICT
-from holdfast.storage.store.fan_out import FAILURES
-from holdfast.storage.store.locate import BlockLocation, BlockLocations
-from holdfast.storage.store.store import BlockStore, block_key
+from holdfast.storage.store.store import BlockLocation, BlockLocations, BlockStore, block_key
 from holdfast.storage.volume import (
+    FAILURES,
     Adopt,
     Block,
     Effect,
     Encoded,
     Heal,
     Operation,
-    OperationResult,
     ReadableVolume,
     Recount,
     Volume,
 )
 
-_ROUNDS_MAX = 100  # each means that somebody else counted in between
+_ROUNDS_MAX = 100  # each means that another client counted in between
 Places = Mapping[ContentKey, Sequence[str]]
 _ANYWHERE: Places = {}
 
 
 class NewBlock(NamedTuple):
-    """A content that was stored just now, and where its copies may go."""
+    """A content that was just stored, and where its copies may go."""
 
     key: ContentKey
     encoded: Encoded
@@ -49,11 +48,11 @@ class NewBlock(NamedTuple):
 
 
 class _Plan:
-    """What one round is about to do: operations by volume, and the contents they are for."""
+    """The operations of one round by volume, with the contents they are for."""
 
     def __init__(self) -> None:
         self.operations: dict[str, list[tuple[ContentKey, Operation]]] = {}
-        self.copies: dict[str, list[tuple[BlockLocations, str]]] = {}  # by the volume to be read from
+        self.copies: dict[str, list[tuple[BlockLocations, str]]] = {}  # by the volume to read from
 
     def add(self, name: str, key: ContentKey, operation: Operation) -> None:
         self.operations.setdefault(name, []).append((key, operation))
@@ -70,11 +69,11 @@ class Replicator:
 
     @property
     def is_usual(self) -> bool:
-        """Whether contents have replicas as a rule."""
+        """True if contents have replicas by default."""
         return self._store.settings.store.replicas > 1 and len(self._store.settings.volume) > 1
 
     def may_have(self, signature: bytes, name: str) -> bool:
-        """Whether there may be copies of a content of this volume: with replicas, one may have come just now."""
+        """True if a content of this volume may have copies; with replicas configured, it may always."""
         store = self._store
         if len(store.volumes) < 2:
             return False
@@ -83,10 +82,10 @@ class Replicator:
     # -- aligning -----------------------------------------------------------------------------------------------
 
     def follow(self, keys: Iterable[ContentKey], copies: int = 1, places: Places = _ANYWHERE) -> None:
-        """Brings the replicas in line with their blocks: same counter, at least `copies` in all, none if it is gone.
+        """Brings replicas in line with their blocks: same counter, at least `copies` in all, none if the block is gone.
 
-        One probe of each volume for all keys, one fetch of each source, one commit to each target, until nothing is
-        left to do. What a volume that is down should have got, a repair will bring.
+        One probe of each volume for all keys, one fetch from each source, one commit to each target, until nothing
+        is left to do. Replicas of a volume that is down are left to repair.
         """
         pending = list(dict.fromkeys(keys))
         for _ in range(_ROUNDS_MAX):
@@ -100,7 +99,7 @@ class Replicator:
         self._store.warn("replicas", f"replicas of {len(pending)} contents are counted too often to follow")
 
     def follow_undeleted(self, keys: Sequence[ContentKey], copies: int) -> None:
-        """As `follow`, without a reference of our own: no thread deletes meanwhile, so no copy outlives its block."""
+        """As `follow`, for a caller without a reference: no thread deletes meanwhile, so no copy outlives its block."""
         if keys:
             with self._store.move_lock.copying(keys):
                 self.follow(keys, copies)
@@ -112,7 +111,7 @@ class Replicator:
         if original is None:
             self._plan_removal(held, plan)
             return
-        if original.facts.moving:  # somebody is just about to finish its migration
+        if original.facts.moving:  # another process is about to finish its migration
             return
         for replica in held.replicas:
             if replica.facts.references != original.references:
@@ -120,14 +119,14 @@ class Replicator:
                 plan.add(replica.volume.name, held.key, recount)
             if replica.facts.damaged and not original.facts.damaged:
                 plan.copy(held, original, replica.volume.name)
-        # A volume that has failed just now may well hold one: it is not made up for, or each failure would copy a lot.
+        # A volume that just failed may hold a copy: replacing it at once would copy a lot on each failure.
         missing = copies - 1 - len(held.replicas) - sum(name not in self._store.down for name in held.away)
         if missing > 0:
             for name in self._targets(held, places)[:missing]:
                 plan.copy(held, original, name)
 
     def _plan_removal(self, held: BlockLocations, plan: _Plan) -> None:
-        """The block is gone, it seems: if it has just moved, those who do not trust the filter see it."""
+        """Removes the replicas if the block is gone; without the filter, in case the block has just moved."""
         if held.lost:
             (held,) = self._store.find_batch([held.key], everywhere=True)
         if held.lost:
@@ -137,7 +136,7 @@ class Replicator:
                 )
 
     def _targets(self, held: BlockLocations, places: Sequence[str] | None) -> list[str]:
-        """Where further copies may go."""
+        """The volumes that further copies may go to."""
         try:
             up = self._store.places(held.key.signature, held.blocks[0].volume.name)
         except (VolumeDown, VolumeReadOnly):
@@ -157,36 +156,29 @@ class Replicator:
                 continue
             for held, target in wanted:
                 block = blocks[block_key(held.key, name)]
-                if block is not None:
-                    there = held.at(target)
-                    damaged = there is not None and there.facts.damaged
-                    self._plan_adoption(held.key, block, source, target, plan, damaged=damaged)
-
-    def _plan_adoption(
-        self, key: ContentKey, block: Block, source: ReadableVolume, target: str, plan: _Plan, *, damaged: bool
-    ) -> None:
-        """A copy for the target; if it has one that is damaged, for the place of that."""
-        try:
-            encoded = self.portable(block, source, self._store.writer(target))
-        except FAILURES as error:
-            self._store.back_off(target, error)
-            return
-        place = block_key(key, target)
-        if damaged:
-            plan.add(target, key, Heal(place, encoded, references=0))
-        else:
-            plan.add(target, key, Adopt(place, encoded, block.references, replica=True, expected=0))
+                if block is None:
+                    continue
+                try:
+                    encoded = self.portable(block, source, self._store.writer(target))
+                except FAILURES as error:
+                    self._store.back_off(target, error)
+                    continue
+                place, there = block_key(held.key, target), held.at(target)
+                if there is not None and there.facts.damaged:
+                    plan.add(target, held.key, Heal(place, encoded, references=0))
+                else:
+                    plan.add(target, held.key, Adopt(place, encoded, block.references, replica=True, expected=0))
 
     def _carry_out(self, plan: _Plan) -> list[ContentKey]:
-        """Commits what is planned; returns the contents to look at again: those that were changed, or almost."""
+        """Commits the plan; returns the contents to check again: those that were changed or nearly changed."""
         again: dict[ContentKey, None] = {}
-        responses = self._store.fan_out.each(list(plan.operations), lambda name: self._commit(name, plan))
-        for name, outcomes in responses.results.items():
-            self._store.report_healed(name, outcomes)
-            for key, operation in plan.operations[name]:
+        responses = self._store.commit_each(plan.operations)
+        for name, results in responses.results.items():
+            self._store.report_healed(name, [outcome for _, _, outcome in results])
+            for key, operation, _ in results:
                 again[key] = None
-                if isinstance(operation, Adopt):  # also if others were faster: then it is there
-                    self._store.note(key.signature, name)
+                if isinstance(operation, Adopt):  # also if others were faster: the copy exists
+                    self._store.note([key.signature], name)
         for name, error in responses.failed.items():
             self._store.back_off(name, error)
             for key, operation in plan.operations[name]:
@@ -194,15 +186,12 @@ class Replicator:
                     again[key] = None
         return list(again)
 
-    def _commit(self, name: str, plan: _Plan) -> list[OperationResult]:
-        return self._store.writer(name).commit([operation for _, operation in plan.operations[name]])
-
     # -- the first copies of new contents, and the last --------------------------------------------------------------
 
     def spread(self, fresh: Sequence[NewBlock], copies: int) -> None:
-        """Copies contents that were stored just now.
+        """Copies contents that were just stored.
 
-        Nobody else knows them, as a rule, so nothing is looked up; where that was wrong, `follow` sees to it.
+        Nobody else usually knows them, so nothing is looked up; `follow` corrects the exceptions.
         """
         plan = _Plan()
         others: dict[ContentKey, None] = {}
@@ -217,10 +206,10 @@ class Replicator:
                     plan.add(name, each.key, adopt)
             if len(targets) < copies - 1:
                 self._store.warn("copies", f"fewer than {copies} volumes are up: contents have fewer copies")
-        responses = self._store.fan_out.each(list(plan.operations), lambda name: self._commit(name, plan))
-        for name, outcomes in responses.results.items():
-            for (key, _), outcome in zip(plan.operations[name], outcomes, strict=True):
-                self._store.note(key.signature, name)
+        responses = self._store.commit_each(plan.operations)
+        for name, results in responses.results.items():
+            for key, _, outcome in results:
+                self._store.note([key.signature], name)
                 if outcome.effect is not Effect.NEW:
                     others[key] = None
         for name, error in responses.failed.items():
@@ -230,7 +219,7 @@ class Replicator:
         self.follow(others, copies, {key: places[key] for key in others})
 
     def _ready(self, fresh: NewBlock, name: str) -> Encoded | None:
-        """The data for this target, if it can have it as it is."""
+        """The data for this target, if it can be used as it is."""
         try:
             source, target = self._store.volume(fresh.key.volume), self._store.writer(name)
             return self._portable(fresh.encoded, source, target)
@@ -238,10 +227,10 @@ class Replicator:
             return None
 
     def withdraw(self, locations: Iterable[BlockLocations]) -> set[ContentKey]:
-        """Removes all replicas of contents, and the copies of migrations that were not finished.
+        """Removes all replicas of contents, and the copies of unfinished migrations.
 
-        Returns the contents of which one had changed meanwhile, and stays: it was counted, or is being moved. Raises
-        VolumeDown if one cannot be removed: without its block, it would pass for what is left of a lost one.
+        Returns the contents with a copy that changed meanwhile and stays: it was counted, or is moving. Raises
+        VolumeDown if a copy cannot be removed: without its block, it would look like the rest of a lost one.
         """
         removals: dict[str, list[tuple[ContentKey, Operation]]] = {}
         for held in locations:
@@ -249,34 +238,27 @@ class Replicator:
                 facts = found.facts
                 gone = Recount(facts.key, 0, facts.references, replica=facts.replica)
                 removals.setdefault(found.volume.name, []).append((held.key, gone))
-        responses = self._store.fan_out.each(
-            list(removals),
-            lambda name: self._store.writer(name).commit([operation for _, operation in removals[name]]),
-        )
+        responses = self._store.commit_each(removals)
         for error in responses.failed.values():
             raise error
-        return {
-            key
-            for name, outcomes in responses.results.items()
-            for (key, _), outcome in zip(removals[name], outcomes, strict=True)
-            if outcome.effect is not Effect.REMOVED
-        }
+        results = chain.from_iterable(responses.results.values())
+        return {key for key, _, outcome in results if outcome.effect is not Effect.REMOVED}
 
     # -- encoded forms ----------------------------------------------------------------------------------------------
 
     def portable(self, block: Block, source: ReadableVolume, target: Volume) -> Encoded:
-        """The block's data in a form that the target can decode by itself: with its dictionary, or encoded again."""
+        """The block's data in a form that the target can decode: with its dictionary, or encoded again."""
         encoded = self._portable(block.encoded, source, target)
         if encoded is not None:
             return encoded
         try:
             content = self._store.encodings.decode(block, source)
-        except Damaged:  # its dictionary is lost, here and there: the bytes are kept, as they are
+        except Damaged:  # its dictionary is lost in both volumes: the bytes are kept as they are
             return block.encoded
         return self._store.encodings.encode(content, "auto", None, target)
 
     def _portable(self, encoded: Encoded, source: ReadableVolume, target: Volume) -> Encoded | None:
-        """The data as it is, if the target has or gets what decodes it."""
+        """The data as it is, if the target has or gets the dictionary."""
         if encoded.codec == ALIAS:
             return None
         if encoded.codec != ZSTD_DICT:

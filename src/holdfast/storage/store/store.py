@@ -1,28 +1,38 @@
-"""The block store of an archive: its volumes, the rule that picks among them, and how a contentkey finds its block.
+"""The block store of an archive: its volumes, the placement rule, and how a contentkey leads to its block.
 
-A contentkey names the volume that its content was stored in. The block is looked for there first. If it was migrated,
-or the volume is down, it is looked for in the others, where it stands under its `home`: moved, or as a replica.
+A contentkey names the volume that its content was stored in. The block is looked up there first. If it was migrated, or
+the volume is down, it is looked up in the others, where it is kept under its `home`: moved, or as a replica.
 
 A volume that cannot be opened does not stop the others (W14): it is listed in `down` with the reason, nothing is stored
 in it, and its contents are read from replicas. If no volume can be opened, opening the store fails. A volume that fails
-later gets no new contents for a while; those on other machines are opened again when they are back.
+later gets no new contents for a while. Remote volumes are opened again when they are back.
 
-The connector may change while the store is open: `apply` adopts the change, and threads that are storing or reading
-continue with the volumes that they hold.
+The connector may change while the store is open: `apply` adopts the change. Threads that are storing or reading
+continue with the volumes they hold.
+
+Blocks under one contentkey have roles:
+
+- *Counted* blocks have references. There is usually one. Two clients may have made a second one under the same key;
+  then both count. The first is the *original*: replicas repeat its counter.
+- A *moving* block is the copy that a migration makes. Next to a counted block it has no effect. Without one, the
+  migration has removed the original, and the copy is the block now.
+- *Replicas* are copies that never count.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from holdfast.config import Settings, VolumeSettings
-from holdfast.env import Environment, paths
+from holdfast.env import Environment, WriterLock, paths
 from holdfast.errors import Damaged, DamagedBlock, HoldfastError, UnknownName, VolumeDown, VolumeFull, VolumeReadOnly
 from holdfast.model import ContentKey, VolumeState
 from holdfast.storage import placement
@@ -31,45 +41,153 @@ from holdfast.storage.codec import ALIAS
 from holdfast.storage.identity import VolumeNames
 from holdfast.storage.placement import find_placement
 from holdfast.storage.signature import find_signature
-from holdfast.storage.store.bloom_sync import BloomSync
+from holdfast.storage.store.bloom import BloomSync
 from holdfast.storage.store.encoder import Encodings
-from holdfast.storage.store.fan_out import FanOut
-from holdfast.storage.store.locate import BlockLocation, BlockLocations
 from holdfast.storage.store.locks import MoveLock
-from holdfast.storage.store.open import OpenedVolume, Opener, VolumeOpener, volume_path
 from holdfast.storage.volume import (
+    FAILURES,
+    MOVING,
     Block,
     BlockFacts,
     BlockKey,
     DamageNoting,
     Effect,
+    Operation,
     OperationResult,
     ReadableVolume,
     Recount,
     Remote,
     Volume,
 )
-from holdfast.storage.volumes.faults import DAMAGED_BLOCK
+from holdfast.storage.volumes.damage import DAMAGED_BLOCK
+from holdfast.storage.volumes.organizations import open_volume, open_volume_reader
 
 log = logging.getLogger("holdfast.storage")
 
-FULL_S = 30.0  # for how long a full volume gets no new contents
-_RETIRED_S = 60.0  # for how long a volume that was taken out stays open for its readers
-_MOVER_GRACE_S = (0.02, 0.1, 0.5)  # pauses in which another process may finish its own move
-_WARN_S = 60.0  # the same warning is logged no more often than this
+FULL_S = 30.0  # during which a full volume gets no new contents
+_RETIRED_S = 60.0  # during which a removed volume stays open for its readers
+_MOVER_GRACE_S = (0.02, 0.1, 0.5)  # pauses in which another process may finish its move
+_WARN_S = 60.0  # minimum interval between equal warnings
+_THREADS_MAX = 32  # that wait for remote volumes
+
+A = TypeVar("A")
 
 
-class _Retired(NamedTuple):
-    opened: OpenedVolume
-    since_s: float
+class OpenedVolume(NamedTuple):
+    """An open volume, and the lock that keeps other processes from writing to its directory."""
+
+    volume: ReadableVolume
+    lock: WriterLock | None = None
+
+    def close(self) -> None:
+        """Releases the lock even if closing fails."""
+        try:
+            self.volume.close()
+        finally:
+            if self.lock is not None:
+                self.lock.release()
 
 
-class _Writable(NamedTuple):
-    """The volumes that take new contents, and the settings and volumes they were computed from."""
+Opener = Callable[[VolumeSettings], OpenedVolume]
 
-    settings: Settings | None
-    volumes: dict[str, ReadableVolume]
-    candidates: list[VolumeSettings]
+
+@dataclass(frozen=True, slots=True)
+class VolumeOpener:
+    """Opens the volumes of an archive. Raises VolumeDown, Busy, or the volume's own error."""
+
+    root: Path
+    settings: Settings
+    env: Environment
+    writable: bool
+    names: VolumeNames  # of the remote volumes
+
+    def __call__(self, volume: VolumeSettings) -> OpenedVolume:
+        store = self.settings.store
+        if volume.address:
+            from holdfast.storage.volumes.remote.client import RemoteVolume
+
+            remote = RemoteVolume(volume.name, volume.address, self.settings.remote, self.env, self.root)
+            remote.expect(store.signature, self.names)
+            return OpenedVolume(remote)
+        directory = volume_path(self.root, volume)
+        if volume.url:
+            from holdfast.storage.volumes.object.volume import require_attached
+
+            require_attached(volume, directory, self.env)
+        if not self.writable:
+            return OpenedVolume(open_volume_reader(volume.name, directory, store, self.env))
+        # An archive and a volume server may share the directory: only one of them writes to it.
+        lock = WriterLock(directory / paths.LOCK, "an archive", subject="volume") if directory.is_dir() else None
+        try:
+            return OpenedVolume(open_volume(volume.name, directory, store, self.env), lock)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+
+def volume_path(root: Path, volume: VolumeSettings) -> Path:
+    """The directory of a local volume."""
+    return root / volume.path if volume.path else paths.volume_directory(root, volume.name)
+
+
+class Responses(NamedTuple, Generic[A]):
+    """The result of each volume, and the errors of those that failed."""
+
+    results: dict[str, A]
+    failed: dict[str, HoldfastError]
+
+
+class BlockLocation(NamedTuple):
+    """A block under a contentkey, and its volume."""
+
+    volume: ReadableVolume
+    facts: BlockFacts
+
+    @property
+    def references(self) -> int:
+        """The counter, without the mark of a moving copy."""
+        return self.facts.references - (MOVING if self.facts.moving else 0)
+
+
+@dataclass(slots=True)
+class BlockLocations:
+    """All known blocks under a key."""
+
+    key: ContentKey
+    counted: list[BlockLocation] = field(default_factory=list)
+    moving: list[BlockLocation] = field(default_factory=list)
+    replicas: list[BlockLocation] = field(default_factory=list)
+    away: list[str] = field(default_factory=list)  # volumes that are down and may have more
+
+    def add(self, found: BlockLocation) -> None:
+        facts = found.facts
+        (self.replicas if facts.replica else self.moving if facts.moving else self.counted).append(found)
+
+    @property
+    def original(self) -> BlockLocation | None:
+        """The block whose counter replicas repeat; a moving one only if nothing else can be the block."""
+        if self.counted:
+            return self.counted[0]
+        return self.moving[0] if self.moving and not self.away else None
+
+    @property
+    def blocks(self) -> list[BlockLocation]:
+        """All blocks, in order of preference for reading."""
+        return [*self.counted, *self.moving, *self.replicas]
+
+    @property
+    def lost(self) -> bool:
+        """True if there are replicas and certainly nothing else."""
+        return bool(self.replicas) and not self.counted and not self.moving and not self.away
+
+    @property
+    def names(self) -> set[str]:
+        return {found.volume.name for found in self.blocks}
+
+    def at(self, name: str) -> BlockLocation | None:
+        """The block in one of the volumes."""
+        return next((found for found in self.blocks if found.volume.name == name), None)
 
 
 class BlockStore:
@@ -84,7 +202,7 @@ class BlockStore:
         writable: bool,
         opener: Opener | None = None,
     ) -> None:
-        """`opener` opens a volume; without one, it is opened as its settings say."""
+        """`opener` opens a volume; the default opens it by its settings."""
         self.root = root
         self.settings = settings
         self.env = env
@@ -93,8 +211,8 @@ class BlockStore:
         self._place = find_placement(settings.store.placement)
         self._opener = opener
         self._opened: dict[str, OpenedVolume] = {}
-        self._retired: list[_Retired] = []
-        self.remote: dict[str, Remote] = {}  # those of `volumes` that are on other machines
+        self._retired: list[tuple[OpenedVolume, float]] = []  # and since when
+        self.remote: dict[str, Remote] = {}  # the remote ones among `volumes`
         self._names = VolumeNames()
         self._backing_off: dict[str, float] = {}  # volumes that get no new contents, and until when
         self._warned: dict[str, float] = {}
@@ -102,22 +220,23 @@ class BlockStore:
         self._audit_lock = threading.Lock()
         self._reloaded_s = env.monotonic()
         self.volumes: dict[str, ReadableVolume] = {}  # never changed in place: threads iterate over it
-        self._writable_cache = _Writable(None, self.volumes, [])
+        self._candidates_of: tuple[Settings | None, object, list[VolumeSettings]] = (None, None, [])
         self.down: dict[str, HoldfastError] = {}
-        self.fan_out = FanOut(self.remote.__contains__)
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_lock = threading.Lock()
         self.encodings = Encodings(lambda: self.volumes, self.content)
         self.move_lock = MoveLock()
-        self._bloom = BloomSync(env, root / paths.FILTERS, lambda: self.volumes, self.fan_out)
+        self._bloom = BloomSync(env, root / paths.FILTERS, lambda: self.volumes, self.each)
         for each in settings.volume:
             self._open(each)
-        self._require_one()
+        if self.down and not self.volumes:
+            raise next(iter(self.down.values()))
 
     # -- opening and closing --------------------------------------------------------------------------------------
 
     def _open(self, settings: VolumeSettings) -> None:
         try:
-            store, remote = self.settings.store, self.settings.remote
-            opener = self._opener or VolumeOpener(self.root, store, remote, self.env, self.writable, self._names)
+            opener = self._opener or VolumeOpener(self.root, self.settings, self.env, self.writable, self._names)
             opened = opener(settings)
         except HoldfastError as error:
             if settings.name not in self.down:
@@ -141,14 +260,14 @@ class BlockStore:
         self._bloom.forget(name)
         self.encodings.forget(name)
         if opened := self._opened.pop(name, None):
-            self._retired.append(_Retired(opened, self.env.monotonic()))
+            self._retired.append((opened, self.env.monotonic()))
 
     def add(self, settings: VolumeSettings) -> None:
         """Opens a volume that was added to the connector."""
         self.apply(replace(self.settings, volume=(*self.settings.volume, settings)))
 
     def apply(self, settings: Settings) -> None:
-        """Adopts a changed connector: states and weights, volumes that were added, removed, or moved elsewhere."""
+        """Adopts a changed connector: states, weights, and volumes that were added, removed, or moved elsewhere."""
         with self._connector_lock:
             before = {each.name: each for each in self.settings.volume}
             after = {each.name: each for each in settings.volume}
@@ -161,13 +280,13 @@ class BlockStore:
                     self._open(new)
 
     def set_state(self, name: str, state: VolumeState) -> None:
-        """The volume takes new contents from now on, or no more."""
+        """Changes whether the volume takes new contents."""
         with self._connector_lock:
             volumes = tuple(replace(each, state=state) if each.name == name else each for each in self.settings.volume)
             self.settings = replace(self.settings, volume=volumes)
 
     def reload_if_due(self) -> None:
-        """Opens volumes that were down, closes those that were taken out; at most every `remote.follow_s` seconds."""
+        """Opens volumes that were down and closes removed ones; at most every `remote.follow_s` seconds."""
         now_s = self.env.monotonic()
         if now_s - self._reloaded_s < self.settings.remote.follow_s or not self._connector_lock.acquire(blocking=False):
             return
@@ -176,20 +295,16 @@ class BlockStore:
             for each in self.settings.volume:
                 if each.name in self.down and (each.address or each.url):
                     self._open(each)
-            while self._retired and now_s - self._retired[0].since_s > _RETIRED_S:
-                self._retired.pop(0).opened.close()
+            while self._retired and now_s - self._retired[0][1] > _RETIRED_S:
+                self._retired.pop(0)[0].close()
         finally:
             self._connector_lock.release()
-
-    def _require_one(self) -> None:
-        if self.down and not self.volumes:
-            raise next(iter(self.down.values()))
 
     def directory(self, settings: VolumeSettings) -> Path:
         return volume_path(self.root, settings)
 
     def close(self) -> None:
-        """Closes every volume, whatever happens to the others; raises the first failure."""
+        """Closes every volume, even if others fail; raises the first failure."""
         failures: list[HoldfastError] = []
         self.encodings.close()
         try:
@@ -197,12 +312,13 @@ class BlockStore:
                 self._bloom.save()
         except HoldfastError as error:
             log.warning("the filter was not saved and will be rebuilt: %s", error)
-        for opened in [*(retired.opened for retired in self._retired), *self._opened.values()]:
+        for opened in [*(retired for retired, _ in self._retired), *self._opened.values()]:
             try:
                 opened.close()
             except HoldfastError as error:
                 failures.append(error)
-        self.fan_out.close()
+        if self._pool is not None:
+            self._pool.shutdown()
         if failures:
             raise failures[0]
 
@@ -218,12 +334,12 @@ class BlockStore:
         raise UnknownName(f"unknown volume {name!r}: known are {', '.join(each.name for each in self.settings.volume)}")
 
     def writer(self, name: str) -> Volume:
-        """The volume, for any change. The caller has opened the store for writing."""
+        """The volume, for any change. The store must be open for writing."""
         assert self.writable, "the store is open for reading only"
         return self.volume(name)  # type: ignore[return-value]
 
     def chosen(self, name: str) -> Volume:
-        """The volume, for new contents, as the caller chose. Raises VolumeReadOnly, UnknownName or VolumeDown."""
+        """The volume that the caller chose for new contents. Raises VolumeReadOnly, UnknownName or VolumeDown."""
         found = self.writer(name)
         settings = self.settings.volume_settings(name)
         if settings is None or settings.state is not VolumeState.WRITABLE:
@@ -233,26 +349,26 @@ class BlockStore:
         return found
 
     def is_up(self, name: str) -> bool:
-        """Whether the volume can be reached, as far as is known."""
+        """True if the volume is open and, as far as is known, reachable."""
         remote = self.remote.get(name)
         return name in self.volumes if remote is None else remote.available
 
     def is_accepting(self, name: str) -> bool:
-        """Whether the volume is up and has not failed just now."""
+        """True if the volume is up and is not backing off."""
         return self.is_up(name) and self._backing_off.get(name, 0.0) <= self.env.monotonic()
 
     def is_shared(self, name: str) -> bool:
-        """Whether other processes may write to the volume too."""
+        """True if other processes may write to the volume too."""
         return name in self.remote
 
     def back_off(self, name: str, error: HoldfastError) -> None:
-        """The volume has failed: it gets no new contents for a while."""
+        """Stops storing new contents in a volume that failed, for a while."""
         pause_s = FULL_S if isinstance(error, VolumeFull) else self.settings.remote.down_s
         self.warn(f"volume {name!r}", f"volume {name!r} gets no new contents for {pause_s:g} s: {error}")
         self._backing_off[name] = self.env.monotonic() + pause_s
 
     def warn(self, subject: str, text: str) -> None:
-        """Logs a warning, unless there was one on this subject just now."""
+        """Logs a warning, at most every `_WARN_S` seconds per subject."""
         now_s = self.env.monotonic()
         if now_s - self._warned.get(subject, -_WARN_S) >= _WARN_S:
             self._warned[subject] = now_s
@@ -272,26 +388,29 @@ class BlockStore:
         return self._place(signature, candidates)
 
     def placement(self, signature: bytes, name: str) -> list[str]:
-        """Where a block of a volume belongs, whether or not the volumes are up: all writable ones, the best first."""
+        """Where a block of a volume belongs: all writable volumes, up or down, the best first."""
         writable = placement.like(self.settings, name)
         return self._place(signature, writable) if writable else []
 
     @property
     def writable_count(self) -> int:
-        """How many volumes of the connector take new contents, up or not."""
+        """The number of volumes in the connector that take new contents, up or down."""
         return len(placement.for_new(self.settings))
 
     def _candidates(self) -> list[VolumeSettings]:
-        cached, settings, volumes = self._writable_cache, self.settings, self.volumes
-        if cached.settings is not settings or cached.volumes is not volumes:
-            self._writable_cache = cached = _Writable(settings, volumes, self._up(placement.for_new(settings)))
-        return cached.candidates
+        """The open volumes that take new contents, cached until settings or volumes change."""
+        settings, volumes, candidates = self._candidates_of
+        if settings is not self.settings or volumes is not self.volumes:
+            settings, volumes = self.settings, self.volumes
+            candidates = self._up(placement.for_new(settings))
+            self._candidates_of = settings, volumes, candidates
+        return candidates
 
     def _up(self, volumes: list[VolumeSettings]) -> list[VolumeSettings]:
         return [each for each in volumes if each.name in self.volumes]
 
     def _accepting(self, candidates: list[VolumeSettings]) -> list[VolumeSettings]:
-        """Those that are up and have not failed just now; if all have, they are tried again, for the error."""
+        """The volumes that are up and not backing off. If all are backing off, they are tried again, for the error."""
         up = [each for each in candidates if self.is_up(each.name)]
         if candidates and not up:
             raise VolumeDown(f"no writable volume is up: {', '.join(each.name for each in candidates)} are down")
@@ -301,7 +420,7 @@ class BlockStore:
         return [each for each in up if each.name not in self._backing_off] or up
 
     def others(self, signature: bytes, name: str) -> list[str]:
-        """The volumes beside `name` that may hold the signature."""
+        """The volumes other than `name` that may hold the signature."""
         volumes = self.volumes
         if len(volumes) < 2 and name in volumes:
             return []
@@ -312,24 +431,71 @@ class BlockStore:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a volume that others write to is down, so that what they have put there is unknown."""
-        remote = any(each.address for each in self.settings.volume if each.name in self.down)
-        return remote or bool(self._bloom.behind)
+        """True if a shared volume is down, so that what others stored there is unknown."""
+        if self.down and any(each.address for each in self.settings.volume if each.name in self.down):
+            return True
+        return len(self.volumes) > 1 and bool(self._bloom.behind)
+
+    def is_new(self, signature: bytes, name: str) -> bool:
+        """True if a shared volume does not hold the signature, by the filter; others may have stored it since.
+
+        False if the filter is not loaded yet.
+        """
+        if len(self.volumes) < 2 and not self._bloom.is_loaded():
+            return False
+        return name not in self._bloom.may_hold(signature, self.settings.remote.follow_s)
 
     def may_hold(self, signature: bytes) -> list[str]:
         """All volumes that may hold the signature; empty if there is only one volume."""
         return self._bloom.may_hold(signature, self.settings.remote.follow_s) if len(self.volumes) > 1 else []
 
+    # -- requests to several volumes -------------------------------------------------------------------------------
+
+    def each(self, names: Sequence[str], request: Callable[[str], A]) -> Responses[A]:
+        """Calls `request` for each volume. A volume that fails does not stop the others; any other error is raised.
+
+        Requests to remote volumes are round trips and run in parallel. Local volumes are called one after the other,
+        which is faster than a hand-over to a thread.
+        """
+        responses: Responses[A] = Responses({}, {})
+        calls: dict[str, Callable[[], A]]
+        if len(names) > 1 and sum(name in self.remote for name in names) > 1:
+            with self._pool_lock:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="holdfast-request")
+            calls = {name: self._pool.submit(request, name).result for name in names}
+        else:
+            calls = {name: partial(request, name) for name in names}
+        for name, call in calls.items():
+            try:
+                responses.results[name] = call()
+            except FAILURES as error:
+                responses.failed[name] = error
+            except UnknownName as error:  # it was just removed from the connector
+                responses.failed[name] = VolumeDown(str(error))
+        return responses
+
+    def commit_each(
+        self, plans: Mapping[str, Sequence[tuple[A, Operation]]]
+    ) -> Responses[list[tuple[A, Operation, OperationResult]]]:
+        """One commit to each volume; returns each operation with its subject and its result."""
+
+        def commit(name: str) -> list[tuple[A, Operation, OperationResult]]:
+            outcomes = self.writer(name).commit([operation for _, operation in plans[name]])
+            return [(*planned, outcome) for planned, outcome in zip(plans[name], outcomes, strict=True)]
+
+        return self.each(list(plans), commit)
+
     # -- finding blocks -----------------------------------------------------------------------------------------
 
     def find(self, key: ContentKey) -> BlockLocations:
-        """All blocks that answer to the key."""
+        """All blocks under the key."""
         return self.find_batch([key])[0]
 
     def find_batch(self, keys: Sequence[ContentKey], *, everywhere: bool = False) -> list[BlockLocations]:
-        """All blocks that answer to each key, with one probe of each volume; `everywhere` does not trust the filter.
+        """All blocks under each key, with one probe of each volume; `everywhere` ignores the filter.
 
-        Raises UnknownName if a key names no volume of the connector.
+        Raises UnknownName if a key names a volume that is not in the connector.
         """
         wanted: dict[str, dict[bytes, None]] = {}
         for key in keys:
@@ -339,7 +505,7 @@ class BlockStore:
             for name in named:
                 wanted.setdefault(name, {})[key.signature] = None
         asked = [name for name in wanted if name in self.volumes and self.is_up(name)]
-        responses = self.fan_out.each(asked, lambda name: self.volume(name).probe(list(wanted[name])))
+        responses = self.each(asked, lambda name: self.volume(name).probe(list(wanted[name])))
         found_by = {name: dict(zip(wanted[name], facts, strict=True)) for name, facts in responses.results.items()}
         away = {name: wanted.get(name, {}) for name in (*wanted, *self.down) if name not in found_by}
         return [self._locations_of(key, found_by, away) for key in keys]
@@ -362,7 +528,7 @@ class BlockStore:
         return held
 
     def content(self, key: ContentKey) -> bytes:
-        """The content, from whichever block can be read. Raises VolumeDown or DamagedBlock."""
+        """The content, from any block that can be read. Raises VolumeDown or DamagedBlock."""
         problem: HoldfastError = DamagedBlock(f"no block of {key} can be read; run 'holdfast check'")
         for found in self.find_batch([key], everywhere=True)[0].blocks:
             try:
@@ -374,7 +540,7 @@ class BlockStore:
         raise problem
 
     def damage_of(self, key: ContentKey) -> Damaged | None:
-        """Why no block was found under the key: there is one in some volume, but not even its counter can be read."""
+        """The damage that hides a block: a volume has one under this key, but cannot even read its counter."""
         for name, volume in self.volumes.items():
             if self.is_up(name):
                 try:
@@ -386,22 +552,22 @@ class BlockStore:
         return None
 
     def decoded(self, block: Block, volume: ReadableVolume) -> bytes:
-        """The content of a block. Raises DamagedBlock if nothing decodes it, and remembers that."""
+        """The content of a block. Raises DamagedBlock if it cannot be decoded, and remembers the damage."""
         try:
             return self.encodings.decode(block, volume)
         except Damaged:
-            if block.encoded.codec != ALIAS:  # else it is another block that is damaged
+            if block.encoded.codec != ALIAS:  # else another block is damaged
                 self.note_damaged(volume, block.key)
             raise
 
     def note_damaged(self, volume: ReadableVolume, key: BlockKey) -> None:
-        """The block cannot be decoded, though its checksum is right: a volume by itself does not see that."""
+        """Remembers a block that cannot be decoded though its checksum is right, which its volume cannot see."""
         if isinstance(volume, DamageNoting):
             with suppress(VolumeDown):
                 volume.note_damaged([key])
 
     def report_healed(self, name: str, outcomes: Sequence[OperationResult]) -> None:
-        """Logs, also in the audit log, which damaged blocks of the volume have sound data again."""
+        """Logs the damaged blocks of the volume that were healed, also in the audit log."""
         volume = self.volume(name)
         keys = [self.content_key(volume, each.key) for each in outcomes if each.effect is Effect.HEALED]
         if not keys:
@@ -416,11 +582,11 @@ class BlockStore:
             log.warning("the audit log does not mention it: %s", error)
 
     def finish_move(self, held: BlockLocations) -> bool:
-        """A moving block whose original is gone becomes the block. True if there was one: then look again."""
+        """Makes a moving block whose original is gone the block. True if there was one: then look again."""
         if held.counted or not held.moving or held.away:
             return False
         (again,) = self.find_batch([held.key], everywhere=True)
-        for pause_s in _MOVER_GRACE_S if self.remote else ():  # its mover, in another process, is most likely at work
+        for pause_s in _MOVER_GRACE_S if self.remote else ():  # another process is probably still moving it
             if not again.counted:
                 self.env.sleep(pause_s)
                 (again,) = self.find_batch([held.key], everywhere=True)
@@ -431,17 +597,17 @@ class BlockStore:
         return True
 
     def content_key(self, volume: ReadableVolume, key: BlockKey) -> ContentKey:
-        """The contentkey that leads to a block of the volume."""
+        """The contentkey of a block of the volume."""
         return ContentKey(key.home.decode() or volume.name, key.signature, key.overflow)
 
-    def note(self, signature: bytes, name: str) -> None:
-        """The volume holds the signature: to be called after the commit and before the caller returns."""
-        if len(self.volumes) > 1:
-            self._bloom.note(signature, name)
+    def note(self, signatures: Sequence[bytes], name: str) -> None:
+        """Adds signatures of the volume to the filter; called after the commit and before the caller returns."""
+        if len(self.volumes) > 1 or name in self.remote:
+            self._bloom.note(signatures, name)
 
 
 def block_key(key: ContentKey, name: str) -> BlockKey:
-    """Under which key a volume holds the content."""
+    """The key under which a volume holds the content."""
     return BlockKey(key.signature, key.overflow, b"" if name == key.volume else key.volume.encode())
 
 

@@ -1,29 +1,32 @@
-"""What is known of damage in a volume: which blocks a read, a scrub or a check could not read (N13).
+"""Known damage of a volume: the blocks that a read, a scrub or a check could not read (N13).
 
-A volume's directory has a directory `damaged` with an empty file for each such block, named by its key as a block file
-of a tree is: `<signature>[~overflow][@home]`. Whoever meets damage makes the file, be it a reader beside the writer;
-the writer removes it when the block has been written again or is gone. The next store of the content sees the file, and
-heals the block with the bytes at hand.
+The directory `damaged` of a volume has an empty file for each such block, named like the block file of a tree:
+`<signature>[~overflow][@home]`. Any process that meets damage creates the file. The writer removes it when the block
+was written again or is gone. The next put of the content sees the file and heals the block with the bytes at hand.
 
-The files are hints. One that is missing costs nothing but that the damage must be met again; one that is left over, by
-a crash between a repair and the removal of the file, costs that the block is written once more.
+The files are hints. If one is missing, the damage is found again later. If a crash leaves one behind after a repair,
+the block is written once more.
+
+Also here: what checks and repairs of all organizations report, such as lost blocks and progress.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
-from holdfast.env import Environment, paths
+from holdfast.env import REAL, Environment, paths
 from holdfast.errors import HoldfastError
+from holdfast.model import ContentKey, Fault
 from holdfast.storage.volume import BlockKey, Effect, OperationResult
 
 log = logging.getLogger("holdfast.storage")
 
-DAMAGED_MAX: Final = 10_000  # blocks that are remembered of a volume; more are left to `check --repair`
+DAMAGED_MAX: Final = 10_000  # damaged blocks remembered per volume; more are left to `check --repair`
 _NAME = re.compile(r"((?:[0-9a-f]{2}){1,64})(?:~([0-9]{1,5}))?(?:@([a-z0-9][a-z0-9_-]{0,15}))?")
 _NONE: Final[frozenset[BlockKey]] = frozenset()
 _SETTLING = frozenset([Effect.NEW, Effect.HEALED, Effect.REMOVED])
@@ -39,7 +42,7 @@ class KnownDamage:
         self._seen = _NONE  # by this process, at its last look
 
     def keys(self) -> frozenset[BlockKey]:
-        """All that is known now, also by other processes. As a rule nothing, at the price of one look."""
+        """All damaged blocks known now, also to other processes. Usually none, for the price of one `stat`."""
         if not self._files.exists(self._directory):
             return _NONE
         names = self._files.names(self._directory)
@@ -47,9 +50,9 @@ class KnownDamage:
         return self._seen
 
     def note(self, keys: Iterable[BlockKey]) -> None:
-        """The blocks are damaged. Durable on return, unless that is not possible: then it is as if nobody had looked.
+        """Remembers damaged blocks. Durable on return; a failure to write is only logged.
 
-        A volume whose directory is gone stays gone.
+        Does not create the directory of a volume that is gone.
         """
         try:
             known = self.keys()
@@ -75,17 +78,17 @@ class KnownDamage:
                     raise
 
     def settle(self, outcomes: Iterable[OperationResult]) -> None:
-        """What the volume has written or removed, durably, is damaged no more."""
+        """Forgets blocks that the volume has written or removed, durably."""
         if self._seen:
             gone = [each.key for each in outcomes if each.effect in _SETTLING and each.key in self._seen]
             self.forget(gone)
 
     def clear(self) -> None:
-        """A repair has seen to all of them."""
+        """Forgets all damage, after a repair."""
         self.forget(self.keys())
 
     def forget(self, keys: Iterable[BlockKey]) -> None:
-        """The blocks are sound again, or gone. By the volume's writer, or by a repair."""
+        """Forgets blocks that are sound again or gone. For the volume's writer, or a repair."""
         gone = list(keys)
         if not gone:
             return
@@ -109,3 +112,82 @@ def _key(name: str) -> BlockKey | None:
     if match is None:
         return None
     return BlockKey(bytes.fromhex(match[1]), int(match[2] or 0), (match[3] or "").encode())
+
+
+MISSING_DICTIONARY = "missing dictionary"
+DAMAGED_BLOCK = "damaged block"
+LOST_BLOCK = "lost block"
+UNDECODABLE = "undecodable content"
+UNLIKE = "content unlike its signature"
+HEALABLE = frozenset([DAMAGED_BLOCK, LOST_BLOCK, UNDECODABLE, UNLIKE])
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A block that its volume no longer has in sound form. `references` is 0 if the counter is unknown."""
+
+    volume: str
+    key: BlockKey
+    replica: bool
+    references: int
+
+    @property
+    def content_key(self) -> ContentKey:
+        return fault_key(self.volume, self.key)
+
+
+@dataclass(slots=True)
+class CheckProgress:
+    """Counts what a check has read, reports progress, and limits the rate."""
+
+    progress: Callable[[int], None] | None = None
+    rate_bytes_s: int | None = None
+    env: Environment = REAL
+    blocks: int = 0
+    bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+    _started_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._started_s = self.env.monotonic()
+
+    def read(self, size: int) -> None:
+        """Counts `size` bytes; sleeps if they were read faster than the rate."""
+        self.bytes += size
+        if self.progress is not None:
+            self.progress(size)
+        if self.rate_bytes_s:
+            ahead_s = self.bytes / self.rate_bytes_s - (self.env.monotonic() - self._started_s)
+            if ahead_s > 0.01:
+                self.env.sleep(ahead_s)
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A volume that checks its own files, which the client cannot see."""
+
+    def check(self, watch: CheckProgress) -> Iterator[Fault]:
+        """All faults of the volume."""
+
+
+@dataclass(slots=True)
+class Repair:
+    """The result of a volume's own repair, and what only other volumes can restore."""
+
+    lost: list[Lost] = field(default_factory=list)
+    dictionaries: list[int] = field(default_factory=list)  # lost, by id
+    recount: list[Lost] = field(default_factory=list)  # blocks whose counter may be too low
+    blocks: int = 0  # expected number of blocks, replicas included, where they have no names; 0: they have
+
+
+def note_faults(name: str, damage: KnownDamage, faults: Iterable[Fault]) -> None:
+    """Remembers the blocks that a check found damaged, so that the next put of their contents heals them."""
+    keys = [fault.key for fault in faults if fault.key is not None and fault.kind in HEALABLE]
+    damage.note(
+        BlockKey(key.signature, key.overflow, b"" if key.volume == name else key.volume.encode()) for key in keys
+    )
+
+
+def fault_key(volume: str, key: BlockKey) -> ContentKey:
+    """The contentkey of a block of the volume."""
+    return ContentKey(key.home.decode() or volume, key.signature, key.overflow)

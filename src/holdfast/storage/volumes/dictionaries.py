@@ -1,10 +1,10 @@
-"""The dictionaries of a volume: each in two block files of its own, whatever the organization.
+"""The dictionaries of a volume: each in two block files, in every organization.
 
     dictionaries/1a2b3c4d     the dictionary with this id, as a block of kind `dict`
-    dictionaries/1a2b3c4d~1   the same once more
+    dictionaries/1a2b3c4d~1   a second copy
 
-Every content that was encoded with a dictionary needs it, so one damaged byte must not cost it: either file serves.
-Serials number the dictionaries of a volume; the highest is the newest. Dictionaries are never removed.
+Every content that was encoded with a dictionary needs it, so either copy is enough. Serials number the dictionaries
+of a volume; the highest is the newest. Dictionaries are never removed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from holdfast.model import Fault
 from holdfast.storage import block
 from holdfast.storage.block import DICT, HEADER_BYTES, Header
 from holdfast.storage.identity import Identity
-from holdfast.storage.volumes.faults import MISSING_DICTIONARY
+from holdfast.storage.volumes.damage import MISSING_DICTIONARY
 
 COPIES = 2
 _NAME = re.compile(r"([0-9a-f]{8})(?:~1)?")
 
 
 class DictionaryShelf:
-    """Any thread may read; `add` and `repair` are for one thread at a time, and locked so."""
+    """Any thread may read; `add` and `repair` exclude each other."""
 
     def __init__(self, env: Environment, volume_directory: Path, identity: Identity) -> None:
         self._env = env
@@ -38,7 +38,7 @@ class DictionaryShelf:
         self._lock = threading.Lock()
 
     def numbers(self) -> list[int]:
-        """Ids of all dictionaries, readable or not."""
+        """The ids of all dictionaries, readable or not."""
         matches = map(_NAME.fullmatch, self._env.files.names(self._directory))
         return sorted({int(match[1], 16) for match in matches if match})
 
@@ -51,7 +51,7 @@ class DictionaryShelf:
         return header.dictionary, data
 
     def read(self, number: int) -> tuple[int, bytes] | None:
-        """The dictionary, None if the volume never had it. Raises DamagedBlock if no copy can be read."""
+        """The dictionary; None if the volume never had it. Raises DamagedBlock if neither copy can be read."""
         found = self._sound(number)
         if found is not None:
             return number, found[1]
@@ -60,13 +60,13 @@ class DictionaryShelf:
         return None
 
     def add(self, number: int, data: bytes) -> None:
-        """Durable on return."""
+        """Adds a dictionary. Durable on return."""
         with self._lock:
             serials = [found[0].serial for each in self.numbers() if (found := self._sound(each)) is not None]
             self._write(number, data, max(serials, default=0) + 1)
 
     def settle(self) -> None:
-        """After a crash: a dictionary that is there is there for good, in all its copies."""
+        """After a crash: makes existing dictionaries durable and restores missing copies."""
         if not self._env.files.exists(self._directory):
             return
         self._env.files.sync_directory(self._directory)
@@ -101,7 +101,7 @@ class DictionaryShelf:
         return self._directory / (f"{number:08x}~{copy}" if copy else f"{number:08x}")
 
     def _sound(self, number: int) -> tuple[Header, bytes] | None:
-        """The first copy that can be read."""
+        """The first readable copy."""
         return next((found for copy in range(COPIES) if (found := self._copy(number, copy)) is not None), None)
 
     def _copy(self, number: int, copy: int) -> tuple[Header, bytes] | None:
@@ -118,7 +118,7 @@ class DictionaryShelf:
     # -- checking and repairing -----------------------------------------------------------------------------------
 
     def check(self, volume: str, needed: set[int]) -> Iterator[Fault]:
-        """Each copy that is damaged, and each dictionary that blocks were encoded with and that is not there."""
+        """Each damaged copy, and each missing dictionary that blocks were encoded with."""
         present = self.numbers()
         for number in present:
             for copy in range(COPIES):
@@ -130,7 +130,7 @@ class DictionaryShelf:
             yield Fault(volume, path, 0, MISSING_DICTIONARY, f"dictionary {number:08x}", "nothing")
 
     def repair(self) -> list[int]:
-        """Restores copies from each other; returns the ids of which no copy is left. Their files go to `lost/`."""
+        """Restores copies from each other; returns the ids without a readable copy, whose files go to `lost/`."""
         lost = []
         for number in self.numbers():
             found = self._sound(number)

@@ -1,31 +1,35 @@
 """Group commit: many threads, one sync.
 
-A thread adds its buffers to the current group while it holds `lock`, then waits for that group. If nobody is flushing,
-it becomes the leader: it takes the whole group, writes and syncs it, and wakes everybody in it. What arrives meanwhile
-gathers in the next group, whose first thread leads next. A failed flush fails its group and the gathering one, because
-that may build on it.
+A thread adds its buffers to the current group while it holds `lock`, then waits for the group. If no thread is
+flushing, it becomes the leader: it takes the whole group, writes and syncs it, and wakes its threads. Buffers that
+arrive meanwhile form the next group, whose first thread leads next. A failed flush fails its group and the gathering
+one, which may build on it.
 
-`GroupCommitted` is what the volumes with a group commit share: commits with and without idempotency keys.
+`GroupCommitted` is shared by the volumes with a group commit: commits with and without idempotency keys.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from functools import wraps
+from typing import NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from holdfast.env.files import Buffer
-from holdfast.env.uninterruptible import Uninterruptible
+from holdfast.env.uninterruptible import uninterrupted
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.storage.volume import IdempotencyKey, Operation, OperationResult, Result
 from holdfast.storage.volumes.damage import KnownDamage
 from holdfast.storage.volumes.idempotency import Sessions, require_not_void
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class Group:
-    """Buffers that become durable together, by the segment they go to, and the threads that wait for them."""
+    """Buffers that become durable together, by segment, and the threads that wait for them."""
 
     __slots__ = ("done", "error", "parts", "waiters")
 
@@ -36,11 +40,11 @@ class Group:
         self.error: BaseException | None = None
 
     def mark(self) -> tuple[int, int]:
-        """How much is in it, for `cut_back`."""
+        """The current extent, for `cut_back`."""
         return len(self.parts), len(self.parts[-1][1]) if self.parts else 0
 
     def cut_back(self, mark: tuple[int, int]) -> None:
-        """Takes out what has come since the mark was made."""
+        """Removes what was added since the mark."""
         parts, buffers = mark
         del self.parts[parts:]
         if parts:
@@ -48,19 +52,30 @@ class Group:
 
 
 class Flusher(Protocol):
-    """What the owner of a group commit does in each flush."""
+    """The owner's part of a flush."""
 
     def prepare(self) -> object:
-        """Under the lock: takes what belongs to the group."""
+        """With the lock held: takes what belongs to the group."""
 
     def write(self, group: Group, prepared: object) -> None:
         """By the leader alone, without the lock: makes the group durable."""
 
     def settle(self, prepared: object) -> None:
-        """Under the lock: the group is durable."""
+        """With the lock held: the group is durable."""
 
     def abort(self, error: BaseException) -> None:
-        """Under the lock: neither the group nor the gathering one will become durable."""
+        """With the lock held: neither this group nor the gathering one will become durable."""
+
+
+class _Flush(NamedTuple):
+    """What a leader writes."""
+
+    group: Group
+    prepared: object
+
+
+# Of a waiting thread: it follows the leader, it leads, or the group is done.
+Turn: TypeAlias = "threading.Lock | _Flush | None"
 
 
 class GroupCommit:
@@ -70,44 +85,54 @@ class GroupCommit:
         self.lock = threading.Lock()
         self.current = Group()
         self._flusher = flusher
-        self._busy = False  # somebody flushes or is inside `exclusive`
+        self._busy = False  # a thread flushes or is inside `exclusive`
         self._in_flight: Group | None = None
         self._exclusive_waiters: list[threading.Lock] = []
 
     def wait(self, group: Group) -> None:
-        """Returns when the group is durable; raises what kept it from being so. Not to be called with the lock held."""
-        while True:
-            with self.lock:
-                if group.done:
-                    break
-                if self._busy:
-                    wakeup = _held_lock()
-                    group.waiters.append(wakeup)
-                    prepared = None
-                else:
-                    wakeup = None
-                    self._busy = True
-                    self._in_flight, self.current = self.current, Group()
-                    prepared = self._flusher.prepare()
-            if wakeup is None:
-                self._lead(prepared)
+        """Returns when the group is durable; raises what prevented it. The caller does not hold the lock."""
+        with self.lock:
+            turn = self.turn(group)
+        self.finish(group, turn)
+
+    def turn(self, group: Group) -> Turn:
+        """With the lock held: how the caller waits for the group in `finish`."""
+        if group.done:
+            return None
+        if self._busy:
+            wakeup = _held_lock()
+            group.waiters.append(wakeup)
+            return wakeup
+        self._busy = True
+        self._in_flight, self.current = self.current, Group()
+        return _Flush(self._in_flight, self._flusher.prepare())
+
+    def finish(self, group: Group, turn: Turn) -> None:
+        """As `wait`, for a caller that has its turn. A thread that is woken by the leader takes no lock."""
+        while turn is not None:
+            if isinstance(turn, _Flush):
+                self._lead(turn)
             else:
-                wakeup.acquire()
+                turn.acquire()
+            if group.done:
+                break
+            with self.lock:
+                turn = self.turn(group)
         if group.error is not None:
             raise fresh_error(group.error)
 
     @property
     def idle(self) -> bool:
-        """Nothing is gathering and nothing in flight."""
+        """True if nothing is gathering or in flight."""
         return self._in_flight is None and not self.current.parts
 
     @property
     def newest(self) -> Group | None:
-        """The last group that has entries and is not durable yet. To be asked with the lock held."""
+        """The last group that has entries and is not durable yet. The caller holds the lock."""
         return self.current if self.current.parts else self._in_flight
 
     def flush(self) -> None:
-        """Everything handed in before this call is durable after it."""
+        """Makes everything durable that was added before this call."""
         with self.lock:
             group = self.newest
         if group is not None:
@@ -115,7 +140,7 @@ class GroupCommit:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Nobody flushes while inside, and the lock is held. The gathering group may hold entries."""
+        """No thread flushes while inside, and the lock is held. The gathering group may hold entries."""
         with self.lock:
             wakeup = _held_lock() if self._busy else None
             if wakeup is not None:
@@ -128,38 +153,41 @@ class GroupCommit:
                 yield
         finally:
             with self.lock:
-                locks = self._pass_on()
-            _release(locks)
+                woken = self._pass_on()
+            for each in woken:
+                each.release()
 
-    def _lead(self, prepared: object) -> None:
-        group = self._in_flight
-        assert group is not None
+    def _lead(self, flush: _Flush) -> None:
+        group, prepared = flush
         error: BaseException | None = None
         try:
             self._flusher.write(group, prepared)
         except BaseException as caught:
             error = caught
         with self.lock:
-            locks = group.waiters
+            woken = group.waiters
             if error is None:
                 self._flusher.settle(prepared)
             else:
-                locks = locks + self._abort(error)
-            group.done, group.error = True, error
+                group.error = error
+                woken = woken + self._abort(error)
+            group.done = True  # after `error`: `finish` reads them without the lock
             self._in_flight = None
-            locks = locks + self._pass_on()
-        _release(locks)
+            woken = woken + self._pass_on()
+        for each in woken:
+            each.release()
         if error is not None and not isinstance(error, Exception):
             raise error
 
     def _abort(self, error: BaseException) -> list[threading.Lock]:
         doomed, self.current = self.current, Group()
         self._flusher.abort(error)
-        doomed.done, doomed.error = True, error
+        doomed.error = error
+        doomed.done = True
         return doomed.waiters
 
     def _pass_on(self) -> list[threading.Lock]:
-        """Whom to wake so that work goes on."""
+        """The threads to wake so that flushing continues."""
         if self._exclusive_waiters:
             return [self._exclusive_waiters.pop(0)]
         self._busy = False
@@ -172,74 +200,72 @@ def _held_lock() -> threading.Lock:
     return lock
 
 
-def _release(locks: list[threading.Lock]) -> None:
-    for lock in locks:
-        lock.release()
-
-
 def fresh_error(error: BaseException) -> HoldfastError:
-    """Each waiting thread raises its own exception: sharing one would mix up their tracebacks."""
+    """A new exception for each waiting thread: a shared one would mix up their tracebacks."""
     if isinstance(error, HoldfastError):
         return type(error)(*error.args)
     return VolumeDown(f"the flush that this write was part of failed: {error!r}; open the archive again")
 
 
-class GroupCommitted(ABC):
-    """The commits of a volume that is its own flusher. Any thread may call any public method.
+def uninterruptible(function: Callable[P, R]) -> Callable[P, R]:
+    """Runs the function to its end, whatever signal arrives."""
 
-    What must not be interrupted is done behind the `shield`, away from the main thread.
-    """
+    @wraps(function)
+    def whole(*args: P.args, **kwargs: P.kwargs) -> R:
+        return uninterrupted(lambda: function(*args, **kwargs))
+
+    return whole
+
+
+class GroupCommitted(ABC):
+    """The commits of a volume that is its own flusher. Any thread may call any public method."""
 
     name: str
     damage: KnownDamage
 
-    def __init__(self, name: str, flusher: Flusher) -> None:
+    def __init__(self, flusher: Flusher) -> None:
         self.commits = GroupCommit(flusher)
-        self.shield = Uninterruptible(f"volume-{name}")
         self._failure: BaseException | None = None
 
     @property
     @abstractmethod
     def _sessions(self) -> Sessions:
-        """What is remembered of commits with idempotency keys."""
+        """The results of commits with idempotency keys."""
 
     @abstractmethod
     def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Under the lock: carries the operations out, so that the gathering group has what must become durable."""
+        """With the lock held: carries the operations out and adds to the gathering group what must become durable."""
 
     @abstractmethod
     def _perform_once(
         self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
-        """As `_perform`, all or none of them, and remembers the outcomes, unless nothing has changed."""
+        """As `_perform`, all or nothing; remembers the results, unless nothing changed."""
 
+    @uninterruptible
     def commit(
         self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
     ) -> list[OperationResult]:
-        if idempotency_key is None:
-            return self.shield.run(lambda: self._commit(operations))
-        (result,) = self.commit_all([(operations, idempotency_key)])
-        if isinstance(result, HoldfastError):
-            raise result
-        return result
-
-    def _commit(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if idempotency_key is not None:
+            (result,) = self.commit_all([(operations, idempotency_key)])
+            if isinstance(result, HoldfastError):
+                raise result
+            return result
         with self.commits.lock:
             self._refuse_after_failure()
             outcomes = self._perform(operations)
             group = self.commits.current
+            turn = self.commits.turn(group) if group.parts else None
         if group.parts:
-            self.commits.wait(group)
+            self.commits.finish(group, turn)
             self.damage.settle(outcomes)
         return outcomes
 
+    @uninterruptible
     def commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
-        return self.shield.run(lambda: self._commit_all(commits))
-
-    def _commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
         with self.commits.lock:
             results = [self._attempt(operations, idempotency_key) for operations, idempotency_key in commits]
-            group = self.commits.newest  # what happened earlier may be on its way to the disk
+            group = self.commits.newest  # earlier changes may still be in flight
         if group is not None:
             try:
                 self.commits.wait(group)
@@ -254,18 +280,14 @@ class GroupCommitted(ABC):
             if idempotency_key is None:
                 return self._perform(operations)
             past = self._sessions.find(idempotency_key)
-            return (
-                self._perform_once(operations, idempotency_key)
-                if past is None
-                else require_not_void(idempotency_key, past)
-            )
+            if past is None:
+                return self._perform_once(operations, idempotency_key)
+            return require_not_void(idempotency_key, past)
         except HoldfastError as error:
             return error
 
+    @uninterruptible
     def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
-        return self.shield.run(lambda: self._void(idempotency_key))
-
-    def _void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
         with self.commits.lock:
             self._refuse_after_failure()
             past = self._sessions.find(idempotency_key)
@@ -277,9 +299,9 @@ class GroupCommitted(ABC):
         return None if past is None or past.void else past.outcomes
 
     def flush(self) -> None:
-        """Everything handed in before is durable."""
+        """Makes everything durable that was committed before."""
         if not self.commits.idle:
-            self.shield.run(self.commits.flush)
+            uninterrupted(self.commits.flush)
 
     def _refuse_after_failure(self) -> None:
         if self._failure is not None:

@@ -1,13 +1,13 @@
-"""Idempotency keys: a commit that is repeated happens once. In files and on the wire a key is called a ticket.
+"""Idempotency keys: a repeated commit is applied once. In files and on the wire a key is called a ticket.
 
-A volume remembers, for each client, the outcomes of the commits that the client may still ask for: those above the
-highest `settled` it has heard from that client. A commit that was made void is remembered likewise. What is remembered
-of one commit is, in a segment, in the keydir and in the journal of a tree:
+A volume remembers, for each client, the results of the commits that the client may still repeat: those above the
+highest `settled` that the client has sent. Voided commits are remembered too. In a segment, in the keydir and in the
+journal of a tree or hash volume, a remembered commit is:
 
     bytes  type         what
     -----  -----------  ---------------------------------------------------------------------------------
-        0  u64          settled: the highest that the client had told by then
-        8  u8           0: it happened; 1: it was made void
+        0  u64          settled: the highest that the client had sent by then
+        8  u8           0: it was applied; 1: it was made void
         9  outcomes     one per operation, each:
         0  u8             effect: 0 new, 1 duplicate, 2 counted, 3 removed, 4 missing, 5 unsure, 6 conflict,
                           7 healed
@@ -20,9 +20,9 @@ of one commit is, in a segment, in the keydir and in the journal of a tree:
 
 Numbers are little endian. Its name is the client's 8 bytes and the sequence, 8 bytes, big endian.
 
-Memory is bounded: `CLIENTS_MAX` clients, the one that has been silent longest being forgotten first, and
-`UNSETTLED_MAX` commits of each. What a client's last commit told is always remembered with it, since a ticket's own
-sequence is never settled; so `settled` needs no place of its own.
+Memory is bounded: `CLIENTS_MAX` clients, of which the longest silent is forgotten first, and `UNSETTLED_MAX` commits of
+each. A client's last commit is always remembered, since a ticket never settles its own sequence; so `settled` needs no
+separate entry.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Past(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A packed past, and the serial of the entry that told it."""
+    """A packed past, and the serial of its entry."""
 
     serial: int
     data: bytes
 
 
 def key_name(idempotency_key: IdempotencyKey) -> bytes:
-    """What a ticket is called in files. Raises UsageError if it is none."""
+    """The name of a ticket in files. Raises UsageError if the key is malformed."""
     client, sequence, settled = idempotency_key
     if len(client) != CLIENT_BYTES or not 0 <= settled < sequence <= SEQUENCE_MAX:
         raise UsageError(f"bad idempotency key {idempotency_key}: a client has 8 bytes, and 0 <= settled < sequence")
@@ -90,7 +90,7 @@ def pack_past(past: Past) -> bytes:
 
 
 def past_bytes(operations: Sequence[Operation]) -> int:
-    """How long the packed past of these operations will be: an outcome names the block its operation named."""
+    """The length of the packed past of these operations: a result names the same block as its operation."""
     length = _HEAD.size + _OUTCOME.size * len(operations)
     for operation in operations:
         length += len(signature_of(operation))
@@ -115,7 +115,7 @@ def unpack_past(data: Buffer) -> Past:
 
 @dataclass(slots=True)
 class _Session:
-    """What one client may still ask for."""
+    """The commits that one client may still repeat."""
 
     settled: int = 0
     last: int = 0  # serial of its last entry
@@ -123,9 +123,9 @@ class _Session:
 
 
 class Sessions:
-    """All clients of a volume. Not thread-safe: the volume's lock guards it.
+    """All clients of a volume. Not thread-safe: guarded by the volume's lock.
 
-    Entries may be applied again, also over a state that knows later ones: the outcome is the later state.
+    Entries may be applied again, even after later ones: the result is the later state.
     """
 
     def __init__(self, known: Iterable[tuple[bytes, Kept]] = ()) -> None:
@@ -137,7 +137,7 @@ class Sessions:
         self._changed.clear()
 
     def find(self, idempotency_key: IdempotencyKey) -> Past | None:
-        """What became of the commit; None: it may still happen. Raises UsageError if it was settled, or cannot be."""
+        """The past of the commit; None if it may still be applied. Raises UsageError if it was settled or refused."""
         key_name(idempotency_key)
         session = self._clients.get(idempotency_key.client)
         if session is None:
@@ -155,12 +155,12 @@ class Sessions:
         return unpack_past(kept.data)
 
     def settled(self, idempotency_key: IdempotencyKey) -> int:
-        """What a new entry of the ticket must say: the highest that this client has told."""
+        """The `settled` of a new entry: the highest that this client has sent."""
         session = self._clients.get(idempotency_key.client)
         return idempotency_key.settled if session is None else max(session.settled, idempotency_key.settled)
 
     def apply(self, name: bytes, kept: Kept) -> None:
-        """An entry has become part of the log or journal."""
+        """Adds an entry of the log or journal."""
         client, sequence = _NAME.unpack(name)
         session = self._clients.get(client)
         if session is None:
@@ -187,12 +187,12 @@ class Sessions:
             self._changed[_NAME.pack(client, sequence)] = None
 
     def take(self) -> dict[bytes, Kept | None]:
-        """What has changed since the last `take`; None: forgotten."""
+        """The changes since the last `take`; None: forgotten."""
         changed, self._changed = self._changed, {}
         return changed
 
     def all_kept(self) -> list[tuple[bytes, Kept]]:
-        """Everything remembered, in the order in which it was told."""
+        """Everything remembered, in the order of its entries."""
         every = (
             (_NAME.pack(client, sequence), kept)
             for client, session in self._clients.items()
@@ -202,7 +202,7 @@ class Sessions:
 
 
 def require_not_void(idempotency_key: IdempotencyKey, past: Past) -> list[OperationResult]:
-    """The outcomes of a commit that happened. Raises UsageError if it was made void."""
+    """The results of a commit that was applied. Raises UsageError if it was made void."""
     if past.void:
         raise UsageError(f"commit {idempotency_key.sequence} of client '{idempotency_key.client.hex()}' was made void")
     return past.outcomes

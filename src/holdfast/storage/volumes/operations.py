@@ -1,11 +1,10 @@
 """The meaning of each volume operation, the same for every organization.
 
-`decide` takes one operation and the blocks as they are known, and returns its result and the change that must be
-carried out, if any. It changes nothing itself: a log appends the change as an entry, a tree writes files, a hash volume
-writes pages.
+`decide` takes an operation and the known blocks, and returns its result and the change to make, if any. It changes
+nothing itself: a log appends the change as an entry, a tree writes files, a hash volume writes pages.
 
-Changes are absolute (a whole block, a counter's value, a removal), so that carrying out a list of them again, from
-wherever it was interrupted, leads to the same state.
+Changes are absolute (a whole block, the value of a counter, a removal). Making the same list of changes again, after
+an interruption at any point, leads to the same state.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ UNREADABLE = -1  # size of a block whose header and counter cannot be read
 
 
 class Change(NamedTuple):
-    """A block to write, or a counter to set; a counter of 0 removes the block. Journals have entries of other kinds."""
+    """A block to write, or a counter to set; counter 0 removes the block. Journals have entries of other kinds."""
 
     kind: bytes
     key: BlockKey
@@ -50,8 +49,8 @@ class Change(NamedTuple):
         return block.pack(self.header(identity, serial, after))
 
     def header(self, identity: Identity, serial: int, after: int) -> Header:
-        """Its header as an entry of this volume."""
-        kind, (signature, overflow, home), (codec, dictionary, size, data), references = self
+        """The header of its entry in this volume."""
+        kind, (signature, overflow, home), (codec, dictionary, size, data, checksum), references = self
         return Header(
             kind,
             identity.uid,
@@ -66,27 +65,27 @@ class Change(NamedTuple):
             size,
             len(data),
             references,
-            block.checksum(data),
+            block.checksum(data) if checksum is None else checksum,
         )
 
 
-Decision = tuple[OperationResult, Change | None]  # what the caller is told, and what must be changed for it
+Decision = tuple[OperationResult, Change | None]  # the result, and the change to make
 
 
 class KnownBlocks(Protocol):
-    """The blocks of a volume as the next operation finds them. The caller has exclusive access to them."""
+    """The blocks of a volume as the next operation finds them. The caller has exclusive access."""
 
     def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
-        """All blocks with this signature. One whose counter cannot be read has the size UNREADABLE."""
+        """All blocks with this signature. A block whose counter cannot be read has size UNREADABLE."""
 
     def find(self, key: BlockKey) -> BlockFacts | None: ...
 
     def require_counter(self, key: BlockKey) -> None:
-        """Raises DamagedBlock if the counter of this block, which is there, cannot be read."""
+        """Raises DamagedBlock if the counter of this existing block cannot be read."""
 
 
 def decide(operation: Operation, blocks: KnownBlocks) -> Decision:
-    """What the operation does. Raises UsageError, or DamagedBlock if it needs a counter that cannot be read."""
+    """The effect of an operation. Raises UsageError, or DamagedBlock if it needs an unreadable counter."""
     match operation:
         case Store():
             return _store(operation, blocks)
@@ -106,17 +105,17 @@ def decide(operation: Operation, blocks: KnownBlocks) -> Decision:
 
 def _store(store: Store, blocks: KnownBlocks) -> Decision:
     signature, encoded = store.signature, store.encoded
-    known = blocks.all_of(signature)
-    if known and not store.force_new:
-        if store.compared is None:
-            decision = _claim(known, encoded.size, blocks, encoded)
-        else:
-            decision = _unsure(known, encoded.size, store.compared)
-        if decision is not None:
-            return decision
-    taken = [each.key.overflow + 1 for each in known if not each.key.home]
-    key = next_key(signature, max([store.overflow_min, *taken]))
-    return _write(Effect.NEW, Change(BLOCK, key, encoded, store.references))
+    overflow = store.overflow_min
+    if known := blocks.all_of(signature):
+        if not store.force_new:
+            if store.compared is None:
+                decision = _claim(known, encoded.size, blocks, encoded)
+            else:
+                decision = _unsure(known, encoded.size, store.compared)
+            if decision is not None:
+                return decision
+        overflow = max([overflow, *(each.key.overflow + 1 for each in known if not each.key.home)])
+    return _write(Effect.NEW, Change(BLOCK, next_key(signature, overflow), encoded, store.references))
 
 
 def _claim(
@@ -124,7 +123,7 @@ def _claim(
 ) -> Decision | None:
     """One more reference to the volume's own block with the content; None if there is none.
 
-    A damaged one is healed if the content is at hand.
+    Heals a damaged block if the content is given.
     """
     for each in known:
         if _may_have(each, size):
@@ -135,7 +134,7 @@ def _claim(
 
 
 def _unsure(known: Iterable[BlockFacts], size: int, compared: frozenset[BlockKey]) -> Decision | None:
-    """A block of equal size that the caller has not compared yet."""
+    """UNSURE if there is a block of equal size that the caller has not compared."""
     for each in known:
         if _may_have(each, size) and each.key not in compared:
             return OperationResult(Effect.UNSURE, each.key), None
@@ -143,7 +142,7 @@ def _unsure(known: Iterable[BlockFacts], size: int, compared: frozenset[BlockKey
 
 
 def _may_have(known: BlockFacts, size: int) -> bool:
-    """Whether it is a block of the volume's own with a content of this size."""
+    """True if it is the volume's own block with a content of this size."""
     return known.size == size and not known.key.home and not known.replica
 
 
@@ -214,14 +213,20 @@ def _conflict(known: BlockFacts) -> Decision:
 
 
 class PlannedBlocks:
-    """The blocks of a volume as they will be after all changes that were decided here and not carried out yet."""
+    """The blocks of a volume after all changes that were decided here and not made yet."""
 
     def __init__(self, volume: KnownBlocks) -> None:
         self._volume = volume
         self._changed: dict[bytes, dict[BlockKey, BlockFacts | None]] = {}  # by signature; None: removed
 
+    def over(self, volume: KnownBlocks) -> PlannedBlocks:
+        """The same changes, to be made to the volume as it is now."""
+        planned = PlannedBlocks(volume)
+        planned._changed = self._changed
+        return planned
+
     def decide(self, operations: Iterable[Operation]) -> tuple[list[OperationResult], list[Change]]:
-        """Decides the operations in order, each seeing those before it. If one raises, none of them is planned."""
+        """Decides the operations in order; each sees the effects of those before it. If one raises, none is planned."""
         results, changes = [], []
         before: dict[bytes, dict[BlockKey, BlockFacts | None]] = {}
         try:

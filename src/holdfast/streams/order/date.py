@@ -1,10 +1,10 @@
 """Orders `date` and `modified`: by the time of capture, or by the modified date, then by record; both ways.
 
 Captures without a modified date come last in both directions, by the time of their capture. Captures of one second come
-in the order of their records, in both directions, too.
+in the order of their records, in both directions.
 
-A position is the least `time ␠ record` that was not looked at. Backwards it is two values: how far the time lies before
-the last one there can be, so that positions ascend, and the least record of that time that was not looked at.
+A position is the least `time ␠ record` not yet visited. Backwards it is two values: the distance of the time from
+the last possible one, so that positions ascend, and the least record of that time not yet visited.
 
     order      position of 2026-05-01 08:00:00
     forwards   "20260501080000 202611-0000000042\\0"
@@ -26,17 +26,17 @@ from holdfast.streams.page_reader import PageReader
 from holdfast.streams.source import StreamSource
 from holdfast.streams.token import expect
 
-_NEXT = "\0"  # added to a key: the least one after it
-_ALL = b"!"  # added to a time: beyond all its records, which go on with a space
+_NEXT = "\0"  # appended to a key: the next possible key
+_ALL = b"!"  # appended to a time: after all its records, which begin with a space
 _DIGITS = 14
-_TIMES = 10**_DIGITS  # there are so many timestamps
+_TIMES = 10**_DIGITS  # number of timestamps
 _UNKNOWN = NOT_MODIFIED.decode()
 
 Timed = tuple[str, RecordId]
 
 
 class _Looked(NamedTuple):
-    """Keys in the order of the stream, and where to go on behind them."""
+    """Keys in the order of the stream, and the position after them."""
 
     found: list[Timed]
     position: Position
@@ -67,7 +67,7 @@ class DateOrder(StreamOrder):
         if some is None:
             return None
         wanted = [record for _, record in some.found if self._choice.in_shard(record) and self._choice.holds(record)]
-        captures = self._reader.patiently(lambda: self._source.catalog.cursor().captures(wanted))
+        captures = self._reader.patiently(lambda: self._source.catalog.rows.of_records(wanted))
         chosen = [capture for capture in captures if capture is not None and self._takes(capture)]
         pages = [Page.of_capture(capture, self._reader) for capture in chosen[:most]]
         if len(chosen) > most:
@@ -77,20 +77,14 @@ class DateOrder(StreamOrder):
     # -- keys ---------------------------------------------------------------------------------------------------
 
     def _bounds(self) -> tuple[bytes, bytes]:
-        """What of the keys can be of the stream: a choice of times is one of times of capture."""
+        """The range of keys that can be part of the stream; a time range applies to capture times only."""
         return (b"", b"\x7f") if self._is_modified else (self._choice.first, self._choice.last + _ALL)
 
-    def _ascending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
-        cursor = self._source.catalog.cursor
-        if self._is_modified:
-            return self._reader.patiently(lambda: cursor().by_modified(start, end, most))
-        return self._reader.patiently(lambda: cursor().by_time(start, end, most))
-
-    def _descending(self, start: bytes, end: bytes, most: int) -> list[Timed]:
-        cursor = self._source.catalog.cursor
-        if self._is_modified:
-            return self._reader.patiently(lambda: cursor().latest_by_modified(start, end, most))
-        return self._reader.patiently(lambda: cursor().latest_by_time(start, end, most))
+    def _timed(self, start: bytes, end: bytes, most: int, *, reverse: bool = False) -> list[Timed]:
+        catalog, modified = self._source.catalog, self._is_modified
+        return self._reader.patiently(
+            lambda: catalog.rows.by_time(start, end, most, modified=modified, reverse=reverse)
+        )
 
     def _behind(self, time: str, record: RecordId) -> Position:
         if self._reverse:
@@ -102,7 +96,7 @@ class DateOrder(StreamOrder):
         start = max(first, encoded(expect(position, str)[0]) if position else b"")
         if start >= end:
             return None
-        found = self._ascending(start, end, most)
+        found = self._timed(start, end, most)
         return _Looked(found, self._behind(*found[-1]) if len(found) == most else (end.decode(),))
 
     def _backwards(self, position: Position, most: int) -> _Looked | None:
@@ -112,20 +106,20 @@ class DateOrder(StreamOrder):
         time = _time_at(distance)
         if record:
             return self._rest_of(time, record, most)
-        kind = time[:-_DIGITS]  # '' or '~', which are not mixed
+        kind = time[:-_DIGITS]  # '' or '~', never mixed
         first, last = self._bounds()
-        found = self._descending(max(first, kind.encode()), min(last, time.encode() + _ALL), most)
+        found = self._timed(max(first, kind.encode()), min(last, time.encode() + _ALL), most, reverse=True)
         groups = [(each, list(some)[::-1]) for each, some in groupby(found, key=lambda timed: timed[0])]
         if len(found) < most:
             return _Looked([timed for _, some in groups for timed in some], ((distance // _TIMES + 1) * _TIMES, ""))
         *whole, (last_time, _) = groups
-        if not whole:  # more of one second than are looked at
+        if not whole:  # one second has more than fit into a step
             return self._rest_of(last_time, "", most)
         return _Looked([timed for _, some in whole for timed in some], (_distance(whole[-1][0]) + 1, ""))
 
     def _rest_of(self, time: str, record: str, most: int) -> _Looked:
-        """Those of one time, from a record on."""
-        found = self._ascending(encoded(f"{time} {record}"), time.encode() + _ALL, most)
+        """Captures of one time, from a record on."""
+        found = self._timed(encoded(f"{time} {record}"), time.encode() + _ALL, most)
         return _Looked(found, self._behind(*found[-1]) if len(found) == most else (_distance(time) + 1, ""))
 
     # -- captures -----------------------------------------------------------------------------------------------
@@ -140,13 +134,13 @@ class DateOrder(StreamOrder):
 
 
 def _distance(time: str) -> int:
-    """How far a time lies before the last one; those of the other kind lie behind all of these."""
+    """Distance from the last time; unknown times come after all known ones."""
     known = time.removeprefix(_UNKNOWN)
     before: int = _TIMES - 1 - int(known)
     return before if known == time else before + _TIMES
 
 
 def _time_at(distance: int) -> str:
-    """The reverse."""
+    """Inverse of `_distance`."""
     kind, before = divmod(distance, _TIMES)
     return f"{_UNKNOWN if kind else ''}{_TIMES - 1 - before:014d}"

@@ -1,7 +1,7 @@
-"""Order `log`: as the records lie in their batches, batch by batch. The fastest: frames and contents in file order.
+"""Order `log`: records as they lie in their batches. The fastest: frames and contents in file order.
 
-The catalog tells which records of a batch are captures, so frames of which nothing is wanted are not read. A position
-is a batch and the serial number to go on with.
+The catalog knows which records of a batch are captures, so frames without wanted records are not read. A position
+is a batch and the next serial number.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class LogOrder(StreamOrder):
             return None
         batch, serial = place
         end, looked = self._choice.snapshot.ends[batch], max(most, self._looked)
-        rows = self._reader.patiently(lambda: self._source.catalog.cursor().of_batch(batch, serial, end, looked))
+        rows = self._reader.patiently(lambda: self._source.catalog.rows.of_batch(batch, serial, end, looked))
         chosen = self._chosen(batch, rows)
         behind = rows[-1][0] + 1 if len(rows) == looked else end
-        is_final = not self._choice.filters or self._choice.is_latest  # else it is not known yet how many stay
+        is_final = not self._choice.filters or self._choice.is_latest  # else filters come later
         if is_final and len(chosen) > most:
             behind = chosen[most - 1][0] + 1
             del chosen[most:]
@@ -42,7 +42,7 @@ class LogOrder(StreamOrder):
         return OrderStep(pages[:most], (batch, behind), faults)
 
     def _from(self, position: Position) -> tuple[str, int] | None:
-        """Where to read next: a batch that is read to its end is passed."""
+        """Where to read next; batches read to their end are skipped."""
         first, serial = "", 1
         if position:
             first, serial = expect(position, str, int)

@@ -1,4 +1,4 @@
-"""An order of a stream: goes on from a position, step by step."""
+"""An order of a stream: advances from a position, step by step."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from holdfast.streams.page import Page
 from holdfast.streams.page_reader import PageReader, StreamFault
 from holdfast.streams.source import StreamSource
 
-LOOKED = 2048  # captures that one step looks at where not all are taken
+LOOKED = 2048  # captures examined per step when some may be filtered out
 
 
 class OrderStep(NamedTuple):
-    """Captures in their order, not read yet, and where to go on; also where there are none."""
+    """Captures in order, not read yet, and the next position; there may be no captures."""
 
     pages: list[Page]
     position: Position
@@ -34,11 +34,11 @@ class StreamOrder(ABC):
 
     @abstractmethod
     def step(self, position: Position, most: int) -> OrderStep | None:
-        """The next captures from a position on, at most so many; None at the end. Raises MalformedToken."""
+        """At most `most` captures from a position on; None at the end. Raises MalformedToken."""
 
     @abstractmethod
     def behind(self, page: Page) -> Position:
-        """Where to go on behind a page that a step gave."""
+        """The position after a page that a step returned."""
 
     def _is_newest(self, record: RecordId, urlkey: str) -> bool:
         return self._reader.patiently(lambda: self._choice.is_newest(self._source.catalog, record, urlkey))

@@ -1,11 +1,11 @@
-"""Ranges: which parts of a stream are still to come.
+"""Ranges: the parts of a stream that are still to be delivered.
 
     ├──────────┤          ├────────────────┤          ├───►
     a          b          c                d          e        [a, b), [c, d), and from e to the end
 
-A position is where an order goes on; () is its beginning, and None stands for its end. Those who read a stream by
-themselves have one range, which gets shorter. Those who share a scan may have several: they join in the middle, or miss
-a part because they are slow.
+A position is where an order continues; () is its beginning, None its end. A consumer that reads a stream by
+itself has one shrinking range. One that shares a scan may have several: it joins in the middle, or misses
+a part because it is slow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ranked = tuple[bool, list[bytes | int]]
 
 
 def rank(bound: Bound) -> Ranked:
-    """What positions are compared by. Texts go by their bytes, as the catalog has them; the end lies behind all."""
+    """The sort key of a position. Strings compare as bytes, as in the catalog; the end comes last."""
     if bound is None:
         return True, []
     return False, [each.encode("utf-8", "surrogateescape") if isinstance(each, str) else each for each in bound]
@@ -28,7 +28,7 @@ def rank(bound: Bound) -> Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Disjoint, none empty, ascending. A value: what changes it gives a new one."""
+    """Disjoint, non-empty, ascending. An immutable value."""
 
     parts: tuple[Range, ...] = (((), None),)
 
@@ -47,22 +47,22 @@ class Ranges:
         return iter(self.parts)
 
     def __contains__(self, position: Position) -> bool:
-        """Whether what comes next at a position is to come."""
+        """Whether what begins at a position is still to be delivered."""
         at = rank(position)
         return any(rank(start) <= at < rank(end) for start, end in self.parts)
 
     @property
     def first(self) -> Position:
-        """Where the next begins; () if nothing is to come."""
+        """Where the first range begins; () if there is none."""
         return self.parts[0][0] if self.parts else ()
 
     def within(self, start: Position, end: Bound) -> Ranges:
-        """What of them lies between two positions."""
+        """The parts between two positions."""
         clipped = ((max(a, start, key=rank), min(b, end, key=rank)) for a, b in self.parts)
         return Ranges(tuple((a, b) for a, b in clipped if a is not None and rank(a) < rank(b)))
 
     def without(self, start: Position, end: Bound) -> Ranges:
-        """What is left of them when that has come."""
+        """The ranges without what lies between two positions."""
         left: list[Range] = []
         for a, b in self.parts:
             before, after = min(b, start, key=rank), max(a, end, key=rank)
@@ -73,6 +73,6 @@ class Ranges:
         return Ranges(tuple(left))
 
     def holds(self, behind: Position) -> bool:
-        """Whether a page is to come that one goes on at `behind` behind."""
+        """Whether the page that ends at `behind` is still to be delivered."""
         at = rank(behind)
         return any(rank(start) < at <= rank(end) for start, end in self.parts)

@@ -1,11 +1,11 @@
-"""Order `rank`: the pages of the highest rank first, as one computation of ranks has them, then those it did not know.
+"""Order `rank`: pages by descending rank, of one generation of ranks, then pages without a rank.
 
-Of equal ranks the smaller page number comes first; captures of a page come by time. Pages without a rank, which came
+Of equal ranks the smaller page number comes first; captures of a page come by time. Pages without a rank, added
 after the computation, follow in the order of their URLs. A position is `0`, the place in the order of ranks and the
-least place of a capture there that was not looked at; then `1` and a position of order `url`.
+least place of a capture there not yet visited; then `1` and a position of order `url`.
 
-Backwards, those without a rank come first, then the pages of the lowest rank; of equal ranks the larger page number.
-Captures of a page come by time all the same. A position is `0` and a position of order `url`; then `1`, the place in
+Backwards, pages without a rank come first, then pages by ascending rank; of equal ranks the larger page number.
+Captures of a page still come by time. A position is `0` and a position of order `url`; then `1`, the place in
 the order of ranks counted from its end, and the least place of a capture there.
 """
 
@@ -28,7 +28,7 @@ from holdfast.streams.token import expect
 if TYPE_CHECKING:
     from holdfast.index.ranks.ranks import Ranks
 
-_NEXT = "\0"  # added to a place: the least one after it
+_NEXT = "\0"  # appended to a place: the next possible place
 
 
 class RankOrder(StreamOrder):
@@ -77,16 +77,16 @@ class RankOrder(StreamOrder):
         return list(map(int, self._ranks.by_rank(start, end - start)[::-1]))
 
     def _captures(self, number: int, least: bytes) -> list[Capture]:
-        """The selected captures of a page, by URL and time, from a place on."""
-        cursor = self._source.catalog.cursor
-        records = self._reader.patiently(lambda: cursor().of_page(number))
+        """The selected captures of a page from a place on, by URL and time."""
+        catalog = self._source.catalog
+        records = self._reader.patiently(lambda: catalog.rows.of_page(number))
         records = [record for record in records if self._choice.holds(record)]
         if not records:
             return []
-        found = [each for each in self._reader.patiently(lambda: cursor().captures(records)) if each is not None]
+        found = [each for each in self._reader.patiently(lambda: catalog.rows.of_records(records)) if each is not None]
         chosen = sorted(filter(self._choice.takes, found), key=place_of)
         if self._choice.is_latest:
-            by_url = groupby(chosen, key=lambda each: each.urlkey)  # one, unless two have the same number
+            by_url = groupby(chosen, key=lambda each: each.urlkey)  # one URL, unless page numbers collide
             chosen = [self._choice.newest_of(list(each)) for _, each in by_url]
         return [each for each in chosen if self._choice.in_shard(each.record) and place_of(each) >= least]
 

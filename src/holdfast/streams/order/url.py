@@ -1,6 +1,6 @@
-"""Order `url`: by URL key, then time, then record: what belongs to a host comes together.
+"""Order `url`: by URL key, then time, then record; captures of a host come together.
 
-A position is the least place that has not been looked at. Of the newest captures only, it lies between two URLs.
+A position is the least place not yet visited. If only the newest captures are wanted, it lies between two URLs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from holdfast.streams.order.ranges import Position
 from holdfast.streams.page import Page
 from holdfast.streams.token import expect
 
-_NEXT = "\0"  # added to a place: the least one after it
-_NEXT_URL = "!"  # added to a URL key: beyond all its places, which go on with a space
+_NEXT = "\0"  # appended to a place: the next possible place
+_NEXT_URL = "!"  # appended to a URL key: after all its places, which begin with a space
 
 
 class UrlOrder(StreamOrder):
@@ -34,13 +34,13 @@ class UrlOrder(StreamOrder):
             return None
         looked = max(most, self._looked)
         collection = self._choice.collection
-        found = self._reader.patiently(lambda: self._source.catalog.cursor().by_place(collection, bounds, looked))
+        found = self._reader.patiently(lambda: self._source.catalog.rows.by_place(collection, bounds, looked))
         if len(found) < looked:
             behind = _text(bounds[1])
         else:
             behind = _text(found[-1][0]) + _NEXT
         if self._choice.is_latest and len(found) == looked:
-            urlkey = _text(found[-1][0]).rsplit(" ", 2)[0]  # there may be more captures of it than were looked at
+            urlkey = _text(found[-1][0]).rsplit(" ", 2)[0]  # it may have more captures than this step visited
             found = [each for each in found if not each[0].startswith(encoded(urlkey + " "))]
             behind = urlkey + _NEXT_URL
             captures = [*self._newest(self._choice.captures(found)), *self._newest_of(urlkey)]
@@ -54,7 +54,7 @@ class UrlOrder(StreamOrder):
         return OrderStep(pages, (behind,), [])
 
     def _newest(self, captures: list[Capture]) -> list[Capture]:
-        """Of each URL the newest, of those that have all been looked at."""
+        """The newest capture of each URL whose captures were all visited."""
         return [self._choice.newest_of(list(each)) for _, each in groupby(captures, key=lambda each: each.urlkey)]
 
     def _newest_of(self, urlkey: str) -> list[Capture]:

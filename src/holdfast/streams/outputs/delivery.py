@@ -1,7 +1,7 @@
-"""Delivery: a stream written to a file or a pipe, and after each batch a note of how far it came.
+"""Delivery: a stream written to a file or a pipe, with a durable note of the position after each batch.
 
-The note, in the token file, is made durable after the bytes that it tells of. Whoever is killed goes on from it: the
-output is cut to the noted length, so that nothing is missing in it and nothing twice.
+The note, in the token file, is made durable after the bytes it covers. A killed delivery resumes from it: the
+output is truncated to the noted length, so that nothing is missing and nothing is there twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import BinaryIO, Protocol, Self
 
 from holdfast.env import Environment
 from holdfast.env.files import Buffer, read_file, replace_file, translated_errors
-from holdfast.errors import CaptureNotFound, Damaged, MalformedToken, NotFound, UsageError, VolumeDown
+from holdfast.errors import CaptureNotFound, Damaged, HoldfastError, MalformedToken, NotFound, UsageError, VolumeDown
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.outputs.output import Output
 from holdfast.streams.page_reader import StreamFault
+from holdfast.streams.work_queue import SharedStream
 
 FORMAT = 1
 _DRAFT = ".open"
@@ -28,19 +29,19 @@ _DRAFT = ".open"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOptions:
-    """Where a stream goes."""
+    """Where a stream is written, and how."""
 
     target: Path | BinaryIO
     token_file: Path | None = None
-    resume: bool = False  # go on from the token file, if there is one
+    resume: bool = False  # resume from the token file, if there is one
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryNote:
-    """What a token file says."""
+    """The contents of a token file."""
 
     token: str
-    length: int  # of the output, in bytes; of a directory of files, how many are whole
+    length: int  # of the output in bytes; for a directory, the number of complete files
     delivered: int  # captures
 
     def pack(self) -> bytes:
@@ -58,13 +59,13 @@ def read_note(env: Environment, path: Path) -> DeliveryNote | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise MalformedToken(f"'{path}' is no token file of a stream: name another, or delete it") from None
+        raise MalformedToken(f"'{path}' is not the token file of a stream: name another, or delete it") from None
 
 
 def begun(options: StreamOptions, delivery: DeliveryOptions, env: Environment) -> tuple[StreamOptions, int]:
-    """The options of the stream to go on with, and how much of its output there is already.
+    """The options of the stream to resume, and the length of its output so far.
 
-    Raises UsageError if the token file is in use, or its output is not what it was.
+    Raises UsageError if the token file is in use, or its output has changed.
     """
     note = read_note(env, delivery.token_file) if delivery.token_file is not None else None
     if note is None:
@@ -84,7 +85,7 @@ def begun(options: StreamOptions, delivery: DeliveryOptions, env: Environment) -
 
 
 class Deliverable(Protocol):
-    """What can be delivered: a stream, or a part of one that is shared."""
+    """What can be delivered: a stream, or a worker's part of a shared one."""
 
     @property
     def delivered(self) -> int: ...
@@ -95,7 +96,7 @@ class Deliverable(Protocol):
 
 
 def readable(batch: StreamBatch, stream: Deliverable, fields: Sequence[str]) -> StreamBatch:
-    """The batch with its large payloads secured; without those that turn out to be damaged, or removed."""
+    """The batch with large payloads secured, without pages that turn out to be damaged or removed."""
     if "payload" in fields:
         for page in [page for page in batch if page.is_large]:
             try:
@@ -115,10 +116,10 @@ def release(batch: StreamBatch) -> None:
 
 
 class Delivery:
-    """A stream on its way to its output. One thread at a time.
+    """Writes a stream to its output. One thread at a time.
 
-    A file that is kept when the delivery is stopped grows under its own name, and is whole at every note but for its
-    end. Another has the suffix `.open` until it is whole.
+    A file that outlives a stopped delivery grows under its own name, and is complete at every note but for its
+    end. Any other has the suffix `.open` until it is complete.
     """
 
     def __init__(self, stream: Deliverable, output: Output, options: DeliveryOptions, env: Environment) -> None:
@@ -132,11 +133,11 @@ class Delivery:
 
     @property
     def _is_kept(self) -> bool:
-        """Whether what is written stays when the delivery is stopped, because it is noted how to go on."""
+        """Whether the output outlives a stopped delivery, because it can be resumed."""
         return self._options.token_file is not None
 
     def open(self, length: int) -> Self:
-        """Opens the output, which has `length` bytes already, and writes its beginning."""
+        """Opens the output at `length` bytes; writes its beginning if that is 0."""
         target = self._options.target
         if isinstance(target, Path):
             path = self._path(target)
@@ -157,7 +158,7 @@ class Delivery:
         return target if self._is_kept else target.with_name(target.name + _DRAFT)
 
     def run(self, limit: int | None = None, progress: Callable[[int], None] | None = None) -> None:
-        """Writes the rest of the stream, or so many captures. What `progress` raises stops it between two batches."""
+        """Writes the rest of the stream, or `limit` captures. Exceptions of `progress` stop it between two batches."""
         for batch in self._stream.batches(limit):
             before = self.bytes
             try:
@@ -172,11 +173,11 @@ class Delivery:
         self._finish()
 
     def note(self, token: str) -> None:
-        """Makes durable what was written, then the note of it."""
+        """Syncs the output, then the note."""
         path = self._options.token_file
         if path is None:
             if not isinstance(self._options.target, Path):
-                self._sync()  # who reads a pipe is not to wait
+                self._sync()  # the reader of a pipe must not wait
             return
         self._sync()
         replace_file(self._env.files, path, DeliveryNote(token, self.bytes, self._stream.delivered).pack())
@@ -194,7 +195,7 @@ class Delivery:
                 self.bytes += len(piece)
 
     def _sync(self) -> None:
-        """A pipe has taken what was written; a file has it for good."""
+        """Flushes a pipe; makes a file durable."""
         assert self._sink is not None
         target = self._options.target
         if not isinstance(target, Path):
@@ -214,10 +215,10 @@ class Delivery:
                 self._path(target).replace(target)
 
     def close(self) -> None:
-        """What is not whole is removed, unless it is kept."""
+        """Removes an incomplete output, unless it is kept."""
         target = self._options.target
         if isinstance(target, Path) and self._sink is not None:
-            with suppress(OSError):  # what could not be written before cannot be now
+            with suppress(OSError):  # the error was reported already
                 self._sink.close()
             if not self._is_kept:
                 self._path(target).unlink(missing_ok=True)
@@ -227,3 +228,46 @@ class Delivery:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class SharedDelivery(Delivery):
+    """Appends to its file, which is never truncated. One thread at a time.
+
+    A batch is durable in the file before it is acknowledged. Unacknowledged bytes are cut off: by the worker itself
+    when it stops, or else by whoever takes over its unit or its file.
+    """
+
+    def __init__(self, stream: SharedStream, output: Output, options: DeliveryOptions, env: Environment) -> None:
+        if not isinstance(options.target, Path):
+            raise UsageError("only a file keeps step with a shared stream: name one")
+        super().__init__(stream, output, options, env)
+        self._shared = stream
+        self._file = options.target
+        self._is_whole = False
+
+    @property
+    def _is_kept(self) -> bool:
+        return True
+
+    def open(self, length: int = 0) -> Self:
+        """Opens the file after its acknowledged bytes. Raises UsageError if another worker owns it."""
+        self._path(self._file)
+        super().open(self._shared.open_output(self._file))
+        self._env.files.sync_directory(self._file.absolute().parent)
+        return self
+
+    def note(self, token: str) -> None:
+        """Syncs the output; its length is recorded with the acknowledgement of the batch."""
+        self._sync()
+        self._shared.has_written(self.bytes)
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._shared.leave_output(is_whole=True)
+        self._is_whole = True
+
+    def close(self) -> None:
+        super().close()
+        if self._sink is not None and not self._is_whole:
+            with suppress(HoldfastError, OSError):  # then whoever takes over its unit does it
+                self._shared.leave_output(is_whole=False)

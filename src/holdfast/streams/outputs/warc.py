@@ -1,25 +1,21 @@
-"""`warc`: the records of captures as WARC, byte for byte where that is valid. One member or frame for each record."""
+"""`warc`: the records of captures, byte for byte where they are valid WARC, one gzip member or zstd frame each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
-from holdfast.batches.entry import REFERENCE, runs
+from holdfast.batches.entry import REFERENCE, lay, runs
 from holdfast.env import REAL, Environment
 from holdfast.env.files import Buffer
 from holdfast.env.thread_map import ThreadMap
-from holdfast.formats.warc.compose import ID_BYTES, WarcHead, record_id, warcinfo_parts
 from holdfast.formats.warc.writer import Compression, RecordCompressor
-from holdfast.records.as_warc import is_well_formed, is_writable, lay, warc_parts
+from holdfast.records.as_warc import is_well_formed, is_writable, warc_parts, warcinfo
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.page import Page
 
-_INFO = (("software", "Holdfast"),)
-
 
 class Warc:
-    """Requests and the like, which are no captures, are not among them: see `holdfast export`."""
+    """Captures only; requests and metadata records are left to `holdfast export`."""
 
     fields: tuple[str, ...] = ("headers", "payload")
 
@@ -29,9 +25,7 @@ class Warc:
         self._spread = ThreadMap()
 
     def begin(self) -> bytes:
-        now = datetime.fromtimestamp(self._env.clock(), UTC).strftime("%Y%m%d%H%M%S")
-        head = WarcHead("warcinfo", now, record_id(self._env.random_bytes(ID_BYTES)))
-        return self._compressor.compress_record(warcinfo_parts(head, _INFO))
+        return self._compressor.compress_record(warcinfo(self._env))
 
     def encode(self, batch: StreamBatch) -> Iterator[Buffer]:
         small: list[list[Buffer]] = []
@@ -59,15 +53,15 @@ class Warc:
 
 
 def _parts(page: Page) -> list[Buffer]:
-    """The whole record; none if it is not one that WARC has."""
+    """The whole record; empty if it has no WARC form."""
     entry = page.entry
     if entry.contents == page.contents and entry.type != REFERENCE and is_well_formed(entry):
-        return lay(entry.data, entry.layout, page.buffer if entry.contents != "-" else b"")
+        return lay(entry.data, entry.layout, page.buffer) if entry.contents != "-" else [entry.data]
     return [*warc_parts(page.stored)] if is_writable(page.stored) else []
 
 
 def _large_parts(page: Page) -> Iterator[Buffer]:
-    """The literals of the record, and between them its payload from where it was secured."""
+    """The literals of the record, and between them its secured payload."""
     entry = page.entry
     if entry.contents == "-" or entry.type == REFERENCE or not is_well_formed(entry):
         yield from warc_parts(page.stored)

@@ -1,56 +1,72 @@
-"""What the archive holds and how it is, what two captures or the parts of a page have in common: for programs."""
+"""The archive as a whole, for programs: collections, volumes, nodes, status; comparisons and the coherence of pages."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from typing import Any
 
-from holdfast.web.api.endpoint import answer
-from holdfast.web.bounded_scan import in_thread
+from starlette.requests import Request
+
+from holdfast.catalog import Total
+from holdfast.web.api import operations
+from holdfast.web.api.endpoint import COLLECTION, PICK, TIMESTAMP, collection_in, endpoint, time, url
 from holdfast.web.context import WebContext
-from holdfast.web.operations import metrics
 from holdfast.web.request import pick_of
 from holdfast.web.ui.coherence import coherence
 from holdfast.web.ui.comparison.compare import compare
 
 
-async def collections(site: WebContext, request: Request) -> Response:
-    """With access rules, without counts: they would tell of what is excluded."""
-    totals = await in_thread(_totals, site)
-    found = [
-        {
-            "name": name,
-            "is_default": name == site.default_collection,
-            "captures": totals.get(name, (0, 0))[0] if site.access.is_open else None,
-            "payload_bytes": totals.get(name, (0, 0))[1] if site.access.is_open else None,
-        }
-        for name in await in_thread(site.collections)
-    ]
-    return answer({"collections": found})
+@endpoint("GET /api/collections", "Collections")
+def list_collections(site: WebContext, request: Request) -> dict[str, Any]:
+    """The collections, with counts where there are no access rules.
+
+    With access rules, counts would reveal what is excluded.
+    """
+    totals = site.archive.catalog.totals()[0] if site.access.is_open else None
+    found = []
+    for name in site.collections():
+        counts: dict[str, int | None] = {"captures": None, "payload_bytes": None}
+        if totals is not None:
+            total = totals.get(name, Total(0, 0))
+            counts = {"captures": total.captures, "payload_bytes": total.payload_bytes}
+        found.append({"name": name, "is_default": name == site.default_collection, **counts})
+    return {"collections": found}
 
 
-def _totals(site: WebContext) -> dict[str, tuple[int, int]]:
-    found, _ = site.archive.catalog.totals()
-    return {name: (total.captures, total.payload_bytes) for name, total in found.items()}
+@endpoint("GET /api/volumes", "Volumes")
+def list_volumes(site: WebContext, request: Request) -> dict[str, Any]:
+    """The volumes: what they are doing, how full and how fragmented they are."""
+    return {"volumes": site.volumes.listing()}
 
 
-async def status(site: WebContext, request: Request) -> Response:
-    return answer(await in_thread(metrics.status, site))
+@endpoint("GET /api/nodes", "Nodes")
+def list_nodes(site: WebContext, request: Request) -> dict[str, Any]:
+    """The nodes of the cluster: state, space, partitions; none if this archive is not a node."""
+    return site.nodes()
 
 
-async def volumes(site: WebContext, request: Request) -> Response:
-    return answer({"volumes": await in_thread(site.volumes.listing)})
+@endpoint("GET /api/status", "Status")
+def get_status(site: WebContext, request: Request) -> dict[str, Any]:
+    """The same as /status."""
+    return operations.status(site)
 
 
-async def comparison(site: WebContext, request: Request) -> Response:
-    asked = request.query_params
-    collection = site.collection(asked.get("collection") or site.default_collection)
-    found = await in_thread(compare, site, asked["url"], asked["a"], asked["b"], collection, pick_of(request))
-    return answer(found.as_dict())
+@endpoint(
+    "GET /api/compare",
+    "Comparison",
+    url(),
+    time("a", "the one", required=True),
+    time("b", "the other", required=True),
+    PICK,
+    COLLECTION,
+)
+def compare_captures(site: WebContext, request: Request) -> dict[str, Any]:
+    """How two captures of a URL differ: text, links, headers."""
+    given, collection = request.query_params, collection_in(site, request)
+    return compare(site, given["url"], given["a"], given["b"], collection, pick_of(request)).as_dict()
 
 
-async def coherence_report(site: WebContext, request: Request) -> Response:
-    asked = request.query_params
-    collection = site.collection(asked.get("collection") or site.default_collection)
-    found = await in_thread(coherence, site, asked["url"], asked.get("timestamp", ""), collection, pick_of(request))
-    return answer(found.as_dict())
+@endpoint("GET /api/coherence", "Coherence", url("the URL of a page"), TIMESTAMP, PICK, COLLECTION)
+def get_coherence(site: WebContext, request: Request) -> dict[str, Any]:
+    """How far the parts of a page lie from it in time."""
+    given, collection = request.query_params, collection_in(site, request)
+    return coherence(site, given["url"], given.get("timestamp", ""), collection, pick_of(request)).as_dict()

@@ -1,31 +1,63 @@
-"""Captures for programs: searched for, one by one with their headers, and their payloads."""
+"""Captures for programs: by URL and time, by their words, one by one with their headers, and their payloads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.catalog import CaptureQuery, parse_query
+from holdfast.catalog import parse_query
 from holdfast.catalog.access_rules import Verdict
+from holdfast.catalog.query.query import MATCHES, SORTS
 from holdfast.errors import Blocked, CaptureNotFound, Denied, MalformedKey
-from holdfast.model import Capture, ContentKey, Pick, RecordId
+from holdfast.model import Capture, ContentKey, Coverage, RecordId
+from holdfast.query.results import FACETS, GROUPS, OFFSET_MAX, Hit, QueryOptions
+from holdfast.query.results import LIMIT as QUERY_LIMIT
+from holdfast.query.results import SORTS as QUERY_SORTS
 from holdfast.records.records import picked_page
-from holdfast.records.stored_record import StoredRecord
 from holdfast.urls import page_id, page_id_text, parse_page_id
-from holdfast.web.api.endpoint import HEADERS, answer
-from holdfast.web.bounded_scan import ScanWatch, in_thread
+from holdfast.web.answers import partial_headers
+from holdfast.web.api.endpoint import (
+    COLLECTION,
+    HEADERS,
+    PICK,
+    TEXT,
+    TIMESTAMP,
+    Parameter,
+    choice,
+    collection_in,
+    endpoint,
+    flag,
+    json_response,
+    number,
+    time,
+    url,
+)
 from holdfast.web.capture.find import Finder
+from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
-from holdfast.web.request import pick_of
+from holdfast.web.request import ALL, pick_of
 from holdfast.web.ui.display import path_to
 
-LIMIT, LIMIT_MAX = 100, 10_000
+_LIMIT, _LIMIT_MAX = 100, 10_000
+_HITS_MAX = 1000
 _BYTES = {**HEADERS, "Content-Disposition": "attachment"}
+_RECORD = Parameter(
+    "record",
+    "the id of a record, such as 202611-0000000001",
+    {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]*-[0-9]+$", "maxLength": 80},
+    required=True,
+)
+_PAGE_ID = Parameter(
+    "page_id",
+    "WebBase's id of a page: 16 hexadecimal digits",
+    {"type": "string", "pattern": "^[0-9a-fA-F]{16}$"},
+    required=True,
+)
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -64,55 +96,140 @@ def _known(text: str) -> str | None:
 
 
 def _shown(text: str) -> str:
-    """Bytes that are no UTF-8 cannot stand in JSON."""
+    """JSON cannot have invalid UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-# -- searching -------------------------------------------------------------------------------------------------------
+# -- searches --------------------------------------------------------------------------------------------------------
 
 
-async def search(site: WebContext, request: Request) -> Response:
-    """The grammar of the CDX server; the answer in one piece."""
+@endpoint(
+    "GET /api/captures",
+    "Captures",
+    url("the URL, or with a star a prefix (example.com/a*) or a domain (*.example.com)"),
+    choice("matchType", "what else matches", MATCHES),
+    Parameter("toUrl", "the end of a range", TEXT),
+    time("from", "the first time"),
+    time("to", "the last time"),
+    number("limit", f"how many; {_LIMIT} by default", 1, _LIMIT_MAX),
+    number("offset", "how many to skip", 0, 10**12),
+    choice("sort", "in which order", SORTS),
+    time("closest", "the nearest to this time first"),
+    Parameter("filter", "[!][=|~]field:expression", TEXT, repeats=True),
+    Parameter("collapse", "field[:n], of which only the first of each run is returned", TEXT, repeats=True),
+    Parameter("resumeKey", "as the last response gave it: what comes after", TEXT),
+    flag("resolveRevisits", "give the type of what a revisit repeats, and its status unless it has its own"),
+    COLLECTION,
+)
+async def search_captures(site: WebContext, request: Request) -> Response:
+    """Captures by URL and time, in the grammar of the CDX server."""
     params = [(name, value) for name, value in request.query_params.multi_items() if name != "collection"]
-    collection = site.collection(request.query_params.get("collection") or site.default_collection)
-    query = parse_query(params, collection)
-    query = replace(query, limit=LIMIT if query.limit is None else query.limit)
-    permits = None if site.access.is_open else site.access.permits
-    watch = ScanWatch(permits, site.settings.query_seconds_max, cut=lambda: site.counters.add("queries_cut"))
+    watch = site.watch(site.permits)
+
+    def found() -> Response:
+        collection = site.known_collection(request.query_params.get("collection") or site.default_collection)
+        query = parse_query(params, collection)
+        query = replace(query, limit=_LIMIT if query.limit is None else query.limit)
+        rows = site.answers.search(query, watch)
+        captures = [values_of(site, row.capture) for row in rows]
+        return _covered({"captures": captures, "resume_key": rows.resume_key}, rows.coverage)
+
     try:
-        return answer(await in_thread(_found, site, query, watch))
+        return await in_thread(found)
     finally:
         watch.stop()
 
 
-def _found(site: WebContext, query: CaptureQuery, watch: ScanWatch) -> dict[str, Any]:
-    rows = site.archive.catalog.search(query, watch)
-    captures = [values_of(site, row.capture) for row in rows]
-    return {"captures": captures, "resume_key": rows.resume_key}
+@endpoint(
+    "GET /api/search",
+    "Found",
+    Parameter("q", "the query, in the query language; everything if it is empty", TEXT),
+    choice("sort", "in which order; by default as fits the query", QUERY_SORTS),
+    number("limit", f"how many hits; {QUERY_LIMIT} by default", 0, _HITS_MAX),
+    number("offset", "how many to skip", 0, OFFSET_MAX),
+    choice("group", "what is one hit: a page by default, pages with nearly the same text, or every capture", GROUPS),
+    flag("latest", "of the matching captures of a URL only the newest"),
+    flag("snippets", "give a piece of each hit's text around the words; true by default"),
+    choice("facet", "a field by which all matching captures are counted", FACETS, repeats=True),
+    flag("timeline", "count all matching captures by month"),
+    COLLECTION,
+)
+def search_text(site: WebContext, request: Request) -> Response:
+    """Pages by their words, metadata and links, in the query language; of all collections by default."""
+    given = request.query_params
+    options = QueryOptions(
+        sort=given.get("sort", ""),
+        limit=int(given.get("limit", QUERY_LIMIT)),
+        offset=int(given.get("offset", 0)),
+        group=given.get("group", GROUPS[0]),
+        latest=given.get("latest") == "true",
+        snippets=given.get("snippets") != "false",
+        facets=tuple(dict.fromkeys(given.getlist("facet"))),
+        timeline=given.get("timeline") == "true",
+        collection=site.known_collection(given.get("collection") or ALL),
+    )
+    found = site.query(given.get("q", ""), options)
+    values = {
+        "query": found.query,
+        "sort": found.sort,
+        "group": found.group,
+        "total": found.total,
+        "captures": found.captures,
+        "is_exact": found.is_exact,
+        "offset": found.offset,
+        "hits": [_hit(site, each) for each in found.hits],
+        "facets": {facet.name: [asdict(value) for value in facet.values] for facet in found.facets},
+        "timeline": [asdict(each) for each in found.timeline],
+        "pending": found.pending,
+    }
+    return _covered(values, found.coverage)
 
 
-async def near(site: WebContext, request: Request) -> Response:
-    """The capture that replay would show."""
-    asked = request.query_params
-    collection = site.collection(asked.get("collection") or site.default_collection)
-    find = Finder(site).find
-    found = await in_thread(find, collection, asked["url"], asked.get("timestamp", ""), pick_of(request))
-    return answer(values_of(site, found))
+def _covered(values: dict[str, Any], coverage: Coverage | None) -> Response:
+    """Values of a cluster of which no node that holds some partitions responds say so."""
+    headers = partial_headers(coverage)
+    return json_response(values | {"partial": str(coverage)} if headers else values, headers=headers)
 
 
-async def of_page(site: WebContext, request: Request) -> Response:
-    """By WebBase's page id; of those that may be seen."""
-    asked = request.query_params
-    collection = site.collection(asked.get("collection") or site.default_collection)
+def _hit(site: WebContext, hit: Hit) -> dict[str, Any]:
+    place = hit.collection, hit.timestamp, hit.url
+    snippet = hit.snippet
+    return {
+        "record": str(hit.record),
+        "url": hit.url,
+        "timestamp": hit.timestamp,
+        "title": hit.title or None,
+        "mime": hit.mime if hit.mime != "-" else None,
+        "status": hit.status or None,
+        "lang": hit.lang if hit.lang != "-" else None,
+        "size": hit.size,
+        "collection": hit.collection,
+        "rank": hit.rank,
+        "inlinks": hit.inlinks,
+        "score": hit.score,
+        "captures": hit.captures,
+        "pages": hit.pages,
+        "snippet": {"text": snippet.text, "marks": [list(mark) for mark in snippet.marks]} if snippet else None,
+        "page": site.controls_origin + path_to(*place),
+        "raw": site.controls_origin + path_to(*place, "id_"),
+    }
+
+
+@endpoint("GET /api/nearest", "Capture", url(), TIMESTAMP, PICK, COLLECTION)
+def get_nearest(site: WebContext, request: Request) -> dict[str, Any]:
+    """The capture that replay shows for a URL and a time; without one, the newest."""
+    given, collection = request.query_params, collection_in(site, request)
+    return values_of(site, Finder(site).find(collection, given["url"], given.get("timestamp", ""), pick_of(request)))
+
+
+@endpoint("GET /api/pages/{page_id}", "Capture", _PAGE_ID, TIMESTAMP, PICK, COLLECTION)
+def get_page(site: WebContext, request: Request) -> dict[str, Any]:
+    """The capture of a page by WebBase's page id, for a time; without one, the newest."""
     number = parse_page_id(request.path_params["page_id"])
-    pick = pick_of(request) or Pick.parse(site.archive.settings.records.pick)
-    return answer(await in_thread(_of_page, site, number, asked.get("timestamp", ""), collection, pick))
-
-
-def _of_page(site: WebContext, number: int, at: str, collection: str | None, pick: Pick) -> dict[str, Any]:
-    found = site.archive.catalog.of_page_id(number, collection)
-    known = [each for each in found if site.access.permits(each)]
-    capture = picked_page([each for each in known if site.access.verdict(each) is Verdict.ALLOW], at, pick)
+    permitted = filter(site.access.permits, site.archive.catalog.of_page_id(number, collection_in(site, request)))
+    known = list(permitted)
+    shown = [each for each in known if site.access.verdict(each) is Verdict.ALLOW]
+    capture = picked_page(shown, request.query_params.get("timestamp", ""), pick_of(request) or site.pick)
     if capture is None and known:
         raise Blocked(f"the captures with the page id {page_id_text(number)} are blocked by a rule of this archive")
     if capture is None:
@@ -123,12 +240,10 @@ def _of_page(site: WebContext, number: int, at: str, collection: str | None, pic
 # -- one capture -----------------------------------------------------------------------------------------------------
 
 
-async def one(site: WebContext, request: Request) -> Response:
-    return answer(await in_thread(_detail, site, request.path_params["record"]))
-
-
-def _detail(site: WebContext, name: str) -> dict[str, Any]:
-    capture = _permitted(site, name)
+@endpoint("GET /api/captures/{record}", "CaptureDetail", _RECORD)
+def get_capture(site: WebContext, request: Request) -> dict[str, Any]:
+    """One capture with all its headers."""
+    capture = _permitted(site, request)
     stored = site.archive.records.of(capture)
     head = stored.http_head
     original = site.archive.catalog.resolve(capture) if capture.type == "revisit" else None
@@ -141,8 +256,9 @@ def _detail(site: WebContext, name: str) -> dict[str, Any]:
     }
 
 
-def _permitted(site: WebContext, name: str) -> Capture:
-    """The capture of a record. Raises CaptureNotFound, Blocked."""
+def _permitted(site: WebContext, request: Request) -> Capture:
+    """The capture of the record that the path names. Raises CaptureNotFound, Blocked."""
+    name = request.path_params["record"]
     try:
         capture = site.archive.catalog.capture_of(RecordId.parse(name))
     except MalformedKey as error:
@@ -155,26 +271,22 @@ def _permitted(site: WebContext, name: str) -> Capture:
     return capture
 
 
-async def payload(site: WebContext, request: Request) -> Response:
-    """The payload of one capture as it was transferred, that of a revisit from its original."""
-    stored = await in_thread(_stored, site, request.path_params["record"])
-    pieces = stored.stream()
-    first = await in_thread(next, pieces, b"")
-    return StreamingResponse(_joined(first, pieces), 200, _BYTES, "application/octet-stream")
+@endpoint("GET /api/captures/{record}/payload", "application/octet-stream", _RECORD)
+def get_payload(site: WebContext, request: Request) -> Response:
+    """The payload of a capture as it was transferred; that of a revisit from its original."""
+    pieces = site.archive.records.of(_permitted(site, request)).stream()
+    first = next(pieces, b"")  # fails here, if at all
+    return StreamingResponse(chain((first,), pieces), 200, _BYTES, "application/octet-stream")
 
 
-def _stored(site: WebContext, name: str) -> StoredRecord:
-    return site.archive.records.of(_permitted(site, name))
-
-
-def _joined(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from pieces
-
-
-async def content(site: WebContext, request: Request) -> Response:
-    """A content by its key. Where there are access rules, contents are had through their captures only."""
+@endpoint(
+    "GET /api/contents/{key}",
+    "application/octet-stream",
+    Parameter("key", "a contentkey, volume:signature", {**TEXT, "minLength": 1}, required=True),
+)
+def get_content(site: WebContext, request: Request) -> Response:
+    """A content by its contentkey. Not where there are access rules."""
     if not site.access.is_open:
         raise Denied("this archive has access rules: ask for the payload of a capture, /api/captures/<record>/payload")
     key = ContentKey.parse(request.path_params["key"])
-    return Response(await in_thread(site.archive.contents.get, key), 200, _BYTES, "application/octet-stream")
+    return Response(site.archive.contents.get(key), 200, _BYTES, "application/octet-stream")

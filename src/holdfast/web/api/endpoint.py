@@ -1,24 +1,31 @@
-"""An endpoint: what may be asked of it and what it answers, said once.
+"""An endpoint: its parameters, its response and its function, declared once.
 
-The routes and the description for programs are both made of this, so neither can know something that the other does
-not. Parameters are checked against what is said of them before the endpoint sees a request; whatever fails on purpose
-is answered as a problem (RFC 9457).
+    @endpoint("GET /api/captures/{record}", "CaptureDetail", RECORD)
+    def get_capture(site, request):
+        '''One capture with all its headers.'''
+
+The function's name is the operation, its docstring the description. Routes, the OpenAPI description and the page for
+people are all derived from it (`openapi`), so they cannot diverge. Parameters are checked before the call. A plain
+function runs in a thread; its result becomes JSON unless it is a response. An error of Holdfast becomes a problem (RFC
+9457).
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from holdfast.catalog.query.fields import nearest
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.web.auth.tokens import error_headers, may_read, may_write
+from holdfast.model import Pick
+from holdfast.web.auth.tokens import error_headers, may_write
+from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
 
 HEADERS = {
@@ -27,18 +34,18 @@ HEADERS = {
     "Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
 }
 PROBLEM = "application/problem+json"
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _DETAIL_MAX = 2000
 _WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-Handler = Callable[[WebContext, Request], Awaitable[Response]]
+Handler = Callable[[WebContext, Request], Any]
+H = TypeVar("H", bound=Handler)
 Schema = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Something that an address tells. A path has those in braces, a query the others."""
+    """Part of an address: those in braces are in its path, the others in its query."""
 
     name: str
     about: str
@@ -64,22 +71,17 @@ class Parameter:
         elif schema["type"] == "boolean":
             if value not in ("true", "false"):
                 raise UsageError(f"bad {self.name} {value[:40]!r}: true or false")
-        else:
-            self._check_text(value)
-
-    def _check_text(self, value: str) -> None:
-        schema = self.schema
-        if "enum" in schema and value not in schema["enum"]:
+        elif "enum" in schema and value not in schema["enum"]:
             raise UsageError(f"bad {self.name} {value[:40]!r}{nearest(value, schema['enum'])}")
-        if len(value) > schema.get("maxLength", 8192) or len(value) < schema.get("minLength", 0):
+        elif not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", 8192):
             raise UsageError(f"bad {self.name}: it is too long or too short")
-        if "pattern" in schema and not re.search(schema["pattern"], value, re.ASCII):
+        elif "pattern" in schema and not re.search(schema["pattern"], value, re.ASCII):
             raise UsageError(f"bad {self.name} {value[:80]!r}: {self.about}")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """What a request carries: of one of these media types."""
+    """The body of a request, in one of these media types."""
 
     about: str
     types: dict[str, Schema]
@@ -91,36 +93,70 @@ class Endpoint:
 
     method: str
     path: str
-    operation: str  # the name for those who make programs of the description
-    about: str
     handler: Handler
-    answer: Schema | str  # of the answer if all goes well, or a media type of bytes
-    parameters: tuple[Parameter, ...] = ()
-    body: RequestBody | None = None
-    statuses: tuple[int, ...] = (200,)  # if all goes well
-    writes: bool = False
+    answer: str  # on success: a schema of `openapi`, or a media type
+    parameters: tuple[Parameter, ...]
+    body: RequestBody | None
+    statuses: tuple[int, ...]  # on success
 
-    async def answered(self, site: WebContext, request: Request) -> Response:
+    @property
+    def operation(self) -> str:
+        """The name in client libraries that are generated from the description."""
+        first, *others = self.handler.__name__.split("_")
+        return first + "".join(map(str.capitalize, others))
+
+    @property
+    def about(self) -> str:
+        return " ".join((self.handler.__doc__ or "").partition("\n\n")[0].split())
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET"
+
+    async def respond(self, site: WebContext, request: Request) -> Response:
         try:
             if self.writes:
                 may_write(site, request)
             else:
-                may_read(site, request)
+                site.tokens.require_read(request)
             self._check(request)
-            return await self.handler(site, request)
+            if inspect.iscoroutinefunction(self.handler):
+                found = await self.handler(site, request)
+            else:
+                found = await in_thread(self.handler, site, request)
         except HoldfastError as error:
             return problem(error)
+        return found if isinstance(found, Response) else json_response(found)
 
     def _check(self, request: Request) -> None:
         named = {each.name: each for each in self.parameters if f"{{{each.name}}}" not in self.path}
         for name in request.query_params:
             if name not in named:
                 raise UsageError(f"unknown parameter {name[:40]!r}{nearest(name, named)}")
-        for name, parameter in named.items():
-            parameter.check(request.query_params.getlist(name))
         for parameter in self.parameters:
-            if parameter.name not in named:
-                parameter.check([request.path_params[parameter.name]])
+            is_named = parameter.name in named
+            getlist = request.query_params.getlist
+            parameter.check(getlist(parameter.name) if is_named else [request.path_params[parameter.name]])
+
+
+ENDPOINTS: list[Endpoint] = []
+
+
+def endpoint(
+    address: str,
+    answer: str,
+    *parameters: Parameter,
+    body: RequestBody | None = None,
+    statuses: tuple[int, ...] = (200,),
+) -> Callable[[H], H]:
+    """Declares a function as the endpoint of a method and a path."""
+    method, path = address.split(" ")
+
+    def declare(handler: H) -> H:
+        ENDPOINTS.append(Endpoint(method, path, handler, answer, parameters, body, statuses))
+        return handler
+
+    return declare
 
 
 def problem(error: HoldfastError) -> Response:
@@ -132,27 +168,50 @@ def problem(error: HoldfastError) -> Response:
     return JSONResponse(values, error.http_status, {**HEADERS, **error_headers(error)}, PROBLEM)
 
 
-def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A value as JSON."""
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse(value, status, {**HEADERS, **(headers or {})})
 
 
-def routes_of(site: WebContext, endpoints: Sequence[Endpoint]) -> list[Route]:
-    """One for each path, so that a wrong method is told which ones there are."""
-    paths: dict[str, dict[str, Endpoint]] = {}
-    for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    return [Route(path, _dispatcher(site, methods), methods=list(METHODS)) for path, methods in paths.items()]
+def collection_in(site: WebContext, request: Request) -> str | None:
+    """The collection that the parameter names, or the default one; None: all of them. Raises UnknownCollection."""
+    return site.collection(request.query_params.get("collection") or site.default_collection)
 
 
-def _dispatcher(site: WebContext, methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
-    allowed = ", ".join(methods)
+# -- parameters of several endpoints -----------------------------------------------------------------------------------
 
-    async def dispatched(request: Request) -> Response:
-        endpoint = methods.get("GET" if request.method == "HEAD" else request.method)
-        if endpoint is None:
-            values = {"type": "about:blank", "title": "Method Not Allowed", "status": 405, "detail": f"only {allowed}"}
-            return JSONResponse(values, 405, {**HEADERS, "Allow": allowed}, PROBLEM)
-        return await endpoint.answered(site, request)
 
-    return dispatched
+def ref(name: str) -> Schema:
+    """A schema of `openapi` by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+BINARY: Schema = {"type": "string", "format": "binary"}
+NAME: Schema = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"}
+TEXT: Schema = {"type": "string", "maxLength": 8192}
+TIME: Schema = {"type": "string", "pattern": "^[0-9]{1,14}$", "example": "2026"}
+_URL: Schema = {"type": "string", "minLength": 1, "maxLength": 8192, "example": "http://example.com/"}
+
+
+def url(about: str = "the URL") -> Parameter:
+    return Parameter("url", about, _URL, required=True)
+
+
+def time(name: str, about: str, *, required: bool = False) -> Parameter:
+    return Parameter(name, f"{about}: 1 to 14 digits from the year on", TIME, required=required)
+
+
+def number(name: str, about: str, low: int, high: int) -> Parameter:
+    return Parameter(name, about, {"type": "integer", "minimum": low, "maximum": high})
+
+
+def flag(name: str, about: str) -> Parameter:
+    return Parameter(name, about, {"type": "boolean"})
+
+
+def choice(name: str, about: str, of: Sequence[str], *, repeats: bool = False) -> Parameter:
+    return Parameter(name, about, {"type": "string", "enum": list(of)}, repeats=repeats)
+
+
+COLLECTION = Parameter("collection", "the collection; 'web' is the default one, 'all' are all of them", NAME)
+PICK = choice("pick", "which capture stands for a time; by default as the setting records.pick says", list(Pick))
+TIMESTAMP = time("timestamp", "the time")

@@ -1,16 +1,16 @@
-"""Access rules: what of the archive may be seen (`[[access]]` in `holdfast.toml`).
+"""Access rules: which captures may be seen (`[[access]]` in `holdfast.toml`).
 
     capture ──► the rules of its collection, in their order ──► the first that fits decides ──► allow, block, exclude
 
-A blocked capture is listed and not shown (451). An excluded one is not there at all (404): not in lists, calendars,
-counts or neighbours, for `permits` takes it out of every answer of the catalog before anything else is done with it.
+A blocked capture is listed but not shown (451). An excluded one appears nowhere (404): not in lists, calendars, counts
+or neighbours, because the catalog first drops what `permits` refuses.
 
-A rule fits by URL (exact, prefix, domain; as the catalog's keys have it, so http and https are one, and so are hosts
-with and without `www`), by the time of the capture, and by its age (embargo). A revisit is judged by its own URL and
-time: what it repeats is shown as the payload of the revisit, also where the original is excluded.
+A rule matches by URL (exact, prefix or domain, on the catalog's keys: http and https are one, and so are hosts with and
+without `www`), by capture time, and by age (embargo). A revisit is judged by its own URL and time: its payload is shown
+even if the original is excluded.
 
-Rules are compiled, so that a verdict costs about the same with ten of them and ten thousand. The file is looked at
-again at most once a second, and new rules hold at once. Rules that cannot be read leave the old ones in force.
+Rules are compiled: a verdict costs about the same with ten and with ten thousand rules. The file is checked once a
+second at most, and new rules take effect at once. If it cannot be read, the old rules stay in force.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from holdfast.config import AccessRule
 from holdfast.env import paths
 from holdfast.errors import HoldfastError
 from holdfast.model import Capture
+from holdfast.query.access_filter import AccessFilter, RuleFilter
 from holdfast.urls import host_key, url_key
 
 log = logging.getLogger("holdfast.web")
@@ -36,7 +37,7 @@ ANY = "*"
 
 
 class Access:
-    """The rules of an archive. Any thread may ask."""
+    """The rules of an archive. Any thread may call it."""
 
     def __init__(self, rules: Sequence[AccessRule] = (), clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -44,7 +45,7 @@ class Access:
         self._monotonic = time.monotonic
         self._look_at_s = 0.0
         self._seen: object = None
-        self.version = 0  # goes up with each change of the rules
+        self._filter: tuple[object, AccessFilter | None] = (None, None)  # and the rules that it was made of
         self._use(rules)
 
     @classmethod
@@ -62,7 +63,7 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no rules at all, so that nobody need ask."""
+        """Whether there are no rules at all."""
         self.refresh()
         return self._is_open
 
@@ -72,7 +73,7 @@ class Access:
         return self._rules
 
     def verdict(self, capture: Capture) -> Verdict:
-        """What may be done with a capture."""
+        """What the rules say of a capture."""
         self.refresh()
         if self._is_open:
             return Verdict.ALLOW
@@ -80,15 +81,29 @@ class Access:
         return self._of(capture.collection).verdict(key, capture.timestamp, self._clock)
 
     def permits(self, capture: Capture) -> bool:
-        """Whether the capture may be known to exist: for `Catalog.search`."""
+        """True unless the capture is excluded. For `Catalog.search`."""
         return self.verdict(capture) is not Verdict.EXCLUDE
 
     def verdict_of_url(self, url: str, collection: str | None = None) -> Verdict:
-        """The verdict on a URL whatever the time: that of the first rule which fits it and asks for no time."""
+        """The verdict on a URL at any time: that of the first matching rule without a time."""
         self.refresh()
         if self._is_open:
             return Verdict.ALLOW
         return self._of(collection or ANY).verdict(url_key(url), "", self._clock)
+
+    def index_filter(self) -> AccessFilter | None:
+        """The filter of index queries for the current rules; None without rules.
+
+        The same object until the rules change: it caches results.
+        """
+        if self.is_open:
+            return None
+        rules, found = self._filter
+        if rules is not self._rules:
+            rules = self._rules
+            found = RuleFilter(rules)
+            self._filter = rules, found
+        return found
 
     def _of(self, collection: str) -> _Compiled:
         return self._compiled.get(collection) or self._compiled[ANY]
@@ -99,10 +114,9 @@ class Access:
         self._rules = tuple(rules)
         self._compiled = compiled
         self._is_open = not rules
-        self.version += 1
 
     def refresh(self) -> None:
-        """Takes over what has changed in the file. Whoever asks for a verdict need not call it."""
+        """Reloads the file if it has changed and a check is due. Verdicts do it by themselves."""
         if self._path is None or (now := self._monotonic()) < self._look_at_s:
             return
         self._look_at_s = now + LOOK_EVERY_S
@@ -146,7 +160,7 @@ class _Compiled:
         self._shorter = _nested(self._prefixes)
 
     def verdict(self, key: str, timestamp: str, clock: Callable[[], float]) -> Verdict:
-        """Without a timestamp, rules that ask for one do not fit."""
+        """Without a timestamp, rules that need one do not fit."""
         now = datetime.fromtimestamp(clock(), UTC).strftime("%Y%m%d%H%M%S") if self._has_embargo else ""
         for index in sorted(self._fitting(key)):
             rule = self._rules[index]
@@ -173,7 +187,7 @@ class _Compiled:
             host = host.rpartition(",")[0]
 
     def _by_prefix(self, key: str) -> Iterator[int]:
-        """Whatever the key begins with sorts before it, and the last such is the beginning of all others."""
+        """Prefixes of the key sort before it, and the last of them contains the others."""
         at = bisect_right(self._prefixes, key) - 1
         while at >= 0:
             if key.startswith(self._prefixes[at]):
@@ -182,7 +196,7 @@ class _Compiled:
 
 
 def _nested(prefixes: Sequence[str]) -> list[int]:
-    """For each of the sorted prefixes the place of the longest other that it begins with; -1: none."""
+    """For each sorted prefix the index of the longest other prefix of it; -1: none."""
     above: list[int] = []
     found: list[int] = []
     for index, prefix in enumerate(prefixes):

@@ -1,17 +1,16 @@
-"""What the browser is told to refuse: the last wall if rewriting missed something.
+"""What the browser must refuse: the last line of defence if rewriting missed something.
 
-Archived documents may load from the replay origin alone, and from what they carry themselves. The service worker could
-answer for addresses elsewhere, too, but to let pages name them would open a way out: frames of another origin than
-their maker's (`data:`, sandboxed) take over the policy of their maker and not its worker. `Connection-Allowlist` closes
-what no policy covers, such as WebRTC.
+Archived documents may load only from the replay origin and from data they carry. The service worker could also answer
+for other addresses, but allowing pages to name them would open a way out: frames with another origin than their
+creator's (`data:`, sandboxed) inherit its policy but not its worker. `Connection-Allowlist` covers what no policy does,
+such as WebRTC.
 
     PAGE     rewritten pages: their scripts run, with the runtime before them
-    PART     everything else that is no document by itself
+    PART     everything else that is not a document
     DRAWING  markup that would run without the runtime (SVG, XML, no type at all): shown, its scripts do not run
     RAW      archived bytes as they were, on either origin: nothing in them runs or loads
 
-Only pages of this archive may show any of them in a frame: a page elsewhere could otherwise have one of its own
-captures read others for it.
+Only pages of this archive may frame any of them: a foreign page could otherwise use its own captures to read others.
 """
 
 from __future__ import annotations
@@ -36,16 +35,6 @@ class Policy(StrEnum):
     RAW = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-class Policies:
-    """The headers of each policy, for a server whose pages with controls are on the given origin."""
-
-    def __init__(self, controls_origin: str) -> None:
-        self._headers = {policy: _headers(policy, controls_origin) for policy in Policy}
-
-    def __getitem__(self, policy: Policy) -> list[Header]:
-        return self._headers[policy]
-
-
 def policy_of(mime: str, *, is_page: bool, is_raw: bool) -> Policy:
     """By what is sent. A page is one that was rewritten as such."""
     if is_raw:
@@ -55,7 +44,8 @@ def policy_of(mime: str, *, is_page: bool, is_raw: bool) -> Policy:
     return Policy.DRAWING if mime in _MARKUP or mime.endswith("+xml") else Policy.PART
 
 
-def _headers(policy: Policy, controls_origin: str) -> list[Header]:
+def policy_headers(policy: Policy, controls_origin: str) -> list[Header]:
+    """The headers of a policy, for a server whose pages with controls are on the given origin."""
     return [
         (b"content-security-policy", f"{policy}; frame-ancestors 'self' {controls_origin}".encode()),
         (b"connection-allowlist", b"(response-origin)"),

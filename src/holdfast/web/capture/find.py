@@ -1,10 +1,13 @@
 """From a URL and a time to the capture that is shown for it.
 
-The capture is taken that stands for the time (`catalog.pick`), with four turns: what only tells of a page (metadata) is
-not the page; a redirect from a URL to itself, as from http to https, would lead in a circle, so that the next is taken
-that leads on; what an access rule excludes is passed over, what one blocks is refused; and where there is nothing, URLs
-that differ by parameters against caches alone count as the same (`busters`), and what follows an escaped `#` does not
-count.
+`catalog.pick` defines which capture stands for a time. The exceptions:
+
+- Metadata and conversions are not the page, and are skipped.
+- A redirect from a URL to itself, as from http to https, would loop: the next capture that leads on is used.
+- Excluded captures are skipped; blocked ones are refused.
+- If nothing is found, the rules of replay say which URLs count as the same, and an escaped fragment is ignored.
+- A request with a body is answered by the capture of the same body; else by the one whose body is most alike.
+- Of captures of parts (206), the one that holds the first byte requested.
 """
 
 from __future__ import annotations
@@ -13,26 +16,31 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ada_url import join_url
+
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.access_rules import Verdict
 from holdfast.catalog.pick import ordered, picked_of
 from holdfast.catalog.revisits import resolved
 from holdfast.catalog.timestamps import latest, real_time
 from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
-from holdfast.model import Capture, Pick
+from holdfast.model import Capture, Pick, RecordId
+from holdfast.records.draft import keyed_url
 from holdfast.urls import post_key, url_key
-from holdfast.web.capture.cache_busters import Busters
+from holdfast.web.capture.rules import ReplayRules
 from holdfast.web.context import WebContext
-from holdfast.web.request import RequestTargetPath
+from holdfast.web.request import RequestTargetPath, content_range
 
 SHOWN = frozenset(("response", "revisit", "resource", "reference"))  # types of records that are a page
 _NOT_SHOWN = ("!=type:metadata", "!=type:conversion", "!=type:request")
-_LOOK_AT = 50  # captures of a URL, to find one that does not lead in a circle
+_LOOK_AT = 50  # captures of a URL searched for one that does not redirect to itself
 
 
-class _When(NamedTuple):
-    """Which capture of a URL is wanted: that which stands for a time, which may be partial or empty."""
+class _Wanted(NamedTuple):
+    """The capture of a URL that stands for a time, which may be partial or empty."""
 
+    collection: str | None
+    url: str
     at: str
     pick: Pick
 
@@ -45,25 +53,25 @@ class Finder:
     def __init__(self, site: WebContext) -> None:
         self._site = site
         self._catalog = site.archive.catalog
-        self._busters = Busters(site.settings.busters)
+        self._rules = site.rules
 
     def find(self, collection: str | None, url: str, timestamp: str = "", pick: Pick | None = None) -> Capture:
         """The capture of the URL that stands for the time; without one the newest. Raises CaptureNotFound, Blocked.
 
         Without `pick` the settings decide.
         """
-        when = _When(timestamp, pick or self._site.pick)
+        wanted = _Wanted(collection, url, timestamp, pick or self._site.pick)
         try:
-            capture = self._best(collection, url, when)
+            capture = self._best(wanted)
         except MalformedQuery:
             real = real_time(timestamp) if timestamp.isascii() and timestamp.isdigit() else timestamp
             if real == timestamp or len(timestamp) > len(real):
                 raise
             return self.find(collection, url, real, pick)
         if capture is None:
-            capture = self._by_another(collection, url, when)
+            capture = self._fuzzy(wanted)
         if capture is None:
-            raise CaptureNotFound(self._absence(collection, url, when))
+            raise CaptureNotFound(self._absence(wanted))
         if not self._site.access.is_open and self._site.access.verdict(capture) is Verdict.BLOCK:
             raise Blocked(f"'{url}' is blocked by a rule of this archive")
         return capture
@@ -77,110 +85,140 @@ class Finder:
         body: tuple[bytes, str],
         pick: Pick | None = None,
     ) -> Capture:
-        """The same for a request with a body, which is part of the key; else of any body by that method."""
+        """The same for a request with a body, which is part of the key; else the one whose body is most alike."""
         keyed = post_key(url, method, *body)
         try:
             return self.find(collection, keyed, timestamp, pick)
         except CaptureNotFound:
-            query = CaptureQuery(url=url, match="exact", collection=collection)
-            posted = self._catalog.by_other_methods(query, self._site.access.permits)
-            found = [each for each in posted if f'"{method}"' in each.extra]
-            if not found:
+            posted = list(self._posted(collection, url, method))
+            if not posted:
                 raise
-            return self.find(collection, post_url(found[-1]), timestamp, pick)
+            scores = [self._rules.likeness(keyed, each) for each, _ in posted]
+            alike = [each for each, score in zip(posted, scores, strict=True) if score == max(scores)]
+            picked = picked_of([capture for _, capture in alike], timestamp, pick or self._site.pick)
+            if picked is None:
+                raise
+            self._note_fuzzy()
+            return self.find(collection, keyed_url(picked.url, picked.extra), timestamp, pick)
 
-    def _absence(self, collection: str | None, url: str, when: _When) -> str:
-        """Why nothing is found."""
-        within = f" in collection {collection!r}" if collection else ""
-        later = self._best(collection, url, _When(when.at, Pick.NEAREST)) if when.pick is Pick.NOT_NEWER else None
-        if later is None:
-            return f"'{url}' is not archived{within}"
-        return f"'{url}' is not archived up to {when.at}{within}: the first capture after it is of {later.timestamp}"
+    def _posted(self, collection: str | None, url: str, method: str) -> Iterator[tuple[str, Capture]]:
+        """Captures of the URL, or of one that counts as the same, by that method; with their URLs and bodies."""
+        same = self._rules.same(url)
+        known: set[RecordId] = set()
+        for begin in self._rules.beginnings(url):
+            query = CaptureQuery(url=begin, match="prefix", collection=collection, limit=ReplayRules.LOOK_AT)
+            for row in self._catalog.search(query, permits=self._site.access.permits):
+                capture = row.capture
+                is_so = '"method"' in capture.extra and f'"{method}"' in capture.extra
+                if is_so and capture.record not in known and self._rules.same(capture.url) == same:
+                    known.add(capture.record)
+                    yield keyed_url(capture.url, capture.extra), capture
 
-    def _best(self, collection: str | None, url: str, when: _When) -> Capture | None:
-        if not self._site.access.is_open:
-            return self._search(collection, url, when)
-        capture = self._catalog.closest(url, when.at, collection, when.pick)
-        capture = self._told(capture) if capture is not None else None
-        if capture is None or (capture.type in SHOWN and not capture.status.startswith("3")):
-            return capture
-        if capture.type not in SHOWN:
-            return self._search(collection, url, when)
-        return self._no_circle(capture, collection, url, when)
-
-    def _search(self, collection: str | None, url: str, when: _When) -> Capture | None:
-        capture = next(self._best_first(collection, url, when, 1), None)
-        if capture is not None and capture.status.startswith("3"):
-            return self._no_circle(capture, collection, url, when)
+    def holding(self, capture: Capture, collection: str | None, begin: int) -> Capture:
+        """Of captures of parts of the URL, the nearest that holds the byte at `begin`; else the given one."""
+        wanted = _Wanted(collection, capture.url, capture.timestamp, Pick.NEAREST)
+        for other in self._best_first(wanted, _LOOK_AT):
+            head = self._site.archive.records.read(other.record).http_head
+            part = content_range(head.headers.get("content-range") or "") if head is not None else None
+            if other.status == "206" and part is not None and part.begin <= begin < part.end:
+                return other
         return capture
 
-    def _best_first(self, collection: str | None, url: str, when: _When, limit: int) -> Iterator[Capture]:
-        query = CaptureQuery(url=url, match="exact", filters=_NOT_SHOWN, collection=collection, limit=limit)
-        rows = self._catalog.search(ordered(query, when.at, when.pick), permits=self._site.access.permits)
-        return (self._told(row.capture) for row in rows)
+    def _absence(self, wanted: _Wanted) -> str:
+        """Why nothing is found."""
+        within = f" in collection {wanted.collection!r}" if wanted.collection else ""
+        later = self._best(wanted._replace(pick=Pick.NEAREST)) if wanted.pick is Pick.NOT_NEWER else None
+        if later is None:
+            return f"'{wanted.url}' is not archived{within}"
+        return (
+            f"'{wanted.url}' is not archived up to {wanted.at}{within}: "
+            f"the first capture after it is of {later.timestamp}"
+        )
 
-    def _told(self, capture: Capture) -> Capture:
+    def _best(self, wanted: _Wanted) -> Capture | None:
+        capture = None
+        if self._site.access.is_open:
+            capture = self._catalog.closest(wanted.url, wanted.at, wanted.collection, wanted.pick)
+            if capture is None:
+                return None
+            capture = self._described(capture)
+        if capture is None or capture.type not in SHOWN:
+            capture = next(self._best_first(wanted, 1), None)
+        if capture is not None and capture.status.startswith("3"):
+            return self._no_circle(capture, wanted)
+        return capture
+
+    def _best_first(self, wanted: _Wanted, limit: int) -> Iterator[Capture]:
+        query = CaptureQuery(
+            url=wanted.url, match="exact", filters=_NOT_SHOWN, collection=wanted.collection, limit=limit
+        )
+        rows = self._catalog.search(ordered(query, wanted.at, wanted.pick), permits=self._site.access.permits)
+        return (self._described(row.capture) for row in rows)
+
+    def _described(self, capture: Capture) -> Capture:
         """A revisit with the type of what it repeats, and the status where its own row has none."""
         original = self._catalog.resolve(capture) if capture.type == "revisit" else None
         return capture if original is None else resolved(capture, original)
 
-    def _no_circle(self, capture: Capture, collection: str | None, url: str, when: _When) -> Capture:
+    def _no_circle(self, capture: Capture, wanted: _Wanted) -> Capture:
         """The redirect, or the next best capture that leads on.
 
-        A redirect of another form of the URL (http, www) is not what was asked for: it may have led here by way of
-        other URLs. It is followed only where there is no answer of the same day.
+        A redirect of another form of the URL (http, www) is not what was requested: it may lead here by way of other
+        URLs. It is followed only if there is no other capture of the same day.
         """
-        if _is_same(capture.url, url) and not self._leads_to_itself(capture):
+        if _is_same_form(capture.url, wanted.url) and not self._leads_to_itself(capture):
             return capture
         other_form = None
-        for other in self._best_first(collection, url, when, _LOOK_AT):
+        for other in self._best_first(wanted, _LOOK_AT):
             if other.status.startswith("3"):
                 if self._leads_to_itself(other):
                     continue
-                if not _is_same(other.url, url):
+                if not _is_same_form(other.url, wanted.url):
                     other_form = other_form or other
                     continue
             return other_form if other_form and other_form.timestamp[:8] != other.timestamp[:8] else other
         return other_form or capture
 
     def _leads_to_itself(self, capture: Capture) -> bool:
-        head = self._site.archive.records.of(capture).http_head
-        location = head.headers.get("location") if head is not None else None
-        if not location:
-            return False
-        from ada_url import join_url
-
+        head = self._site.archive.records.read(capture.record).http_head
+        location = (head.headers.get("location") or "") if head is not None else ""
         try:
-            return url_key(join_url(capture.url, location)) == capture.urlkey
+            return location != "" and url_key(join_url(capture.url, location)) == capture.urlkey
         except ValueError:
             return False
 
-    def _by_another(self, collection: str | None, url: str, when: _When) -> Capture | None:
+    def _fuzzy(self, wanted: _Wanted) -> Capture | None:
         """The capture of a URL that counts as the same."""
-        capture = self._by_busters(collection, url, when)
-        if capture is None and "%23" in url:
-            capture = self._best(collection, url.partition("%23")[0], when)
-        if capture is not None and self.note_fuzzy is not None:
-            self.note_fuzzy()
+        capture = self._by_rules(wanted)
+        if capture is None and "%23" in wanted.url:
+            capture = self._best(wanted._replace(url=wanted.url.partition("%23")[0]))
+        if capture is not None:
+            self._note_fuzzy()
         return capture
 
-    def _by_busters(self, collection: str | None, url: str, when: _When) -> Capture | None:
-        """The best capture of a URL that differs by parameters against caches only."""
-        permits = self._site.access.permits
-        for begin in self._busters.beginnings(url):
-            query = CaptureQuery(url=begin, match="prefix", collection=collection, limit=Busters.LOOK_AT)
-            rows = self._catalog.search(query, permits=permits)
-            same = picked_of(self._busters.same(url, (row.capture for row in rows)), when.at, when.pick)
-            if same is not None:
-                return self._told(same)
+    def _note_fuzzy(self) -> None:
+        if self.note_fuzzy is not None:
+            self.note_fuzzy()
+
+    def _by_rules(self, wanted: _Wanted) -> Capture | None:
+        """The best capture of a URL that counts as the same."""
+        key = self._rules.same(wanted.url)
+        for begin in self._rules.beginnings(wanted.url):
+            query = CaptureQuery(url=begin, match="prefix", collection=wanted.collection, limit=ReplayRules.LOOK_AT)
+            rows = self._catalog.search(query, permits=self._site.access.permits)
+            captures = (row.capture for row in rows if row.capture.type in ("response", "revisit"))
+            same = [capture for capture in captures if self._rules.same(_keyed(capture)) == key]
+            capture = picked_of(same, wanted.at, wanted.pick)
+            if capture is not None:
+                return self._described(capture)
         return None
 
 
 def shown_at(site: WebContext, target: RequestTargetPath, capture: Capture) -> str:
-    """The time, of 14 digits, in the address under which a capture is shown, and in those of its parts and links.
+    """The time, 14 digits, in the address under which a capture is shown, and in the addresses of its parts and links.
 
-    That of the capture itself. Under `not-newer` it is the time that was asked for: the parts of a page are often of a
-    moment after it, and belong to it if they are not newer than what was asked for.
+    It is the time of the capture. Under `not-newer` it is the requested time: parts of a page are often captured a
+    moment after it, and belong to it if they are not newer than the requested time.
     """
     if (target.pick or site.pick) is Pick.NEAREST:
         return capture.timestamp
@@ -189,13 +227,10 @@ def shown_at(site: WebContext, target: RequestTargetPath, capture: Capture) -> s
     return real_time(latest(target.timestamp))
 
 
-def _is_same(url: str, other: str) -> bool:
-    """Whether it is the same form of a URL, and not only the same key."""
-    return url.rstrip("/") == other.rstrip("/")
-
-
-def post_url(capture: Capture) -> str:
-    """The URL with method and body under which the catalog keeps a capture by another method than GET."""
-    from holdfast.records.draft import keyed_url
-
+def _keyed(capture: Capture) -> str:
     return keyed_url(capture.url, capture.extra)
+
+
+def _is_same_form(url: str, other: str) -> bool:
+    """True if both are the same form of a URL, not only the same key."""
+    return url.rstrip("/") == other.rstrip("/")

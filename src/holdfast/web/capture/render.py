@@ -1,8 +1,8 @@
-"""Replay: a capture as the answer to a request, rewritten unless its bytes are wanted as they are.
+"""Replay: a capture as the response to a request, rewritten unless the raw bytes are requested.
 
-Documents asked for at another time than that of their capture are sent to the exact one first, so that all their parts
-are asked for at the time of the page; parts themselves are answered with the capture nearest to it. Where captures may
-not be newer than the time that is asked for, that time stays in all addresses (`finding.shown_at`).
+A document requested at another time than its capture's is first redirected to the exact time, so that its parts are
+requested at the time of the page; a part is served from its nearest capture. Under the pick `not-newer`, addresses keep
+the requested time (`find.shown_at`).
 """
 
 from __future__ import annotations
@@ -12,41 +12,53 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from holdfast.errors import CaptureNotFound, TooLarge
 from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Capture
 from holdfast.urls import canonical
-from holdfast.web import runtime
 from holdfast.web.capture.cache import CachedReply
-from holdfast.web.capture.csp import Policies, policy_of
+from holdfast.web.capture.csp import Header, Policy, policy_headers, policy_of
 from holdfast.web.capture.find import Finder, shown_at
-from holdfast.web.capture.kinds import DOCUMENTS, CaptureKind, kind_of, use_of
 from holdfast.web.capture.response import Archived, read
+from holdfast.web.capture.rules import renamed
 from holdfast.web.context import WebContext
 from holdfast.web.memento import memento
-from holdfast.web.request import RequestInfo, RequestTargetPath, body_range, small_body
+from holdfast.web.request import (
+    DOCUMENTS,
+    KEYED_BODY_BYTES_MAX,
+    RequestInfo,
+    RequestTargetPath,
+    body_of,
+    body_range,
+    content_range,
+)
+from holdfast.web.rewrite import runtime
 from holdfast.web.rewrite.addresses import Scene
-from holdfast.web.rewrite.content import rewritten
+from holdfast.web.rewrite.content import CaptureKind, kind_of, rewritten, use_of
 from holdfast.web.rewrite.headers import archived_headers, octets
 
 STREAMED = 1 << 20  # larger payloads are not gathered in memory
-_ON_LOOP = 64 << 10  # to rewrite more than this takes long enough to let others go on
-_CODE_BYTES_MAX = 8 << 20  # of a script or a style sheet: dense code takes a microsecond for each byte
+_ON_LOOP = 64 << 10  # larger documents are rewritten in a thread
+REWRITE_BYTES_MAX = 32 << 20  # larger pages are refused
+_CODE_BYTES_MAX = 8 << 20  # of a script or a style sheet: dense code takes a microsecond per byte
 _PAGE_BEGINS = re.compile(
     rb"[\s\0\xef\xbb\xbf]*+(?:<!--.{0,1000}?-->\s*+)?+"
     rb"<(?:!doctype html|html|head|title|body|script|iframe|style|table|div|font|h1|b|a|br|p)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_OK = 200
-_SLASHES_BEFORE_PATH = 2  # of a URL; without a third one, browsers would join what is relative to it wrongly
+_REPLIES_MIN = 8  # that fit into the cache: a larger reply would evict too many others
+_OK, _PARTIAL = 200, 206
+_PART = str(_PARTIAL)
+_RANGE_END = 1 << 62  # of something of unknown size
+_SLASHES_BEFORE_PATH = 2  # of a URL; without a third slash, browsers would resolve relative references wrongly
 _NO_BODY = frozenset((204, 205, 304))
-Header = tuple[bytes, bytes]
 
 
 class Flow(NamedTuple):
-    """An answer whose body is read while it is sent."""
+    """A response whose body is read while it is sent."""
 
     status: int
     headers: list[Header]
@@ -54,13 +66,14 @@ class Flow(NamedTuple):
 
 
 class Replayer:
-    """Answers for one origin. For the thread of the event loop."""
+    """Responds for one origin. For the thread of the event loop."""
 
     def __init__(self, site: WebContext, *, on_controls: bool) -> None:
         self._site = site
         self._on_controls = on_controls
         self._records = site.archive.records
-        self._policies = Policies(site.controls_origin)
+        self._policies = {policy: policy_headers(policy, site.controls_origin) for policy in Policy}
+        self._runtime = runtime.runtime_of(site.settings)
         self.finder = Finder(site)
 
     async def answer(
@@ -68,41 +81,47 @@ class Replayer:
     ) -> CachedReply | Flow:
         """Raises CaptureNotFound, Blocked, and what reading may."""
         capture = await self._find(target, asked, scope, receive)
+        if asked.range and capture.status == _PART:
+            capture = self._holding(target, asked, capture)
         time = shown_at(self._site, target, capture)
         if self._is_approximate(target, asked, capture, time):
             return self._to_exact(target, capture, time)
-        kind = self._kind(target, asked, capture)
-        use = use_of(
-            asked.dest
-        )  # decides the kind together with the record; a browser keeps one answer for each address
+        use = use_of(asked.dest)  # browsers cache one response per address, but ours depends on the use
         seen_from = "" if time == capture.timestamp else f"-{time}"
-        etag = f'"{capture.record}{seen_from}-{target.modifier or "mp_"}{use}-{runtime.VERSION}"'
-        links = memento.headers(self._site, capture, target)
+        etag = f'"{capture.record}{seen_from}-{target.modifier or "mp_"}{use}-{self._runtime.version}"'
+        own = [(b"etag", etag.encode()), *memento.headers(self._site, capture, target)]
         if asked.etag and etag in asked.etag:
-            return CachedReply(304, [(b"etag", etag.encode()), *links], b"")
-        key = (capture.record, target.prefix, time, target.modifier, use, asked.encodings, asked.range)
+            return CachedReply(304, own, b"")
+        place = (self._site.controls_origin, target.prefix, time, target.modifier)
+        names = self._site.rules.callbacks(target.url, capture.url)
+        key = (capture.record, *place, use, asked.encodings, asked.range, names)
         reply = self._site.replies.get(key)
-        if reply is None:
-            made = await self._make(target, asked, capture, kind, time)
-            if isinstance(made, Flow):
-                return made._replace(headers=[*made.headers, (b"etag", etag.encode()), *links])
-            reply = made
-            self._site.replies.put(key, reply)
-            self._site.counters.add("cache_misses")
-        else:
+        if reply is not None:
             self._site.counters.add("cache_hits")
-        return reply._replace(headers=[*reply.headers, (b"etag", etag.encode()), *links])
+            return reply._replace(headers=[*reply.headers, *own])
+        made = await self._make(target, asked, capture, time)
+        if isinstance(made, CachedReply):
+            if made.size <= self._site.settings.cache_bytes // _REPLIES_MIN:
+                self._site.replies.put(key, made)
+            self._site.counters.add("cache_misses")
+        return made._replace(headers=[*made.headers, *own])
 
     async def _find(self, target: RequestTargetPath, asked: RequestInfo, scope: Scope, receive: Receive) -> Capture:
         collection = self._site.collection(target.collection)
         if asked.method in ("GET", "HEAD"):
             return self.finder.find(collection, target.url, target.timestamp, target.pick)
-        body = await small_body(scope, receive)
-        posted = (body, asked.content_type)
+        posted = (await body_of(Request(scope, receive), KEYED_BODY_BYTES_MAX), asked.content_type)
         return self.finder.find_posted(collection, target.url, target.timestamp, asked.method, posted, target.pick)
 
+    def _holding(self, target: RequestTargetPath, asked: RequestInfo, capture: Capture) -> Capture:
+        """Of several parts of a film, the one that holds what is requested."""
+        begin = body_range(asked.range, _RANGE_END)
+        if not isinstance(begin, tuple):
+            return capture
+        return self.finder.holding(capture, self._site.collection(target.collection), begin[0])
+
     def _is_approximate(self, target: RequestTargetPath, asked: RequestInfo, capture: Capture, time: str) -> bool:
-        """Whether a document has to be asked for again at the time that it is shown at."""
+        """True if a document must be requested again at the time under which it is shown."""
         is_exact = time == target.timestamp and target.url.count("/") > _SLASHES_BEFORE_PATH
         if is_exact or target.modifier not in ("mp_", "if_", "fr_"):
             return False
@@ -114,59 +133,47 @@ class Replayer:
         location = (b"location", address.encode("utf-8", "surrogateescape"))
         return CachedReply(302, [location, *memento.headers(self._site, capture, target)], b"")
 
-    def _kind(self, target: RequestTargetPath, asked: RequestInfo, capture: Capture) -> CaptureKind:
-        if target.modifier == "id_":
-            return CaptureKind.PLAIN
-        return kind_of(capture.mime, target.modifier, asked.dest, capture.url)
-
-    # -- an answer made -----------------------------------------------------------------------------------------
+    # -- making a response ----------------------------------------------------------------------------------------
 
     async def _make(
-        self, target: RequestTargetPath, asked: RequestInfo, capture: Capture, kind: CaptureKind, time: str
+        self, target: RequestTargetPath, asked: RequestInfo, capture: Capture, time: str
     ) -> CachedReply | Flow:
         archived = read(self._records, capture)
-        if (
-            target.modifier != "id_" and archived.mime != capture.mime
-        ):  # a revisit's row may not tell, or none was named
-            kind = self._looked_into(archived, target, asked)
         scene = Scene(target.prefix, time, capture.url, modifier=target.modifier or "mp_")
+        kind = self._kind(archived, target, asked)
         if kind is CaptureKind.PLAIN or archived.status in _NO_BODY:
             return await self._plain(archived, asked, scene)
-        if archived.size > self._limit(kind):
-            return await self._unrewritten(archived, asked, scene, kind)
-        if archived.size <= _ON_LOOP:
+        limit = REWRITE_BYTES_MAX
+        if kind is not CaptureKind.HTML:
+            limit = min(limit, _CODE_BYTES_MAX)
+        names = self._site.rules.callbacks(target.url, capture.url) if kind is CaptureKind.SCRIPT else None
+        if archived.size <= min(limit, _ON_LOOP):
             try:
-                return self._rewritten(archived.plain(_ON_LOOP), archived, scene, kind)
+                return self._rewritten(archived.plain(_ON_LOOP), archived, scene, kind, names)
             except TooLarge:
-                pass  # its encodings hide more
-        try:
-            plain = await run_in_threadpool(archived.plain, self._limit(kind))
-        except TooLarge:
-            return await self._unrewritten(archived, asked, scene, kind)
-        return await run_in_threadpool(self._rewritten, plain, archived, scene, kind)
+                pass  # larger once decoded
+        plain = await _decoded(archived, limit)
+        if plain is not None:
+            return await run_in_threadpool(self._rewritten, plain, archived, scene, kind, names)
+        if kind is CaptureKind.HTML:  # without rewriting, it could lead out of the archive
+            raise TooLarge(f"'{capture.url}' is a page of more than {limit} bytes, the limit")
+        return await self._plain(archived, asked, scene)
 
-    def _looked_into(self, archived: Archived, target: RequestTargetPath, asked: RequestInfo) -> CaptureKind:
-        """What a capture is whose row does not tell; without a type, a page if it begins like one, as for browsers."""
+    def _kind(self, archived: Archived, target: RequestTargetPath, asked: RequestInfo) -> CaptureKind:
+        """By the media type; without one, a document that begins like HTML is a page, as in browsers."""
+        if target.modifier == "id_":
+            return CaptureKind.PLAIN
         mime = archived.mime
         if not mime and archived.size <= STREAMED and _PAGE_BEGINS.match(archived.plain(STREAMED)):
             mime = "text/html"
         return kind_of(mime, target.modifier, asked.dest, archived.capture.url)
 
-    def _limit(self, kind: CaptureKind) -> int:
-        limit = self._site.settings.rewrite_bytes_max
-        return limit if kind is CaptureKind.HTML else min(limit, _CODE_BYTES_MAX)
-
-    async def _unrewritten(
-        self, archived: Archived, asked: RequestInfo, scene: Scene, kind: CaptureKind
-    ) -> CachedReply | Flow:
-        """What is too large to be rewritten is sent as it is, but for pages. Raises TooLarge."""
-        if kind is not CaptureKind.HTML:
-            return await self._plain(archived, asked, scene)
-        url, limit = archived.capture.url, self._limit(kind)
-        raise TooLarge(f"'{url}' is a page of more than {limit} bytes; raise 'serve.rewrite_bytes_max'")
-
-    def _rewritten(self, plain: bytes, archived: Archived, scene: Scene, kind: CaptureKind) -> CachedReply:
-        body, content_type = rewritten(plain, archived, scene, kind, self._site.controls_origin)
+    def _rewritten(
+        self, plain: bytes, archived: Archived, scene: Scene, kind: CaptureKind, names: tuple[str, str] | None
+    ) -> CachedReply:
+        if names is not None:
+            plain = renamed(plain, names)
+        body, content_type = rewritten(plain, archived, scene, kind, self._runtime, self._site.controls_origin)
         headers = [
             *self._headers(archived, scene, is_page=kind is CaptureKind.HTML, keeps_encoding=False),
             (b"content-type", octets(content_type)),
@@ -175,14 +182,10 @@ class Replayer:
         return CachedReply(archived.status, headers, body)
 
     async def _plain(self, archived: Archived, asked: RequestInfo, scene: Scene) -> CachedReply | Flow:
-        keeps, body = True, None
+        body = None
         if archived.encoding and not asked.understands(archived.encoding):
-            try:
-                body = await run_in_threadpool(archived.plain, self._site.settings.rewrite_bytes_max)
-                keeps = False
-            except TooLarge:
-                pass  # as it is, then: the client may know what to do with it
-        headers = self._headers(archived, scene, is_page=False, keeps_encoding=keeps)
+            body = await _decoded(archived, REWRITE_BYTES_MAX)  # None: as it is, then
+        headers = self._headers(archived, scene, is_page=False, keeps_encoding=body is None)
         if content_type := archived.headers.get("content-type"):
             headers.append((b"content-type", octets(content_type)))
         if archived.status in _NO_BODY:
@@ -192,26 +195,54 @@ class Replayer:
         return await self._ranged(archived, asked, headers)
 
     async def _ranged(self, archived: Archived, asked: RequestInfo, headers: list[Header]) -> CachedReply | Flow:
-        size = archived.size
-        status = archived.status
+        size, status = archived.size, archived.status
+        if status == _PARTIAL:
+            return await self._part(archived, asked, headers)
         wanted = body_range(asked.range, size) if asked.range and status == _OK else None
         if status == _OK:
             headers.append((b"accept-ranges", b"bytes"))
         if wanted is False:
-            return CachedReply(416, [(b"content-range", b"bytes */%d" % size), (b"content-length", b"0")], b"")
+            return _unsatisfiable(size)
         begin, end = wanted if isinstance(wanted, tuple) else (0, size)
         if wanted is not None:
-            status = 206
+            status = _PARTIAL
             headers.append((b"content-range", b"bytes %d-%d/%d" % (begin, end - 1, size)))
+        return await self._bytes(archived, status, headers, begin, end)
+
+    async def _part(self, archived: Archived, asked: RequestInfo, headers: list[Header]) -> CachedReply | Flow:
+        """Of a capture that is a part itself, the range requested; all of it if that is the whole, or none is."""
+        part = content_range(archived.headers.get("content-range") or "")
+        if part is None or part.end - part.begin != archived.size:
+            return await self._bytes(archived, _PARTIAL, headers, 0, archived.size)
+        is_whole = part.begin == 0 and part.end == part.size
+        wanted = body_range(asked.range, part.size or _RANGE_END) if asked.range else None
+        if wanted is False or (isinstance(wanted, tuple) and not part.begin <= wanted[0] < part.end):
+            return _unsatisfiable(part.size)
+        if wanted is None and not is_whole:
+            return await self._bytes(archived, _PARTIAL, headers, 0, archived.size)
+        headers = [each for each in headers if each[0] != b"content-range"]
+        headers.append((b"accept-ranges", b"bytes"))
+        if wanted is None:
+            return await self._bytes(archived, _OK, headers, 0, archived.size)
+        assert isinstance(wanted, tuple)
+        begin, end = wanted[0], min(wanted[1], part.end)
+        size = b"%d" % part.size if part.size else b"*"
+        headers.append((b"content-range", b"bytes %d-%d/%b" % (begin, end - 1, size)))
+        return await self._bytes(archived, _PARTIAL, headers, begin - part.begin, end - part.begin)
+
+    async def _bytes(
+        self, archived: Archived, status: int, headers: list[Header], begin: int, end: int
+    ) -> CachedReply | Flow:
+        """These bytes of the payload as it is kept."""
         headers.append((b"content-length", b"%d" % (end - begin)))
-        if size > STREAMED:
+        if archived.size > STREAMED:
             assert archived.record is not None
             payload = await run_in_threadpool(self._site.spool.payload, archived.record.id, archived)
             _verify(archived, payload.size)
             return Flow(status, headers, payload.parts(begin, end))
         body = archived.payload()
         _verify(archived, len(body))
-        return CachedReply(status, headers, body if wanted is None else body[begin:end])
+        return CachedReply(status, headers, body[begin:end])
 
     def _headers(self, archived: Archived, scene: Scene, *, is_page: bool, keeps_encoding: bool) -> list[Header]:
         headers = archived_headers(archived.headers, scene, keeps_encoding=keeps_encoding)
@@ -222,7 +253,21 @@ class Replayer:
         return [*headers, (b"vary", b"accept-encoding"), (b"cache-control", b"no-cache")]
 
 
+def _unsatisfiable(size: int) -> CachedReply:
+    return CachedReply(416, [(b"content-range", b"bytes */%d" % size), (b"content-length", b"0")], b"")
+
+
+async def _decoded(archived: Archived, bytes_max: int) -> bytes | None:
+    """The decoded payload; None if it exceeds `bytes_max`."""
+    if archived.size > bytes_max:
+        return None
+    try:
+        return await run_in_threadpool(archived.plain, bytes_max)
+    except TooLarge:
+        return None
+
+
 def _verify(archived: Archived, size: int) -> None:
-    """What was announced must be what is sent. Raises CaptureNotFound."""
+    """Raises CaptureNotFound if the payload does not have the announced length."""
     if size != archived.size:
-        raise CaptureNotFound(f"the payload of '{archived.capture.url}' has not the length that is noted")
+        raise CaptureNotFound(f"the payload of '{archived.capture.url}' does not have the length in its record")

@@ -1,16 +1,16 @@
-"""A capture as a response again: status, headers and payload, whatever kind of record it came in.
+"""A capture as an HTTP response: status, headers and payload, from any type of record.
 
-A revisit has its own headers and the payload of its original; a redirect needs none. A resource, which never was a
-response, becomes one.
-Chunks are joined already; encodings of the content stay until somebody asks for the plain bytes.
+A revisit has its own headers and the payload of its original; a redirect needs none. A resource becomes a response.
+Chunks are already joined; content encodings stay until the plain bytes are requested.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from holdfast.catalog.revisits import can_stand_alone, is_empty
+from holdfast.env.files import Buffer
 from holdfast.errors import CaptureNotFound
 from holdfast.formats.http import decoded_content, media_type
 from holdfast.formats.record import Headers
@@ -18,10 +18,10 @@ from holdfast.model import Capture
 from holdfast.records.records import Records
 from holdfast.records.stored_record import StoredRecord
 
+PART_BYTES = 256 << 10  # sent at a time
 _NO_STATUS = 200
 _NOT_MODIFIED = 304
-_NO_ANSWER = 502  # where a status cannot be passed on: to a client, one below 200 says that the answer is yet to come
-PART_BYTES = 256 << 10  # sent at a time
+_NO_ANSWER = 502  # for statuses that cannot be sent: below 200 the response would still be to come
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class Archived:
     capture: Capture
     status: int
     headers: Headers
-    record: StoredRecord | None  # that has the payload; None: there is none, or it is a redirect's and not here
-    original_status: int = 0  # where `status` is another, because that cannot be passed on
+    record: StoredRecord | None  # holds the payload; None: no payload, or that of a redirect is not archived
+    original_status: int = 0  # if it could not be sent and `status` replaces it
 
     @property
     def content_type(self) -> str:
@@ -47,8 +47,7 @@ class Archived:
     @property
     def encoding(self) -> str:
         """The encodings of the content, in lower case; '' if it is plain."""
-        named = self.headers.get("content-encoding")
-        return "" if named is None else ",".join(self.headers.get_all("content-encoding")).lower().strip()
+        return ",".join(self.headers.get_all("content-encoding")).lower().strip()
 
     @property
     def size(self) -> int:
@@ -70,10 +69,8 @@ class Archived:
 
 def read(records: Records, capture: Capture) -> Archived:
     """Raises CaptureNotFound if the payload of a revisit is not in the archive, and is needed."""
-    record = records.of(capture)
-    if record.entry.type != "revisit":
-        return _response(capture, record, record)
-    if record.entry.contents != "-":
+    record = records.read(capture.record)
+    if record.entry.type != "revisit" or record.entry.contents != "-":
         return _response(capture, record, record)
     own = record.capture
     original = record.resolve(record) if not is_empty(own) else None
@@ -87,7 +84,7 @@ def read(records: Records, capture: Capture) -> Archived:
 def _response(capture: Capture, record: StoredRecord, payload: StoredRecord | None) -> Archived:
     head = record.http_head if record.entry.type in ("response", "revisit") else None
     if head is not None and head.status == _NOT_MODIFIED and payload is not None and payload is not record:
-        head = payload.http_head  # the server's answer told only that nothing had changed
+        head = payload.http_head  # the response itself said only that nothing had changed
     if head is None:
         mime = capture.mime if capture.mime != "-" else "application/octet-stream"
         return Archived(capture, _NO_STATUS, Headers([("Content-Type", mime)]), payload)
@@ -95,3 +92,17 @@ def _response(capture: Capture, record: StoredRecord, payload: StoredRecord | No
     if not 200 <= status <= 599:
         return Archived(capture, _NO_ANSWER, head.headers, payload, original_status=status)
     return Archived(capture, status, head.headers, payload)
+
+
+def gathered(parts: Iterable[Buffer]) -> Iterator[bytes]:
+    """The same bytes in larger parts, each worth a switch to another thread."""
+    some: list[bytes] = []
+    size = 0
+    for part in parts:
+        some.append(bytes(part))
+        size += len(part)
+        if size >= PART_BYTES:
+            yield b"".join(some)
+            some, size = [], 0
+    if size:
+        yield b"".join(some)

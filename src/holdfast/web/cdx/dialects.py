@@ -1,7 +1,7 @@
-"""The ways in which CDX servers are asked, and answer: one grammar, three habits.
+"""The dialects of CDX servers: one grammar, three ways to read a query and to write its results.
 
                     pywb                    archive                 outback
-    asked at        /<coll>/cdx             /cdx/search/cdx         /<coll>?url=
+    address         /<coll>/cdx             /cdx/search/cdx         /<coll>?url=
                     /<coll>/index?          /<coll>/timemap/<output>?
     without output  cdxj                    text of 7 fields        cdx of 11 fields, no header
     output=json     one object a line       an array of arrays, the first with the names of the fields
@@ -16,19 +16,26 @@ Signs in filters (`=`, `~`) mean the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from itertools import chain, islice
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from holdfast.catalog import OUTPUTS, CaptureQuery, parse_query
-from holdfast.catalog.query.fields import nearest
-from holdfast.catalog.query.grammar import flag
-from holdfast.errors import MalformedQuery, TooLarge
+from holdfast.catalog import OUTPUTS, CaptureQuery, Row, parse_query, render
+from holdfast.catalog.query.fields import UNKNOWN, getter, nearest
+from holdfast.catalog.query.query import flag
+from holdfast.catalog.query.render import ARCHIVE_FIELDS, CDXJ_FIELDS, counters
+from holdfast.errors import CaptureNotFound, MalformedQuery, TooLarge
+from holdfast.formats.cdx.cdxj import EXTRA, cdxj_line
 
 PARAMETERS_MAX = 200
-HELD_MAX = 10_000  # rows that an answer has in memory because it is not in plain order
+HELD_MAX = 10_000  # rows in memory, where results are not in plain order
+
+
+PLAIN = CaptureQuery(url="*")  # of captures that were looked up: no fields, no counters
 
 
 class Dialect(StrEnum):
@@ -37,12 +44,19 @@ class Dialect(StrEnum):
     OUTBACK = "outback"
 
 
+_CONTENT_TYPES = {
+    "cdxj": "text/x-cdxj",
+    "json": "application/json",
+    "text": "text/plain; charset=utf-8",
+    "cdx": "text/plain; charset=utf-8",
+    "link": "application/link-format",
+}
 _USUAL = {Dialect.PYWB: "cdxj", Dialect.ARCHIVE: "text", Dialect.OUTBACK: "cdx"}
 Params = Sequence[tuple[str, str]]
 
 
 class CdxRequest(NamedTuple):
-    """What was asked, and how it is to be answered."""
+    """A query, and how its results are written."""
 
     query: CaptureQuery
     output: str
@@ -50,6 +64,12 @@ class CdxRequest(NamedTuple):
     shows_resume_key: bool = False
     shows_num_pages: bool = False
     allows_fuzzy: bool = False  # where the URL has no captures, those of URLs that count as the same
+
+    @property
+    def content_type(self) -> str:
+        """pywb's JSON is one object a line."""
+        is_lines = self.output == "json" and self.dialect is Dialect.PYWB
+        return "application/x-ndjson" if is_lines else _CONTENT_TYPES[self.output]
 
     @property
     def holds_rows(self) -> bool:
@@ -63,11 +83,11 @@ def parse_params(text: str) -> Params:
     try:
         return parse_qsl(text, keep_blank_values=True, errors="surrogateescape", max_num_fields=PARAMETERS_MAX)
     except ValueError as error:
-        raise MalformedQuery(f"malformed query: {error}; at most {PARAMETERS_MAX} parameters are taken") from error
+        raise MalformedQuery(f"malformed query: {error}; at most {PARAMETERS_MAX} parameters are allowed") from error
 
 
 def output_of(text: str, dialect: Dialect) -> str:
-    """The form of an answer; without a name the usual one. Raises MalformedQuery."""
+    """The form of the results; without a name the dialect's own. Raises MalformedQuery."""
     if text and text not in OUTPUTS:
         raise MalformedQuery(f"unknown output {text!r}{nearest(text, OUTPUTS)}")
     return text or _USUAL[dialect]
@@ -96,7 +116,7 @@ def _adapted(pair: tuple[str, str], told: dict[str, str], dialect: Dialect) -> t
     if name == "filter" and dialect is Dialect.ARCHIVE:
         return name, _as_expression(text)
     if name == "sort" and text == "closest" and not told.get("closest"):
-        return name, "default"  # pywb asks so where it is asked for no time itself
+        return name, "default"  # pywb sends this also where it has no time
     return pair
 
 
@@ -115,4 +135,57 @@ def _require_held(query: CaptureQuery) -> None:
     if query.sort == "closest" and query.plain().match != "exact":
         held = query.offset + limit
     if held > HELD_MAX:
-        raise TooLarge(f"the query would have to hold {held} captures, more than {HELD_MAX}: lower its 'limit'")
+        raise TooLarge(f"the query needs {held} captures in memory, more than {HELD_MAX}: lower its 'limit'")
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+Resume = Callable[[], str | None] | None
+
+
+def lines_of(request: CdxRequest, rows: Iterable[Row], prefix: str, resume: Resume = None) -> Iterator[str]:
+    """The results as lines. `prefix` comes before the time in links; `resume` returns the key of the next part."""
+    query, output = request.query, request.output
+    added = counters(dupe_count=query.dupe_count, skip_count=query.skip_count, resolve_revisits=query.resolve_revisits)
+
+    def fields(usual: Sequence[str]) -> tuple[str, ...]:
+        return query.fields or (*usual, *added)
+
+    if output == "json" and request.dialect is Dialect.PYWB:
+        found = rows if query.page is not None else _required(rows)
+        return _objects(found, fields(("urlkey", "timestamp", *CDXJ_FIELDS)), query.fields, resume)
+    if output == "json":
+        iterator = iter(rows)
+        first = next(iterator, None)
+        if first is None:  # as the Internet Archive has it: an array without the names of fields
+            return iter(("[]",))
+        return render(chain((first,), iterator), fields(ARCHIVE_FIELDS), "json", resume=resume)
+    if output == "cdx" and request.dialect is Dialect.OUTBACK:
+        return islice(render(rows, (), "cdx"), 1, None)
+    if output == "cdxj" and query is PLAIN:
+        return (cdxj_line(row.capture) for row in rows)
+    usual = fields(CDXJ_FIELDS if output == "cdxj" else ARCHIVE_FIELDS) if added else query.fields
+    return render(rows, usual, output, resume=resume, prefix=prefix)
+
+
+def _required(rows: Iterable[Row]) -> Iterator[Row]:
+    """pywb's clients expect an error instead of an empty response."""
+    iterator = iter(rows)
+    first = next(iterator, None)
+    if first is None:
+        raise CaptureNotFound("no captures found")
+    yield first
+    yield from iterator
+
+
+def _objects(rows: Iterable[Row], names: Sequence[str], requested: Sequence[str], resume: Resume) -> Iterator[str]:
+    """Unknown values are left out unless they were requested."""
+    getters = [(name, getter(name)) for name in names]
+    extra = [] if requested else [(name, getter(name)) for name in EXTRA]
+    for row in rows:
+        values = {name: value for name, get in getters if (value := get(row)) != UNKNOWN or requested}
+        if row.capture.extra != UNKNOWN:
+            values |= {name: value for name, get in extra if (value := get(row)) != UNKNOWN}
+        yield json.dumps(values)
+    if resume is not None and (key := resume()):
+        yield json.dumps({"resumeKey": key})

@@ -1,62 +1,65 @@
-"""The CDX server: captures by URL and time over HTTP, in the habits of pywb, OutbackCDX and the Internet Archive (I10).
+"""The CDX server: captures by URL and time, in the dialects of pywb, OutbackCDX and the Internet Archive (I10).
 
-    the captures of one URL, as most ask for them      looked up and answered at once
-    other questions that come by few captures          the same, by a query
-    everything else                                    looked for in a thread, sent while it is found
+    the captures of one URL, as most clients want them     looked up on the event loop
+    other queries that scan few captures                   the same, by a query
+    everything else                                        scanned in a thread, sent as it is found
 
-What an access rule excludes is not there. What was asked wrong is answered with 400 and one line that says what.
+Excluded captures are left out. A malformed query is 400 with one line that says what is wrong.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from holdfast.catalog import CaptureQuery
+from holdfast.catalog import CaptureQuery, Row, SearchResult
 from holdfast.catalog.query.search import Permits
 from holdfast.errors import Denied, HoldfastError, MalformedQuery, UsageError
 from holdfast.formats.http import media_type
 from holdfast.model import Capture
-from holdfast.web.bounded_scan import ScanBudget, ScanWatch, Spent, in_thread, pieces_of, streamed
-from holdfast.web.capture.cache_busters import Busters
-from holdfast.web.cdx.dialects import HELD_MAX, CdxRequest, Dialect, Params, output_of, parse_params, parse_request
-from holdfast.web.cdx.forms import content_type, lines_of, quick_lines
+from holdfast.web.answers import partial_headers
+from holdfast.web.capture.rules import ReplayRules
+from holdfast.web.cdx.bounded_scan import ScanBudget, ScanWatch, Spent, in_thread, pieces_of, streamed
+from holdfast.web.cdx.dialects import (
+    HELD_MAX,
+    PLAIN,
+    CdxRequest,
+    Dialect,
+    Params,
+    lines_of,
+    output_of,
+    parse_params,
+    parse_request,
+)
 from holdfast.web.context import WebContext
-from holdfast.web.request import ALL, DEFAULT, RequestTargetPath, small_body
+from holdfast.web.request import ALL, DEFAULT, KEYED_BODY_BYTES_MAX, RequestTargetPath, body_of
 
-_AT_ONCE = 200  # captures that are looked at on the event loop: about a millisecond
-_HELD_CAPTURES_MAX = 100_000  # that a look may come by if it holds them all
+LINES_MAX = 1_000_000  # of one response; a resume key continues
+_AT_ONCE = 200  # captures that are scanned on the event loop: about a millisecond
+_HELD_CAPTURES_MAX = 100_000  # scanned by a query that holds them all
 _DIGITS_MAX = 9
 _USUAL = frozenset((("matchType", "exact"), ("matchType", ""), ("sort", "closest"), ("closest", ""), ("output", "")))
-_BARE = CaptureQuery(url="*")  # for forms: no fields, no counters
 _FORM = "application/x-www-form-urlencoded"
 _UNSNIFFED = {"x-content-type-options": "nosniff"}
 
 
-def routes(site: WebContext) -> list[Route]:
-    async def archive_form(request: Request) -> Response:
-        site.tokens.require_read(request)
-        return await _answered(site, request, DEFAULT, Dialect.ARCHIVE)
+async def archive_form(site: WebContext, request: Request) -> Response:
+    """`/cdx/search/cdx`, as the Internet Archive has it."""
+    return await _answered(site, request, DEFAULT, Dialect.ARCHIVE)
 
-    async def collections(request: Request) -> Response:
-        site.tokens.require_read(request)
-        body = json.dumps(await in_thread(_collections, site), indent=1).encode()
-        return Response(body, headers={"content-type": "application/json", "cache-control": "no-cache", **_UNSNIFFED})
 
-    return [
-        Route("/cdx/search/cdx", archive_form, methods=["GET", "HEAD", "POST"]),
-        Route("/collinfo.json", collections),
-    ]
+async def collections(site: WebContext, request: Request) -> Response:
+    body = json.dumps(await in_thread(_collections, site), indent=1).encode()
+    return Response(body, headers={"content-type": "application/json", "cache-control": "no-cache", **_UNSNIFFED})
 
 
 def _collections(site: WebContext) -> list[dict[str, str]]:
-    """As index servers made with pywb list them, such as Common Crawl's: where each can be asked."""
+    """As index servers made with pywb list them, such as Common Crawl's: where each can be queried."""
     places = [(name, f"{site.controls_origin}/{name}") for name in (*site.collections(), ALL)]
     return [
         {
@@ -71,7 +74,7 @@ def _collections(site: WebContext) -> list[dict[str, str]]:
 
 
 async def cdx(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
-    """`/<coll>/cdx`, a collection that is asked for a URL as OutbackCDX is, or the Internet Archive's TimeMaps."""
+    """`/<coll>/cdx`, `/<coll>?url=` as of OutbackCDX, or a TimeMap of the Internet Archive."""
     dialect = Dialect.OUTBACK if target.kind == "collection" else Dialect.PYWB
     if target.form:
         return await _answered(site, request, target.collection, Dialect.ARCHIVE, target.form)
@@ -85,12 +88,12 @@ async def _answered(site: WebContext, request: Request, name: str, dialect: Dial
         if form:  # of the address, unless the query has another
             params = [*params, ("output", form)] if "output" not in dict(params) else params
         prefix = f"{site.controls_origin}/{name}/"
-        collection = site.collection(name)
+        collection = await in_thread(site.known_collection, name) if site.is_clustered else site.collection(name)
         quick = _quick(site, params, collection, dialect)
         if quick is not None:
             captures, asked = quick
-            return _whole(quick_lines(captures, asked, prefix), asked)
-        asked = parse_request(params, collection, dialect, limit_max=site.settings.cdx_limit)
+            return _whole(lines_of(asked, map(Row, captures), prefix), asked)
+        asked = parse_request(params, collection, dialect, limit_max=LINES_MAX)
         if asked.shows_num_pages:
             return await _num_pages(site, asked)
         return await _searched(site, asked, prefix)
@@ -108,8 +111,8 @@ async def _params(request: Request) -> Params:
         return parse_params(text)
     kind = media_type(request.headers.get("content-type", _FORM))
     if request.method != "POST" or kind != _FORM:
-        raise UsageError(f"a query is asked by GET, or by POST as {_FORM!r}")
-    body = await small_body(request.scope, request.receive)
+        raise UsageError(f"send a query by GET, or by POST as {_FORM!r}")
+    body = await body_of(request, KEYED_BODY_BYTES_MAX)
     return [*parse_params(text), *parse_params(body.decode("latin-1"))]
 
 
@@ -117,7 +120,7 @@ async def _params(request: Request) -> Params:
 
 
 class _Plain(NamedTuple):
-    """A question about one URL that needs no query: for all captures, the first of them, or the nearest to a time."""
+    """What needs no query: all captures of one URL, the first of them, or the nearest to a time."""
 
     url: str
     output: str
@@ -147,9 +150,9 @@ def _plain(params: Params) -> _Plain | None:
 def _quick(
     site: WebContext, params: Params, collection: str | None, dialect: Dialect
 ) -> tuple[list[Capture], CdxRequest] | None:
-    """The answer to a plain question, if it is short."""
+    """The captures of a plain request, if there are few."""
     plain = _plain(params)
-    if plain is None or not site.access.is_open:
+    if plain is None or not site.access.is_open or site.is_clustered:
         return None
     catalog = site.archive.catalog
     if plain.closest:
@@ -159,29 +162,33 @@ def _quick(
         captures = catalog.lookup(plain.url, collection, most=_AT_ONCE)
         if len(captures) > _AT_ONCE:
             return None
-    return captures[: plain.limit], CdxRequest(_BARE, output_of(plain.output, dialect), dialect)
+    return captures[: plain.limit], CdxRequest(PLAIN, output_of(plain.output, dialect), dialect)
 
 
 def _whole(lines: Iterator[str], asked: CdxRequest) -> Response:
     some = [*lines, ""]
     body = "\n".join(some).encode("utf-8", "surrogateescape")
-    return Response(body, headers={"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
+    return Response(body, headers={"content-type": asked.content_type, **_UNSNIFFED})
 
 
 # -- by query -------------------------------------------------------------------------------------------------------
 
 
 async def _searched(site: WebContext, asked: CdxRequest, prefix: str) -> Response:
-    permits: Permits | None = None if site.access.is_open else site.access.permits
+    permits = site.permits
     if asked.allows_fuzzy and asked.query.plain().match == "exact":
-        widened = await in_thread(_or_same, site, asked, permits)
-        asked, permits = widened.asked, widened.permits
+        asked, permits = await in_thread(_or_same, site, asked, permits)
     query = asked.query
+    found: list[SearchResult] = []
 
     def lines(watched: Permits) -> Iterator[str]:
-        return lines_of(asked, site.archive.catalog.search(query, watched), prefix, site.settings.cdx_limit)
+        rows = site.answers.search(query, watched)
+        found.append(rows)
+        # Results cut at the server's limit must not look complete.
+        has_key = asked.shows_resume_key or query.limit == LINES_MAX
+        return lines_of(asked, rows, prefix, (lambda: rows.resume_key) if has_key else None)
 
-    if not query.resolve_revisits and query.page is None:
+    if not query.resolve_revisits and query.page is None and not site.is_clustered:
         try:
             return _whole(lines(ScanBudget(_AT_ONCE, permits)), asked)
         except Spent:
@@ -189,74 +196,62 @@ async def _searched(site: WebContext, asked: CdxRequest, prefix: str) -> Respons
     watch = _watch(site, asked, permits)
     if query.page and await watch.run(_is_beyond, site, query, watch):
         return _beyond(asked)
-    pieces = await watch.run(_pieces, lines, watch)
-    return await streamed(pieces, watch, {"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
+    pieces = await watch.run(lambda: pieces_of(lines(watch)))
+    response = await streamed(pieces, watch, {"content-type": asked.content_type, **_UNSNIFFED})
+    response.headers.update(partial_headers(found[-1].coverage))
+    return response
 
 
-class _Widened(NamedTuple):
-    """A query for one URL, or for those that count as the same, and what permits their captures."""
-
-    asked: CdxRequest
-    permits: Permits | None
-
-
-def _or_same(site: WebContext, asked: CdxRequest, permits: Permits | None) -> _Widened:
-    """Widened if the URL has no captures, to URLs that count as the same (`busters`). Not for an event loop."""
+def _or_same(site: WebContext, asked: CdxRequest, permits: Permits | None) -> tuple[CdxRequest, Permits | None]:
+    """If the URL has no captures: the query and the filter for URLs that count as the same. Not for an event loop."""
     query, catalog, collection = asked.query, site.archive.catalog, asked.query.collection
     if next(catalog.search(CaptureQuery(url=query.url, match="exact", collection=collection), permits), None):
-        return _Widened(asked, permits)
-    busters = Busters(site.settings.busters)
-    wanted = busters.bare(query.url)
+        return asked, permits
+    rules = site.rules
+    wanted = rules.same(query.url)
 
     def is_same(capture: Capture) -> bool:
-        return busters.bare(capture.url) == wanted and (permits is None or permits(capture))
+        return rules.same(capture.url) == wanted and (permits is None or permits(capture))
 
-    for begin in busters.beginnings(query.url):
+    for begin in rules.beginnings(query.url):
         alike = CaptureQuery(url=begin, match="prefix", collection=collection)
         try:
-            if next(catalog.search(alike, ScanBudget(Busters.LOOK_AT, is_same)), None):
+            if next(catalog.search(alike, ScanBudget(ReplayRules.LOOK_AT, is_same)), None):
                 limit = min(query.limit or 0, HELD_MAX) if query.sort == "closest" else query.limit
                 alike = replace(query, url=begin, match="prefix", limit=limit)
-                return _Widened(asked._replace(query=alike), is_same)
+                return asked._replace(query=alike), is_same
         except Spent:
             continue
-    return _Widened(asked, permits)
-
-
-def _pieces(lines: Callable[[Permits], Iterator[str]], watch: ScanWatch) -> Iterator[bytes]:
-    return pieces_of(lines(watch))
+    return asked, permits
 
 
 def _watch(site: WebContext, asked: CdxRequest, permits: Permits | None) -> ScanWatch:
-    held = _HELD_CAPTURES_MAX if asked.holds_rows else None
-    seconds_max = site.settings.query_seconds_max
-    return ScanWatch(permits, seconds_max, captures_max=held, cut=lambda: site.counters.add("queries_cut"))
+    return site.watch(permits, _HELD_CAPTURES_MAX if asked.holds_rows else None)
 
 
 # -- pages ----------------------------------------------------------------------------------------------------------
 
 
 async def _num_pages(site: WebContext, asked: CdxRequest) -> Response:
-    watch = _watch(site, asked, None if site.access.is_open else site.access.permits)
-    catalog = site.archive.catalog
-    pages = await watch.run(catalog.num_pages, asked.query, watch)
+    watch = _watch(site, asked, site.permits)
+    pages = await watch.run(site.answers.num_pages, asked.query, watch)
     if asked.dialect is not Dialect.PYWB:
         return Response(f"{pages}\n", headers={"content-type": "text/plain; charset=utf-8", **_UNSNIFFED})
-    blocks = await watch.run(catalog.num_pages, replace(asked.query, page_size=1), watch)
-    told = {"pages": pages, "pageSize": asked.query.page_size, "blocks": blocks}
-    return Response(json.dumps(told) + "\n", headers={"content-type": "application/json", **_UNSNIFFED})
+    blocks = await watch.run(site.answers.num_pages, replace(asked.query, page_size=1), watch)
+    counts = {"pages": pages, "pageSize": asked.query.page_size, "blocks": blocks}
+    return Response(json.dumps(counts) + "\n", headers={"content-type": "application/json", **_UNSNIFFED})
 
 
 def _is_beyond(site: WebContext, query: CaptureQuery, watch: ScanWatch) -> bool:
     assert query.page is not None
-    return query.page >= max(1, site.archive.catalog.num_pages(query, watch))
+    return query.page >= max(1, site.answers.num_pages(query, watch))
 
 
 def _beyond(asked: CdxRequest) -> Response:
-    """Clients ask for page after page until this."""
+    """Clients request pages until this response."""
     if asked.dialect is Dialect.PYWB:
-        raise MalformedQuery(f"page {asked.query.page} is beyond the last: ask for their number with 'showNumPages'")
-    return Response(b"", headers={"content-type": content_type(asked.output, asked.dialect), **_UNSNIFFED})
+        raise MalformedQuery(f"page {asked.query.page} is beyond the last: request their number with 'showNumPages'")
+    return Response(b"", headers={"content-type": asked.content_type, **_UNSNIFFED})
 
 
 def _failure(error: HoldfastError, *, is_json: bool) -> Response:

@@ -1,11 +1,11 @@
-"""Memento (RFC 7089): every capture says when it was made and where its neighbours are; the TimeGate leads to them.
+"""Memento (RFC 7089): every capture states its time and links to its neighbours; the TimeGate leads to them.
 
     original    the URL itself                          URI-R
     timegate    <controls>/<coll>/timegate/<url>        URI-G   302 to the memento for `Accept-Datetime`
-    timemap     <controls>/<coll>/timemap/link/<url>    URI-T   all mementos (`timemaps`)
+    timemap     <controls>/<coll>/timemap/link/<url>    URI-T   all mementos (`timemap`)
     memento     <controls>/<coll>/<14 digits>/<url>     URI-M   a page for people; programs are led to the capture
 
-Addresses are those of the origin with the controls, whichever origin a capture is served from.
+Addresses are on the origin with the controls, whichever origin serves the capture.
 """
 
 from __future__ import annotations
@@ -22,28 +22,24 @@ from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.model import Capture
 from holdfast.web.capture.find import SHOWN, Finder, shown_at
 from holdfast.web.context import WebContext
-from holdfast.web.memento import timemaps
-from holdfast.web.memento.links import uri
-from holdfast.web.request import PICK, RequestTargetPath
+from holdfast.web.request import PICK, RequestTargetPath, uri
 
 _EMBEDDED = frozenset(("js_", "cs_", "im_", "oe_"))
 _VARY = (b"vary", f"accept-datetime, {PICK}".encode())
 _READING = ("GET", "HEAD")
 Header = tuple[bytes, bytes]
 
-timemap = timemaps.timemap
-
 
 def headers(site: WebContext, capture: Capture, target: RequestTargetPath) -> list[Header]:
-    """`Memento-Datetime` and `Link` of a capture. Parts of pages get no neighbours: nobody asks for those of a logo."""
+    """`Memento-Datetime` and `Link` of a capture. Parts of pages, such as a logo, get no neighbours."""
     date = (b"memento-datetime", http_date(capture.timestamp).encode())
     if target.modifier in _EMBEDDED:
         short = f"{_places(site, target, capture.url)}, {_memento(site, target, capture, 'memento')}"
         return [date, (b"link", short.encode("latin-1"))]
-    if not site.access.is_open:  # what may be seen changes with the time
+    if not site.access.is_open:  # visibility may change with time
         return [date, (b"link", _links(site, capture, target))]
-    key = (capture.record, target.collection)
-    links = site.links.get(key, site.archive.catalog.changes)
+    key = (capture.record, target.collection, site.controls_origin, site.archive.catalog.changes)
+    links = site.links.get(key)
     if links is None:
         links = _links(site, capture, target)
         site.links.put(key, links)
@@ -54,16 +50,10 @@ def _links(site: WebContext, capture: Capture, target: RequestTargetPath) -> byt
     return f"{_places(site, target, capture.url)}, {_neighbours(site, target, capture)}".encode("latin-1")
 
 
-def wanted(site: WebContext) -> Callable[[Capture], bool]:
-    """Whether a capture is a memento that may be known to exist."""
-    if site.access.is_open:
-        return _is_shown
-    permits = site.access.permits
-    return lambda capture: capture.type in SHOWN and permits(capture)
-
-
-def _is_shown(capture: Capture) -> bool:
-    return capture.type in SHOWN
+def _wanted(site: WebContext) -> Callable[[Capture], bool]:
+    """A filter for mementos that are not excluded."""
+    permits = site.permits
+    return lambda capture: capture.type in SHOWN and (permits is None or permits(capture))
 
 
 def _places(site: WebContext, target: RequestTargetPath, url: str) -> str:
@@ -83,7 +73,7 @@ def _memento(site: WebContext, target: RequestTargetPath, capture: Capture, rela
 def _neighbours(site: WebContext, target: RequestTargetPath, capture: Capture) -> str:
     """A neighbour that is also the first or the last is named once, with both relations."""
     collection = site.collection(target.collection)
-    first, previous, following, last = site.archive.catalog.neighbours(capture, collection, wanted(site))
+    first, previous, following, last = site.archive.catalog.neighbours(capture, collection, _wanted(site))
     links = []
     if previous is not None:
         is_first = first.timestamp == previous.timestamp
@@ -104,9 +94,9 @@ def _neighbours(site: WebContext, target: RequestTargetPath, capture: Capture) -
 
 
 async def timegate(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
-    """302 to the memento that stands for the time that is accepted, or to the newest. Raises UsageError, Blocked."""
+    """302 to the memento for the accepted time, or to the newest. Raises UsageError, Blocked."""
     if request.method not in _READING:
-        raise UsageError(f"a TimeGate is asked by GET or HEAD, not by {request.method}")
+        raise UsageError(f"a TimeGate takes GET or HEAD, not {request.method}")
     timestamp = _accepted(request.headers.get("accept-datetime", ""))
     try:
         capture = Finder(site).find(site.collection(target.collection), target.url, timestamp, target.pick)
@@ -128,13 +118,13 @@ def _accepted(text: str) -> str:
         moment = parsedate_to_datetime(text)
     except ValueError:
         raise UsageError(
-            f"malformed Accept-Datetime {text[:80]!r}: expected such as 'Thu, 31 May 2007 20:35:00 GMT'"
+            f"malformed Accept-Datetime {text[:80]!r}: give a date such as 'Thu, 31 May 2007 20:35:00 GMT'"
         ) from None
     return moment.astimezone(UTC).strftime("%Y%m%d%H%M%S").rjust(14, "0")
 
 
 def _not_archived(site: WebContext, request: Request, target: RequestTargetPath, error: CaptureNotFound) -> Response:
-    from holdfast.web.ui import not_found
+    from holdfast.web.ui.pages import not_found
 
     response = not_found.not_archived(site, request, target, error)
     response.raw_headers += [_VARY, (b"link", _places(site, target, target.url).encode("latin-1"))]

@@ -7,10 +7,10 @@
     a.png, ../a.png, ?b, #c      ──►   as they are: a page's own address ends in its URL, so browsers join them right
     data:, mailto:, blob: ...    ──►   as they are
 
-Where a prefix is enough, the reference itself is kept: its escapes, its case and the encoding of its query stay the
-browser's business. Unusual ones are resolved by the URL Standard.
+If a prefix is enough, the reference itself is kept: the browser handles its escapes, case and query encoding. Unusual
+references are resolved by the URL Standard.
 
-Never raises, whatever the text; keeps no state but bounded caches. Any thread may call.
+Never raises; keeps no state but bounded caches. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import ada_url
 
@@ -29,7 +30,7 @@ MODIFIERS = ("id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_")
 _HTTP = ("http://", "https://")
 _BASES_CACHED = 4096
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*+:")
-_PLAIN = re.compile(r"https?://[a-zA-Z0-9][a-zA-Z0-9.\-]*+(?::[0-9]++)?+/")  # nothing in it for the standard to change
+_PLAIN = re.compile(r"https?://[a-zA-Z0-9][a-zA-Z0-9.\-]*+(?::[0-9]++)?+/")  # needs no normalization
 _BARE_HOST = re.compile(r"https?://[a-zA-Z0-9][a-zA-Z0-9.\-]*+(?::[0-9]++)?+")
 _CLIMB = re.compile(r"(?:\.\./)++")
 _UP = frozenset(("..", ".%2e", "%2e.", "%2e%2e"))
@@ -38,7 +39,7 @@ _REWRITTEN = re.compile(rf"[0-9]{{0,14}}(?:{'|'.join(MODIFIERS)})/")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where references stand: collection and time of the replay, and the URL of the document or resource."""
+    """The context of references: collection and time of the replay, and the URL of the document or resource."""
 
     prefix: str  # of the collection: '/main/'
     timestamp: str  # of the page's capture, 14 digits
@@ -48,7 +49,7 @@ class Scene:
     encoding: str = UTF_8  # of the document: queries are written in it
 
     def start(self, modifier: str) -> str:
-        """What stands before an archived URL."""
+        """The prefix of an archived URL."""
         return f"{self.prefix}{self.timestamp}{modifier}/"
 
     @property
@@ -61,27 +62,25 @@ class Scene:
         return replace(self, base=joined.href) if joined and joined.scheme in ("http", "https") else self
 
 
-class BaseUrl:
-    """What references take from the URL they are relative to; '' and 0 if it is not http or https."""
+class BaseUrl(NamedTuple):
+    """The parts of a base URL that references inherit; empty and 0 unless it is http or https."""
 
-    __slots__ = ("depth", "origin", "scheme")
-
-    def __init__(self, base: str) -> None:
-        url = parse(base)
-        self.origin, self.scheme, self.depth = "", "", 0
-        if url is not None and url.scheme in ("http", "https"):
-            self.scheme = f"{url.scheme}:"
-            self.origin = f"{self.scheme}//{url.host}" + (f":{url.port}" if url.port else "")
-            self.depth = url.path.count("/") - 1  # directories below the root
+    origin: str = ""
+    scheme: str = ""
+    depth: int = 0  # directories below the root
 
 
 @lru_cache(_BASES_CACHED)
 def base_url(base: str) -> BaseUrl:
-    return BaseUrl(base)
+    url = parse(base)
+    if url is None or url.scheme not in ("http", "https"):
+        return BaseUrl()
+    origin = f"{url.scheme}://{url.host}" + (f":{url.port}" if url.port else "")
+    return BaseUrl(origin, f"{url.scheme}:", url.path.count("/") - 1)
 
 
 def rewrite(reference: str, scene: Scene, modifier: str) -> str:
-    """The reference as it must be written for the browser to stay within the archive; itself if it may stay."""
+    """The reference rewritten so that the browser stays within the archive; unchanged if it already does."""
     text = stripped(reference)
     first = text[:1]
     if first in ("/", "\\"):
@@ -99,7 +98,7 @@ def rewrite(reference: str, scene: Scene, modifier: str) -> str:
 
 
 def resolved(reference: str, scene: Scene, modifier: str) -> str | None:
-    """As `rewrite`, but absolute even if the reference is relative; None if it is no http or https URL."""
+    """Like `rewrite`, but absolute even if the reference is relative; None unless it is an http or https URL."""
     rewritten = rewrite(reference, scene, modifier)
     if rewritten != reference or is_rewritten(rewritten, scene):
         return rewritten
@@ -107,7 +106,7 @@ def resolved(reference: str, scene: Scene, modifier: str) -> str | None:
 
 
 def is_rewritten(text: str, scene: Scene) -> bool:
-    """Whether it is an address of this archive already."""
+    """True for an address of this archive."""
     return text.startswith(scene.prefix) and _REWRITTEN.match(text, len(scene.prefix)) is not None
 
 

@@ -3,8 +3,7 @@ r"""Style sheets rewritten: the URLs of `url(...)`, `src(...)`, `@import "..."` 
     @import "/a.css"               ──►   @import "/main/20200102030405cs_/http://example.com/a.css"
     url( '//x/a\.png' )            ──►   url( '/main/20200102030405im_/http://x/a\.png' )
 
-Bytes in, bytes out: what is not rewritten keeps its bytes, in any ASCII-compatible encoding; `@charset` stays and stays
-true. Never raises.
+Bytes that are not rewritten stay, in any ASCII-compatible encoding; `@charset` stays valid. Never raises.
 """
 
 from __future__ import annotations

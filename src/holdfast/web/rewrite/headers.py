@@ -1,4 +1,4 @@
-"""The fields of an archived response as they are sent: those that the browser must obey, the rest as evidence.
+"""The header fields of an archived response: some are sent for the browser to obey, the rest as evidence.
 
     Content-Language, -Disposition, -Range      as they were
     Content-Encoding                            as it was, if the content is still encoded
@@ -6,16 +6,16 @@
     Set-Cookie                                  bound to the archived site
     all others, also of connections             as X-Archive-Orig-<name>
 
-The caller, who knows the content, adds Content-Type and Content-Length. Raw captures (`id_`) get neither cookies nor
-refreshes. No byte that could begin another field comes through.
+The caller adds Content-Type and Content-Length. Raw captures (`id_`) get neither cookies nor refreshes. Bytes that
+could start another field are removed.
 
 A cookie is bound to its archived site, so that no other site of the archive sees it:
 
     sid=1; Domain=example.com; Path=/shop; Secure; Expires=Wed, 01 Jan 2020 00:00:00 GMT
         ──►   sid=1; Path=/main/20191231235959mp_/http://example.com/shop
 
-A cookie that was to expire after the capture lasts as long as the browser session; one that had expired still deletes.
-Attributes that would make a browser reject the cookie here are left out.
+A cookie that expires after the capture becomes a session cookie; one that had expired still deletes. Attributes that
+would make the browser reject the cookie are dropped.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Final
 
 from holdfast.formats.record import Headers
 from holdfast.web.rewrite.addresses import Scene, base_url, resolved
 from holdfast.web.rewrite.elements import rewrite_refresh
 
-OURS: Final = "hf_"  # names that begin so are not given by archived sites
+OURS: Final = "hf_"  # prefix of our own cookies, which archived sites may not set
+_PREFIXED: Final = ("__host-", "__secure-")  # browsers take them only as they were sent
+KEPT_PREFIX: Final = "kept."  # put before their names, and hidden by the runtime
 _KEPT_ATTRIBUTES: Final = frozenset(("httponly",))
 _DELETED: Final = "Max-Age=0"
 
 
 def rewrite_cookie(value: str, scene: Scene) -> str | None:
-    """The value of `Set-Cookie` as it is to be sent; None if it is not to be."""
+    """The rewritten value of `Set-Cookie`; None if it is not sent."""
     pair, *attributes = (part.strip() for part in value.split(";"))
     name = pair.partition("=")[0].strip()
     origin = base_url(scene.url).origin
@@ -54,6 +57,8 @@ def rewrite_cookie(value: str, scene: Scene) -> str | None:
             case known if known in _KEPT_ATTRIBUTES:
                 kept.append(attribute)
     place = scene.start("mp_") + origin + (path if path.startswith("/") else _default_path(scene.url, origin))
+    if name.lower().startswith(_PREFIXED):
+        pair = KEPT_PREFIX + pair
     return "; ".join((pair, f"Path={place}", *kept, *((_DELETED,) if is_deleted else ())))
 
 
@@ -74,7 +79,9 @@ def _was_over(text: str, timestamp: str) -> bool:
 
 EVIDENCE: Final = b"x-archive-orig-"
 _KEPT: Final = frozenset(("content-language", "content-disposition", "content-range"))
+_OBEYED: Final = _KEPT | {"content-encoding", "location", "refresh", "set-cookie"}
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_NAMES_CACHED: Final = 4096
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]+")
 _RAW: Final = "id_"
 
@@ -83,35 +90,44 @@ def archived_headers(headers: Headers, scene: Scene, *, keeps_encoding: bool) ->
     """Names in lower case. `keeps_encoding`: the content is sent as it was encoded."""
     sent: list[tuple[bytes, bytes]] = []
     for name, value in headers:
-        if not _NAME.fullmatch(name):
-            continue
-        lower = name.lower()
-        obeyed = _obeyed(lower, value, scene, keeps_encoding=keeps_encoding)
-        if obeyed is not None:
-            sent.append((lower.encode("ascii"), octets(obeyed)))
-        if obeyed != value:
-            sent.append((EVIDENCE + lower.encode("ascii"), octets(value)))
+        lower, evidence = _names(name)
+        if lower in _OBEYED:
+            obeyed = _obeyed(lower, value, scene, keeps_encoding=keeps_encoding)
+            if obeyed is not None:
+                sent.append((lower.encode("ascii"), octets(obeyed)))
+            if obeyed == value:
+                continue
+        if evidence:
+            sent.append((evidence, octets(value)))
     return sent
+
+
+@lru_cache(_NAMES_CACHED)
+def _names(name: str) -> tuple[str, bytes]:
+    """The name in lower case, and the one under which it is evidence; both empty if it is not a valid name."""
+    if not _NAME.fullmatch(name):
+        return "", b""
+    lower = name.lower()
+    return lower, EVIDENCE + lower.encode("ascii")
 
 
 def _obeyed(name: str, value: str, scene: Scene, *, keeps_encoding: bool) -> str | None:
     """What is sent under the name itself; None if nothing."""
     if name in _KEPT:
         return value
-    match name:
-        case "content-encoding":
-            return value if keeps_encoding else None
-        case "location":
-            return resolved(value, scene, scene.modifier)
-        case "refresh" if scene.modifier != _RAW:
-            return rewrite_refresh(value, scene, scene.modifier)
-        case "set-cookie" if scene.modifier != _RAW:
-            return rewrite_cookie(value, scene)
-    return None
+    if name == "content-encoding":
+        return value if keeps_encoding else None
+    if name == "location":
+        return resolved(value, scene, scene.modifier)
+    if scene.modifier == _RAW:
+        return None
+    return rewrite_refresh(value, scene, scene.modifier) if name == "refresh" else rewrite_cookie(value, scene)
 
 
 def octets(value: str) -> bytes:
-    """As they were captured, which is how Holdfast reads them: UTF-8, other bytes as lone surrogates."""
+    """The bytes as captured: Holdfast reads fields as UTF-8, with other bytes as lone surrogates."""
+    if value.isascii() and value.isprintable():
+        return value.strip().encode("ascii")
     try:
         octets = value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

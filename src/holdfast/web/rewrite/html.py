@@ -1,35 +1,33 @@
-"""Pages rewritten as they stream through: links, embedded resources, and what is put into their head.
+"""Pages rewritten: links, embedded resources, and what is put into their head.
 
-    pieces ──► encoding ──► (decoded, if markup cannot be read in it) ──► PageRewriter ──► pieces
+    bytes ──► encoding ──► (as UTF-8, if markup cannot be read in it) ──► walk: skip, mark, stop ──► bytes
 
-    feed(piece) ──► rest of the last piece + piece ──► walk: skip, mark, stop ──► bytes out, and a new rest
+All other bytes are kept. Never raises; time is linear.
 
-Every byte outside of what is rewritten is kept. Never raises, whatever the bytes. Time grows with their number; memory
-does not: between pieces at most one token is kept, a tag or an element whose content is a script or a style, and one
-longer than `TOKEN_BYTES_MAX` is passed on as it is. However the pieces are cut, the result is the same.
+The encoding is the one a browser would choose:
+
+    a byte-order mark  >  the charset of the HTTP header  >  <meta charset>  >  UTF-8 if it is that  >  windows-1252
+
+It is declared in the response header: the inserted markup may push a <meta> out of the bytes that browsers scan. Pages
+in an encoding that is not a superset of ASCII are sent as UTF-8; others keep their bytes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
 from typing import Final, NamedTuple
 
-from holdfast.formats.html.charset import UTF_8
+from holdfast.formats.html.charset import FALLBACK, UTF_8, codec_of, encoding_by_mark, encoding_named
 from holdfast.web.rewrite.addresses import Scene, base_url
-from holdfast.web.rewrite.charset import encoding_of, in_utf_8, is_decoded, value_codec
-from holdfast.web.rewrite.elements import PageState, rewrite_attributes
-from holdfast.web.rewrite.inline import rewrite_inline
+from holdfast.web.rewrite.elements import PageState, rewrite_attributes, rewrite_inline
 from holdfast.web.rewrite.markup import (
-    COMMENT_END,
-    END_BYTES_MAX,
+    ATTRIBUTE,
     ENDS,
     HEAD,
     MARKED,
-    NEVER,
     PROLOGUE,
     STOP,
     TAG,
@@ -39,12 +37,139 @@ from holdfast.web.rewrite.markup import (
     walk_pattern,
 )
 
-TOKEN_BYTES_MAX: Final = 4 << 20
+INLINE_BYTES_MAX: Final = 4 << 20  # longer scripts and styles within a page stay as they are
 _SCENES_CACHED = 1024
+_CODECS_CACHED = 64
+_PRESCAN_BYTES = 64 << 10  # browsers look at the first 1,024 bytes, and again when they meet a <meta> later
+_DECODED = {"UTF-16LE": "utf-16-le", "UTF-16BE": "utf-16-be", "ISO-2022-JP": "iso2022_jp"}
+_META = re.compile(rb"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?+)|<meta(?=[\t\n\f\r />])")
+_IN_CONTENT = re.compile(rb"charset[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\t\n\f\r ;\"']++))")
+_XML = re.compile(rb"<\?xml\s[^>]*?\bencoding\s*+=\s*+[\"']([\w.:\-]++)[\"']")
 _Match = Callable[[bytes, int, int], re.Match[bytes] | None]
-_HEAD_BEGINS = re.compile(rb"<(?:!--|h(?:tml|ead)(?=[\t\n\f\r />]))|<[^>]*\Z")
-_CDATA = b"<![cdata["
-_CDATA_END = re.compile(rb"\]\]>")
+
+
+class Html(NamedTuple):
+    """A rewritten page, and the charset to declare."""
+
+    charset: str
+    content: bytes
+
+
+def rewrite_html(content: bytes, scene: Scene, charset: str, head: bytes, *, is_xml: bool = False) -> Html:
+    """`charset` is what the HTTP header names, '' if nothing; `head` is markup that goes first into <head>."""
+    encoding = _encoding_of(content, charset)
+    if is_xml and not charset and encoding not in (UTF_8, *_DECODED) and b"encoding" not in content[:100]:
+        encoding = UTF_8  # the default of XML
+    if scene.encoding != encoding:
+        scene = replace(scene, encoding=encoding)
+    state = PageState(scene, head, _value_codec(encoding), _rewritten, is_xml=is_xml)
+    if encoding in _DECODED:
+        text = content.decode(_DECODED[encoding], "replace").removeprefix("\ufeff")
+        return Html(UTF_8, _rewritten(text.encode("utf-8", "replace"), state))
+    return Html(encoding, _rewritten(content, state))
+
+
+def _rewritten(content: bytes, state: PageState) -> bytes:
+    return _PageRewriter(content, state).rewritten()
+
+
+class _PageRewriter:
+    """Rewrites one page. For one thread."""
+
+    def __init__(self, data: bytes, state: PageState) -> None:
+        self._data, self._low = data, data.lower()
+        self._state = state
+        self._was_drawing = False  # within <svg> or <math>, as of `_looked`
+        self._looked = 0
+        self._out: list[bytes] = []
+        self._enter(state.scene)
+
+    def rewritten(self) -> bytes:
+        self._walk(self._prologue(), len(self._data))
+        return b"".join(self._out)
+
+    def _enter(self, scene: Scene) -> None:
+        """Selects pattern and marks for the base URL."""
+        self._match, self._marks = _fitted(scene.prefix, scene.timestamp, scene.effective_base)
+
+    def _prologue(self) -> int:
+        """Inserts our markup at the start of <head>, or where an implied head begins."""
+        passed = PROLOGUE.match(self._low)
+        assert passed is not None, "it may be empty"
+        head = HEAD.match(self._low, passed.end())
+        self._walk(0, passed.end())
+        if head is None:
+            self._out.append(self._state.head)
+            return passed.end()
+        tag = self._data[head.start() : head.end()]
+        if self._state.is_xml and tag.endswith(b"/>"):
+            self._out += (tag[:-2], b">", self._state.head, b"</head>")
+        else:
+            self._out += (tag, self._state.head)
+        return head.end()
+
+    def _walk(self, at: int, end: int) -> None:
+        """Writes everything up to `end`, rewritten."""
+        data, low, match, marks, add = self._data, self._low, self._match, self._marks, self._out.append
+        written = at
+        while True:
+            found = match(low, at, end)
+            assert found is not None, "the pattern takes anything"
+            group = found.lastindex
+            if group is None:
+                break
+            at = found.start(group)
+            add(data[written:at])
+            if group != STOP:
+                add(marks[group])
+                written, at = at, found.end()
+            else:
+                written = at = self._token(at, end)
+                match, marks = self._match, self._marks
+        add(data[written:end])
+
+    def _token(self, at: int, end: int) -> int:
+        """Writes the token at `at`, with its content if that is raw text; returns where it ends."""
+        found = TAG.match(self._low, at, end)
+        if found is None:
+            after = self._cdata_end(at, end) if self._low.startswith(b"<![cdata[", at) else end
+            self._out.append(self._data[at:after])
+            return after
+        tag = Tag(found, self._data, self._state.codec)
+        after = found.end()
+        has_content = tag.name in ENDS and not (tag.is_closed and (self._state.is_xml or self._is_drawing(at)))
+        scene = self._state.scene
+        rewrite_attributes(tag, self._state)
+        self._out += tag.written()
+        if self._state.scene is not scene:
+            self._enter(self._state.scene)
+        if not has_content:
+            return after
+        close = raw_text_end(self._low, after, tag.name)
+        if close < 0:
+            close = end
+        content = self._data[after:close]
+        if tag.name in (b"script", b"style") and len(content) <= INLINE_BYTES_MAX:
+            content = rewrite_inline(tag, content, self._state.scene)
+        self._out.append(content)
+        return close
+
+    def _cdata_end(self, at: int, end: int) -> int:
+        """In XML and drawings a section ends with `]]>`; elsewhere it is a comment up to the next `>`."""
+        is_section = self._data.startswith(b"<![CDATA[", at) and (self._state.is_xml or self._is_drawing(at))
+        mark = b"]]>" if is_section else b">"
+        close = self._low.find(mark, at, end)
+        return close + len(mark) if close >= 0 else end
+
+    def _is_drawing(self, at: int) -> bool:
+        """True within <svg> or <math>, where CDATA and `/>` are significant."""
+        low, start = self._low, self._looked
+        opened = max(low.rfind(b"<svg", start, at), low.rfind(b"<math", start, at))
+        closed = max(low.rfind(b"</svg", start, at), low.rfind(b"</math", start, at))
+        if opened != closed:
+            self._was_drawing = opened > closed
+        self._looked = at
+        return self._was_drawing
 
 
 @lru_cache(_SCENES_CACHED)
@@ -59,255 +184,60 @@ def _fitted(prefix: str, timestamp: str, base: str) -> tuple[_Match, tuple[bytes
     return pattern.match, tuple(escaped(mark).encode("ascii", "xmlcharrefreplace") for mark in marks)
 
 
-class PageRewriter:
-    """Rewrites one page. For one thread."""
-
-    def __init__(self, state: PageState, token_bytes_max: int = TOKEN_BYTES_MAX) -> None:
-        self._state = state
-        state.rewrite_page = rewrite_page
-        self._token_bytes_max = token_bytes_max
-        self._needs_head = True
-        self._until: re.Pattern[bytes] | None = None  # what ends the token that is passed on as it is
-        self._was_drawing = False  # within <svg> or <math>, up to where was looked for them
-        self._looked = 0
-        self._out: list[bytes] = []
-        self._data = self._low = b""
-        self._enter(state.scene)
-
-    def feed(self, data: bytes, *, final: bool) -> tuple[bytes, bytes]:
-        """What can be sent, and what has to be given again before the next piece."""
-        self._data, self._low = data, data.lower()
-        self._looked = at = 0
-        while at < len(data) or (final and self._needs_head and not self._until):
-            before = (at, self._until, self._needs_head)
-            if self._until:
-                at = self._pass(at, final=final)
-            elif self._needs_head:
-                at = self._prologue(at, final=final)
-            else:
-                at = self._walk(at, len(data), final=final)
-            if before == (at, self._until, self._needs_head):
-                break
-        if not final:
-            self._is_drawing(at)
-        sent = b"".join(self._out)
-        self._out.clear()
-        return sent, data[at:]
-
-    # -- the walk -----------------------------------------------------------------------------------------------
-
-    def _enter(self, scene: Scene) -> None:
-        """Fits pattern and marks to what references are relative to."""
-        self._match, self._marks = _fitted(scene.prefix, scene.timestamp, scene.effective_base)
-
-    def _walk(self, at: int, end: int, *, final: bool) -> int:
-        """Rewrites from here; where it could not go on."""
-        data, low, match, marks, add = self._data, self._low, self._match, self._marks, self._out.append
-        written = at
-        while True:
-            found = match(low, at, end)
-            assert found is not None, "the pattern takes anything"
-            group = found.lastindex
-            if group is None:
-                break
-            if group != STOP:
-                mark = found.start(group)
-                add(data[written:mark])
-                add(marks[group])
-                written, at = mark, found.end()
-                continue
-            at = found.start(STOP)
-            add(data[written:at])
-            written = self._stopped(at, end, final=final)
-            if written == at or self._until:
-                return written
-            at, match, marks = written, self._match, self._marks
-        add(data[written:end])
-        return end
-
-    def _stopped(self, at: int, end: int, *, final: bool) -> int:
-        """Writes the token at `at`, with its content if that is raw text; returns its end, `at` if it has none yet."""
-        found = TAG.match(self._low, at, end)
-        if found is None:
-            return self._odd(at, end, final=final)
-        tag = Tag(found, self._data, self._state.codec)
-        after = found.end()
-        name = tag.name
-        if name not in ENDS or (tag.is_closed and (self._state.is_xml or self._is_drawing(at))):
-            return self._write_tag(tag, after)
-        close = raw_text_end(self._low, after, name)
-        if close < 0:
-            if not final and len(self._data) - at <= self._token_bytes_max:
-                return at
-            close = len(self._data)
-            if not final or close - after > self._token_bytes_max:
-                self._write_tag(tag, after)
-                self._until = ENDS[name]
-                return self._pass(after, final=final)
-        content = self._data[after:close]
-        self._write_tag(tag, after)
-        if name in (b"script", b"style") and len(content) <= self._token_bytes_max:
-            content = rewrite_inline(tag, content, self._state.scene)
-        self._out.append(content)
-        return close
-
-    def _write_tag(self, tag: Tag, end: int) -> int:
-        scene = self._state.scene
-        rewrite_attributes(tag, self._state)
-        self._out += tag.written()
-        if self._state.scene is not scene:
-            self._enter(self._state.scene)
-        return end
-
-    # -- what has no end, or another one ------------------------------------------------------------------------
-
-    def _odd(self, at: int, end: int, *, final: bool) -> int:
-        """A token that is none of the usual: what has no end yet, or a CDATA section."""
-        if self._low.startswith(_CDATA, at):
-            return self._cdata(at, end, final=final)
-        if final:
-            self._out.append(self._data[at:])
-            return len(self._data)
-        if len(self._data) - at <= self._token_bytes_max:
-            return at
-        if self._low.startswith(b"<!--", at):
-            self._until = COMMENT_END
-            return self._pass(at, final=False)
-        self._out.append(self._data[at : at + self._token_bytes_max])
-        return at + self._token_bytes_max
-
-    def _cdata(self, at: int, end: int, *, final: bool) -> int:
-        """In XML and drawings all to `]]>`; elsewhere a comment to the next `>`."""
-        is_section = self._data.startswith(b"<![CDATA[", at) and (self._state.is_xml or self._is_drawing(at))
-        close = self._low.find(b"]]>" if is_section else b">", at, end)
-        if close >= 0:
-            close += 3 if is_section else 1
-        elif final:
-            close = len(self._data)
-        elif len(self._data) - at <= self._token_bytes_max:
-            return at
-        else:
-            self._until = _CDATA_END
-            return self._pass(at, final=False)
-        self._out.append(self._data[at:close])
-        return close
-
-    def _pass(self, at: int, *, final: bool) -> int:
-        """Passes on the token that is too long to be kept."""
-        assert self._until is not None, "there is such a token"
-        found = self._until.search(self._low, at)
-        if found is not None:
-            close = found.start() if found[0].startswith(b"</") else found.end()
-            self._until = None
-        elif final or self._until is NEVER:
-            close = len(self._data)
-        else:
-            close = max(at, len(self._data) - END_BYTES_MAX)
-        self._out.append(self._data[at:close])
-        return close
-
-    def _is_drawing(self, at: int) -> bool:
-        """Whether `at` lies within <svg> or <math>: CDATA and `/>` mean something there."""
-        low, start = self._low, self._looked
-        opened = max(low.rfind(b"<svg", start, at), low.rfind(b"<math", start, at))
-        closed = max(low.rfind(b"</svg", start, at), low.rfind(b"</math", start, at))
-        if opened != closed:
-            self._was_drawing = opened > closed
-        self._looked = at
-        return self._was_drawing
-
-    # -- the head -----------------------------------------------------------------------------------------------
-
-    def _prologue(self, at: int, *, final: bool) -> int:
-        """Puts our own markup at the beginning of <head>, or where the head begins that is not written."""
-        low = self._low
-        passed = PROLOGUE.match(low, at)
-        assert passed is not None, "it may be empty"
-        end = passed.end()
-        head = HEAD.match(low, end)
-        if head is None and not final and self._may_be_head(end):
-            return at
-        if end > at:
-            self._walk(at, end, final=final)
-        if head is not None:
-            end = self._head_tag(head)
-        else:
-            self._out.append(self._state.head)
-        self._needs_head = False
-        return end
-
-    def _may_be_head(self, at: int) -> bool:
-        """Whether what begins here is not whole yet, and may be a part of what stands before the first element."""
-        if len(self._low) - at > self._token_bytes_max or len(self._low) > 2 * self._token_bytes_max:
-            return False
-        return at == len(self._low) or _HEAD_BEGINS.match(self._low, at) is not None
-
-    def _head_tag(self, head: re.Match[bytes]) -> int:
-        tag = self._data[head.start() : head.end()]
-        if self._state.is_xml and tag.endswith(b"/>"):
-            self._out += (tag[:-2], b">", self._state.head, b"</head>")
-        else:
-            self._out += (tag, self._state.head)
-        return head.end()
+# -- the encoding ----------------------------------------------------------------------------------------------------
 
 
-def rewrite_page(data: bytes, state: PageState) -> bytes:
-    """A page that is there as a whole."""
-    sent, _ = PageRewriter(state).feed(data, final=True)
-    return sent
+def _encoding_of(content: bytes, label: str) -> str:
+    """The standard's name of the encoding of a page; `label` is the charset of the HTTP header."""
+    named = encoding_by_mark(content) or encoding_named(label) or _declared(content[:_PRESCAN_BYTES].lower())
+    if named or content.isascii():
+        return named or FALLBACK
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return FALLBACK
+    return UTF_8
 
 
-PIECE_BYTES_MIN = 64 << 10  # smaller pieces are put together
-
-
-class Html(NamedTuple):
-    """A page as it is to be sent: the charset to declare, and the pieces, each made on demand."""
-
-    charset: str
-    pieces: Iterator[bytes]
-
-
-def rewrite_html(pieces: Iterable[bytes], scene: Scene, charset: str, head: bytes, *, is_xml: bool = False) -> Html:
-    """`charset` is what the HTTP header names, '' if nothing; `head` is markup that goes first into <head>."""
-    gathered = _gathered(pieces)
-    first = next(gathered, b"")
-    second = next(gathered, None)  # so that a page of one piece is known to be whole
-    encoding = encoding_of(first, charset, is_whole=second is None)
-    if is_xml and encoding != UTF_8 and not charset and not is_decoded(encoding) and b"encoding" not in first[:100]:
-        encoding = UTF_8  # as XML has it
-    if scene.encoding != encoding:
-        scene = replace(scene, encoding=encoding)
-    state = PageState(scene, head, value_codec(encoding), is_xml=is_xml)
-    rest = (first,) if second is None else chain((first, second), gathered)
-    read = in_utf_8(iter(rest), encoding)
-    return Html(UTF_8 if is_decoded(encoding) else encoding, _rewritten(read, state))
-
-
-def _rewritten(pieces: Iterator[bytes], state: PageState) -> Iterator[bytes]:
-    page = PageRewriter(state)
-    rest, current = b"", next(pieces, b"")
-    for piece in pieces:
-        if len(current) < len(rest):  # a long token is looked at again only when there is twice as much of it
-            current += piece
+def _declared(low: bytes) -> str:
+    """The encoding that a <meta> or the XML declaration names; '' if none does. `low` is in lower case."""
+    at = 0
+    while found := _META.search(low, at):
+        at = found.end()
+        if not found[0].startswith(b"<meta"):
             continue
-        sent, rest = page.feed(rest + current, final=False)
-        if sent:
-            yield sent
-        current = piece
-    sent, rest = page.feed(rest + current, final=True)
-    assert not rest, "the last piece is sent as a whole"
-    yield sent
+        tag = TAG.match(low, found.start())
+        if tag is None:  # it has no end, so nothing after it is a tag
+            break
+        at = tag.end()
+        if encoding := encoding_named(_label(tag)):
+            if encoding.startswith("UTF-16"):  # it could not have been read
+                return UTF_8
+            return FALLBACK if encoding == "x-user-defined" else encoding
+    xml = _XML.match(low)
+    return encoding_named(xml[1].decode("ascii", "replace")) if xml else ""
 
 
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces that are worth the while."""
-    small: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        small.append(piece)
-        size += len(piece)
-        if size >= PIECE_BYTES_MIN:
-            yield small[0] if len(small) == 1 else b"".join(small)
-            small, size = [], 0
-    if small:
-        yield b"".join(small)
+def _label(tag: re.Match[bytes]) -> str:
+    """What a <meta> says of the encoding; '' if nothing."""
+    values: dict[bytes, bytes] = {}
+    for attribute in ATTRIBUTE.finditer(tag.string, tag.start(2), tag.end(2)):
+        values.setdefault(attribute[1], attribute[attribute.lastindex or 1] if attribute.lastindex != 1 else b"")
+    label = values.get(b"charset", b"")
+    if not label and values.get(b"http-equiv", b"").strip() == b"content-type":
+        content = _IN_CONTENT.search(values.get(b"content", b""))
+        label = next(filter(None, content.groups()), b"") if content else b""
+    return label.decode("ascii", "replace").strip()
+
+
+@lru_cache(_CODECS_CACHED)
+def _value_codec(encoding: str) -> str:
+    """Python's name of the codec by which values of attributes are read and written."""
+    if encoding == UTF_8 or encoding in _DECODED:
+        return "utf-8"
+    name = codec_of(encoding)
+    try:
+        "&".encode(name)
+    except (LookupError, UnicodeError):
+        return "latin-1"
+    return name

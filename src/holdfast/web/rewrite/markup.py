@@ -8,7 +8,7 @@ The walk is one pattern that passes over everything that stays as it is, in C, a
 It follows the tokenizer of the HTML Standard: comments with all their endings, attributes quoted or not, slashes as
 white space, `<` where no tag begins. It is matched against the markup in lower case, of which no byte moves. A tag is
 passed over if no attribute of it can need rewriting, by name or because its value is plainly relative; links and
-pictures with one plain URL are marked; for all else, and for a tag that has no end yet, the match stops at the `<`.
+pictures with one plain URL are marked; for all else, and for a tag that has no end, the match stops at the `<`.
 Quantifiers are possessive (`*+`) and no construct is tried twice, so time grows with the number of bytes.
 
 Content that is not markup ends where the HTML Standard says:
@@ -41,12 +41,12 @@ _ANY_ATTRIBUTES = rb"(?:" + _BETWEEN + _ANY_NAME + _VALUE + rb")*+" + _BETWEEN
 # Attributes that may have to be rewritten, whatever the element.
 _CHECKED_NAMES = (
     rb"(?:href|src(?:set|doc)?|style|target|action|data|background|poster|integrity|ping|xlink:href|imagesrcset"
-    rb"|form(?:action|target)|http-equiv|lowsrc|dynsrc)[\t\n\f\r =/>]"
+    rb"|form(?:action|target)|http-equiv|lowsrc|dynsrc|on[a-z]++)[\t\n\f\r =/>]"
 )
-_FREE_NAME_START = rb"[cegjkmnoqruvwyz]"  # no such name begins with these: seen at once
-_OTHER_NAME_START = rb"[^\t\n\f\r />cegjkmnoqruvwyz]"
+_FREE_NAME_START = rb"[cegjkmnqruvwyz]"  # no such name begins with these: seen at once
+_OTHER_NAME_START = rb"[^\t\n\f\r />cegjkmnqruvwyz]"
 # Elements at which the walk always stops: the content of most of them is not markup.
-_CHECKED_ELEMENTS = rb"(?:script|style|base|title|textarea|iframe|xmp|noembed|noframes|plaintext)[\t\n\f\r />]"
+_CHECKED_ELEMENTS = rb"(?:script|style|base|title|textarea|iframe|param|xmp|noembed|noframes|plaintext)[\t\n\f\r />]"
 _FREE_ELEMENT_START, _OTHER_ELEMENT_START = rb"[acdefghjkloqruvwyz]", rb"[bimnpstx]"
 # The rest of a path in which nothing is hidden (`..`, character references), then any query and fragment.
 _TAIL = rb"""[^"&.?#%\t\n\r]*+(?:(?:\.(?!\.)|%(?!2e))[^"&.?#%\t\n\r]*+)*+(?:[?#][^"]*+)?+\""""
@@ -61,8 +61,6 @@ ATTRIBUTE: Final = re.compile(
     + _EQUALS
     + rb"""(?:"([^"]*+)"|'([^']*+)'|([^\t\n\f\r >"'][^\t\n\f\r >]*+))?+)?+"""
 )
-COMMENT_END: Final = re.compile(rb"--!?>")
-SPACE: Final = re.compile(rb"[\t\n\f\r ]*+")
 # What may stand before the first element of a page: comments of all kinds, the document type, <html>.
 PROLOGUE: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?+(?:[\t\n\f\r ]++|<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+--!?>)|<[!?](?!--)[^>]*+>"
@@ -78,7 +76,7 @@ STOP: Final = 3 * len(MARKED) + 1
 
 @lru_cache(_PATTERNS_CACHED)
 def walk_pattern(prefix: bytes, depth: int) -> re.Pattern[bytes]:
-    """The pattern for pages of a collection that lie so many directories deep."""
+    """The pattern for pages of a collection, by their directory depth."""
     quiet = _quiet_attributes(min(depth, _DEPTH_MAX))
     name = rb"[^\t\n\f\r />]*+"
     skipped = (
@@ -86,7 +84,7 @@ def walk_pattern(prefix: bytes, depth: int) -> re.Pattern[bytes]:
         _FREE_ELEMENT_START + name + rb"(?:>|" + quiet + rb">)",
         rb"(?!" + _CHECKED_ELEMENTS + rb")" + _OTHER_ELEMENT_START + name + rb"(?:>|" + quiet + rb">)",
         rb"title>[^<]*+</title>",
-        rb"script(?=[\t\n\f\r />])" + quiet + rb"></script>",
+        rb"script(?=[\t\n\f\r />])(?![^>]*type=.?module)" + quiet + rb"></script>",
         rb"/(?:[a-z]" + name + _ANY_ATTRIBUTES + rb">|[^a-z>][^>]*+>|>)",
         rb"!(?:--(?:-?>|(?:[^-]++|-(?!-!?>))*+--!?>)|(?!--|\[cdata\[)[^>]*+>)",
         rb"\?[^>]*+>",
@@ -115,7 +113,8 @@ def _quiet_attributes(depth: int) -> bytes:
     value = rb'(?:="[^"]*+"|' + _VALUE + rb")"
     up = rb"(?:\.\./){0,%d}+" % depth
     first = rb"(?:[a-gi-z0-9_\-~!$()*+,;=@:\x80-\xff]|h[a-su-z0-9_\-]|ht[a-su-z0-9_\-]|(?=[?#\"]))"
-    relative = rb'="(?:\./)?+' + up + first + _TAIL
+    script = rb"(?!javascript:(?!void\(0\)|;|//|\"))"
+    relative = rb'="' + script + rb"(?:\./)?+" + up + first + _TAIL
     quiet = (
         rb'class="[^"]*+"',
         rb'id="[^"]*+"',
@@ -129,17 +128,16 @@ def _quiet_attributes(depth: int) -> bytes:
 
 
 _NAMES = (b"script", b"style", b"title", b"textarea", b"iframe", b"xmp", b"noembed", b"noframes")
-PLAINTEXT: Final = b"plaintext"  # has no end
-NEVER: Final = re.compile(rb"(?!)")
-ENDS: Final = {name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])") for name in _NAMES} | {PLAINTEXT: NEVER}
-END_BYTES_MAX: Final = 16  # of the longest `</name ` and `--!>`
+ENDS: Final = {name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])") for name in _NAMES} | {
+    b"plaintext": re.compile(rb"(?!)")  # has no end
+}
 _IN_SCRIPT = re.compile(rb"</script(?=[\t\n\f\r />])|<!--")
 _IN_COMMENT = re.compile(rb"-->|<(/?)script(?=[\t\n\f\r />])")
 _IN_SCRIPT_IN_COMMENT = re.compile(rb"-->|</script(?=[\t\n\f\r />])")
 
 
 def raw_text_end(low: bytes, at: int, name: bytes) -> int:
-    """Where the end tag begins; -1 if there is none yet. `low` is in lower case."""
+    """Where the end tag begins; -1 if there is none. `low` is in lower case."""
     if name == b"script":
         return _script_end(low, at)
     found = ENDS[name].search(low, at)
@@ -243,6 +241,19 @@ class Tag:
             return
         written = b'"' + escaped(new).encode(self._codec, "xmlcharrefreplace") + b'"'
         self.edits.append((start, end, written) if group == _UNQUOTED else (start - 1, end + 1, written))
+
+    def add(self, name: bytes, mark: str, value: str) -> None:
+        """Gives an attribute another value, and the tag an attribute that says so."""
+        attribute = self._attributes[name]
+        written = f'{name.decode()}="{escaped(value)}" {mark}'
+        self.edits.append(
+            (attribute.start(1), self._end_of(attribute), written.encode(self._codec, "xmlcharrefreplace"))
+        )
+
+    def _end_of(self, attribute: re.Match[bytes]) -> int:
+        """Where the attribute ends, with the quote of its value."""
+        group = attribute.lastindex or 1
+        return attribute.end(group) + (group not in (1, _UNQUOTED))
 
     def disarm(self, name: bytes) -> None:
         """Renames an attribute, so that browsers do not know it."""

@@ -1,34 +1,33 @@
-"""The access log: a line for each request, in the form that every log analyser reads.
+"""The access log: a line for each request, in a form that every log analyser reads.
 
     127.0.0.1 - - [16/Nov/2026:08:23:01 +0000] "GET /main/2026/http://example.com/ HTTP/1.1" 200 512 "-" "curl/8" 1234
 
-Apache's combined form, and behind it the microseconds that the answer took. `-` stands for what there is not; the
-request line of one that could not be understood is `-`, too. Whatever a client can choose is escaped, so that a line is
-always one line.
+Apache's combined format, then the microseconds that the response took. `-` stands for a missing value, also for the
+request line of a malformed request. Whatever a client can choose is escaped, so that a line is always one line.
 
-Lines are gathered and written by a thread several times a second: a slow disk does not hold up answers. If it is so
-slow that too many lines wait, further ones are counted and lost.
+Lines are written by a thread several times a second: a slow disk delays no response. If too many lines wait, further
+ones are dropped and counted.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from holdfast.web.server.counters import Counters
 
 log = logging.getLogger("holdfast.web")
 
 _WAITING_BYTES_MAX = 8 << 20
-_ODD = re.compile(r"[^ !#-\[\]-~]")  # controls, quote, backslash, and what is no ASCII
+_ODD = re.compile(r"[^ !#-\[\]-~]")  # control characters, quote, backslash, and beyond ASCII
 _ENTRANCE = b"/_hf/"
-_TICKET = re.compile(rb"(?<=[?&]ticket=)[^&]+")  # whoever reads the log should not be let in by it
+_TICKET = re.compile(rb"(?<=[?&]ticket=)[^&]+")  # a reader of the log must not get in by it
 _MODE = 0o640
 
 
@@ -42,7 +41,7 @@ class AccessLogEntry(NamedTuple):
 
 
 class AccessLog:
-    """Appended to by all workers: each write is of whole lines, which the system does not mix. On the event loop."""
+    """Appended to by all workers; each write is of whole lines, which the kernel does not mix. On the event loop."""
 
     def __init__(self, path: Path | None, counters: Counters, *, to_errors: bool = False) -> None:
         self._path = path
@@ -50,12 +49,19 @@ class AccessLog:
         self._descriptor = 2 if to_errors else -1
         self._lines: list[bytes] = []
         self._waiting_bytes = 0
+        self._writer = ThreadPoolExecutor(1)  # one thread: lines stay in order
+        self._written: Future[None] | None = None
         self._second, self._date = 0, ""
         self.wanted = to_errors or path is not None
         self.reopen()
 
+    @classmethod
+    def of(cls, root: Path, name: str, counters: Counters) -> Self:
+        """By the setting `serve.access_log`: a file, `-` for standard error, or none."""
+        return cls(root / name if name and name != "-" else None, counters, to_errors=name == "-")
+
     def add(self, entry: AccessLogEntry) -> None:
-        """Takes note; the line is written a little later."""
+        """The line is written a little later."""
         line = self._line(entry)
         if self._waiting_bytes + len(line) > _WAITING_BYTES_MAX:
             self._counters.add("access_log_lost")
@@ -78,13 +84,11 @@ class AccessLog:
         )
         return text.encode("ascii", "backslashreplace")
 
-    async def flush(self) -> None:
-        """Writes what waits, in a thread."""
-        if self._lines:
-            lines, self._lines = self._lines, []
-            size, data = self._waiting_bytes, b"".join(lines)
-            await asyncio.get_running_loop().run_in_executor(None, self._write, data)
-            self._waiting_bytes -= size
+    def flush(self) -> None:
+        """Has a thread write the waiting lines, unless it still writes earlier ones."""
+        if self._lines and (self._written is None or self._written.done()):
+            lines, self._lines, self._waiting_bytes = self._lines, [], 0
+            self._written = self._writer.submit(self._write, b"".join(lines))
 
     def _write(self, data: bytes) -> None:
         try:
@@ -94,16 +98,19 @@ class AccessLog:
             log.warning("cannot write the access log: %s", error)
 
     def reopen(self) -> None:
-        """After a program that rotates logs has moved the file."""
+        """After the file was moved by log rotation."""
         if self._path is None:
             return
-        before = self._descriptor
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
-        if before != -1:
-            os.close(before)
+        opened = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        if self._descriptor == -1:
+            self._descriptor = opened
+        else:  # under the same number: the thread may be about to write to it
+            os.dup2(opened, self._descriptor, inheritable=False)
+            os.close(opened)
 
     def close(self) -> None:
-        self._write(b"".join(self._lines))
+        self._writer.submit(self._write, b"".join(self._lines))
+        self._writer.shutdown()
         self._lines = []
         if self._path is not None:
             os.close(self._descriptor)

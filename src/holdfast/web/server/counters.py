@@ -1,10 +1,10 @@
-"""What the workers count, in memory that all of them share.
+"""The counters of the workers, in memory that all of them share.
 
     row of worker 0:  8-byte slots, one for each name of `SLOTS`
     row of worker 1:  ...
 
-A worker adds in its own row only, without locks; whoever reads sums up the rows. A worker that is started again goes on
-with the row of the one that died, so counters never fall. Gauges are what is so now: a new worker begins them at zero.
+A worker adds only to its own row, without locks; readers sum the rows. The replacement of a dead worker keeps its row,
+so counters never fall. Gauges start at zero in a new worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = (
     *("captures_missing", "fuzzy_matches", "writes", "queries_cut", "access_log_lost"),
 )
 GAUGES = ("pid", "started", "connections_open", "in_flight", "memory_bytes")
-GONE = 499  # a client that did not wait for the answer; as nginx has it
+GONE = 499  # a client that disconnected before the response; nginx's code
 RESTARTS = "restarts"  # counted by the parent, in the row of the worker that died
 
 _OF_KIND = (*CLASSES, *(f"le_{bound}" for bound in BUCKETS_S), "le_inf", "microseconds", "bytes")
@@ -52,7 +52,7 @@ class Counters:
 
     @classmethod
     def make(cls, workers: int = 1) -> Self:
-        """Fresh ones, all zero; the descriptor can be handed to other processes."""
+        """All zero. The descriptor can be passed to other processes."""
         descriptor = os.memfd_create("holdfast-counters")
         os.ftruncate(descriptor, workers * _ROW_BYTES)
         return cls(descriptor)
@@ -67,7 +67,7 @@ class Counters:
         self._row[_AT[gauge]] = value
 
     def observe(self, kind: str, status: int, seconds: float, size: int) -> None:
-        """One request is answered. A kind that is not in KINDS counts as `other`; status 0: the client went away."""
+        """Counts one request. A kind that is not in KINDS counts as `other`; status 0: the client disconnected."""
         row, at = self._row, _KIND_AT.get(kind) or _KIND_AT["other"]
         row[at + min(max((status or GONE) // 100, 1), 5) - 1] += 1
         row[at + _BUCKET_AT + bisect_left(BUCKETS_S, seconds)] += 1
@@ -95,7 +95,7 @@ class Counters:
         return self._all[row * len(SLOTS) + _AT[name]]
 
     def requests(self) -> Iterator[tuple[str, str, int]]:
-        """Kind, status class and count of all that was answered."""
+        """Kind, status class and count of all requests."""
         for kind in KINDS:
             for name in CLASSES:
                 if count := self.total(f"{kind}.{name}"):

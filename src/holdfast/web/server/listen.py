@@ -1,32 +1,23 @@
-"""The sockets of a server: for each worker its own on each port, so that the system shares connections out evenly.
+"""The sockets of a server: one per worker and port, so that the kernel distributes connections evenly.
 
-The parent makes them all and keeps them: while a worker is replaced, its connections wait and none is refused.
-
-Which names a request may be for.
-
-A page elsewhere can point a name of its own at this machine, and then read answers as if they were its own (DNS
-rebinding). So only names that are known to be ours are answered: those of the settings, and the one that the machine
-has itself. A numeric address is no name: nobody can point it elsewhere, so it is always accepted, and so is `localhost`
-with all names below it.
+The parent owns them all: while a worker is replaced, its new connections wait, and none is refused.
 """
 
 from __future__ import annotations
 
 import errno
-import re
 import socket
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from holdfast.config import ServeSettings
 from holdfast.errors import Busy, Denied, HoldfastError, UsageError
 
 BACKLOG = 2048
 ANY = ("0.0.0.0", "::")
-_ELSEWHERE = ("192.0.2.1", 9)  # an address for documents: it is only asked which way would lead there
+_ELSEWHERE = ("192.0.2.1", 9)  # reserved for documentation: only the route to it is looked up
 _ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # of a name that has addresses of both families
 _PORT_MAX = 65535
 
@@ -48,10 +39,11 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Both ports of a server."""
+    """The ports of a server."""
 
     controls: Port
     replay: Port
+    peers: Port | None = None  # in a cluster: for requests that other nodes forward
 
     @property
     def is_local(self) -> bool:
@@ -60,26 +52,30 @@ class Listening:
         return all(ip_address(place.partition("%")[0]).is_loopback for place in places)
 
     def close(self) -> None:
-        self.controls.close()
-        self.replay.close()
+        for port in (self.controls, self.replay, self.peers):
+            if port is not None:
+                port.close()
 
 
-def listen(settings: ServeSettings, workers: int) -> Listening:
-    """Takes both ports. Raises Busy if one is taken, Denied if it is not for us, UsageError for a host that is none."""
+def listen(settings: ServeSettings, workers: int, peer: tuple[str, int] | None = None) -> Listening:
+    """Binds both ports, and `peer`, a host and port for other nodes.
+
+    Raises Busy if one is in use, Denied if it is not permitted, UsageError for an invalid host.
+    """
     places = _places(settings.host)
-    controls = _open_port(places, settings.port, workers, "--port")
-    try:
+    with ExitStack() as opened:
+        controls = opened.enter_context(closing(_open_port(places, settings.port, workers, "--port")))
         wanted = settings.replay_port or (controls.number + 1 if settings.port else 0)
         if wanted == controls.number:
-            raise UsageError(f"port {wanted} cannot be both: archived pages need a port of their own")
-        return Listening(controls, _open_port(places, wanted, workers, "--replay-port"))
-    except BaseException:
-        controls.close()
-        raise
+            raise UsageError(f"port {wanted} cannot be used for both: archived pages need a separate port")
+        replay = opened.enter_context(closing(_open_port(places, wanted, workers, "--replay-port")))
+        peers = None if peer is None else _open_port(_places(peer[0]), peer[1], workers, "--peer-port")
+        opened.pop_all()
+        return Listening(controls, replay, peers)
 
 
 def shown_host(host: str) -> str:
-    """How others name this machine in an address, if it listens on `host`."""
+    """The name of this machine in addresses, if it listens on `host`."""
     if host in ANY:
         host = _outward()
     return f"[{host}]" if ":" in host else host
@@ -117,7 +113,7 @@ def _open_port(places: Sequence[Place], number: int, workers: int, option: str) 
 
 def _open_place(place: Place, number: int, rows: list[list[socket.socket]], option: str) -> int:
     try:
-        # Sockets that share a port would also share it with those of a server that runs already: this one does not.
+        # Sockets with SO_REUSEPORT would silently share the port with a running server; this one would not.
         with _bound(place, number, shared=False) as trial:
             number = trial.getsockname()[1]
         for row in rows:
@@ -148,45 +144,7 @@ def _bound(place: Place, number: int, *, shared: bool) -> socket.socket:
 def _translated(error: OSError, place: Place, number: int, option: str) -> HoldfastError:
     where = f"port {number} of {place[1]}"
     if error.errno == errno.EADDRINUSE:
-        return Busy(f"{where} is taken by another program: stop that, or choose another port with {option}")
+        return Busy(f"{where} is taken by another program: stop it, or choose another port with {option}")
     if error.errno in (errno.EACCES, errno.EPERM):
         return Denied(f"not permitted to listen on {where}: choose one above 1023 with {option}")
     return UsageError(f"cannot listen on {where}: {error.strerror}")
-
-
-_NUMERIC = re.compile(rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[[0-9a-f:.]{2,45}\]")
-_PORT = re.compile(rb":\d{0,5}$")
-_KEPT_MAX = 1000  # of names that were asked for; a client can make up any number of them
-
-
-def name_in(host: bytes) -> bytes:
-    """The value of a `Host` header without its port, as names are compared."""
-    return _PORT.sub(b"", host.lower()).rstrip(b".")
-
-
-class Hosts:
-    """The names of this server, without ports."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = frozenset(name.lower().rstrip(".").encode() for name in names if name)
-        self._known: dict[bytes, bool] = {}
-
-    @classmethod
-    def of(cls, settings: ServeSettings, *origins: str) -> Hosts:
-        named = [urlsplit(origin).hostname or "" for origin in origins]
-        return cls([settings.host, socket.gethostname(), *settings.hosts, *named])
-
-    def accepts(self, host: bytes) -> bool:
-        """Whether the value of a `Host` header names us."""
-        known = self._known.get(host)
-        if known is None:
-            known = self._judge(host)
-            if len(self._known) < _KEPT_MAX:
-                self._known[host] = known
-        return known
-
-    def _judge(self, host: bytes) -> bool:
-        name = name_in(host)
-        if name == b"localhost" or name.endswith(b".localhost"):
-            return True
-        return name in self._names or _NUMERIC.fullmatch(name) is not None

@@ -1,10 +1,10 @@
-"""Streams of one worker, shared: clients who ask for the same captures of the same snapshot take from one scan.
+"""Shared scans: clients of one worker that request the same captures of the same snapshot share one scan.
 
     client ──► options ──► is there a multicast of this snapshot? ── yes ──► join
-                                                                 ── no ───► a new one, for those who come after
+                                                                 ── no ───► a new one, which later clients may join
 
-In order, unless a client says that it takes any: then it joins whatever of the same options is under way, also if its
-snapshot is a little older, and gets what it comes too late for at the end.
+Captures come in order, unless a client accepts any: then it joins a running multicast with the same options, even
+of a slightly older snapshot, and gets what it missed at the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from holdfast.errors import Throttled
 from holdfast.streams import Consumer, Multicast, MulticastOptions, StreamOptions
 from holdfast.streams.token import decode
 
+BUFFER_BYTES = 64 << 20  # pages kept for slow clients of a scan
+
 
 class SharedStreams:
-    """Any thread may call."""
+    """Thread-safe."""
 
     def __init__(self, archive: Archive, settings: ServeSettings) -> None:
         self._archive = archive
@@ -34,34 +36,38 @@ class SharedStreams:
 
     @property
     def clients(self) -> int:
-        """Streams that run."""
+        """Number of running streams."""
         with self._lock:
             return self._clients.total()
 
     @property
     def running(self) -> int:
-        """Snapshots that somebody reads."""
+        """Number of snapshots being read."""
         with self._lock:
             return len(self._running)
 
     @contextmanager
     def admitted(self, client: str) -> Iterator[None]:
-        """While one more stream runs. Raises Throttled."""
+        """Counts a stream while it runs. Raises Throttled."""
         with self._lock:
             if self._clients.total() >= self._settings.streams_max:
-                raise Throttled(f"{self._settings.streams_max} streams are running, and no more may: come back later")
-            if self._clients[client] >= self._settings.streams_per_client_max:
-                raise Throttled(f"{self._clients[client]} streams of yours are running, and no more may: end one first")
+                raise Throttled(
+                    f"{self._settings.streams_max} streams are running, which is the limit: try again later"
+                )
+            if self._clients[client] >= max(1, self._settings.streams_max // 4):
+                raise Throttled(
+                    f"{self._clients[client]} of your streams are running, which is the limit: end one first"
+                )
             self._clients[client] += 1
         try:
             yield
         finally:
             with self._lock:
                 self._clients[client] -= 1
-                self._clients += Counter()  # forgets who has none
+                self._clients += Counter()  # drops zeros
 
     def join(self, options: StreamOptions, *, any_order: bool) -> Consumer:
-        """A consumer behind the token in the options, or of all. Raises as a stream does."""
+        """A consumer that starts after the token of the options, or at the beginning. Raises as a stream does."""
         bare = replace(options, token="")
         with self._lock:
             multicast = self._found(bare, options.token, any_order=any_order) or self._new(options, bare)
@@ -70,16 +76,16 @@ class SharedStreams:
         return consumer
 
     def leave(self, consumer: Consumer) -> None:
-        """Ends a consumer, and its scans if it was the last of them. Twice does no harm."""
+        """Closes a consumer, and its scan if it was the last one. Idempotent."""
         was_closed, multicast = consumer.is_closed, consumer.multicast
         consumer.close()
         with self._lock:
             if not was_closed and multicast is not None:
                 self._running[multicast] -= 1
-                self._running += Counter()  # forgets what nobody reads
+                self._running += Counter()  # drops zeros
 
     def _found(self, bare: StreamOptions, token: str, *, any_order: bool) -> Multicast | None:
-        """One that is running, if it has what is asked for."""
+        """A running multicast that serves the request."""
         same = [each for each in self._running if each.options == bare]
         if token:
             state = decode(token)
@@ -87,9 +93,8 @@ class SharedStreams:
         return same[-1] if same and any_order else None
 
     def _new(self, options: StreamOptions, bare: StreamOptions) -> Multicast:
-        """Of the snapshot of this moment or of the token; if it is that of another one, that."""
-        limits = MulticastOptions(buffer_bytes=self._settings.stream_buffer_bytes)
-        made = self._archive.multicast(options, limits)
+        """A multicast of the current snapshot, or the token's; a running one of the same snapshot is preferred."""
+        made = self._archive.multicast(options, MulticastOptions(buffer_bytes=BUFFER_BYTES))
         if not options.token:
             for each in self._running:
                 if each.options == bare and made.serves(each.state) and each.serves(made.state):

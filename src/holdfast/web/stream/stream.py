@@ -1,20 +1,32 @@
-"""Streams over HTTP: `/<coll>/stream`, captures in bulk, each once, and from where a client stopped (B2, B10, N5).
+"""Streams over HTTP: `/<coll>/stream`, captures in bulk, each once, resumable (B2, B10, N5).
 
     GET ──► admitted? ──► options ──► consumer of a shared scan ──► batch ──► what rules allow ──► bytes, token ──► ...
                                            ▲                                                           │
                                            └────────── the next one, when the client has taken it ─────┘
 
-A batch is read and encoded in a thread, and the next one not before the client has taken what was sent. A client that
-is gone is noticed then, and its part in the scan ends. Nothing leaves that an access rule does not allow.
+A batch is read and encoded in a thread; the next one only after the client has taken what was sent. A disconnected
+client is noticed then, and leaves the scan. Captures that access rules do not allow are left out.
+
+The token after each batch is where readers of the format ignore it:
+
+    jsonl   a line of its own: {"token": "..."}
+    warc    a record of type metadata, application/warc-fields: holdfast-token: ...
+    arrow   metadata of the record batch: token
+    raw     a length with its highest bit set, then the token
 """
 
 from __future__ import annotations
 
+import io
+import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import chain
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,80 +38,81 @@ from starlette.types import Receive, Scope, Send
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.access_rules import Verdict
 from holdfast.catalog.query.fields import nearest
-from holdfast.catalog.query.grammar import flag
-from holdfast.errors import UsageError
-from holdfast.streams import Consumer, StreamBatch, StreamOptions
-from holdfast.streams.options import BATCH_SIZE_MAX
+from holdfast.catalog.query.query import flag
+from holdfast.env.files import Buffer
+from holdfast.errors import UnknownName, UsageError
+from holdfast.formats.warc.compose import ID_BYTES, WarcHead, record_id, record_parts
+from holdfast.streams import StreamBatch, StreamOptions
+from holdfast.streams.batch import arrow_schema
+from holdfast.streams.options import BATCH_SIZE_MAX, FACTS
+from holdfast.streams.outputs import Output, find_output
+from holdfast.streams.stream import Feed
+from holdfast.web.capture.response import gathered
 from holdfast.web.cdx.dialects import parse_params
 from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath
-from holdfast.web.stream.framing import FORMATS, Marked, marked
 
-TOKEN, COMPLETE = "holdfast-token", "holdfast-complete"  # of an answer with a limit
+TYPES = {
+    "jsonl": "application/x-ndjson",
+    "warc": "application/warc",
+    "arrow": "application/vnd.apache.arrow.stream",
+    "raw": "application/octet-stream",
+}
+TOKEN, COMPLETE = "holdfast-token", "holdfast-complete"  # headers of a response with a limit
+RAW_MARK = 1 << 63
 _OF_CAPTURES = {"url": "url", "matchType": "match", "toUrl": "to_url", "from": "from_", "to": "to"}
 _OF_STREAMS = ("query", "batch", "order", "which", "at", "token")
 _KNOWN = (*_OF_CAPTURES, *_OF_STREAMS, "filter", "shard", "fields", "format", "limit", "shared", "reverse")
 _REPEATED = "filter"
 _LIMIT = re.compile(r"[1-9]\d{0,5}", re.ASCII)
 _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
-_PIECE = 256 << 10  # bytes that are worth a way to another thread and back
 _threads: RunVar[anyio.CapacityLimiter] = RunVar("holdfast-streams")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a client asks for."""
+class StreamRequest:
+    """A parsed request."""
 
     options: StreamOptions
-    output: Marked
-    limit: int | None = None  # captures of this answer; the next one goes on
+    form: str
+    output: Output
+    limit: int | None = None  # maximum of captures in this response
     any_order: bool = False
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {
-            "content-type": self.output.content_type,
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-        }
 
-
-def parse_wish(text: str, collection: str | None) -> Wish:
-    """Raises UsageError, MalformedQuery and MalformedToken."""
+def parse_stream_request(text: str, collection: str | None) -> StreamRequest:
+    """Raises UsageError, UnknownName, MalformedQuery and MalformedToken."""
     params = parse_params(text)
     given: dict[str, str] = {}
     for name, value in params:
         if name not in _KNOWN:
             raise UsageError(f"unknown parameter {name[:40]!r}{nearest(name, _KNOWN)}")
         if name in given and name != _REPEATED:
-            raise UsageError(f"the parameter {name!r} comes more than once: give it once")
+            raise UsageError(f"parameter {name!r} is given more than once")
         given[name] = value
+    form = given.get("format") or "jsonl"
+    if form not in TYPES:
+        raise UnknownName(f"unknown format {form[:40]!r}: known are {', '.join(TYPES)}")
     fields = tuple(filter(None, given.get("fields", "").replace(" ", "").split(",")))
-    output = marked(given.get("format") or FORMATS[0], fields)
+    output = _Arrow(fields or (*FACTS, "payload")) if form == "arrow" else find_output(form, fields)
     limit = given.get("limit", "")
     if limit and (not _LIMIT.fullmatch(limit) or int(limit) > BATCH_SIZE_MAX):
         raise UsageError(f"bad limit {limit[:40]!r}: a whole number from 1 to {BATCH_SIZE_MAX}")
-    texts = {name: given[name] for name in _OF_STREAMS if given.get(name)}
+    captures: dict[str, Any] = {field: given[name] for name, field in _OF_CAPTURES.items() if given.get(name)}
     filters = tuple(value for name, value in params if name == _REPEATED)
     options = StreamOptions(
         collection=collection,
-        captures=_captures(given, filters),
+        captures=CaptureQuery(**{"url": "*", **captures}, filters=filters) if captures or filters else None,
         shard=_shard(given.get("shard", "")),
         reverse=flag("reverse", given.get("reverse", "")),
         fields=output.fields,
-        **texts,  # type: ignore[arg-type]
+        **{name: given[name] for name in _OF_STREAMS if given.get(name)},  # type: ignore[arg-type]
     )
     if limit:
         options = replace(options, batch_size=int(limit))
-    return Wish(options, output, int(limit) if limit else None, flag("shared", given.get("shared", "")))
-
-
-def _captures(given: dict[str, str], filters: tuple[str, ...]) -> CaptureQuery | None:
-    asked = {field: given[name] for name, field in _OF_CAPTURES.items() if given.get(name)}
-    if not asked and not filters:
-        return None
-    return CaptureQuery(**{"url": "*", **asked}, filters=filters)  # type: ignore[arg-type]
+    any_order = flag("shared", given.get("shared", ""))
+    return StreamRequest(options, form, output, int(limit) if limit else None, any_order)
 
 
 def _shard(text: str) -> tuple[int, int] | None:
@@ -114,22 +127,32 @@ def _shard(text: str) -> tuple[int, int] | None:
 async def stream(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """Raises UsageError, MalformedQuery, UnknownName, IndexNotFound and Throttled, all before the first byte."""
     if request.method not in ("GET", "HEAD"):
-        raise UsageError(f"streams are asked for by GET or HEAD, not by {request.method}")
-    wish = parse_wish(target.url, site.collection(target.collection))
+        raise UsageError(f"a stream is requested with GET or HEAD, not {request.method}")
+    if site.is_clustered:
+        collection = await _in_thread(site, lambda: site.known_collection(target.collection))
+    else:
+        collection = site.collection(target.collection)
+    asked = parse_stream_request(target.url, collection)
+    headers = {"content-type": TYPES[asked.form], "cache-control": "no-store", "x-content-type-options": "nosniff"}
     if request.method == "HEAD":
-        return Response(b"", headers=wish.headers)
+        return StreamingResponse(iter(()), headers=headers)  # without a length, which is unknown
     with ExitStack() as stack:
         stack.enter_context(site.streams.admitted(request.client.host if request.client is not None else ""))
-        consumer = await _in_thread(site, lambda: site.streams.join(wish.options, any_order=wish.any_order))
-        stack.callback(site.streams.leave, consumer)
-        sending = Sending(site, wish, consumer)
-        first = await _in_thread(site, sending.begin)
-        pieces = _pieces(site, sending, first)
-        return _Answer(pieces, wish.headers | sending.told, stack.pop_all())
+        consumer: Feed
+        if site.is_clustered:
+            consumer = await _in_thread(site, lambda: site.answers.stream(asked.options))
+            stack.callback(consumer.close)
+        else:
+            joined = await _in_thread(site, lambda: site.streams.join(asked.options, any_order=asked.any_order))
+            stack.callback(site.streams.leave, joined)
+            consumer = joined
+        pieces = _whole(site, asked, consumer) if asked.limit is None else _limited(site, asked, consumer, headers)
+        first = await _in_thread(site, lambda: next(pieces, None))  # errors up to here become a status
+        return _StreamResponse(_sent(site, pieces, first), headers, stack.pop_all())
 
 
-class _Answer(StreamingResponse):
-    """Whatever ends it, also before its first byte, ends its part in the scan."""
+class _StreamResponse(StreamingResponse):
+    """Leaves the scan however it ends, also before its first byte."""
 
     def __init__(self, pieces: AsyncIterator[bytes], headers: dict[str, str], held: ExitStack) -> None:
         super().__init__(pieces, headers=headers)
@@ -143,16 +166,15 @@ class _Answer(StreamingResponse):
                 await anyio.to_thread.run_sync(self._held.close)
 
 
-async def _pieces(site: WebContext, sending: Sending, first: bytes) -> AsyncIterator[bytes]:
-    piece: bytes | None = first
+async def _sent(site: WebContext, pieces: Iterator[bytes], piece: bytes | None) -> AsyncIterator[bytes]:
     while piece is not None:
         if piece:
             yield piece
-        piece = await _in_thread(site, sending.next)
+        piece = await _in_thread(site, lambda: next(pieces, None))
 
 
 async def _in_thread(site: WebContext, function: Callable[[], T]) -> T:
-    """In threads that are kept for streams: as many as may run, so that none waits for another."""
+    """In a thread reserved for streams: there is one for each stream that may run."""
     try:
         limiter = _threads.get()
     except LookupError:
@@ -161,59 +183,74 @@ async def _in_thread(site: WebContext, function: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(function, limiter=limiter)
 
 
-class Sending:
-    """One stream on its way to its client. One thread at a time."""
+# -- response -------------------------------------------------------------------------------------------------------
 
-    def __init__(self, site: WebContext, wish: Wish, consumer: Consumer) -> None:
-        self._site = site
-        self._wish = wish
-        self._output = wish.output
-        self._consumer = consumer
-        self._pieces = self._all() if wish.limit is None else self._one()
-        self.told: dict[str, str] = {}  # in the head of an answer with a limit
+
+def _whole(site: WebContext, asked: StreamRequest, consumer: Feed) -> Iterator[bytes]:
+    """The rest of the stream, each batch with its token."""
+    begin = asked.output.begin()
+    for batch in consumer.batches():
+        yield from gathered(chain((begin,), asked.output.encode(_allowed(site, batch))))
+        begin = _mark(asked.form, batch.token)
+    yield begin + asked.output.end()
+
+
+def _limited(site: WebContext, asked: StreamRequest, consumer: Feed, headers: dict[str, str]) -> Iterator[bytes]:
+    """One batch. Its token is known before the first byte, and goes into the headers."""
+    batch = next(consumer.batches(asked.limit), None)
+    headers |= {TOKEN: consumer.token, COMPLETE: "false" if consumer.left else "true"}
+    pieces = asked.output.encode(_allowed(site, batch)) if batch is not None else ()
+    yield from gathered(chain((asked.output.begin(),), pieces))
+    yield asked.output.end()
+
+
+def _allowed(site: WebContext, batch: StreamBatch) -> StreamBatch:
+    """Without what a rule excludes or blocks."""
+    if site.access.is_open:
+        return batch
+    pages = [page for page in batch if site.access.verdict(page.capture) is Verdict.ALLOW]
+    return StreamBatch(pages, batch.make_token)
+
+
+def _mark(form: str, token: str) -> bytes:
+    """The token after a batch."""
+    match form:
+        case "jsonl":
+            return json.dumps({"token": token}).encode() + b"\n"
+        case "raw":
+            return (RAW_MARK | len(token)).to_bytes(8, "big") + token.encode()
+        case "warc":
+            now = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
+            head = WarcHead("metadata", now, record_id(sha256(token.encode()).digest()[:ID_BYTES]))
+            return b"".join(record_parts(head, [f"{TOKEN}: {token}\r\n".encode()], "1.1"))
+        case _:
+            return b""  # part of the record batch
+
+
+class _Arrow:
+    """An Arrow stream with the token in the metadata of each record batch."""
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        self.fields = fields
+        self._sink = io.BytesIO()
+        self._writer: Any = None
 
     def begin(self) -> bytes:
-        """The first bytes, when the first batch is there: what fails until then is told by a status."""
-        return self.next() or b""
+        import pyarrow
 
-    def next(self) -> bytes | None:
-        """Some more bytes; None at the end."""
-        return next(self._pieces, None)
+        self._writer = pyarrow.ipc.new_stream(self._sink, arrow_schema(self.fields))
+        return self._written()
 
-    def _all(self) -> Iterator[bytes]:
-        """What is left, each batch with its mark."""
-        some = self._output.begin()
-        for batch in self._consumer.batches():
-            yield from self._gathered(batch, some)
-            some = self._output.mark(batch.token)
-        yield some + self._output.end()
+    def encode(self, batch: StreamBatch) -> Iterable[Buffer]:
+        self._writer.write_batch(batch.to_arrow(self.fields), custom_metadata={"token": batch.token})
+        return [self._written()]
 
-    def _one(self) -> Iterator[bytes]:
-        """One batch. The token is known before its first byte, and stands in the head of the answer."""
-        batch = next(self._consumer.batches(self._wish.limit), None)
-        self.told = {TOKEN: self._consumer.token, COMPLETE: "false" if self._consumer.left else "true"}
-        begin = self._output.begin()
-        if batch is None:
-            yield begin
-        else:
-            yield from self._gathered(batch, begin)
-        yield self._output.end()
+    def end(self) -> bytes:
+        self._writer.close()
+        return self._written()
 
-    def _gathered(self, batch: StreamBatch, begin: bytes) -> Iterator[bytes]:
-        """The batch behind what comes before it, in parts that are worth a way to another thread and back."""
-        some, size = [begin], len(begin)
-        for piece in self._output.encode(self._allowed(batch)):
-            some.append(bytes(piece))
-            size += len(piece)
-            if size >= _PIECE:
-                yield b"".join(some)
-                some, size = [], 0
-        yield b"".join(some)
-
-    def _allowed(self, batch: StreamBatch) -> StreamBatch:
-        """Without what a rule excludes or blocks."""
-        access = self._site.access
-        if access.is_open:
-            return batch
-        pages = [page for page in batch if access.verdict(page.capture) is Verdict.ALLOW]
-        return StreamBatch(pages, batch.make_token)
+    def _written(self) -> bytes:
+        written = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return written

@@ -1,27 +1,24 @@
-"""Words for times, sizes and addresses. Whatever an archive holds was written by strangers: here it becomes harmless.
+"""Words for times, sizes, languages and addresses. Archived text is hostile: here it becomes harmless.
 
 A control character or a mark that turns the direction of writing could make an address look like another one, so both
 are shown as escapes. Quoting for HTML is the templates' part.
 
-Addresses as people write them: names and paths in their own letters, one form wherever an address is shown.
-
-An archive holds the same host as `bücher.example`, `xn--bcher-kva.example` or `b%C3%BCcher.example`, by who captured
-it. All are one key to the catalog, so all are shown as the first. A label that mixes alphabets is left in its ASCII
-form, for it may have been made to look like another one.
-
-Languages by name: those that most pages of the web are in, so that few codes are left to be guessed at.
+Addresses are shown as people write them, in their own letters. An archive holds the same host as `bücher.example`,
+`xn--bcher-kva.example` or `b%C3%BCcher.example`, depending on who captured it. All are one key to the catalog, so all
+are shown as the first. A label that mixes alphabets is left in its ASCII form: it may have been made to look like
+another one.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
 from ada_url import idna
-
-from holdfast.env.units import duration_words
 
 _HOST = re.compile(r"([a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?)([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _LETTERS = re.compile(r"(?:%[89a-f][0-9a-f])+", re.IGNORECASE)  # escaped, beyond ASCII
@@ -96,14 +93,14 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def plain(text: str, most: int = 0) -> str:
-    """Words of a page for the eye: blanks made one, everything unseen left out but what joins letters; cut if long."""
+    """Words of a page, for people: blanks made one, everything unseen left out but what joins letters; cut if long."""
     words = _BLANKS.sub(" ", text if not most else text[: most * 4])
     words = _UNSEEN.sub(lambda match: match[0] if match[0] in _JOINERS else "", words)
     return words if not most or len(words) <= most else f"{words[:most].rstrip()} …"
 
 
 def shown(url: str, most: int = SHOWN_MAX) -> str:
-    """A URL for the eye: visible, and with its middle left out where it is long."""
+    """A URL for people: visible, and with its middle left out where it is long."""
     text = visible(url[: most * 2] + url[-_TAIL * 2 :] if len(url) > most * 2 + _TAIL * 2 else url)
     return text if len(text) <= most else f"{text[: most - _TAIL]} … {text[-_TAIL:]}"
 
@@ -123,8 +120,13 @@ def path_to(collection: str, timestamp: str, url: str, modifier: str = "") -> st
 
 def compare_path(collection: str, url: str, first: str, second: str) -> str:
     """The address of the comparison of two captures of a URL."""
-    asked = {"collection": collection, "url": url.encode("utf-8", "surrogateescape"), "a": first, "b": second}
-    return f"/compare?{urlencode(asked)}"
+    return page_address("/compare", {"collection": collection, "url": url, "a": first, "b": second})
+
+
+def page_address(path: str, values: Mapping[str, str], usual: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The address of a page with these parameters; what is empty or usual is left out."""
+    given = {name: value for name, value in values.items() if value and value != usual.get(name)}
+    return f"{path}?{urlencode(given, errors='surrogateescape')}" if given else path
 
 
 def moment(timestamp: str) -> datetime | None:
@@ -174,12 +176,6 @@ def quoted(text: str) -> str:
     return quote(text.encode("utf-8", "surrogateescape"), safe="")
 
 
-def between(first: str, last: str) -> str:
-    """How long from one time to another; empty where one of them never was."""
-    start, end = moment(first), moment(last)
-    return duration_words(abs(end - start) / timedelta(seconds=1)) if start and end else ""
-
-
 def count(number: int, noun: str = "", plural: str = "") -> str:
     """'12,345', or with a noun '1 capture', '2 captures'."""
     if not noun:
@@ -187,63 +183,22 @@ def count(number: int, noun: str = "", plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-UNKNOWN = "-"
-_NAMES = {
-    "ar": "Arabic",
-    "bg": "Bulgarian",
-    "bn": "Bengali",
-    "ca": "Catalan",
-    "cs": "Czech",
-    "da": "Danish",
-    "de": "German",
-    "el": "Greek",
-    "en": "English",
-    "es": "Spanish",
-    "et": "Estonian",
-    "eu": "Basque",
-    "fa": "Persian",
-    "fi": "Finnish",
-    "fr": "French",
-    "gl": "Galician",
-    "he": "Hebrew",
-    "hi": "Hindi",
-    "hr": "Croatian",
-    "hu": "Hungarian",
-    "id": "Indonesian",
-    "is": "Icelandic",
-    "it": "Italian",
-    "ja": "Japanese",
-    "ka": "Georgian",
-    "ko": "Korean",
-    "la": "Latin",
-    "lt": "Lithuanian",
-    "lv": "Latvian",
-    "mk": "Macedonian",
-    "ms": "Malay",
-    "nb": "Norwegian",
-    "nl": "Dutch",
-    "nn": "Norwegian (Nynorsk)",
-    "no": "Norwegian",
-    "pl": "Polish",
-    "pt": "Portuguese",
-    "ro": "Romanian",
-    "ru": "Russian",
-    "sk": "Slovak",
-    "sl": "Slovenian",
-    "sq": "Albanian",
-    "sr": "Serbian",
-    "sv": "Swedish",
-    "ta": "Tamil",
-    "te": "Telugu",
-    "th": "Thai",
-    "tr": "Turkish",
-    "uk": "Ukrainian",
-    "ur": "Urdu",
-    "vi": "Vietnamese",
-    "zh": "Chinese",
+# The languages that most pages of the web are in.
+# fmt: off
+_LANGUAGES = {
+    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish",
+    "de": "German", "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian", "eu": "Basque",
+    "fa": "Persian", "fi": "Finnish", "fr": "French", "gl": "Galician", "he": "Hebrew", "hi": "Hindi",
+    "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese",
+    "ka": "Georgian", "ko": "Korean", "la": "Latin", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian",
+    "ms": "Malay", "nb": "Norwegian", "nl": "Dutch", "nn": "Norwegian (Nynorsk)", "no": "Norwegian", "pl": "Polish",
+    "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sq": "Albanian",
+    "sr": "Serbian", "sv": "Swedish", "ta": "Tamil", "te": "Telugu", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian",
+    "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
 }
+# fmt: on
 
 
 def language_name(code: str) -> str:
     """The name of a language; the code where it has none here."""
-    return "unknown" if code == UNKNOWN else _NAMES.get(code, code)
+    return "unknown" if code == "-" else _LANGUAGES.get(code, code)

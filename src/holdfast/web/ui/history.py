@@ -1,7 +1,7 @@
-"""The captures of one URL in the order of time, each with what became of the page since the one before.
+"""The captures of one URL in the order of time, each marked as changed or unchanged since the one before.
 
-A capture is *changed* if its payload has another digest than the last capture that had one. A revisit says by its kind
-that nothing has changed. Redirects and errors are told apart: they say nothing about the page itself.
+A capture is *changed* if its payload has another digest than the last capture that had one. A revisit is unchanged by
+definition. Redirects and errors have separate marks: they say nothing about the page itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.web.context import WebContext
 
 
 class ChangeMark(StrEnum):
-    """What a capture is beside the one before it."""
+    """How a capture relates to the one before it."""
 
     FIRST = "first"
     CHANGED = "changed"
@@ -27,16 +27,7 @@ class ChangeMark(StrEnum):
 
     @property
     def words(self) -> str:
-        return _WORDS[self]
-
-
-_WORDS = {
-    ChangeMark.FIRST: "first capture",
-    ChangeMark.CHANGED: "changed",
-    ChangeMark.SAME: "unchanged",
-    ChangeMark.REDIRECT: "redirect",
-    ChangeMark.ERROR: "error",
-}
+        return {"first": "first capture", "same": "unchanged"}.get(self.value, self.value)
 
 
 class Seen(NamedTuple):
@@ -48,9 +39,9 @@ class Seen(NamedTuple):
 
 
 def captures(site: WebContext, query: CaptureQuery) -> Iterator[Capture]:
-    """Those that are pages, and that the rules of access do not hide."""
-    permits = None if site.access.is_open else site.access.permits
-    return (row.capture for row in site.archive.catalog.search(query, permits=permits) if row.capture.type in SHOWN)
+    """Captures that are pages and not excluded."""
+    rows = site.archive.catalog.search(query, permits=site.permits)
+    return (row.capture for row in rows if row.capture.type in SHOWN)
 
 
 def history(site: WebContext, collection: str | None, url: str) -> Iterator[Seen]:
@@ -65,7 +56,7 @@ def history(site: WebContext, collection: str | None, url: str) -> Iterator[Seen
 
 
 def marked(capture: Capture, digest: str) -> ChangeMark:
-    """What a capture is after one with this digest; empty: there was none."""
+    """The mark of a capture after one with this digest; empty: there was none."""
     if capture.type == "revisit":
         return ChangeMark.SAME
     if capture.status.startswith("3"):

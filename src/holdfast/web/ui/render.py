@@ -1,8 +1,7 @@
 """Templates, and the headers that every page carries.
 
-A page may use what stands under /static/ and nothing else: no script or style inside the page, nothing from elsewhere,
-no frame but of the archived pages' origin. So an archived title or address that slipped past the quoting could still
-do nothing.
+A page may use only files under /static/: no inline script or style, nothing from other origins, no frames but of the
+replay origin. So an archived title or address that escaped quoting could still do nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from holdfast.env.units import rounded_size
 from holdfast.web.context import WebContext
-from holdfast.web.ui import display, results
-from holdfast.web.ui import display as readable
+from holdfast.web.ui import display
 from holdfast.web.ui.static_files import static_path
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -30,7 +28,7 @@ _POLICY = (
 
 @cache
 def environment() -> Environment:
-    """One in each process: templates are parsed when they are first used."""
+    """One per process. Templates are parsed on first use."""
     pages = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -42,20 +40,16 @@ def environment() -> Environment:
     pages.globals["static"] = static_path
     pages.globals["path_to"] = display.path_to
     pages.globals["compare_path"] = display.compare_path
-    words = (display.in_words, display.unit, display.iso)
+    words = (display.in_words, display.unit, display.iso, display.readable, display.readable_host)
     for each in (display.visible, display.plain, display.shown, display.bare, display.quoted, *words):
         pages.filters[each.__name__] = each
     pages.filters["size"] = rounded_size
-    pages.filters["pieces"] = results.pieces
-    pages.filters["readable"] = readable.readable
-    pages.filters["readable_host"] = readable.readable_host
     pages.filters["counted"] = display.count  # 'count' is one of Jinja's own
-    pages.filters["since"] = display.between
     return pages
 
 
 def page_headers(site: WebContext) -> dict[str, str]:
-    """For every page with controls, and for whatever else this origin answers to people."""
+    """For every response of this origin to people."""
     return {
         "Content-Security-Policy": _POLICY.format(replay=site.replay_origin),
         "Referrer-Policy": "no-referrer",
@@ -78,5 +72,5 @@ def as_json(site: WebContext, value: Any, status: int = 200) -> Response:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a person looks: a browser says that it likes HTML, a program does not."""
+    """True for a browser: programs rarely accept HTML explicitly."""
     return "text/html" in request.headers.get("accept", "")

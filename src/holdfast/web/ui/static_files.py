@@ -1,7 +1,7 @@
 """Style sheets, scripts and drawings of the pages, read once, compressed once.
 
-A page names them with a version that is made from their bytes, so a browser keeps them for good; asked for by another
-version or none, they are told apart by ETag.
+A page names them with a version derived from their bytes, so browsers cache them for good; without that version, the
+ETag tells whether they changed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from pathlib import Path
 import brotli
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from holdfast.errors import NotFound
-from holdfast.web.context import WebContext
 
 STATIC = Path(__file__).with_name("static")
 _TYPES = {
@@ -26,19 +24,19 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_FOR_GOOD = "public, max-age=31536000, immutable"
+FOR_GOOD = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file in every coding that is offered."""
+    """One file in every content coding offered."""
 
     media_type: str
     version: str
     codings: dict[str, bytes]  # by name of the content coding, the best first; '' is none
 
     def best(self, accepted: str) -> tuple[str, bytes]:
-        """The smallest form that the client takes."""
+        """The smallest form that the client accepts."""
         offered = {part.partition(";")[0].strip().lower() for part in accepted.split(",") if ";q=0" not in part.lower()}
         coding = next(name for name in self.codings if not name or name in offered)
         return coding, self.codings[coding]
@@ -46,15 +44,18 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """All that there are, by name."""
+    """All of them, by name."""
     return {path.name: _read(path) for path in sorted(STATIC.iterdir()) if path.suffix in _TYPES}
 
 
 def _read(path: Path) -> Asset:
     plain = path.read_bytes()
-    version = blake2b(plain, digest_size=8).hexdigest()
+    return made_asset(_TYPES[path.suffix], blake2b(plain, digest_size=8).hexdigest(), plain)
+
+
+def made_asset(media_type: str, version: str, plain: bytes) -> Asset:
     codings = {"br": brotli.compress(plain), "gzip": gzip.compress(plain, mtime=0), "": plain}
-    return Asset(_TYPES[path.suffix], version, codings)
+    return Asset(media_type, version, codings)
 
 
 def static_path(name: str) -> str:
@@ -63,7 +64,7 @@ def static_path(name: str) -> str:
 
 
 async def serve_static(request: Request) -> Response:
-    name = request.path_params["name"]
+    name = request.path_params.get("name", "icon.svg")  # /favicon.ico: for browsers that did not read the page first
     asset = assets().get(name)
     if asset is None:
         raise NotFound(f"no file {name!r} under /static/")
@@ -71,7 +72,7 @@ async def serve_static(request: Request) -> Response:
     tag = f'"{asset.version}{"-" + coding if coding else ""}"'
     is_exact = request.query_params.get("v") == asset.version
     headers = {
-        "Cache-Control": _FOR_GOOD if is_exact else "no-cache",
+        "Cache-Control": FOR_GOOD if is_exact else "no-cache",
         "ETag": tag,
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
@@ -82,7 +83,3 @@ async def serve_static(request: Request) -> Response:
     if coding:
         headers["Content-Encoding"] = coding
     return Response(body, headers=headers, media_type=asset.media_type)
-
-
-def routes(site: WebContext) -> list[Route]:
-    return [Route("/static/{name}", serve_static)]

@@ -27,10 +27,22 @@ graph (`links_of_page`, `links_of_fields`), unless only a fragment refers to it.
 
 from __future__ import annotations
 
-from holdfast.formats.html.links.document import Document, Link, is_page, links_of, links_of_fields, links_of_page
-from holdfast.formats.html.links.html import PAGE_BYTES_MAX
-from holdfast.formats.html.links.references import LINKS_MAX, REFERENCE_CHARACTERS_MAX
-from holdfast.formats.html.links.script import SCRIPT_BYTES_MAX
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.formats.html.links.document import (
+        Document,
+        Link,
+        followed_links,
+        is_page,
+        links_of,
+        links_of_fields,
+        links_of_page,
+    )
+    from holdfast.formats.html.links.html import PAGE_BYTES_MAX
+    from holdfast.formats.html.links.references import LINKS_MAX, REFERENCE_CHARACTERS_MAX
+    from holdfast.formats.html.links.script import SCRIPT_BYTES_MAX
 
 __all__ = [
     "LINKS_MAX",
@@ -39,8 +51,19 @@ __all__ = [
     "SCRIPT_BYTES_MAX",
     "Document",
     "Link",
+    "followed_links",
     "is_page",
     "links_of",
     "links_of_fields",
     "links_of_page",
 ]
+
+_MODULES = {"PAGE_BYTES_MAX": "html", "SCRIPT_BYTES_MAX": "script"}
+_MODULES |= dict.fromkeys(("LINKS_MAX", "REFERENCE_CHARACTERS_MAX"), "references")
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when used: whoever only needs the names of hops does not load the parsers."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'document')}"), name)

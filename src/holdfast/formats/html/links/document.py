@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -14,7 +14,7 @@ from holdfast.formats.html.links.html import PAGE_BYTES_MAX, LinkedPage, anchor_
 from holdfast.formats.html.links.join import Joiner
 from holdfast.formats.html.links.references import LINKS_MAX, STRONGEST_FIRST, Hop, References
 from holdfast.formats.html.links.script import SCRIPT_BYTES_MAX, add_json_references, add_script_references
-from holdfast.formats.html.tree import looks_like_html
+from holdfast.formats.html.text import looks_like_html
 from holdfast.formats.http import HTML_TYPES, media_type
 from holdfast.formats.record import Headers
 
@@ -54,10 +54,16 @@ def links_of(document: Document) -> list[Link]:
     found = _read_fields(document)
     if document.content:
         found.append(_read(document))
-    links = _joined(found)
-    if links.get(document.url, Hop.REDIRECT) != Hop.REDIRECT:
-        del links[document.url]
-    pairs = ((url, Hop.LINK if hop == Hop.RELATION else hop) for url, hop in links.items())
+    return followed_links(document.url, _joined(found).items())
+
+
+def followed_links(url: str, links: Iterable[tuple[str, str]]) -> list[Link]:
+    """What to fetch of the links of the page at `url`: not itself, unless it redirects; a RELATION as a LINK."""
+    pairs = (
+        (target, Hop.LINK if hop == Hop.RELATION else hop)
+        for target, hop in links
+        if target != url or hop == Hop.REDIRECT
+    )
     return list(islice(map(_MAKE_LINK, pairs), LINKS_MAX))
 
 
@@ -69,16 +75,17 @@ def links_of_fields(document: Document) -> list[Link]:
 def links_of_page(document: Document, tree: Tree) -> tuple[list[Link], dict[str, str]]:
     """The links of a page that was parsed, and the texts that lead to them, by URL, as far as there are some."""
     page = read_tree(tree, document.content[:PAGE_BYTES_MAX], document.url)
+    urls: dict[str, str | None] = {}  # of references: most lead to both
+    links = _joined([*_read_fields(document), page], urls)
     texts: dict[str, str] = {}
-    for reference, text in anchor_texts(tree).items():
-        if url := page.joining.url(reference):
+    for reference, text in anchor_texts(page.anchors).items():
+        if url := urls[reference] if reference in urls else page.joining.url(reference):
             texts.setdefault(url, text)
-    links = _joined([*_read_fields(document), page])
     return list(islice(map(_MAKE_LINK, links.items()), LINKS_MAX)), texts
 
 
 def is_page(content_type: str, content: bytes) -> bool:
-    """Whether a browser would show it as a page."""
+    """True if a browser would show it as a page."""
     return _is_page(media_type(content_type), content)
 
 
@@ -113,14 +120,16 @@ def _is_page(kind: str, content: bytes) -> bool:
     return (kind in _UNKNOWN_KINDS and looks_like_html(content)) or (kind in _XML_KINDS and b"<html" in content[:4096])
 
 
-def _joined(found: list[LinkedPage]) -> dict[str, str]:
-    """The strongest hop of each URL."""
+def _joined(found: list[LinkedPage], last: dict[str, str | None] | None = None) -> dict[str, str]:
+    """The strongest hop of each URL. `last` is filled with the references of the last page, and their URLs."""
     links: dict[str, str] = {}
     for hop in STRONGEST_FIRST:
-        for references, joining in found:
-            join = joining.url
-            for reference in references.by_hop[hop]:
-                url = join(reference)
+        for page in found:
+            references, join = page.references.by_hop[hop], page.joining.url
+            urls = list(map(join, references))
+            if last is not None and page is found[-1]:
+                last.update(zip(references, urls, strict=True))
+            for url in urls:
                 if url is not None and url not in links:
                     links[url] = hop
     return links

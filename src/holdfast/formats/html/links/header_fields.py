@@ -53,7 +53,7 @@ def hop_of(relation: str) -> str:
 
 
 def has_references(headers: Headers) -> bool:
-    """Whether there is any field that may refer to something; most responses have none."""
+    """True if there is any field that may refer to something; most responses have none."""
     return not _FIELDS.isdisjoint(headers.first())
 
 

@@ -8,13 +8,14 @@ scripts is none, and the first <base> that has an href counts for the whole page
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.formats.html.charset import UTF_8
 from holdfast.formats.html.links.elements import ANYWHERE, FORMS_MAX, HOPS, READERS, form_reference, read_anywhere
 from holdfast.formats.html.links.join import Joiner
 from holdfast.formats.html.links.references import Hop, References
-from holdfast.formats.html.tree import parsed_page
+from holdfast.formats.html.text import parsed_page
 
 if TYPE_CHECKING:
     from turbohtml import Document as Tree
@@ -34,6 +35,7 @@ class LinkedPage(NamedTuple):
 
     references: References
     joining: Joiner
+    anchors: Sequence[tuple[str, Element]] = ()  # every <a> of the page itself with an href, as written
 
 
 def read_page(content: bytes, charset: str, url: str) -> LinkedPage:
@@ -53,14 +55,14 @@ def read_tree(tree: Tree, content: bytes, url: str) -> LinkedPage:
     for reference in _STYLESHEET.findall(content[:_PROLOGUE_BYTES]):
         references.add(reference.decode("utf-8", "replace").strip(), Hop.EMBED)
     base = Joiner(url, encoding).url(walk.base) if walk.base is not None else None
-    return LinkedPage(references, Joiner(base or url, encoding))
+    return LinkedPage(references, Joiner(base or url, encoding), walk.anchors)
 
 
-def anchor_texts(tree: Tree) -> dict[str, str]:
+def anchor_texts(anchors: Sequence[tuple[str, Element]]) -> dict[str, str]:
     """What stands between <a> and </a>, or the `alt` of a picture there: of each reference the first that says any."""
     texts: dict[str, str] = {}
-    for anchor in tree.find_all("a", limit=ANCHORS_MAX):
-        reference = (anchor.attr("href") or "").partition("#")[0]
+    for href, anchor in anchors:
+        reference = href if "#" not in href else href[: href.index("#")]
         if reference and reference not in texts and (text := _anchor_text(anchor)):
             texts[reference] = text
     return texts
@@ -79,6 +81,7 @@ class _Walk:
     def __init__(self, references: References, url: str, encoding: str) -> None:
         self.base: str | None = None
         self.frames: list[str] = []
+        self.anchors: list[tuple[str, Element]] = []  # of the page itself
         self._references = references
         self._url, self._encoding = url, encoding
         self._forms = 0
@@ -98,8 +101,10 @@ class _Walk:
 
     def _visit_anchors(self, tree: Tree) -> None:
         """Most links are such, so repeats are dropped before anything is looked at."""
-        hrefs = [anchor.attr("href") for anchor in tree.find_all("a", limit=ANCHORS_MAX)]
-        self._references.add_all(filter(None, dict.fromkeys(hrefs)), Hop.LINK)
+        anchors = [(href, anchor) for anchor in tree.find_all("a", limit=ANCHORS_MAX) if (href := anchor.attr("href"))]
+        self._references.add_all(dict(anchors), Hop.LINK)
+        if not self._within:
+            self.anchors = anchors
 
     def _visit(self, tag: str, element: Element) -> None:
         for name, hop in HOPS.get(tag, ()):

@@ -1,13 +1,13 @@
-"""The files of a hash volume: pages one after the other, behind a header of 4096 bytes.
+"""The files of a hash volume: pages one after the other, after a header of 4096 bytes.
 
-buckets-1     buckets 0, 1, 2, ... of signatures in ascending order; when their number is doubled, buckets-2 follows
-overflow      overflow buckets and runs of large blocks, wherever there was room
+buckets-1     buckets 0, 1, 2, ... in the order of signatures; buckets-2 has twice as many
+overflow      overflow buckets and runs of large blocks
 
 byte  text
 ----  ------------------------------------------------------------
    0  HOLDFAST-BUCKETS/1 9f3a61c2\\n                magic and version, uid of the volume
   28  generation 000001 pages 00000064 bytes 00065536\\n
-      of the file (0: overflow); how many pages it was made with; bytes of each
+      of the file (0: overflow); pages it was created with; bytes of each
   76  crc32 1a2b3c4d\\n\\n                           of the 76 bytes before
   92  zeros
 4096  pages
@@ -74,7 +74,7 @@ class HashFiles:
         identity: Identity,
         told: Callable[[int], int | None] = lambda file: None,
     ) -> None:
-        """`told`: how many pages a file was made with, by another witness, should its header be damaged."""
+        """`told`: the number of pages a file was created with, from the journal, in case its header is damaged."""
         self.directory = directory
         self.uid = identity.uid
         self.page_bytes = identity.shape
@@ -88,16 +88,13 @@ class HashFiles:
         return self.directory / (f"{paths.BUCKETS}-{file}" if file else paths.OVERFLOW)
 
     def generations(self) -> list[int]:
-        """Of the bucket files that there are, ascending."""
+        """Of the existing bucket files, ascending."""
         matches = map(_NAME.fullmatch, self._env.files.names(self.directory))
         return sorted(int(match[1]) for match in matches if match)
 
     def offset(self, page: PageId) -> int:
-        """Where in its file the page is."""
+        """Of the page in its file."""
         return FILE_HEADER_BYTES + page.number * self.page_bytes
-
-    def place(self, page: PageId) -> str:
-        return f"'{self.path(page.file)}' at {self.offset(page)}"
 
     def header(self, file: int) -> FileHeader:
         """Raises FileNotFoundError, FormatTooNew or DamagedBlock."""
@@ -126,7 +123,7 @@ class HashFiles:
             return FileHeader(self.uid, file, pages, self.page_bytes)
 
     def read(self, page: PageId, pages: int = 1) -> bytes:
-        """The bytes of some pages in a row; fewer at the end of the file. Raises as `header`."""
+        """The bytes of consecutive pages; fewer at the end of the file. Raises as `header`."""
         return self._reader(page.file)[0].read(self.offset(page), pages * self.page_bytes)
 
     def read_at(self, file: int, offset: int, length: int) -> bytes:
@@ -136,14 +133,14 @@ class HashFiles:
         return self._reader(file)[0].size()
 
     def forget(self) -> None:
-        """Opens everything anew: files may have come and gone. Handles that others hold stay usable."""
+        """Opens every file again at its next use. Handles in use stay valid."""
         with self._lock:
             self._readers.clear()
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def create(self, file: int, pages: int, images: dict[int, Buffer] | None = None) -> None:
-        """A new file in the place of an old one, with these pages, the others zeros; durable."""
+        """Creates or replaces a file with these pages, the others zeros. Durable on return."""
         path, files = self.path(file), self._env.files
         draft = path.with_name(path.name + paths.UNFINISHED)
         files.remove(draft)
@@ -161,7 +158,7 @@ class HashFiles:
             self._writers.pop(file, None)
 
     def mend(self, file: int, pages: int) -> None:
-        """Writes the header of a file anew, and makes it long enough; durable. Its pages stay as they are."""
+        """Rewrites the header of a file and extends it to `pages`. Durable on return."""
         writer = self._writer(file)
         writer.allocate(FILE_HEADER_BYTES + pages * self.page_bytes)
         writer.write(0, self._packed_header(file, pages if file else 0))
@@ -172,25 +169,25 @@ class HashFiles:
         return FileHeader(self.uid, file, pages, self.page_bytes).pack()
 
     def allocate(self, file: int, pages: int) -> None:
-        """So many pages can be written without running out of space. Raises VolumeFull."""
+        """Reserves disk space for this many pages. Raises VolumeFull."""
         self._writer(file).allocate(FILE_HEADER_BYTES + pages * self.page_bytes)
 
     def write(self, page: PageId, image: Buffer) -> None:
-        """Overwrites the page; what the image does not fill becomes zeros. Not synced."""
+        """Overwrites the page with the image, padded with zeros. Not synced."""
         whole = bytes(image) + bytes(self.page_bytes - len(image))
         self._writer(page.file).write(self.offset(page), whole)
 
     def cut(self, file: int, pages: int) -> None:
-        """Takes the pages behind these off the end."""
+        """Truncates the file to this many pages."""
         self._writer(file).truncate(FILE_HEADER_BYTES + pages * self.page_bytes)
 
     def sync(self) -> None:
-        """Everything written is durable."""
+        """Makes everything written durable."""
         for writer in list(self._writers.values()):
             writer.sync()
 
     def remove(self, file: int) -> None:
-        """Not durable by itself: it is repeated at the next opening."""
+        """Not durable by itself: opening the volume repeats it."""
         with self._lock:
             self._readers.pop(file, None)
             self._writers.pop(file, None)

@@ -1,51 +1,48 @@
 """The reading half of a hash volume, shared by the writer and by reader processes.
 
-No index is needed: the signature tells the bucket, the bucket is read and searched. A page may be read in the very
-moment in which it is written: then it is not sound, or does not fit to the others of its chain. Its new image was
-durable in the journal before, so whoever finds such a page looks there and reads again (`_overlay`). What stays unsound
-is damaged.
+There is no index: the signature gives the bucket, which is read and searched. A page may be read while it is written;
+then it is unsound, or does not match the other pages of its chain. Its new image was made durable in the journal first,
+so the reader takes it from there and reads again (`_overlay`). A page that stays unsound is damaged; its readable
+blocks are still found.
 
-A scan delivers blocks in the order of their keys, bucket after bucket. The order does not depend on where a block is:
-whatever moves inside a bucket, into an overflow bucket and back, or into another bucket when the number of buckets is
-doubled, a mark is a key, and no block ever crosses it.
+A scan delivers blocks in the order of their keys, bucket after bucket. A block may move within a bucket, to an overflow
+bucket and back, or to another bucket when their number doubles: the order stays the same, and a scan position is a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from holdfast.env import Environment, paths
+from holdfast.env import paths
 from holdfast.errors import DamagedBlock
 from holdfast.storage import block
 from holdfast.storage.block import HEADER_BYTES
-from holdfast.storage.identity import Identity
-from holdfast.storage.volume import Block, BlockFacts, BlockKey, Encoded, ScanPosition, VolumeStat
-from holdfast.storage.volumes.damage import KnownDamage
-from holdfast.storage.volumes.dictionaries import DictionaryShelf
-from holdfast.storage.volumes.hash.chain import BucketId
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, ScanPosition, VolumeStat
 from holdfast.storage.volumes.hash.files import FILE_HEADER_BYTES, OVERFLOW_FILE, HashFiles
-from holdfast.storage.volumes.hash.journal import read_redo
 from holdfast.storage.volumes.hash.page import (
     BUCKET,
     CHAINED,
     MOVED,
+    BucketId,
     HashEntry,
     Head,
     PageId,
+    Salvaged,
     bucket_of,
     find_lines,
     lines,
     parse_head,
     read_entry,
+    salvaged_page,
 )
-from holdfast.storage.volumes.hash.salvage import Salvage, belongs, mended
-from holdfast.storage.volumes.hash.state import HashState
+from holdfast.storage.volumes.hash.state import HashState, Redone, redone
+from holdfast.storage.volumes.journal import read_journal
+from holdfast.storage.volumes.local import LocalVolume, VolumeSpec, batched, encoded_of
 
-SCAN_BATCH = 512
-SCAN_BATCH_BYTES = 8 << 20
 END = 1 << 32  # of the positions that a scan passes: the first four bytes of signatures
 
 T = TypeVar("T")
@@ -53,7 +50,7 @@ Overlay = Mapping[PageId, bytes]
 
 
 class Unsound(Exception):
-    """A page or block is not as it must be: it has just been written, or it is damaged."""
+    """A page or block is inconsistent: it is being written, or damaged."""
 
     def __init__(self, path: Path, offset: int, expected: str, found: str) -> None:
         super().__init__(
@@ -74,7 +71,7 @@ class BucketPart(NamedTuple):
 
 
 class FoundBlock(NamedTuple):
-    """An entry, and where it is."""
+    """An entry and its place."""
 
     entry: HashEntry
     page: PageId
@@ -85,64 +82,60 @@ class FoundBlock(NamedTuple):
         return self.entry.key
 
 
-class HashReading:
+class HashReading(LocalVolume):
     """Any thread may call any method."""
 
     organization = "hash"
 
-    def __init__(self, name: str, directory: Path, identity: Identity, env: Environment) -> None:
-        self.name = name
-        self.directory = directory
-        self.identity = identity
-        self._env = env
-        self._files = HashFiles(env, directory, identity, self._told)
-        self._dictionaries = DictionaryShelf(env, directory, identity)
-        self.damage = KnownDamage(env, directory)
-        self._oldest: int | None = None  # generation of a bucket file, as of the last look
+    def __init__(self, spec: VolumeSpec) -> None:
+        super().__init__(spec)
+        self._files = HashFiles(spec.env, spec.directory, spec.identity, self._told)
+        self._oldest: int | None = None  # generation of the oldest bucket file, as last seen
 
-    # -- what may differ between the writer and others --------------------------------------------------------------
+    # -- overridden by the writer -----------------------------------------------------------------------------------
+
+    def _redone(self) -> Redone:
+        """The journal's contents. Raises FileNotFoundError or DamagedBlock."""
+        return redone(read_journal(self._env.files.open(self.directory / paths.REDO), self.identity))
 
     def _overlay(self) -> tuple[Overlay, object]:
-        """Images of pages that may be newer than what is in their places, and what changes with every write."""
+        """Page images that may be newer than those in place, and a value that changes with every write."""
         with suppress(FileNotFoundError, DamagedBlock):
-            redone = read_redo(self._env.files.open(self.directory / paths.REDO), self.identity)
-            return redone.images, redone.serial
+            known = self._redone()
+            return known.images, known.serial
         return {}, None
 
     def _first_file(self, signature: bytes) -> int:
-        """The generation of the bucket file to look into first: the oldest, or a later one that has the bucket."""
+        """The generation of the bucket file to start with: the oldest, or a later one that has the bucket."""
         if self._oldest is None:
             self._oldest = min(self._files.generations(), default=1)
         return self._oldest
 
     def _told(self, file: int) -> int | None:
-        """How many pages a file was made with, by the journal."""
+        """The number of pages a file was created with, from the journal."""
         with suppress(FileNotFoundError, DamagedBlock):
-            state = read_redo(self._env.files.open(self.directory / paths.REDO), self.identity).state
-            return {OVERFLOW_FILE: 0, state.generation: state.buckets, state.generation + 1: 2 * state.buckets}.get(
-                file
-            )
+            state = self._redone().state
+            pages = {OVERFLOW_FILE: 0, state.generation: state.buckets, state.generation + 1: 2 * state.buckets}
+            return pages.get(file)
         return None
 
     def _state(self) -> tuple[HashState, int]:
-        """The state as of what is acknowledged, and the number of free overflow pages."""
-        redone = read_redo(self._env.files.open(self.directory / paths.REDO), self.identity)
-        return redone.state, len(redone.free)
+        """The acknowledged state, and the number of free overflow pages."""
+        known = self._redone()
+        return known.state, len(known.free)
 
     def _stretch(self, position: int) -> tuple[list[FoundBlock], int]:
-        """What is in the bucket at this position of a scan, and the position behind it."""
+        """The blocks of the bucket at this position of a scan, and the position of the next bucket."""
         signature = position.to_bytes(4, "big")
-        bucket, found = self._attempted(
-            lambda overlay: self._bucket(signature, overlay), lambda _: self._salvaged(signature)
-        )
-        return found, -(-((bucket.number + 1) << 32) // bucket.buckets)
+        bucket, found = self._attempted(partial(self._bucket, signature), lambda _: self._salvaged(signature))
+        return found, bucket.end
 
     # -- pages ----------------------------------------------------------------------------------------------------
 
     def _attempted(self, read: Callable[[Overlay], T], otherwise: Callable[[DamagedBlock], T] | None = None) -> T:
-        """What `read` returns, once all it looks at is sound; else what `otherwise` does. Raises DamagedBlock.
+        """Retries `read` until everything it reads is sound; returns `otherwise` if it is damaged. Raises DamagedBlock.
 
-        It is damaged if it is unsound in the same way twice, and nothing was written in between.
+        It is damaged if it is unsound in the same way twice with no write in between.
         """
         overlay: Overlay = {}
         seen: object = None
@@ -150,21 +143,18 @@ class HashReading:
             try:
                 return read(overlay)
             except FileNotFoundError as error:
-                failure: Exception = error
+                failure = f"'{error.filename}' is missing; run 'holdfast check --repair'"
                 self._oldest = None
                 self._files.forget()
             except (Unsound, DamagedBlock) as error:
-                failure = error
+                failure = str(error)
             overlay, written = self._overlay()
-            if (str(failure), written) == seen:
+            if (failure, written) == seen:
                 break
-            seen = (str(failure), written)
-        damage = DamagedBlock(str(failure))
-        if isinstance(failure, FileNotFoundError):
-            damage = DamagedBlock(f"'{failure.filename}' is missing; run 'holdfast check --repair'")
+            seen = (failure, written)
         if otherwise is None:
-            raise damage from None
-        return otherwise(damage)
+            raise DamagedBlock(failure)
+        return otherwise(DamagedBlock(failure))
 
     def _page(self, page: PageId, overlay: Overlay) -> BucketPart:
         raw = self._files.read(page)
@@ -195,14 +185,12 @@ class HashReading:
         return bucket, part
 
     def _parts(self, root: BucketPart, overlay: Overlay) -> Iterator[BucketPart]:
-        """The pages of a chain, each as part 0 says that it must be."""
+        """The pages of a chain, each verified against part 0."""
         yield root
         for at, (number, generation) in enumerate(root.head.chain, 1):
             part = self._page(PageId(OVERFLOW_FILE, number), overlay)
-            head = part.head
-            wanted = (CHAINED, root.head.bucket, root.head.buckets, at, generation)
-            if (head.kind, head.bucket, head.buckets, head.part, head.generation) != wanted:
-                raise self._unsound(part.id, 0, f"part {at} of bucket {root.head.bucket}", f"{head[:6]}")
+            if not part.head.is_part(at, generation, root.head):
+                raise self._unsound(part.id, 0, f"part {at} of bucket {root.head.bucket}", f"{part.head[:6]}")
             yield part
 
     def _entry(self, part: BucketPart, offset: int, checksum: bytes) -> HashEntry:
@@ -225,34 +213,66 @@ class HashReading:
         ]
         return sorted(found, key=lambda each: each.key)
 
+    # -- damaged buckets ------------------------------------------------------------------------------------------
+
     def _salvaged(self, signature: bytes) -> tuple[BucketId, list[FoundBlock]]:
-        """What can be read of a damaged bucket. Where not even a file can be, the bucket is all that there is."""
+        """What can be read of a damaged bucket. If no file can be read, the whole range counts as one bucket."""
         free: set[int] = set()
         with suppress(FileNotFoundError, DamagedBlock):
-            free |= set(read_redo(self._env.files.open(self.directory / paths.REDO), self.identity).free)
-        salvage = Salvage(self._files, free)
+            free = set(self._redone().free)
         for file in self._files.generations():
             with suppress(FileNotFoundError, DamagedBlock):
                 buckets = self._files.header(file).pages
                 bucket = BucketId(file, bucket_of(signature, buckets), buckets)
-                if parts := salvage.bucket(bucket):
+                if parts := self._salvaged_parts(bucket, free):
                     found = {
                         entry.key: FoundBlock(entry, part.id, offset)
                         for part in parts
-                        for offset, entry in (*part.entries, *mended(part))
-                        if belongs(entry, bucket)
+                        for offset, entry in part.entries
+                        if bucket.owns(entry.key.signature)
                     }
                     return bucket, [found[key] for key in sorted(found)]
         return BucketId(1, 0, 1), []
+
+    def _salvaged_page(self, page: PageId) -> Salvaged:
+        raw = b""
+        with suppress(FileNotFoundError, DamagedBlock):
+            raw = self._files.read(page)
+        return salvaged_page(page, raw, self.identity.uid)
+
+    def _salvaged_parts(self, bucket: BucketId, free: Iterable[int] = ()) -> list[Salvaged]:
+        """The pages of a bucket: those that part 0 lists or, if it is unreadable, those that name this bucket.
+
+        Empty if it was split. `free`: overflow pages that belong to no bucket.
+        """
+        root = self._salvaged_page(bucket.page)
+        if root.head is None:
+            return [root, *self._owned(bucket, set(free))]
+        if root.head.kind == MOVED:
+            return []
+        parts = [root]
+        for at, (number, generation) in enumerate(root.head.chain, 1):
+            part = self._salvaged_page(PageId(OVERFLOW_FILE, number))
+            if part.head is not None and not part.head.is_part(at, generation, root.head):
+                part = part._replace(head=None, entries=[], head_is_sound=False)  # of another bucket
+            parts.append(part)
+        return parts
+
+    def _owned(self, bucket: BucketId, free: set[int]) -> Iterator[Salvaged]:
+        size = 0
+        with suppress(FileNotFoundError, DamagedBlock):
+            size = self._files.size(OVERFLOW_FILE)
+        for number in range((size - FILE_HEADER_BYTES) // self.identity.shape):
+            if number not in free:
+                part = self._salvaged_page(PageId(OVERFLOW_FILE, number))
+                if part.head is not None and (part.head.kind, *part.head[1:3]) == (CHAINED, *bucket[1:]):
+                    yield part
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
     def probe(self, signatures: Sequence[bytes]) -> list[tuple[BlockFacts, ...]]:
         found = [
-            self._attempted(
-                lambda overlay, signature=signature: self._facts(signature, overlay),  # type: ignore[misc]
-                lambda _, signature=signature: self._sound_facts(signature),  # type: ignore[misc]
-            )
+            self._attempted(partial(self._facts, signature), partial(self._sound_facts, signature))
             for signature in signatures
         ]
         damaged = self.damage.keys() if any(found) else frozenset()
@@ -260,19 +280,12 @@ class HashReading:
             return found
         return [tuple(each._replace(damaged=each.key in damaged) for each in blocks) for blocks in found]
 
-    def note_damaged(self, keys: Sequence[BlockKey]) -> None:
-        self.damage.note(keys)
-
-    def may_be_damaged(self) -> bool:
-        return bool(self.damage.keys())
-
     def _facts(self, signature: bytes, overlay: Overlay) -> tuple[BlockFacts, ...]:
         return tuple(each.entry.facts for each in self._having(signature, overlay))
 
-    def _sound_facts(self, signature: bytes) -> tuple[BlockFacts, ...]:
-        """Of the sound blocks: a replica must be found though the block is damaged."""
-        _, found = self._salvaged(signature)
-        return tuple(each.entry.facts for each in found if each.key.signature == signature)
+    def _sound_facts(self, signature: bytes, _: DamagedBlock) -> tuple[BlockFacts, ...]:
+        """Facts of the readable blocks: a replica is found although another block is damaged."""
+        return tuple(each.entry.facts for each in self._salvaged(signature)[1] if each.key.signature == signature)
 
     def _having(self, signature: bytes, overlay: Overlay) -> Iterator[FoundBlock]:
         """The entries with this signature."""
@@ -284,22 +297,15 @@ class HashReading:
                     yield FoundBlock(entry, part.id, offset)
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
-        return [
-            self._attempted(
-                lambda overlay, key=key: self._fetch(key, overlay),  # type: ignore[misc]
-                lambda damage, key=key: self._rescued(key, damage),  # type: ignore[misc]
-            )
-            for key in keys
-        ]
+        return [self._attempted(partial(self._fetch, key), partial(self._rescued, key)) for key in keys]
 
     def _fetch(self, key: BlockKey, overlay: Overlay) -> Block | None:
         found = next((each for each in self._having(key.signature, overlay) if each.key == key), None)
         return None if found is None else self._block(found, overlay)
 
     def _rescued(self, key: BlockKey, damage: DamagedBlock) -> Block:
-        """From a damaged bucket. Whether a block was in it that is not found, nobody can tell."""
-        _, found = self._salvaged(key.signature)
-        for each in found:
+        """A block of a damaged bucket. One that is not found may have been there: raises the damage."""
+        for each in self._salvaged(key.signature)[1]:
             if each.key == key:
                 with suppress(Unsound, FileNotFoundError, DamagedBlock):
                     return self._block(each, {})
@@ -309,21 +315,19 @@ class HashReading:
     def _block(self, found: FoundBlock, overlay: Overlay) -> Block:
         """The block with its data, verified."""
         entry, page, offset = found
-        header, data = entry.header, memoryview(entry.raw)[HEADER_BYTES:]
-        kind_checksum = header.checksum
+        header, data, wanted = entry.header, memoryview(entry.raw)[HEADER_BYTES:], entry.header.checksum
         if entry.large is not None:
             page, offset = PageId(OVERFLOW_FILE, entry.large.page), 0
             raw = self._run(page, HEADER_BYTES + entry.large.stored, overlay)
             written = block.parse(raw)
             if written is None or not entry.stands_for(written):
                 raise self._unsound(page, 0, f"the header of block '{entry.key.signature.hex()}'", repr(raw[:28]))
-            data, kind_checksum = memoryview(raw)[HEADER_BYTES:], entry.large.checksum
-        found_checksum = block.checksum(data)
-        if found_checksum != kind_checksum:
-            raise self._unsound(page, offset, f"crc32 {kind_checksum:08x}", f"{found_checksum:08x}")
-        encoded = Encoded(header.codec.decode(), header.dictionary, header.size, data)
+            data, wanted = memoryview(raw)[HEADER_BYTES:], entry.large.checksum
+        checksum = block.checksum(data)
+        if checksum != wanted:
+            raise self._unsound(page, offset, f"crc32 {wanted:08x}", f"{checksum:08x}")
         path, at = self._files.path(page.file), self._files.offset(page) + offset
-        return Block(entry.key, entry.replica, header.references, encoded, path, at, header.serial)
+        return Block(entry.key, entry.replica, header.references, encoded_of(header, data), path, at, header.serial)
 
     def _run(self, first: PageId, length: int, overlay: Overlay) -> bytes:
         """The bytes of a large block."""
@@ -333,24 +337,14 @@ class HashReading:
         parts = [overlay.get(PageId(OVERFLOW_FILE, first.number + at), b"") for at in range(pages)]
         return b"".join(parts)[:length]
 
-    # -- all of them ------------------------------------------------------------------------------------------------
+    # -- scans ------------------------------------------------------------------------------------------------------
 
     def scan(self, *, counted: bool = True, after: ScanPosition | None = None) -> Iterator[list[Block]]:
-        batch: list[Block] = []
-        batch_bytes = 0
-        for found in self._entries(after.key if after is not None else None):
-            if (block := self._scanned(found)) is None:
-                continue
-            batch.append(block)
-            batch_bytes += len(block.encoded.data)
-            if len(batch) >= SCAN_BATCH or batch_bytes >= SCAN_BATCH_BYTES:
-                yield batch
-                batch, batch_bytes = [], 0
-        if batch:
-            yield batch
+        found = self._entries(after.key if after is not None else None)
+        return batched(block for each in found if (block := self._scanned(each)) is not None)
 
     def _entries(self, after: BlockKey | None) -> Iterator[FoundBlock]:
-        """Behind a key, by ascending key."""
+        """The blocks after a key, by ascending key."""
         position = int.from_bytes(after.signature[:4].ljust(4, b"\0"), "big") if after is not None else 0
         while position < END:
             found, position = self._stretch(position)
@@ -374,29 +368,14 @@ class HashReading:
                 yield found.key.signature
             previous = found.key.signature
 
-    def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
-        return self._dictionaries.newest() if number is None else self._dictionaries.read(number)
-
     def refresh(self) -> None:
-        """Pages are written before a commit is acknowledged, and every look-up reads them."""
+        """Nothing to do: every lookup reads pages, which are written before a commit is acknowledged."""
 
     def stat(self) -> VolumeStat:
         state, free = self._state()
         pages = state.buckets * (3 if state.is_growing else 1) + state.overflow
         files = 3 if state.is_growing else 2
-        return VolumeStat(
-            organization=self.organization,
-            blocks=state.blocks,
-            replicas=state.replicas,
-            references=state.references,
-            content_bytes=state.content_bytes,
-            stored_bytes=state.stored_bytes,
-            referenced_bytes=state.referenced_bytes,
-            disk_bytes=files * FILE_HEADER_BYTES + pages * self.identity.shape,
-            dead_bytes=free * self.identity.shape,
-            free_bytes=self._env.files.free_bytes(self.directory),
-            dictionaries=len(self._dictionaries.numbers()),
-        )
+        return self._stat(state, files * FILE_HEADER_BYTES + pages * self.identity.shape, free * self.identity.shape)
 
     def close(self) -> None:
         self._files.close()

@@ -1,33 +1,39 @@
-"""What a hash volume knows of itself besides its pages: totals, its shape, and which overflow pages are free.
+"""The state of a hash volume, and the free pages of its overflow file.
 
-It is written as text, a line for each field, in every entry `state` of the journal (`hash.journal`):
+The journal holds the state as text, one line per field:
 
     serial 42                      number of the last commit
     generation 1                   of the bucket file
     buckets 64                     in it
-    split 0                        of these, how many have been split into the next generation; -1: none is to be
+    split 0                        buckets already split into the next generation; -1: not growing
     overflow 12                    pages of the overflow file
-    free 3 5-7                     of these, the free ones
-    page_bytes 123456              that all entries take in pages
-    blocks 10                      and so on, as `holdfast volume list` shows them
+    free 3 5-7                     free pages among these
+    page_bytes 123456              of all entries in pages
+    blocks 10                      and the other totals of `holdfast volume list`
 """
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Final, NamedTuple
 
-from holdfast.storage.volume import held
-from holdfast.storage.volumes.hash.chain import BucketId
-from holdfast.storage.volumes.hash.page import HashEntry, bucket_of
+from holdfast.env.files import Buffer
+from holdfast.storage.volume import BlockKey, Encoded
+from holdfast.storage.volumes.hash.page import BucketId, HashEntry, PageId, bucket_of
+from holdfast.storage.volumes.journal import JournalContents, Ticket
+from holdfast.storage.volumes.local import count_block
+from holdfast.storage.volumes.operations import Change
 
 NOT_GROWING = -1
 
 
 @dataclass(slots=True)
 class HashState:
-    """Not thread-safe: the volume's lock guards it."""
+    """Guarded by the volume's lock."""
 
     serial: int = 0
     generation: int = 1
@@ -50,24 +56,17 @@ class HashState:
         return self.split != NOT_GROWING
 
     def bucket(self, signature: bytes) -> BucketId:
-        """Where blocks with this signature are."""
+        """The bucket of this signature."""
         number = bucket_of(signature, self.buckets)
         if number < self.split:
             return BucketId(self.generation + 1, bucket_of(signature, 2 * self.buckets), 2 * self.buckets)
         return BucketId(self.generation, number, self.buckets)
 
     def count(self, entry: HashEntry, sign: int) -> None:
-        """A block has come (+1) or gone (-1)."""
+        """Counts a block that was added (+1) or removed (-1)."""
         self.page_bytes += sign * entry.cost
-        if entry.replica:
-            self.replicas += sign
-            return
-        references, size = held(entry.header.references), entry.header.size
-        self.blocks += sign
-        self.references += sign * references
-        self.content_bytes += sign * size
-        self.stored_bytes += sign * entry.stored
-        self.referenced_bytes += sign * size * references
+        size, references = entry.header.size, entry.header.references
+        count_block(self, sign, replica=entry.replica, size=size, stored=entry.stored, references=references)
 
     def pack(self, free: Iterable[int]) -> bytes:
         text = [f"{each.name} {getattr(self, each.name)}" for each in fields(self)]
@@ -75,7 +74,7 @@ class HashState:
 
 
 def unpack_state(text: bytes) -> tuple[HashState, list[int]]:
-    """The state, and the free pages. The text has been verified."""
+    """The state and the free pages. The text has been verified."""
     told = dict(line.split(" ", 1) for line in text.decode().splitlines())
     free = [
         number
@@ -96,29 +95,29 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 class Space:
-    """The overflow pages that may be taken. What a commit frees may not be taken before the commit is durable."""
+    """The free overflow pages. Pages that a commit frees are available once that commit is durable."""
 
     def __init__(self, size: int, available: Iterable[int], limbo: Iterable[int] = ()) -> None:
         self.size = size  # pages of the file
         self.available = sorted(available)
-        self.limbo = list(limbo)  # freed, but the disk may still need them
+        self.limbo = list(limbo)  # freed by commits that are not durable yet
 
     def copy(self) -> Space:
         return Space(self.size, self.available, self.limbo)
 
     @property
     def free(self) -> list[int]:
-        """As it will be when all is durable."""
+        """All free pages once everything is durable."""
         return self.available + self.limbo
 
     def take(self, pages: int = 1) -> int:
-        """The first of so many pages in a row: as far to the front as possible, at the end if need be."""
+        """Takes consecutive pages, the first run that fits or new ones at the end; returns the first."""
         found = self.first_fit(pages)
         if found is not None:
             at = bisect_left(self.available, found)
             del self.available[at : at + pages]
             return found
-        tail = 0  # free pages at the very end of the file begin the run
+        tail = 0  # free pages at the end of the file begin the run
         while tail < len(self.available) and self.available[-1 - tail] == self.size - 1 - tail:
             tail += 1
         first = self.size - tail
@@ -127,7 +126,7 @@ class Space:
         return first
 
     def first_fit(self, pages: int) -> int | None:
-        """Where so many free pages lie in a row."""
+        """The first run of this many consecutive free pages."""
         run = 0
         for at, number in enumerate(self.available):
             run = run + 1 if run and number == self.available[at - 1] + 1 else 1
@@ -139,7 +138,35 @@ class Space:
         self.limbo += numbers
 
     def settle(self, numbers: Iterable[int]) -> None:
-        """These were freed by a commit that is durable now."""
+        """The commit that freed these is durable: they may be taken."""
         gone = set(numbers)
         self.limbo = [number for number in self.limbo if number not in gone]
         self.available = sorted([*self.available, *gone])
+
+
+PAGE: Final = b"page"
+_PAGE_NAME = struct.Struct(">IQ")
+
+
+class Redone(NamedTuple):
+    """What the journal holds."""
+
+    state: HashState
+    free: list[int]
+    images: dict[PageId, bytes]  # the last one of each page
+    tickets: list[Ticket]
+    serial: int  # of the last entry
+
+
+def redone(contents: JournalContents) -> Redone:
+    state, free = unpack_state(contents.state)
+    images = {
+        PageId(*_PAGE_NAME.unpack(each.key.signature)): bytes(each.encoded.data)
+        for each in chain(*contents.transactions)
+    }
+    return Redone(state, free, images, contents.tickets, contents.serial)
+
+
+def page_change(page: PageId, image: Buffer) -> Change:
+    """The entry of the journal for the new image of a page."""
+    return Change(PAGE, BlockKey(_PAGE_NAME.pack(*page)), Encoded("none", 0, len(image), image), 0)

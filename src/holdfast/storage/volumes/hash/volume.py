@@ -1,49 +1,130 @@
-"""The `hash` organization: buckets of signatures, read and searched without an index (B7, WebBase section 3.2.1).
+"""The `hash` organization: buckets of signatures, searched without an index (B7, WebBase section 3.2.1).
 
-Buckets of successive ranges of signatures lie side by side in one file, blocks in a bucket are sorted, and what does
-not fit goes into overflow buckets of another file. A commit decides under the volume's lock what becomes of its
-buckets; the thread that leads the flush makes the new images of all pages durable in the journal (`hash.journal`), and
-then writes each page once, in the order of their places. So bytes in place are never overwritten before there is
-another durable copy, and many additions share one sweep over the disk. Pages that were changed or read lately stay in
-the *bucket buffer*.
+Buckets of successive ranges of signatures lie side by side in one file, their blocks sorted; overflow buckets are in
+another file. A commit changes buckets under the volume's lock. The thread that leads the flush makes the new images of
+pages durable in the journal, then writes each page once, in file order. So bytes are never overwritten
+without another durable copy, and many commits share one sweep over the disk. Recently used buckets stay in the *bucket
+buffer*.
 
-When buckets get full, their number is doubled: every commit splits as many buckets as it has changed, from the first to
-the last, into a file of twice as many, until the old file is of no more use.
+When buckets fill up, their number doubles: each commit splits as many buckets as it changed into a file of twice as
+many, until the old file is empty and removed.
 
 Threads: any thread may call any method. The lock of the group commit guards state, space and the gathering batch; the
 thread that leads a flush owns journal and files; `_streams_lock` is held while pages are written, or read by a stream.
+
+**Streams** have the page displacement table of WebBase's section 3.4. A scan reads a stretch of buckets at once, then
+their overflow buckets in file order. Meanwhile commits may move blocks between pages that have been read and pages that
+have not. The *stream pointer* is the set of pages read so far. Blocks that move across it are in the table:
+
+    block   moved       consequence
+    -----   ---------   -----------------------------------------------------------------------------
+    key     forward     read, and now on an unread page: skipped there
+    key     backward    unread, and now on a page that was read or will not be: fetched at the end
+
+If a block moves several times, its first and last places count. A table lives as long as its stretch: a scan delivers
+keys in order (`hash.reader`), so no block crosses the end of a stretch, and a stream may pause there.
+
+**Compaction** shortens chains and moves overflow pages to the front of their file, a few buckets per commit. At the end
+it truncates the overflow file after the last page in use, zeroes free pages, and makes a checkpoint: removed blocks
+have left the disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from enum import Enum
+from functools import partial
+from typing import Any, Final
 
 from holdfast.env import paths
 from holdfast.env.files import Buffer
 from holdfast.env.lru import LruCache
-from holdfast.errors import DamagedBlock, HoldfastError, VolumeFull
+from holdfast.errors import DamagedBlock, VolumeFull
+from holdfast.storage import block
 from holdfast.storage.block import HEADER_BYTES
-from holdfast.storage.volume import BlockFacts, BlockKey, IdempotencyKey, Operation, OperationResult
-from holdfast.storage.volumes.group_commit import Group, GroupCommitted
-from holdfast.storage.volumes.hash.chain import BucketId, Chain, empty_chain
-from holdfast.storage.volumes.hash.draft import ChangeDraft, GroupChange, chain_of
+from holdfast.storage.volume import BlockFacts, BlockKey, Operation, OperationResult
+from holdfast.storage.volumes.group_commit import Group, uninterruptible
+from holdfast.storage.volumes.hash.bucket import Chain, ChangeDraft, GroupChange, chain_of, empty_chain
 from holdfast.storage.volumes.hash.files import OVERFLOW_FILE, HashFiles
-from holdfast.storage.volumes.hash.journal import REDO_BYTES_MAX, RedoJournal, Redone
-from holdfast.storage.volumes.hash.page import BUCKET, CHAINED, HashEntry, PageId, lines
+from holdfast.storage.volumes.hash.page import (
+    BUCKET,
+    HEAD_BYTES,
+    BucketId,
+    HashEntry,
+    PageId,
+    Salvaged,
+    bucket_of,
+    lines,
+    salvaged_page,
+)
 from holdfast.storage.volumes.hash.reader import FoundBlock, HashReading, Overlay
-from holdfast.storage.volumes.hash.salvage import Salvage, mended_page
-from holdfast.storage.volumes.hash.state import HashState, Space
-from holdfast.storage.volumes.hash.streams import HashStreaming
-from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, key_name, pack_past
+from holdfast.storage.volumes.hash.state import HashState, Redone, Space, page_change, redone
+from holdfast.storage.volumes.idempotency import Sessions
+from holdfast.storage.volumes.journal import JournaledVolume, RedoJournal, Ticket
+from holdfast.storage.volumes.local import Compaction, Progress, VolumeSpec
 from holdfast.storage.volumes.operations import PlannedBlocks
-from holdfast.storage.volumes.spec import VolumeSpec
 
-LOAD_MAX = 0.75  # share of all buckets' bytes that entries take, beyond which there will be twice as many
+STRETCH_BYTES: Final = 4 << 20  # of buckets read at once
+
+
+class Direction(Enum):
+    """How a block moved relative to the stream pointer."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+class Displacements:
+    """The table of one stream. Guarded by the volume's `_streams_lock`."""
+
+    def __init__(self) -> None:
+        self.unread: set[PageId] = set()
+        self._read: set[PageId] = set()
+        self._rows: dict[BlockKey, Direction] = {}
+
+    def passes(self, page: PageId) -> None:
+        """Moves the stream pointer past a page that was read."""
+        self.unread.discard(page)
+        self._read.add(page)
+
+    def displaced(
+        self, before: Mapping[BlockKey, PageId], after: Mapping[BlockKey, PageId], freed: Iterable[PageId]
+    ) -> None:
+        """Notes blocks that moved from the pages `before` to those `after`, and pages that were freed."""
+        for key, page in before.items():
+            if after.get(key) == page:
+                continue
+            if key in self._rows:
+                if key not in after and self._rows[key] is Direction.BACKWARD:
+                    del self._rows[key]  # removed before it was read
+            elif page in self._read:
+                self._rows[key] = Direction.FORWARD
+            elif page in self.unread and key in after:
+                self._rows[key] = Direction.BACKWARD
+        self.unread.difference_update(freed)
+
+    def skips(self, key: BlockKey) -> bool:
+        """True if a block found on a page was read before. Otherwise it counts as read now."""
+        if self._rows.get(key) is Direction.FORWARD:
+            return True
+        if key in self._rows:
+            self._rows[key] = Direction.FORWARD
+        return False
+
+    def missed(self) -> list[BlockKey]:
+        """At the end: the blocks that moved backward and were not met since."""
+        return [key for key, direction in self._rows.items() if direction is Direction.BACKWARD]
+
+
+REDO_BYTES_MAX = 32 << 20  # of the journal; beyond it there is a checkpoint
+BUFFER_BYTES = 16 << 20  # buckets that the writer keeps in memory
+LOAD_MAX = 0.75  # entries' share of the buckets' bytes beyond which the number of buckets doubles
 
 
 class HashBlocks:
-    """The blocks of a volume as its buckets hold them, for one commit. To be used with the volume's lock held."""
+    """The blocks of a volume for one commit. Used with the volume's lock held."""
 
     def __init__(self, volume: HashVolume) -> None:
         self._volume = volume
@@ -69,41 +150,41 @@ class HashBlocks:
         return next((each for each in self.all_of(key.signature) if each.key == key), None)
 
     def require_counter(self, key: BlockKey) -> None:
-        """A counter is part of its page, which was verified."""
+        """Always readable: a counter is part of its page, which was verified."""
 
 
-class HashVolume(GroupCommitted, HashStreaming):
+class HashVolume(JournaledVolume, HashReading):
     """A hash volume open for writing."""
 
     def __init__(self, spec: VolumeSpec) -> None:
-        GroupCommitted.__init__(self, spec.name, self)
-        HashReading.__init__(self, spec.name, spec.directory, spec.identity, spec.env)
-        buckets_max = max(8, spec.settings.bucket_buffer_bytes // spec.identity.shape)
+        JournaledVolume.__init__(self, self, spec)
+        HashReading.__init__(self, spec)
+        buckets_max = max(8, BUFFER_BYTES // spec.identity.shape)
         self._buffer: LruCache[BucketId, Chain] = LruCache(buckets_max)
-        self._begin_streaming()
-        self._applying: Overlay = {}  # durable in the journal, and being written to their places
+        self._streams_lock = threading.Lock()
+        self._streams: set[Displacements] = set()
+        self._applying: Overlay = {}  # durable in the journal, being written in place
         self._in_flight: GroupChange | None = None
         self._batch = GroupChange()
         self._dictionaries.settle()
-        self._redo = RedoJournal(spec.env, spec.directory, spec.identity)
-        redone = self._redo.open()
-        self._current, self._space = redone.state, Space(redone.state.overflow, redone.free)
-        self._durable, self._durable_space = redone.state.copy(), self._space.copy()
-        self._remembered = Sessions(redone.tickets)
-        self._recover(redone)
+        known = redone(self._journal.open())
+        self._current, self._space = known.state, Space(known.state.overflow, known.free)
+        self._durable, self._durable_space = known.state.copy(), self._space.copy()
+        self._remembered = Sessions(known.tickets)
+        self._recover(known)
 
-    def _recover(self, redone: Redone) -> None:
-        """Whatever a crash interrupted is done to its end."""
-        state = redone.state
+    def _recover(self, known: Redone) -> None:
+        """Finishes what a crash interrupted."""
+        state = known.state
         present = {OVERFLOW_FILE, state.generation} | ({state.generation + 1} if state.is_growing else set())
         for file in set(self._files.generations()) - present:
             self._files.remove(file)
         names = self._env.files.names(self.directory)
         for name in (each for each in names if each.endswith(paths.UNFINISHED)):
             self._env.files.remove(self.directory / name)
-        if redone.images:
+        if known.images:
             self._files.allocate(OVERFLOW_FILE, state.overflow)
-            for page, image in sorted(redone.images.items()):
+            for page, image in sorted(known.images.items()):
                 if page.file in present and (page.file or page.number < state.overflow):
                     self._files.write(page, image)
             self._checkpoint(self._remembered.all_kept())
@@ -154,35 +235,27 @@ class HashVolume(GroupCommitted, HashStreaming):
         )
 
     def _mended_chain(self, bucket: BucketId, damage: DamagedBlock) -> Chain:
-        """A damaged bucket as it was, if its checksums tell what the wrong bytes were; else raises the damage.
+        """A damaged bucket, if its wrong bytes can be corrected; else raises the damage.
 
-        The pages that the next commit writes are sound on the disk again.
+        The next commit to it makes its pages sound again.
         """
-        salvage, uid = Salvage(self._files, set()), self.identity.uid
-        root = mended_page(salvage.page(bucket.page), uid)
-        if root is None or (root.head.kind, *root.head[1:3]) != (BUCKET, *bucket[1:]):
-            raise damage
-        pages = [root]
-        for at, (number, generation) in enumerate(root.head.chain, 1):
-            page = mended_page(salvage.page(PageId(OVERFLOW_FILE, number)), uid)
-            wanted = (CHAINED, *bucket[1:], at)
-            if page is None or (page.head.kind, *page.head[1:4], page.head.generation) != (*wanted, generation):
+        pages = []
+        for part in self._salvaged_parts(bucket):
+            if part.head is None or not part.is_whole or part.head[1:3] != bucket[1:]:
                 raise damage
-            pages.append(page)
-        return chain_of(bucket, [(each.id, each.head.generation, each.entries) for each in pages])
+            pages.append((part.id, part.head.generation, [entry for _, entry in part.entries]))
+        if not pages:
+            raise damage
+        return chain_of(bucket, pages)
 
     def _keep(self, chain: Chain) -> None:
-        """In the bucket buffer."""
+        """Puts a chain into the bucket buffer."""
         if chain.pages:
             self._buffer.put(chain.bucket, chain)
         else:
             self._buffer.pop(chain.bucket)
 
     # -- operations, under the lock -----------------------------------------------------------------------------
-
-    @property
-    def _sessions(self) -> Sessions:
-        return self._remembered
 
     def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
         outcomes, changes = PlannedBlocks(HashBlocks(self)).decide(operations)
@@ -191,23 +264,8 @@ class HashVolume(GroupCommitted, HashStreaming):
             self._grow(len(changed.after))
         return outcomes
 
-    def _perform_once(
-        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
-    ) -> list[OperationResult]:
-        name, serial = key_name(idempotency_key), self._current.serial
-        outcomes = self._perform(operations)
-        if self._current.serial == serial and not void:  # nothing has changed: nothing to be remembered
-            return outcomes
-        data = pack_past(Past(self._remembered.settled(idempotency_key), void, outcomes))
-        kept = Kept(self._redo.next_serial, data)
-        self._remembered.apply(name, kept)
-        self._remembered.take()  # what is forgotten leaves the journal at the next checkpoint
-        self._batch.tickets.append((name, kept))
-        self._gather()
-        return outcomes
-
     def draft(self, change: Callable[[ChangeDraft], object]) -> ChangeDraft:
-        """Under the lock: what `change` does becomes part of the gathering group; if it raises, nothing does."""
+        """Adds the change to the gathering group, or nothing if it raises. The lock is held."""
         draft = ChangeDraft(self.chain, self._current, self._space, self.identity)
         change(draft)
         draft.state.overflow = draft.space.size
@@ -216,13 +274,8 @@ class HashVolume(GroupCommitted, HashStreaming):
         self._gather()
         return draft
 
-    def _gather(self) -> None:
-        """The gathering group has something to become durable."""
-        if not self.commits.current.parts:
-            self.commits.current.parts.append((0, []))
-
     def _grow(self, steps: int) -> None:
-        """Splits some buckets, if there are too few of them. What fails is left for the next time."""
+        """Splits some buckets if they are too full. On failure the next commit tries again."""
         state = self._current
         with suppress(VolumeFull, DamagedBlock):
             if not state.is_growing and state.page_bytes > LOAD_MAX * state.buckets * self.identity.shape:
@@ -238,25 +291,25 @@ class HashVolume(GroupCommitted, HashStreaming):
 
     # -- flushing: Flusher --------------------------------------------------------------------------------------
 
-    def prepare(self) -> object:
+    def prepare(self) -> GroupChange:
         batch, self._batch = self._batch, GroupChange()
-        batch.state, batch.space = self._current.copy(), self._space.copy()
-        if self._redo.end > REDO_BYTES_MAX or batch.outgrown is not None:
+        batch.state, batch.space, batch.tickets = self._current.copy(), self._space.copy(), self._taken_tickets()
+        if self._journal.is_long(REDO_BYTES_MAX) or batch.outgrown is not None:
             batch.kept = self._remembered.all_kept()
         self._in_flight = batch
         return batch
 
-    def write(self, group: Group, prepared: object) -> None:
-        assert isinstance(prepared, GroupChange)
+    def write(self, group: Group, prepared: Any) -> None:
         images = prepared.images(self.identity.uid)
         self._files.allocate(OVERFLOW_FILE, prepared.space.size)
-        self._redo.append(prepared.state.pack(prepared.space.free), images, prepared.tickets)
+        changes = [page_change(*each) for each in images]
+        self._journal.append(prepared.state.pack(prepared.space.free), changes, prepared.tickets)
         try:
             self._write_pages(prepared, images)
             if prepared.kept is not None:
                 self._checkpoint(prepared.kept, prepared)
         except BaseException as error:
-            self._failure = error  # the next opening will do it
+            self._failure = error  # the next opening replays the journal
             raise
 
     def _write_pages(self, batch: GroupChange, images: Sequence[tuple[PageId, Buffer]]) -> None:
@@ -264,21 +317,20 @@ class HashVolume(GroupCommitted, HashStreaming):
         with self._streams_lock:
             for page, image in images:
                 self._files.write(page, image)
-            self._note_displaced(batch.before.values(), batch.after.values())
+            self._note_displaced(batch)
 
-    def _checkpoint(self, tickets: Sequence[tuple[bytes, Kept]], batch: GroupChange | None = None) -> None:
-        """All pages are durable in their places: the journal starts again. Without space for that, it goes on."""
+    def _checkpoint(self, tickets: Sequence[Ticket], batch: GroupChange | None = None) -> None:
+        """Makes all pages durable in place and starts the journal again, if there is space for it."""
         self._files.sync()
         state, space = (batch.state, batch.space) if batch is not None else (self._durable, self._durable_space)
         try:
-            self._redo.renew(state.pack(space.free), tickets)
+            self._journal.renew(state.pack(space.free), tickets)
         except VolumeFull:
             return
         if batch is not None and batch.outgrown is not None:
             self._files.remove(batch.outgrown)
 
-    def settle(self, prepared: object) -> None:
-        assert isinstance(prepared, GroupChange)
+    def settle(self, prepared: Any) -> None:
         self._space.settle(prepared.freed)
         prepared.space.settle(prepared.freed)
         self._durable, self._durable_space = prepared.state, prepared.space
@@ -286,27 +338,15 @@ class HashVolume(GroupCommitted, HashStreaming):
         for chain in prepared.after.values():
             self._keep(chain)
 
-    def abort(self, error: BaseException) -> None:
-        """Out of space: back to the last durable state, and open for smaller things. Anything else: no more writes."""
+    def _discard(self) -> None:
         self._batch, self._in_flight = GroupChange(), None
         self._buffer.clear()
         self._current, self._space = self._durable.copy(), self._durable_space.copy()
-        if not isinstance(error, VolumeFull):
-            self._failure = error
-        if not isinstance(error, HoldfastError):
-            return
-        try:
-            self._redo.cut_back()
-            self._remembered = Sessions(self._redo.read().tickets)
-            if isinstance(error, VolumeFull) and self._failure is None:
-                self._checkpoint(self._remembered.all_kept())  # the journal may be what fills the disk
-        except Exception as failure:  # whatever it is, the journal can no longer be trusted
-            self._failure = failure
 
     # -- streams ------------------------------------------------------------------------------------------------
 
     def _stretch(self, position: int) -> tuple[list[FoundBlock], int]:
-        """Many buckets in one stroke, up to where others are in another file."""
+        """Many buckets of one file at once."""
         self.flush()
         with self.commits.lock:
             state = self._durable
@@ -315,13 +355,84 @@ class HashVolume(GroupCommitted, HashStreaming):
         found, behind = self._sweep(bucket, end)
         return (found, behind) if behind > position else super()._stretch(position)
 
+    def _note_displaced(self, batch: GroupChange) -> None:
+        """Informs streams after pages were written. `_streams_lock` is held."""
+        if not self._streams:
+            return
+        before, after = (
+            {key: page for chain in chains.values() for key, page in chain.places().items()}
+            for chains in (batch.before, batch.after)
+        )
+        freed = {page.id for chain in batch.before.values() for page in chain.pages}
+        freed -= {page.id for chain in batch.after.values() for page in chain.pages}
+        for stream in self._streams:
+            stream.displaced(before, after, freed)
+
+    def _sweep(self, first: BucketId, end: int) -> tuple[list[FoundBlock], int]:
+        """The blocks of a stretch of buckets, and the position after them.
+
+        No block, and the position of the first bucket, if that was split meanwhile or is damaged.
+        """
+        stream = Displacements()
+        count = min(end - first.number, max(1, STRETCH_BYTES // self.identity.shape))
+        with self._streams_lock:
+            roots = self._roots(first, count)
+            found = [each for root in roots for each in self._passed(root, stream)]
+            for root in roots:
+                assert root.head is not None
+                stream.unread.update(PageId(OVERFLOW_FILE, number) for number, _ in root.head.chain)
+            self._streams.add(stream)
+        behind = first.number + len(roots)
+        try:
+            for part in self._overflows(stream):
+                found += part
+            with self._streams_lock:
+                missed = stream.missed()
+        finally:
+            with self._streams_lock:
+                self._streams.discard(stream)
+        for key in missed:
+            found += self._attempted(partial(self._found, key), lambda _: [])
+        inside = [each for each in found if first.number <= bucket_of(each.key.signature, first.buckets) < behind]
+        return sorted(inside, key=lambda each: each.key), first._replace(number=behind - 1).end
+
+    def _roots(self, first: BucketId, count: int) -> list[Salvaged]:
+        """The pages of the buckets, up to one that was split meanwhile or is damaged."""
+        raw = self._files.read(first.page, count)
+        size = self.identity.shape
+        roots: list[Salvaged] = []
+        for at in range(count):
+            page = PageId(first.file, first.number + at)
+            root = salvaged_page(page, raw[at * size : (at + 1) * size], self.identity.uid)
+            if root.head is None or root.head.kind != BUCKET:
+                break
+            roots.append(root)
+        return roots
+
+    def _overflows(self, stream: Displacements) -> Iterator[list[FoundBlock]]:
+        """The blocks of the overflow buckets of those read, page by page in file order."""
+        while True:
+            with self._streams_lock:
+                page = min(stream.unread, default=None)
+                if page is None:
+                    return
+                found = self._passed(salvaged_page(page, self._files.read(page), self.identity.uid), stream)
+            yield found
+
+    def _passed(self, part: Salvaged, stream: Displacements) -> list[FoundBlock]:
+        """The blocks of a page that the stream has not read yet. `_streams_lock` is held since the page was read."""
+        stream.passes(part.id)
+        found = (FoundBlock(entry, part.id, offset) for offset, entry in part.entries)
+        return [each for each in found if not stream.skips(each.key)]
+
+    def _found(self, key: BlockKey, overlay: Overlay) -> list[FoundBlock]:
+        return [each for each in self._having(key.signature, overlay) if each.key == key]
+
     # -- upkeep and closing -------------------------------------------------------------------------------------
 
+    @uninterruptible
     def maintain(self, change: Callable[[ChangeDraft], object]) -> ChangeDraft:
-        """A change of places, not of blocks; durable on return."""
-        return self.shield.run(lambda: self._maintain(change))
-
-    def _maintain(self, change: Callable[[ChangeDraft], object]) -> ChangeDraft:
+        """Moves blocks without changing them. Durable on return."""
         with self.commits.lock:
             self._refuse_after_failure()
             draft = self.draft(change)
@@ -331,7 +442,7 @@ class HashVolume(GroupCommitted, HashStreaming):
 
     @property
     def shape(self) -> HashState:
-        """How many buckets there are, as the next commit will find them."""
+        """The state as the next commit will find it."""
         with self.commits.lock:
             return self._current.copy()
 
@@ -343,7 +454,7 @@ class HashVolume(GroupCommitted, HashStreaming):
         return self._run(page, length, self._overlay()[0])
 
     def rebuild(self, bucket: BucketId, entries: Sequence[HashEntry], pages: Iterable[int]) -> None:
-        """A damaged bucket has these entries, which have been counted, and no longer these pages; durable on return."""
+        """Gives a damaged bucket these entries, which are counted already, and frees these pages. Durable on return."""
         with self.commits.lock:
             self._buffer.put(bucket, empty_chain(bucket))
 
@@ -353,43 +464,103 @@ class HashVolume(GroupCommitted, HashStreaming):
 
         self.maintain(replace)
 
+    @uninterruptible
     def tidy(self) -> None:
-        """What nobody needs leaves the disk: pages behind the last one in use, bytes of free ones, old images."""
-        self.shield.run(self._tidy)
-
-    def _tidy(self) -> None:
+        """Removes from the disk pages after the last one in use, the bytes of free pages, and old images."""
         with self.commits.exclusive():
             self._refuse_after_failure()
             space = self._durable_space
             self._files.cut(OVERFLOW_FILE, space.size)
             for number in space.available:
                 self._files.write(PageId(OVERFLOW_FILE, number), b"")
-            gathering = {name for name, _ in self._batch.tickets}
-            self._checkpoint([each for each in self._remembered.all_kept() if each[0] not in gathering])
+            self._drop_applied()
 
     def close(self) -> None:
-        """Everything acknowledged is safe with or without this; it makes the next opening fast."""
-        self.shield.close()
+        """Makes the next opening fast. Everything acknowledged is durable with or without it."""
         if self._failure is None:
             self.commits.flush()
             self._checkpoint(self._remembered.all_kept())
-        self._redo.close()
+        self._journal.close()
         self._files.close()
 
 
-def open_hash(spec: VolumeSpec) -> HashVolume:
-    """Opens for writing."""
-    return HashVolume(spec)
-
-
 def create_hash(spec: VolumeSpec, buckets: int) -> None:
-    """Makes the files of an empty volume, durably."""
+    """Creates the files of an empty volume. Durable on return."""
     identity = spec.identity
     files = HashFiles(spec.env, spec.directory, identity)
     empty = (empty_chain(BucketId(1, number, buckets)) for number in range(buckets))
     files.create(OVERFLOW_FILE, 0)
     files.create(1, buckets, {chain.bucket.number: chain.pack(0, identity.uid) for chain in empty})
     files.close()
-    redo = RedoJournal(spec.env, spec.directory, identity)
-    redo.renew(HashState(buckets=buckets).pack(()), ())
-    redo.close()
+    journal = RedoJournal(spec.env, spec.directory, identity)
+    journal.renew(HashState(buckets=buckets).pack(()), ())
+    journal.close()
+
+
+TOGETHER = 32  # buckets in one commit
+
+
+def compact_hash(volume: HashVolume, dead_share_min: float = 0.0, progress: Progress | None = None) -> Compaction:
+    """Completes a doubling of the buckets; then, if enough of the overflow file is free, packs it."""
+    before = volume.stat()
+    files = 0
+    while volume.shape.is_growing:
+        volume.maintain(_split_some)
+        if progress is not None:
+            progress(TOGETHER * volume.identity.shape)
+    if before.dead_bytes >= dead_share_min * before.disk_bytes:
+        shape = volume.shape
+        for first in range(0, shape.buckets, TOGETHER):
+            numbers = range(first, min(first + TOGETHER, shape.buckets))
+            buckets = [BucketId(shape.generation, number, shape.buckets) for number in numbers]
+            if progress is not None:
+                progress(len(buckets) * volume.identity.shape)
+            if volume.shape.generation != shape.generation or volume.shape.is_growing:
+                break  # the buckets are doubling: left to the next compaction
+            files += len(volume.maintain(partial(_pack, volume, buckets)).after)
+    volume.maintain(ChangeDraft.shrink)
+    volume.tidy()
+    return Compaction(files, before.disk_bytes, volume.stat().disk_bytes)
+
+
+def _split_some(draft: ChangeDraft) -> None:
+    for _ in range(TOGETHER):
+        if draft.state.is_growing:
+            draft.split()
+
+
+def _pack(volume: HashVolume, buckets: Iterable[BucketId], draft: ChangeDraft) -> None:
+    for bucket in buckets:
+        if draft.state.generation != bucket.file or draft.state.is_growing:
+            return
+        chain = volume.chain(bucket)
+        entries = [_moved(volume, draft, entry) for entry in chain.entries()]
+        any_moved = any(new is not old for new, old in zip(entries, chain.entries(), strict=True))
+        if any_moved or _can_shrink(draft, chain, volume.identity.shape):
+            draft.replace(bucket, entries)
+
+
+def _can_shrink(draft: ChangeDraft, chain: Chain, page_bytes: int) -> bool:
+    """True if fewer overflow pages may do, or some nearer the front."""
+    if len(chain.pages) == 1:
+        return False
+    room = page_bytes - HEAD_BYTES
+    least = -(-sum(entry.cost for entry in chain.entries()) // room) - 1
+    free = draft.space.first_fit(1)
+    return len(chain.pages) - 1 > least or (free is not None and free < max(page.id.number for page in chain.pages[1:]))
+
+
+def _moved(volume: HashVolume, draft: ChangeDraft, entry: HashEntry) -> HashEntry:
+    """Moves a large block nearer the front, if there is room."""
+    large = entry.large
+    if large is None:
+        return entry
+    free = draft.space.first_fit(large.pages)
+    if free is None or free > large.page:
+        return entry
+    raw = volume.read_large(entry)
+    header = block.parse(raw[:HEADER_BYTES])
+    assert header is not None
+    header = header._replace(references=entry.header.references)
+    draft.free(large.run)
+    return draft.large(header, block.pack(header) + raw[HEADER_BYTES:])

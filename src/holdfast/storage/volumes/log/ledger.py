@@ -1,26 +1,26 @@
-"""The ledger: what the entries of a log mean. The one place where an entry changes slots, counts and space.
+"""The ledger: the only place where an entry of a log changes slots, counters and space.
 
 The writer applies each entry as it appends it, recovery applies the tail, a rebuild applies everything, and `check`
-applies everything to a scratch keydir and compares: all through `Ledger.apply`, so they cannot disagree.
+applies everything to a scratch keydir and compares. All use `SegmentLedger.apply`, so they cannot disagree.
 
 An entry is dead once nothing depends on it: a block that was removed or replaced, a count that a later count or a
-removal overrode. A removal (`count` 0) is dead from the start as far as space goes, but must outlive all dead blocks in
-earlier segments, or a rebuild would bring them back; compaction sees to that. A ticket is dead space from the start,
-too, and compaction keeps it as long as it is remembered.
+removal overrode. A removal (`count` 0) is dead space from the start, but must outlive all dead blocks in earlier
+segments, or a rebuild would bring them back; compaction sees to that. A ticket is dead space from the start too;
+compaction keeps it while it is remembered.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from holdfast.storage.block import COUNT, HEADER_BYTES, REPLICA, TICKET, Header
-from holdfast.storage.volume import held
+from holdfast.storage.volume import BlockKey, held
 from holdfast.storage.volumes.idempotency import Kept, Sessions
+from holdfast.storage.volumes.local import count_block
 from holdfast.storage.volumes.log.keydir import (
-    BlockPlace,
+    Keydir,
     KeydirChange,
     Position,
     SegmentFacts,
@@ -28,29 +28,20 @@ from holdfast.storage.volumes.log.keydir import (
     pack_facts,
     pack_position,
 )
-from holdfast.storage.volumes.log.ranges import SegmentRanges
-from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry
+from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, SegmentEntry, SegmentRanges
 
 
-class LedgerSource(Protocol):
-    """Where a ledger reads the state it starts from."""
-
-    def slots(self, signature: bytes) -> tuple[Slot, ...]: ...
-    def segments(self) -> dict[int, SegmentFacts]: ...
-    def position(self) -> Position: ...
-    def tickets(self) -> Iterator[tuple[bytes, Kept]]: ...
-
-
-def find_slot(slots: tuple[Slot, ...], overflow: int, home: bytes) -> Slot | None:
+def find_slot(slots: tuple[Slot, ...], key: BlockKey | Header) -> Slot | None:
+    """The slot of the block with this key, or of the block that an entry with this header is about."""
     for slot in slots:
-        if slot.overflow == overflow and slot.home == home:
+        if slot.overflow == key.overflow and slot.home == key.home:
             return slot
     return None
 
 
 @dataclass(slots=True)
 class _Undo:
-    """What was there before the changes since `begin`."""
+    """The state before the changes since `begin`."""
 
     position: Position
     slots: dict[bytes, tuple[Slot, ...] | None] = field(default_factory=dict)
@@ -58,17 +49,17 @@ class _Undo:
 
 
 class SegmentLedger:
-    """Not thread-safe: the owner's lock guards it."""
+    """Not thread-safe: guarded by the owner's lock."""
 
-    def __init__(self, source: LedgerSource, lanes: SegmentRanges, *, remember_tickets: bool = True) -> None:
-        """Who only reads has no use for tickets."""
+    def __init__(self, source: Keydir, lanes: SegmentRanges, *, remember_tickets: bool = True) -> None:
+        """A reader does not need to remember tickets."""
         self._source = source
         self.lanes = lanes
         self._remember_tickets = remember_tickets
         self.reset()
 
     def reset(self) -> None:
-        """Back to what the source holds; everything applied but not taken is forgotten."""
+        """Returns to the state of the source; drops everything applied but not taken."""
         self.position = self._source.position()
         self.segments = self._source.segments()
         self.slots_changed: dict[bytes, tuple[Slot, ...]] = {}
@@ -81,20 +72,20 @@ class SegmentLedger:
 
     @property
     def sessions(self) -> Sessions:
-        """What is remembered of commits with idempotency keys. Read from the source when it is first needed."""
+        """The past of commits with idempotency keys, read from the source when first needed."""
         if self._sessions is None:
             self._sessions = Sessions(self._source.tickets())
         return self._sessions
 
     def begin(self) -> None:
-        """What is applied from here on can be undone by `roll_back`, until `end`. Tickets are for after `end`."""
+        """Makes later changes revocable by `roll_back`, until `end`. Tickets must be applied after `end`."""
         self._undo = _Undo(self.position.copy())
 
     def end(self) -> None:
         self._undo = None
 
     def roll_back(self) -> None:
-        """Everything is as it was at `begin`."""
+        """Restores the state of `begin`."""
         undo, self._undo = self._undo, None
         assert undo is not None
         self.position = undo.position
@@ -112,14 +103,14 @@ class SegmentLedger:
                 self._starts = {}
 
     def slots(self, signature: bytes) -> tuple[Slot, ...]:
-        """Any thread may ask: a change is visible in at least one of the three places at any moment."""
+        """Any thread may call: a change is visible in at least one of the three places at any moment."""
         changed = self.slots_changed.get(signature)
         if changed is None:
             changed = self._slots_taken.get(signature)
         return self._source.slots(signature) if changed is None else changed
 
     def begin_segment(self, segment: int, generation: int, through: int) -> None:
-        """A segment begins; the next entry is its first."""
+        """Begins a segment; the next entry is its first."""
         first = self.floor(segment) + 1
         if self._undo is not None:
             self._undo.segments[segment] = None
@@ -129,21 +120,21 @@ class SegmentLedger:
         self._go_on(segment, SEGMENT_HEADER_BYTES)
 
     def next_segment(self) -> int:
-        """The number of a segment that is to begin."""
+        """The number of the next segment."""
         return self.lanes.next_front([*self.segments, self.position.segment])
 
     def floor(self, segment: int) -> int:
-        """A serial that all entries of a segment exceed that is about to begin."""
+        """A serial that all entries of a segment about to begin will exceed."""
         lane = self.lanes.of(segment)
         return self._floors.get(lane, 0) if lane else self.position.serial
 
     def _go_on(self, segment: int, offset: int) -> None:
-        """The next entry of the segment is at this offset. Only at the front are there new ones."""
+        """Sets the offset of the next entry. Only the front gets new ones."""
         if self.lanes.of(segment) == 0:
             self.position.segment, self.position.offset = segment, offset
 
     def replace_segments(self, old: list[int], new: Mapping[int, SegmentFacts]) -> None:
-        """Others have taken the place of these segments; the slots follow by `patch_slots`."""
+        """Replaces these segments by others; `patch_slots` updates the slots."""
         for number in old:
             del self.segments[number]
         self.segments.update(new)
@@ -151,18 +142,18 @@ class SegmentLedger:
         self._starts = {}
 
     def patch_slots(self, patched: dict[bytes, tuple[Slot, ...]]) -> None:
-        """Blocks have moved: changes that are still to be taken must say so too."""
+        """Updates the slots of moved blocks in changes that are not taken yet."""
         self.slots_changed.update(
             (signature, slots) for signature, slots in patched.items() if signature in self.slots_changed
         )
 
     def correct(self, segment: int, facts: SegmentFacts) -> None:
-        """The facts of a segment have been counted again."""
+        """Sets the facts of a segment that were counted again."""
         self.segments[segment] = facts
         self._segments_changed.add(segment)
 
     def skip(self, segment: int, offset: int, length: int) -> None:
-        """Damaged bytes take up space and nothing else."""
+        """Counts damaged bytes, which only take up space."""
         facts = self.segments[segment]
         facts.bytes += length
         facts.dead_bytes += length
@@ -170,7 +161,7 @@ class SegmentLedger:
         self._go_on(segment, offset + length)
 
     def apply_entry(self, entry: SegmentEntry, segment: int) -> None:
-        """The entry, of whatever kind, is part of the log."""
+        """Applies an entry of any kind."""
         header = entry.header
         if header.kind == TICKET:
             self.occupy(header.serial, segment, entry.offset, header.length)
@@ -180,23 +171,24 @@ class SegmentLedger:
             self.apply(header, segment, entry.offset)
 
     def occupy(self, serial: int, segment: int, offset: int, length: int) -> None:
-        """A ticket takes up this place; `sessions` must be told what it says."""
+        """Counts the space of a ticket; the caller passes its past to `sessions`."""
         facts = self._changing(segment)
         facts.bytes += length
         facts.dead_bytes += length
         self._advance(serial, segment, offset + length)
 
     def _advance(self, serial: int, segment: int, end: int) -> None:
-        """An entry has become part of the log."""
+        """Moves the position after an entry."""
         position = self.position
-        if (lane := self.lanes.of(segment)) == 0:
+        lane = self.lanes.of(segment) if self.lanes.logs else 0
+        if lane == 0:
             position.serial, position.segment, position.offset = serial, segment, end
         else:  # replayed: other lanes may have had later ones
             self._floors[lane] = serial
             position.serial = max(position.serial, serial)
 
     def apply(self, header: Header, segment: int, offset: int, slots: tuple[Slot, ...] | None = None) -> None:
-        """The block or count with this header, at this place, is part of the log. `slots`, if they are known."""
+        """Applies the block or count with this header at this place. `slots`: its signature's, if known."""
         facts = self._changing(segment)
         length = HEADER_BYTES + header.stored
         facts.bytes += length
@@ -206,29 +198,31 @@ class SegmentLedger:
         if header.kind == COUNT:
             self._recount(header, facts, slots)
         else:
-            self._place(header, BlockPlace(segment, facts.generation, offset, header.stored), facts, slots)
+            self._place(header, segment, offset, facts, slots)
 
-    def _place(self, header: Header, place: BlockPlace, facts: SegmentFacts, slots: tuple[Slot, ...]) -> None:
+    def _place(self, header: Header, segment: int, offset: int, facts: SegmentFacts, slots: tuple[Slot, ...]) -> None:
         facts.blocks += 1
-        old = find_slot(slots, header.overflow, header.home)
-        if old is not None:
+        if slots and (old := find_slot(slots, header)) is not None:
             self._bury(header.signature, old)
             slots = tuple(slot for slot in slots if slot is not old)
         new = Slot(
             header.overflow,
             header.home,
             header.kind == REPLICA,
-            *place,
+            segment,
+            facts.generation,
+            offset,
+            header.stored,
             header.size,
             header.references,
             header.serial,
             header.serial,
         )
-        self._change_slots(header.signature, (*slots, new))
+        self._change_slots(header.signature, (*slots, new) if slots else (new,))
         self._count(new, +1)
 
     def _recount(self, header: Header, facts: SegmentFacts, slots: tuple[Slot, ...]) -> None:
-        old = find_slot(slots, header.overflow, header.home)
+        old = find_slot(slots, header)
         if old is None or header.references == 0:
             facts.dead_bytes += HEADER_BYTES
         if old is None:
@@ -254,12 +248,12 @@ class SegmentLedger:
         self._count(slot, -1)
 
     def _bury_count(self, signature: bytes, slot: Slot) -> None:
-        """The count entry that set this slot's references, if it is not the block itself, is of no use any more."""
+        """Counts the entry that set this slot's references as dead, unless that is the block itself."""
         if slot.count_serial != slot.serial:
             self._changing(self.segment_of(slot.count_serial, signature)).dead_bytes += HEADER_BYTES
 
     def _changing(self, segment: int) -> SegmentFacts:
-        """The facts of a segment, about to be changed."""
+        """The facts of a segment that is about to change."""
         facts = self.segments[segment]
         if self._undo is not None and segment not in self._undo.segments:
             self._undo.segments[segment] = facts.copy()
@@ -272,18 +266,10 @@ class SegmentLedger:
         self.slots_changed[signature] = slots
 
     def _count(self, slot: Slot, sign: int) -> None:
-        position = self.position
-        if slot.replica:
-            position.replicas += sign
-            return
-        position.blocks += sign
-        position.content_bytes += sign * slot.size
-        position.stored_bytes += sign * slot.stored
-        position.references += sign * held(slot.references)
-        position.referenced_bytes += sign * slot.size * held(slot.references)
+        count_block(self.position, sign, slot.replica, slot.size, slot.stored, slot.references)
 
     def segment_of(self, serial: int, signature: bytes) -> int:
-        """The segment that holds, or held, the entry with this serial, which is about this signature."""
+        """The segment that holds, or held, the entry with this serial and signature."""
         lane = self.lanes.for_signature(signature)
         if lane not in self._starts:
             of = self.lanes.of
@@ -295,7 +281,7 @@ class SegmentLedger:
         return numbers[max(bisect_right(starts, serial) - 1, 0)]
 
     def take(self) -> KeydirChange:
-        """All changes since the last `take`, ready to be written to the source; then comes `settle`."""
+        """All changes since the last `take`, to be written to the source; `settle` follows."""
         change = KeydirChange(
             self.slots_changed,
             {segment: pack_facts(self.segments[segment]) for segment in self._segments_changed},
@@ -307,5 +293,5 @@ class SegmentLedger:
         return change
 
     def settle(self) -> None:
-        """The source has what was taken."""
+        """Called when the source has what was taken."""
         self._slots_taken = {}

@@ -1,12 +1,13 @@
-"""Opening a log volume after whatever happened to it: finish a compaction, replay the tail, cut off what was torn.
+"""Opening a log volume after a crash: finish a compaction, replay the tail, cut off what was torn.
 
-What may be found behind the keydir's position:
-- entries that were synced but had not reached the keydir: applied;
-- at the very end, bytes of a group that was never synced, hence never acknowledged: cut off, and with them what there
-  is of a commit with an idempotency key that is not there to its end;
-- damage before entries that were written after it had been synced: acknowledged bytes have gone bad. That is not for
-  an opening to judge: it stops, and `check --repair` is needed.
-Each entry says up to which serial the log was durable when it was written (`after`), which tells the last two apart.
+After the keydir's position there may be:
+- entries that were synced but had not reached the keydir: they are applied;
+- at the very end, bytes of a group that was never synced, so never acknowledged: they are cut off, together with the
+  beginning of an incomplete commit with an idempotency key;
+- damage before entries that were written after it had been synced: acknowledged bytes have gone bad. Opening fails, and
+  `check --repair` is needed.
+Each entry records up to which serial the log was durable when it was written (`after`), which distinguishes the last
+two.
 """
 
 from __future__ import annotations
@@ -14,30 +15,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from holdfast.config import StoreSettings
 from holdfast.env import File, paths
 from holdfast.errors import DamagedBlock, DamagedKeydir
+from holdfast.storage.volumes.log.compaction import finish_compactions, recount
 from holdfast.storage.volumes.log.keydir import Keydir, Position, SegmentFacts
 from holdfast.storage.volumes.log.ledger import SegmentLedger
-from holdfast.storage.volumes.log.relocation import finish_compactions, recount
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, SegmentEntry, torn_from, walk
 from holdfast.storage.volumes.log.segment_files import ListedSegment, SegmentFiles
 
 TAKE_EVERY = 10_000  # entries per keydir batch while replaying
 
 
-class Torn(NamedTuple):
-    """Unacknowledged bytes at the end of the log."""
-
-    segment: int
-    offset: int
-    length: int
-
-
 def open_keydir(directory: Path, segments: SegmentFiles, settings: StoreSettings) -> Keydir:
-    """The volume's keydir, rebuilt if there is none."""
+    """The volume's keydir, rebuilt if it is missing."""
     path = directory / paths.KEYDIR
     if not path.exists():
         rebuild_keydir(path, segments, settings)
@@ -45,7 +37,7 @@ def open_keydir(directory: Path, segments: SegmentFiles, settings: StoreSettings
 
 
 def rebuild_keydir(path: Path, segments: SegmentFiles, settings: StoreSettings) -> None:
-    """Makes a new keydir from nothing but the segments; what is damaged is left out."""
+    """Builds a new keydir from the segments alone, without what is damaged."""
     draft = path.with_name(path.name + paths.UNFINISHED)
     shutil.rmtree(draft, ignore_errors=True)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +57,7 @@ def replay_all(
     segments: SegmentFiles,
     acknowledged: tuple[Position, dict[int, SegmentFacts]] | None = None,
 ) -> list[tuple[Path, Damage]]:
-    """Applies every sound entry of every segment; returns what was damaged. A torn tail is left alone."""
+    """Applies every sound entry of every segment; returns the damage. Ignores a torn tail."""
     damages = []
     position, known = acknowledged or (None, {})
     current, _ = segments.listing(known)
@@ -73,7 +65,7 @@ def replay_all(
         ledger.begin_segment(listed.segment, listed.generation, listed.through)
         file = segments.file(listed.segment, listed.generation)
         end = file.size()
-        if listed is current[-1] and segments.lanes.of(listed.segment) == 0:  # only there is anything torn
+        if listed is current[-1] and segments.lanes.of(listed.segment) == 0:  # only this one can be torn
             end = acknowledged_end(file, segments.uid, ledger.position, position)
         floor = ledger.floor(listed.segment)
         for count, step in enumerate(segments.walk(listed.segment, file, end, floor), 1):
@@ -89,7 +81,7 @@ def replay_all(
 
 
 def recover(ledger: SegmentLedger, keydir: Keydir, segments: SegmentFiles) -> None:
-    """Brings keydir, ledger and files of a volume that is opened for writing into one state."""
+    """Brings keydir, ledger and files of a volume into one state when it is opened for writing."""
     current, leftovers = segments.listing(keydir.segments())
     superseded = {parsed[0] for path in leftovers if (parsed := paths.parse_segment_name(path.name))}
     finished = finish_compactions(keydir, segments, current, superseded) if superseded else []
@@ -107,7 +99,7 @@ def recover(ledger: SegmentLedger, keydir: Keydir, segments: SegmentFiles) -> No
 
 
 def require_complete(ledger: SegmentLedger, current: Sequence[ListedSegment]) -> None:
-    """Raises DamagedKeydir if the keydir never heard of some segment: RocksDB may lose all and keep silent."""
+    """Raises DamagedKeydir if the keydir does not know a segment: RocksDB may lose everything silently."""
     lane_of = ledger.lanes.of
     known = [(number, facts.through, lane_of(number)) for number, facts in ledger.segments.items()]
     for listed in current:
@@ -117,18 +109,21 @@ def require_complete(ledger: SegmentLedger, current: Sequence[ListedSegment]) ->
             raise DamagedKeydir(f"the keydir does not know '{listed.path}'; run 'holdfast check --repair'")
 
 
-def _settle_tail(ledger: SegmentLedger, segments: SegmentFiles, torn: Torn | None) -> None:
-    """Cuts off what was torn. A killed process may have left the rest unsynced: new entries must not build on that."""
+def _settle_tail(ledger: SegmentLedger, segments: SegmentFiles, torn: int | None) -> None:
+    """Cuts off the torn tail and syncs the rest: a killed process may not have, and new entries build on it."""
     number = ledger.position.segment
     file = segments.open_tail(number, ledger.segments[number].generation)
     if torn is not None:
-        file.truncate(torn.offset)
+        file.truncate(torn)
     file.sync()
     file.close()
 
 
-def replay_tail(ledger: SegmentLedger, segments: SegmentFiles, *, strict: bool) -> Torn | None:
-    """Applies the entries behind the ledger's position. Returns what was torn; with `strict`, damage raises."""
+def replay_tail(ledger: SegmentLedger, segments: SegmentFiles, *, strict: bool) -> int | None:
+    """Applies the entries after the ledger's position. With `strict`, damage raises.
+
+    Returns where unacknowledged bytes begin at the end of the last segment; None if there are none.
+    """
     stride = ledger.lanes.stride
     number = ledger.position.segment or ledger.next_segment()
     while True:
@@ -156,7 +151,7 @@ def _tail_file(segments: SegmentFiles, number: int, generation: int) -> File:
 
 def _replay_segment(
     ledger: SegmentLedger, segments: SegmentFiles, number: int, file: File, *, last: bool, strict: bool
-) -> Torn | None:
+) -> int | None:
     start, floor, size = ledger.position.offset, ledger.position.serial, file.size()
     if size < start and strict:
         raise DamagedBlock(
@@ -174,11 +169,11 @@ def _replay_segment(
             )
         else:
             ledger.skip(number, step.offset, step.length)
-    return Torn(number, end, size - end) if end < size else None
+    return end if end < size else None
 
 
 def acknowledged_end(file: File, uid: bytes, begun: Position, known: Position | None) -> int:
-    """Where the torn tail of the last segment begins. Up to the position `known`, nothing is torn."""
+    """Where the torn tail of the last segment begins. Nothing is torn up to the position `known`."""
     size = file.size()
     if known is not None and known.segment == begun.segment and known.offset <= size:
         return torn_from(file, uid, known.offset, size, known.serial)
@@ -186,6 +181,6 @@ def acknowledged_end(file: File, uid: bytes, begun: Position, known: Position | 
 
 
 def take(ledger: SegmentLedger, keydir: Keydir) -> None:
-    """Moves what the ledger has changed into the keydir."""
-    keydir.write(ledger.take())
+    """Writes the ledger's changes to the keydir."""
+    keydir.apply(ledger.take())
     ledger.settle()

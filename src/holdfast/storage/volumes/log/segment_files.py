@@ -1,32 +1,35 @@
-"""The segment files of a log volume: which ones count, and open handles to them.
+"""The segment files of a log volume: which of them count, and open handles to them.
 
-A compacted segment supersedes the run of segments it stands for; if a crash left both, the compacted one counts and
-the others are leftovers for the writer to clear away.
+A compacted segment supersedes the run of segments it was made from. If a crash left both, the compacted one counts, and
+the writer removes the others.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.env import Environment, File
 from holdfast.env import paths as layout
 from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBlock
-from holdfast.storage.volumes.log.keydir import SegmentFacts
-from holdfast.storage.volumes.log.ranges import SegmentRanges
 from holdfast.storage.volumes.log.segment import (
     SEGMENT_HEADER_BYTES,
     Damage,
     SegmentEntry,
     SegmentHeader,
+    SegmentRanges,
     pack_segment_header,
     read_segment_header,
     walk,
 )
+
+if TYPE_CHECKING:
+    from holdfast.storage.volumes.log.keydir import SegmentFacts
 
 
 class ListedSegment(NamedTuple):
@@ -38,31 +41,34 @@ class ListedSegment(NamedTuple):
     path: Path
 
 
+OPEN_SEGMENTS_MAX = 256  # files of one volume
+
+
 class SegmentFiles:
-    """Any thread may read through it; one thread at a time creates and discards."""
+    """Any thread may read; one thread at a time creates and discards files."""
 
     def __init__(
         self,
         env: Environment,
         directory: Path,
         uid: bytes,
-        open_max: int,
         lanes: SegmentRanges = SegmentRanges(),  # noqa: B008
     ) -> None:
         self.directory = directory
+        self.path = lru_cache(maxsize=1024)(self._path)  # every block that is read names its file
         self.uid = uid
         self.lanes = lanes
         self._env = env
-        self._open: LruCache[tuple[int, int], File] = LruCache(open_max)
+        self._open: LruCache[tuple[int, int], File] = LruCache(OPEN_SEGMENTS_MAX)
         self._lock = threading.Lock()
 
     def listing(
         self, known: Mapping[int, SegmentFacts] = MappingProxyType({})
     ) -> tuple[list[ListedSegment], list[Path]]:
-        """The segments that count, in the order of their replay, and the leftovers that do not.
+        """The segments that count, in replay order, and the leftovers that do not.
 
-        A segment of the front counts, and what a distribution made of it does not, unless the keydir, which has `known`
-        segments, says that the distribution was finished.
+        A segment of the front counts, and the segments distributed from it do not, unless the keydir (with its `known`
+        segments) says that the distribution was finished.
         """
         newest: dict[int, ListedSegment] = {}
         leftovers = []
@@ -76,7 +82,7 @@ class SegmentFiles:
             try:
                 listed = ListedSegment(*parsed, self._through(*parsed), path)
             except FileNotFoundError:
-                continue  # discarded by a compaction since the names were read
+                continue  # discarded by a compaction since
             rival = newest.get(listed.segment)
             if rival is not None:
                 leftovers.append(min(rival, listed, key=lambda each: each.generation).path)
@@ -84,7 +90,7 @@ class SegmentFiles:
             newest[listed.segment] = listed
         current: list[ListedSegment] = []
         lanes = self.lanes
-        for listed in lanes.in_order(newest.values()):
+        for listed in sorted(newest.values(), key=lambda each: lanes.replay_order(each.segment)):
             lane, front = lanes.of(listed.segment), lanes.front(listed.segment)
             superseded = (
                 current and lane == lanes.of(current[-1].segment) and listed.segment <= current[-1].through
@@ -97,18 +103,18 @@ class SegmentFiles:
         return current, leftovers
 
     def _through(self, segment: int, generation: int) -> int:
-        """Which run the segment stands for. A header that is damaged, or of another file, must not condemn others."""
+        """The last segment of its run. A damaged or foreign header must not supersede others."""
         try:
             header = read_segment_header(self.file(segment, generation))
         except DamagedBlock:
             return segment
         return header.through if header[:3] == (self.uid, segment, generation) else segment
 
-    def path(self, segment: int, generation: int) -> Path:
+    def _path(self, segment: int, generation: int) -> Path:
         return self.directory / layout.segment_name(segment, generation)
 
     def file(self, segment: int, generation: int) -> File:
-        """An open handle for reading. Whoever holds it may read on even if the file is discarded meanwhile."""
+        """An open handle for reading. It stays readable even if the file is discarded."""
         name = (segment, generation)
         with self._lock:
             file = self._open.get(name)
@@ -120,7 +126,7 @@ class SegmentFiles:
         return opened
 
     def walk(self, segment: int, file: File, end: int, floor: int) -> Iterator[SegmentEntry | Damage]:
-        """All of a segment up to `end`, in order. What belongs into another lane counts as damage."""
+        """All entries of a segment up to `end`, in order. An entry of another lane counts as damage."""
         steps = walk(file, self.uid, SEGMENT_HEADER_BYTES, end, floor)
         return steps if self.lanes.of(segment) == 0 else self._in_lane(self.lanes.of(segment), steps)
 
@@ -137,11 +143,11 @@ class SegmentFiles:
         return self._env.files.exists(self.path(segment, generation))
 
     def open_tail(self, segment: int, generation: int) -> File:
-        """A handle for appending, apart from those that `file` hands out."""
+        """A handle for appending, separate from those of `file`."""
         return self._env.files.open(self.path(segment, generation), writable=True)
 
     def create(self, segment: int, generation: int, through: int) -> File:
-        """A new segment file under its unfinished name, header written, not synced."""
+        """A new segment file under its unfinished name, with its header, not synced."""
         path = self.path(segment, generation)
         draft = path.with_name(path.name + layout.UNFINISHED)
         self._env.files.remove(draft)
@@ -150,11 +156,11 @@ class SegmentFiles:
         return file
 
     def publish(self, file: File, segment: int, generation: int) -> None:
-        """The segment is complete so far: synced, and durably under its own name."""
+        """Gives the segment its own name, durably, after a sync of its bytes."""
         self.publish_all([(file, segment, generation)])
 
     def publish_all(self, drafts: Sequence[tuple[File, int, int]]) -> None:
-        """As `publish`, for several segments: drafts with their numbers and generations."""
+        """As `publish`, for several drafts with their numbers and generations."""
         for file, _, _ in drafts:
             file.sync()
         for file, segment, generation in drafts:
@@ -162,7 +168,7 @@ class SegmentFiles:
         self._env.files.sync_directory(self.directory)
 
     def discard(self, paths: list[Path]) -> None:
-        """Removes files; this and all earlier changes of names are durable. Handles that others hold stay usable."""
+        """Removes files; this and all earlier renames are durable on return. Open handles stay usable."""
         for path in paths:
             parsed = layout.parse_segment_name(path.name)
             if parsed is not None:

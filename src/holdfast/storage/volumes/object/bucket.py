@@ -1,10 +1,10 @@
-"""The door to an object store: one URL, few verbs, and no errors but Holdfast's.
+"""An object store under one URL, with Holdfast's errors.
 
-A missing object is FileNotFoundError; a store that cannot be reached, or answers nonsense, is VolumeDown; one that
-refuses us is Denied. A store that kept us waiting in vain is left alone for a moment: whoever asks meanwhile is told at
-once, so that an operation of several requests does not wait for each of them. Any thread may call any method.
+A missing object is FileNotFoundError; a store that is unreachable, or sends an invalid response, is VolumeDown; one
+that refuses access is Denied. After a timeout, requests fail at once for `_AWAY_S`, so that an operation of several
+requests waits only once. Any thread may call any method.
 
-Credentials and endpoint come from the environment, under the names that the tools of AWS use.
+Credentials and endpoint come from the environment variables that AWS tools use.
 """
 
 from __future__ import annotations
@@ -19,41 +19,40 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from holdfast.env.extras import require
 from holdfast.env.files import Buffer, LocalFiles
-from holdfast.errors import Denied, InvalidSetting, UsageError, VolumeDown
+from holdfast.errors import Denied, InvalidSetting, VolumeDown
 
-PART_BYTES = 8 << 20  # larger objects travel in parts of this size
-_PARTS_AT_ONCE = 4  # so that an upload takes at most this many parts of memory
+TIMEOUT_S = 30.0  # of one request, including retries
+REQUESTS_MAX = 16  # at a time, per volume; each may take 4 MiB of memory
+PART_BYTES = 8 << 20  # larger objects are sent in parts of this size
+_PARTS_AT_ONCE = 4  # which bounds the memory of an upload
 _RETRIES_MAX = 3
 _CONNECT_TIMEOUT_S = 5.0
-_RETRY_SHARE = 0.1  # of the time-out: only what fails soon is tried again, so that both together keep to it
-_VAIN_SHARE = 0.1  # of the time-out: who waited for so long, and in vain, was held up
+_RETRY_SHARE = 0.1  # of TIMEOUT_S: only early failures are retried
+_VAIN_SHARE = 0.1  # of TIMEOUT_S: a failure after that long counts as a timeout
 _AWAY_S = 2.0
 
 
 class Bucket:
-    """Objects under one URL: `s3://bucket/prefix` or `file:///directory`. Nothing is asked of the store until used."""
+    """Objects under one URL: `s3://bucket/prefix` or `file:///directory`. No request is sent before first use."""
 
-    def __init__(
-        self, url: str, *, timeout_s: float, requests_max: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.url = url.rstrip("/")
         self._clock = clock
-        self._vain_s = timeout_s * _VAIN_SHARE
         self._away_until_s = float("-inf")
         self._away_reason = ""
-        self.requests_max = requests_max
         self._errors = _obstore_errors()
         parts = urlsplit(url)
         self._directory = Path(unquote(parts.path)) if parts.scheme == "file" else None
-        self._store = _connect(self.url, timeout_s)
+        self._store = _connect(self.url)
         self._pool: ThreadPoolExecutor | None = None
 
     @property
     def pool(self) -> ThreadPoolExecutor:
-        """Threads for requests at once; as many as are allowed."""
+        """Threads for concurrent requests."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.requests_max, thread_name_prefix="bucket")
+            self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="bucket")
         return self._pool
 
     def close(self) -> None:
@@ -64,14 +63,14 @@ class Bucket:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, key: str, data: Buffer) -> str:
-        """Keeps the object durably, in the place of an older one; returns the store's entity tag without quotes."""
+        """Creates or replaces the object, durably; returns its entity tag without quotes."""
         with self._translated(key):
             told = self._store.put(key, bytes(data), use_multipart=False)
         self._settle(key)
         return _tag(told)
 
     def put_new(self, key: str, data: Buffer) -> bool:
-        """Keeps the object durably unless there is one already: then False, and nothing has changed."""
+        """Creates the object, durably; False if it exists already."""
         try:
             with self._translated(key):
                 self._store.put(key, bytes(data), mode="create")
@@ -81,7 +80,7 @@ class Bucket:
         return True
 
     def put_parts(self, key: str, parts: Iterator[bytes]) -> str:
-        """As `put`, for an object that is read while it is sent. All parts but the last have PART_BYTES."""
+        """As `put`, in parts. All parts but the last have PART_BYTES."""
         with self._translated(key):
             told = self._store.put(
                 key, parts, use_multipart=True, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
@@ -90,7 +89,7 @@ class Bucket:
         return _tag(told)
 
     def delete(self, key: str) -> None:
-        """It is not an error if it is gone already."""
+        """Not an error if there is no such object."""
         try:
             with self._translated(key):
                 self._store.delete(key)
@@ -98,7 +97,7 @@ class Bucket:
             pass
 
     def _settle(self, key: str) -> None:
-        """A store is trusted to have synced what it acknowledged; in a plain directory that is left to us."""
+        """Syncs an object in a plain directory. A store is trusted to have synced what it acknowledged."""
         if self._directory is None:
             return
         files, path = LocalFiles(), self._directory / key
@@ -112,7 +111,7 @@ class Bucket:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def get(self, key: str) -> bytes:
-        """The whole of a small object."""
+        """A small object."""
         with self._translated(key):
             return bytes(self._store.get(key).bytes())
 
@@ -125,11 +124,11 @@ class Bucket:
                 return bytes(self._store.get_range(key, start=offset, length=length))
         except VolumeDown as error:
             if "range" in str(error).lower() and (self.size(key) or 0) <= offset:
-                return b""  # shorter than it should be: damage, which those who read can name
+                return b""  # shorter than expected: the caller reports the damage
             raise
 
     def size(self, key: str) -> int | None:
-        """Of the object; None if there is none."""
+        """Size of the object; None if there is none."""
         try:
             with self._translated(key):
                 return int(self._store.head(key)["size"])
@@ -137,7 +136,7 @@ class Bucket:
             return None
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """All objects below the prefix, which ends with a slash."""
+        """Sizes of all objects under the prefix, which ends with a slash."""
         with self._translated(prefix):
             return {each["path"]: int(each["size"]) for page in self._store.list(prefix) for each in page}
 
@@ -158,17 +157,17 @@ class Bucket:
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             raise Denied(
                 f"not permitted to use '{self.url}/{key}': {_reason(error)}; check AWS_ACCESS_KEY_ID, "
-                "AWS_SECRET_ACCESS_KEY and what they may do"
+                "AWS_SECRET_ACCESS_KEY and their permissions"
             ) from error
         except (errors.BaseError, OSError, ValueError) as error:
             now_s = self._clock()
-            if now_s - begun_s >= self._vain_s:
+            if now_s - begun_s >= TIMEOUT_S * _VAIN_SHARE:
                 self._away_until_s, self._away_reason = now_s + _AWAY_S, _reason(error)
             raise VolumeDown(f"cannot use '{self.url}/{key}': {_reason(error)}") from error
 
 
 def _reason(error: BaseException) -> str:
-    """What happened, without the dump of the library's inner state that follows it."""
+    """The first line: a dump of the library's state follows."""
     return str(error).partition("\n")[0].strip()
 
 
@@ -177,14 +176,13 @@ def _tag(told: Any) -> str:
 
 
 def _obstore_errors() -> Any:
-    try:
-        import obstore.exceptions
-    except ImportError as error:
-        raise UsageError("volumes in object stores need obstore; run: pip install 'holdfast[objects]'") from error
+    require("objects")
+    import obstore.exceptions
+
     return obstore.exceptions
 
 
-def _connect(url: str, timeout_s: float) -> Any:
+def _connect(url: str) -> Any:
     from obstore.store import LocalStore, S3Store
 
     parts = urlsplit(url)
@@ -198,9 +196,9 @@ def _connect(url: str, timeout_s: float) -> Any:
     return S3Store.from_url(
         url,
         client_options={
-            "timeout": timedelta(seconds=timeout_s),
-            "connect_timeout": timedelta(seconds=min(timeout_s, _CONNECT_TIMEOUT_S)),
+            "timeout": timedelta(seconds=TIMEOUT_S),
+            "connect_timeout": timedelta(seconds=min(TIMEOUT_S, _CONNECT_TIMEOUT_S)),
             "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes"),
         },
-        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=timeout_s * _RETRY_SHARE)},
+        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=TIMEOUT_S * _RETRY_SHARE)},
     )

@@ -1,6 +1,6 @@
 """Which directory may write to an object store: one at a time.
 
-In the directory, the file `objects` says where the store is and under which term it is ours:
+In the directory, the file `objects` has the store's URL and the term of our ownership:
 
     HOLDFAST-OBJECTS/1
     url s3://bucket/prefix
@@ -8,12 +8,11 @@ In the directory, the file `objects` says where the store is and under which ter
     token 8c5f1d0a7b6e4f32
     crc32 1a2b3c4d
 
-In the store, an object `owners/000001` for each term says whose it is: token, host and directory. Terms have no gaps
-and their objects are never removed, so that an owner learns by one request for the next term whether it was replaced.
-An owner object is made by a conditional put, which all stores have: of two who want a term, one gets it.
+In the store, an object `owners/000001` names the owner of each term: token, host and directory. Terms have no gaps and
+their objects are never removed, so one request for the next term tells an owner whether it was replaced. An owner
+object is created by a conditional put: of two that want a term, one gets it.
 
-Each term has segments of its own (`segments/000001/...`): what a replaced owner still had under way when it was
-replaced overwrites nothing.
+Each term has its own segments (`segments/000001/...`): late uploads of a replaced owner overwrite nothing.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _MAGIC = b"HOLDFAST-OBJECTS/"
 
 
 class Replaced(VolumeDown):
-    """Another directory has taken the store over: this one must not write to it any more."""
+    """Another directory has taken the store over: this one must not write to it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What the file `objects` says."""
+    """The file `objects`."""
 
     url: str
     term: int
@@ -71,7 +70,7 @@ def read_attachment(files: Files, directory: Path) -> Attachment:
         attachment = None
     if attachment is None or attachment.pack() != raw:
         raise DamagedBlock(
-            f"cannot read '{path}': its checksum does not match its text; 'holdfast volume take-over' writes it anew, "
+            f"cannot read '{path}': its checksum does not match its text; 'holdfast volume take-over' rewrites it "
             "after the volume's directory has been moved away"
         )
     return attachment
@@ -90,7 +89,7 @@ class Ownership:
         return self.attachment.term
 
     def claim(self) -> None:
-        """Makes sure that the term is ours, also if a crash came between writing it here and there. Raises Busy."""
+        """Ensures that the term is ours, also after a crash between writing it here and there. Raises Busy."""
         attachment = self.attachment
         owner = self._owner(attachment.term)
         if not owner:
@@ -112,7 +111,7 @@ class Ownership:
             )
 
     def outdated(self, key: str) -> Busy:
-        """The directory does not know an object of its own: it is an old copy."""
+        """The error of a directory that does not know one of its own objects: it is an old copy."""
         return Busy(
             f"'{self._directory}' is an old copy: '{self.bucket.url}/{key}' was uploaded later; use the directory that "
             "the copy was made from, or, if that is gone for good, take the volume over ('holdfast volume take-over')"
@@ -134,7 +133,7 @@ class Ownership:
 
 
 def newest_term(bucket: Bucket) -> int:
-    """0 if nobody ever owned the store."""
+    """0 if the store never had an owner."""
     numbers = [key.removeprefix(OWNERS) for key in bucket.sizes(OWNERS)]
     return max((int(number) for number in numbers if number.isdigit()), default=0)
 

@@ -1,13 +1,17 @@
-"""The file system under an object-store volume: its directory first, the store for segments that are not there.
+"""The file system of an object-store volume: its directory first, then the store.
 
 | file | where |
 |---|---|
-| segments | here until they are uploaded, then in the store; one that is opened for writing comes back |
-| VOLUME, dictionaries | in both: in the store before they have their name here |
-| everything else, and other directories | here |
+| segments | local until uploaded, then in the store; downloaded again when opened for writing |
+| VOLUME, dictionaries | in both: in the store first |
+| everything else, and other directories | local |
 
-Threads: as `Files`. The uploader calls `settle_upload` and `deleted`; nobody else changes what is uploaded, except by
-removing segments.
+Threads: as `Files`. Only the uploader changes what is uploaded, by `settle_upload` and `deleted`, except for segments
+that are removed.
+
+Large reads come from scans: they are served from windows of a fixed grid, with a few windows of read-ahead. Small reads
+are single blocks, requested as they are. Both go through a bounded cache. Memory use is the cache and one window for
+each request in flight.
 """
 
 from __future__ import annotations
@@ -15,43 +19,156 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from holdfast.env import paths
 from holdfast.env.files import Buffer, File, Files, RewritableFile, read_file, replace_file
-from holdfast.errors import DamagedBlock, HoldfastError
+from holdfast.env.lru import LruCache
+from holdfast.errors import DamagedBlock, Denied, HoldfastError
 from holdfast.storage.volumes.object import upload_list as catalogue
-from holdfast.storage.volumes.object.ownership import Ownership
-from holdfast.storage.volumes.object.range_cache import ObjectFile, RangeCache
+from holdfast.storage.volumes.object.bucket import Bucket
+from holdfast.storage.volumes.object.ownership import Attachment, Ownership
 from holdfast.storage.volumes.object.upload_list import HEAD_BYTES, Uploaded
+
+WINDOW_BYTES = 4 << 20
+WALK_BYTES = 1 << 20  # reads of at least this size are scans
+AHEAD = 2  # windows
+CACHE_BYTES = 32 << 20  # recently read ranges, per volume
+
+
+class ObjectGone(DamagedBlock, FileNotFoundError):
+    """An object is no longer in the store: compacted since it was opened, or lost."""
+
+
+class RangeCache:
+    """Recently read ranges of all objects of a volume. Any thread may call."""
+
+    def __init__(self, bucket: Bucket, bytes_max: int) -> None:
+        self.bucket = bucket
+        self._kept: LruCache[tuple[str, int], bytes] = LruCache(bytes_max, len)
+        self._coming: dict[tuple[str, int], Future[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """A small range."""
+        start = offset - offset % WINDOW_BYTES
+        with self._lock:
+            for begin in (offset, start):
+                kept = self._kept.get((key, begin))
+                if kept is not None and offset - begin + length <= len(kept):
+                    return kept[offset - begin : offset - begin + length]
+        data = self.bucket.read(key, offset, length)
+        with self._lock:
+            self._kept.put((key, offset), data)
+        return data
+
+    def window(self, key: str, number: int) -> Future[bytes]:
+        """A window of the grid, which may be in flight."""
+        name = (key, number * WINDOW_BYTES)
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is not None and len(kept) > WALK_BYTES:  # a small range may begin there, too
+                ready: Future[bytes] = Future()
+                ready.set_result(kept)
+                return ready
+            coming = self._coming.get(name)
+            if coming is not None:
+                return coming
+            coming = self._coming[name] = self.bucket.pool.submit(self.bucket.read, key, name[1], WINDOW_BYTES)
+        coming.add_done_callback(lambda done: self._arrived(name, done))
+        return coming
+
+    def _arrived(self, name: tuple[str, int], done: Future[bytes]) -> None:
+        with self._lock:
+            self._coming.pop(name, None)
+            if not done.cancelled() and done.exception() is None:
+                self._kept.put(name, done.result())
+
+    def forget(self, key: str) -> None:
+        """The object has been replaced or removed."""
+        with self._lock:
+            for name in [name for name in self._kept if name[0] == key]:
+                self._kept.pop(name)
+
+
+class ObjectFile:
+    """An object as a file that cannot be changed."""
+
+    __slots__ = ("_cache", "_facts", "path")
+
+    def __init__(self, path: Path, facts: Uploaded, cache: RangeCache) -> None:
+        self.path = path
+        self._facts = facts
+        self._cache = cache
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Raises ObjectGone if the object was compacted or lost."""
+        head, size = self._facts.head, self._facts.size
+        length = min(length, size - offset)
+        if length <= 0:
+            return b""
+        if offset + length <= len(head):
+            return head[offset : offset + length]
+        try:
+            if length < WALK_BYTES:
+                return self._cache.read(self._facts.key, offset, length)
+            return self._walk(offset, length)
+        except FileNotFoundError:
+            place = f"{self._cache.bucket.url}/{self._facts.key}"
+            raise ObjectGone(f"'{place}' is missing; run 'holdfast check --repair'") from None
+
+    def _walk(self, offset: int, length: int) -> bytes:
+        key, last = self._facts.key, (self._facts.size - 1) // WINDOW_BYTES
+        first, end = offset // WINDOW_BYTES, (offset + length - 1) // WINDOW_BYTES
+        parts = []
+        coming = [self._cache.window(key, number) for number in range(first, min(first + AHEAD, last) + 1)]
+        for number in range(first, end + 1):
+            if number + AHEAD <= last and number > first:
+                coming.append(self._cache.window(key, number + AHEAD))
+            window = coming.pop(0).result()
+            start = number * WINDOW_BYTES
+            parts.append(window[max(0, offset - start) : offset + length - start])
+            if len(window) < min(WINDOW_BYTES, self._facts.size - start):
+                break  # the object is too short
+        return b"".join(parts)
+
+    def size(self) -> int:
+        return self._facts.size
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        raise self._refusal()
+
+    def truncate(self, size: int) -> None:
+        raise self._refusal()
+
+    def _refusal(self) -> Denied:
+        return Denied(f"not permitted to change '{self.path}': it is in the store, which only holds whole segments")
+
+    def sync(self) -> None:
+        """Nothing to do: the store has synced it."""
+
+    def close(self) -> None:
+        """Nothing to do: no file is open."""
+
+
+if TYPE_CHECKING:
+    from holdfast.storage.volumes.object.uploader import Uploader
 
 log = logging.getLogger("holdfast.storage.volumes.object")
 _COPY_BYTES = 4 << 20
 
 
-class Uploads(Protocol):
-    """Who takes staged segments away."""
-
-    def add(self, name: str) -> None:
-        """The segment is complete and to be uploaded."""
-
-    def doom(self, keys: Sequence[str]) -> None:
-        """Objects to be deleted, once all that was added before is uploaded."""
-
-    def make_room(self) -> None:
-        """Waits until staging is not full. Raises VolumeFull if that cannot be, Replaced if we may not write."""
-
-
 class TieredFile:
-    """A segment that is open, here or in the store; while it is open it may go from here to there."""
+    """An open segment, local or in the store. It may be uploaded while it is open."""
 
     __slots__ = ("__weakref__", "_before_append", "file", "path")
 
     def __init__(self, path: Path, file: File, before_append: Callable[[], None]) -> None:
         self.path = path
-        self.file = file  # exchanged when the segment has been uploaded; whoever reads holds the old one
+        self.file = file  # replaced after the upload; readers in flight keep the old one
         self._before_append = before_append
 
     def append(self, buffers: Sequence[Buffer]) -> None:
@@ -75,24 +192,30 @@ class TieredFile:
 
 
 class TieredFiles:
-    """A `Files` for one volume. With `follow`, another process may be writing to the volume."""
+    """The `Files` of one volume. With `follow`, another process may be writing to the volume."""
 
     def __init__(
-        self, local: Files, directory: Path, ownership: Ownership, cache_bytes: int, *, follow: bool = True
+        self,
+        local: Files,
+        directory: Path,
+        bucket: Bucket,
+        attachment: Attachment,
+        *,
+        follow: bool,
     ) -> None:
         self.local = local
         self.directory = directory
-        self.ownership = ownership
-        self.bucket = ownership.bucket
-        self.cache = RangeCache(self.bucket, cache_bytes)
-        self.uploads: Uploads | None = None
+        self.bucket = bucket
+        self.ownership = Ownership(bucket, attachment, directory)
+        self.cache = RangeCache(bucket, CACHE_BYTES)
+        self.uploads: Uploader | None = None
         self._follow = follow
         self._lock = threading.RLock()
-        self._raw = b""  # of the file `uploaded` as last read or written
+        self._raw = b""  # the file `uploaded` as last read or written
         self._uploaded: dict[str, Uploaded] = {}
-        self._absent: set[str] = set()  # uploaded, but not in the store any more
+        self._absent: set[str] = set()  # uploaded, but no longer in the store
         self._doomed: list[str] = []
-        self._dooming: list[str] = []  # removed, and not yet noted in the file
+        self._dooming: list[str] = []  # removed, not yet noted in the file
         self._handles: dict[str, WeakSet[TieredFile]] = {}
 
     # -- what is in the store -----------------------------------------------------------------------------------
@@ -102,7 +225,7 @@ class TieredFiles:
         return self.directory / paths.UPLOADED
 
     def load(self) -> bool:
-        """Reads the file `uploaded`; False if there is none that can be read, and nothing is known."""
+        """Reads the file `uploaded`; False if it is missing or unreadable."""
         with self._lock:
             try:
                 raw = read_file(self.local, self._catalogue_path)
@@ -117,40 +240,43 @@ class TieredFiles:
                 return False
         return True
 
-    def look(self) -> None:
-        """Asks the store which of the segments it should have are there: the others count as missing."""
+    def look(self) -> dict[str, int]:
+        """Lists the store: uploaded segments that are not there count as missing."""
         present = self.bucket.sizes(catalogue.SEGMENTS)
         with self._lock:
             self._absent = {each.name for each in self._uploaded.values() if each.key not in present}
+        return present
 
     def reconcile(self) -> None:
-        """As `look`, by the owner: what a crash left there unknown is to be deleted.
+        """As `look`, for the owner: unknown objects left by a crash will be deleted.
 
-        Raises Busy if the store has more of our own than we remember: then this directory is an old copy.
+        Raises Busy if the store has later segments of ours: then this directory is an old copy.
         """
-        present = self.bucket.sizes(catalogue.SEGMENTS)
+        present, prefix = self.look(), catalogue.segment_key(self.ownership.term, "")
+        own = {key.removeprefix(prefix): size for key, size in present.items() if key.startswith(prefix)}
         with self._lock:
-            self._absent = {each.name for each in self._uploaded.values() if each.key not in present}
-            here, prefix = self.staged(), catalogue.segment_key(self.ownership.term, "")
+            here = self.staged()
             known = [*here, *self._uploaded]
-            newest = max(((paths.parse_segment_name(name) or (0, 0))[0] for name in known), default=0)
-            own = {key.removeprefix(prefix): size for key, size in present.items() if key.startswith(prefix)}
+            newest = max(map(_number, known), default=0)
             for name, size in own.items():
-                number = (paths.parse_segment_name(name) or (0, 0))[0]
-                if number > newest or (name in here and size > self._size(name)):
+                if _number(name) > newest or (name in here and size > self.size_here(name)):
                     raise self.ownership.outdated(prefix + name)
                 if name not in known and prefix + name not in self._doomed:
                     self._doomed.append(prefix + name)
 
-    def _size(self, name: str) -> int:
-        file = self.local.open(self.directory / name)
+    def size_here(self, name: str) -> int:
+        """Size of a segment in the directory; 0 if it is not there."""
+        try:
+            file = self.local.open(self.directory / name)
+        except FileNotFoundError:
+            return 0
         try:
             return file.size()
         finally:
             file.close()
 
     def adopt(self) -> None:
-        """Makes the file `uploaded` anew from what the store holds. Durable on return."""
+        """Rebuilds the file `uploaded` from the store. Durable on return."""
         found, late = catalogue.adopt(self.bucket.sizes(catalogue.SEGMENTS))
         heads = self.bucket.pool.map(lambda each: self.bucket.read(each.key, 0, HEAD_BYTES), found.values())
         with self._lock:
@@ -182,16 +308,16 @@ class TieredFiles:
     # -- for the uploader ---------------------------------------------------------------------------------------
 
     def staged(self) -> list[str]:
-        """The segments that are here, in order."""
+        """The local segments, in order."""
         names = [name for name in self.local.names(self.directory) if paths.parse_segment_name(name)]
         return sorted(names, key=lambda name: paths.parse_segment_name(name) or (0, 0))
 
     def settle_upload(self, facts: Uploaded, *, keep: bool) -> None:
-        """The store holds the segment, byte for byte. Noted durably; then, unless `keep`, the file here goes."""
+        """Notes durably that the store holds the segment; then, unless `keep`, removes the local file."""
         path = self.directory / facts.name
         with self._lock:
             self.cache.forget(facts.key)
-            if not self.local.exists(path):  # compacted while it was on its way
+            if not self.local.exists(path):  # compacted during the upload
                 self._doomed.append(facts.key)
                 self._write_catalogue()
                 return
@@ -207,12 +333,12 @@ class TieredFiles:
                 self._switch_handles()
 
     def is_read(self, key: str) -> bool:
-        """Whether somebody still has the segment open that this object is."""
+        """True if the segment of this object is still open."""
         with self._lock:
             return len(self._handles.get(key.rpartition("/")[2], ())) > 0
 
     def deleted(self, keys: Sequence[str]) -> None:
-        """The objects are gone from the store."""
+        """Notes that the objects were deleted from the store."""
         with self._lock:
             self._doomed = [key for key in self._doomed if key not in keys]
             self._write_catalogue()
@@ -220,7 +346,7 @@ class TieredFiles:
             self.cache.forget(key)
 
     def _switch_handles(self) -> None:
-        """Who has a segment open that has moved reads on where it is now; so the disk gets its space back."""
+        """Redirects open segments to where they are now, which frees the local disk."""
         self._handles = {name: handles for name, handles in self._handles.items() if handles}
         for name, handles in self._handles.items():
             facts, path = self._uploaded.get(name), self.directory / name
@@ -242,12 +368,12 @@ class TieredFiles:
             try:
                 return self._opened(path, name, self.local.open(path, writable=writable, create=create))
             except FileNotFoundError:
-                pass  # uploaded just now
+                pass  # just uploaded
         if self._follow:
             self.load()
         facts = self.uploaded(name)
         if facts is None or name in self._absent:
-            raise FileNotFoundError(2, "no such segment here or in the store", str(path))
+            raise FileNotFoundError(2, "no such segment, local or in the store", str(path))
         if writable:
             self._bring_back(path, facts)
             return self._opened(path, name, self.local.open(path, writable=True))
@@ -264,7 +390,7 @@ class TieredFiles:
             self.uploads.make_room()
 
     def _bring_back(self, path: Path, facts: Uploaded) -> None:
-        """A copy of the segment is here, durably. The object stays until the segment is uploaded anew."""
+        """Downloads the segment, durably. The object stays until the segment is uploaded again."""
         source = ObjectFile(path, facts, self.cache)
         draft = path.with_name(path.name + paths.UNFINISHED)
         self.local.remove(draft)
@@ -331,7 +457,7 @@ class TieredFiles:
             self.bucket.delete(key)
 
     def sync_directory(self, path: Path) -> None:
-        """What was removed is noted before it is deleted in the store, so that no reader looks for it there."""
+        """Notes removals before they reach the store, so that no reader looks for them there."""
         self.local.sync_directory(path)
         if path != self.directory:
             return
@@ -356,7 +482,7 @@ class TieredFiles:
         return None
 
     def _mirrored(self, path: Path) -> str | None:
-        """The key of a file that is also in the store."""
+        """The key of a file that is in both places."""
         if path == self.directory / paths.VOLUME:
             return paths.VOLUME
         if path.parent == self.directory / paths.DICTIONARIES and not path.name.endswith(paths.UNFINISHED):
@@ -364,7 +490,7 @@ class TieredFiles:
         return None
 
     def restore(self) -> None:
-        """VOLUME and dictionaries are in both places. What is in both is left alone."""
+        """Copies VOLUME and dictionaries to where they are missing."""
         remote = {paths.VOLUME: 0} if self.bucket.size(paths.VOLUME) is not None else {}
         remote |= self.bucket.sizes(f"{paths.DICTIONARIES}/")
         shelf = self.directory / paths.DICTIONARIES
@@ -381,8 +507,13 @@ class TieredFiles:
                 replace_file(self.local, path, self.bucket.get(key))
 
     def restore_identity(self) -> None:
-        """VOLUME comes back from the store, in the place of what is here."""
+        """Replaces the local VOLUME with that of the store."""
         try:
             replace_file(self.local, self.directory / paths.VOLUME, self.bucket.get(paths.VOLUME))
         except (FileNotFoundError, HoldfastError) as error:
             log.warning("'%s' could not be restored from the store: %s", self.directory / paths.VOLUME, error)
+
+
+def _number(name: str) -> int:
+    """The number of a segment; 0 for other names."""
+    return (paths.parse_segment_name(name) or (0, 0))[0]

@@ -1,12 +1,12 @@
-"""The file `uploaded`: which segments are in the store, and which objects are still to be deleted there.
+"""The file `uploaded`: the segments in the store, and the objects to delete there.
 
     HOLDFAST-UPLOADED/1
     000007.seg 1 268435456 SE9MREZBU1QtU0VHTUVOVC8x...     name, term, bytes, and the first 96 bytes in base64
-    gone segments/000001/000003.seg                        to be deleted: a compaction has replaced it
+    gone segments/000001/000003.seg                        to delete: replaced by a compaction
     crc32 1a2b3c4d
 
-It is replaced as a whole, and durable before the local file of a segment is removed. Processes that read follow it, so
-that they need not list the store. It is derived: without it the writer lists the store (`adopt`).
+It is replaced as a whole, and durable before a segment's local file is removed. Readers follow it, so that they need
+not list the store. It is derived: without it the writer lists the store (`adopt`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Uploaded:
     name: str
     term: int
     size: int
-    head: bytes = b""  # its first bytes, which are asked for at every opening
+    head: bytes = b""  # its first bytes, read at every opening
 
     @property
     def key(self) -> str:
@@ -78,10 +78,10 @@ def parse(raw: bytes, path: Path) -> tuple[dict[str, Uploaded], list[str]]:
 
 
 def adopt(sizes: Mapping[str, int]) -> tuple[dict[str, Uploaded], list[str]]:
-    """The segments that count among the objects of a store, without their heads, and the keys of those that do not.
+    """The valid segments in a store, without their heads, and the keys of the others.
 
-    Those do not that a replaced owner uploaded while it was being replaced: it and its successor went on from the
-    same segment, and the successor's count.
+    Segments that a replaced owner uploaded late are invalid: it and its successor continued after the same segment, and
+    the successor's are valid.
     """
     found = [
         Uploaded(match[2], int(match[1]), size)
@@ -90,24 +90,18 @@ def adopt(sizes: Mapping[str, int]) -> tuple[dict[str, Uploaded], list[str]]:
     ]
     counting: dict[str, Uploaded] = {}
     late: list[str] = []
-    first_later: float = inf  # the lowest number that a later owner began
+    first_later: float = inf  # the lowest number that a later owner created
     for term in sorted({each.term for each in found}, reverse=True):
         begun = first_later
         for each in found:
             if each.term != term:
                 continue
-            number = _fresh_number(each.name)
-            if each.name in counting or (number is not None and number >= first_later):
+            number, generation = paths.parse_segment_name(each.name) or (0, 0)
+            is_new = generation == 0  # not made by a compaction
+            if each.name in counting or (is_new and number >= first_later):
                 late.append(each.key)
                 continue
             counting[each.name] = each
-            begun = min(begun, inf if number is None else number)
+            begun = min(begun, number if is_new else inf)
         first_later = begun
     return counting, late
-
-
-def _fresh_number(name: str) -> int | None:
-    """The number of a segment that no compaction has made."""
-    parsed = paths.parse_segment_name(name)
-    assert parsed is not None
-    return parsed[0] if parsed[1] == 0 else None

@@ -1,11 +1,11 @@
-"""The thread that moves staged segments into the store, and deletes there what compactions have replaced.
+"""The thread that uploads staged segments and deletes objects that compactions have replaced.
 
-Uploads are done in the order in which segments were staged, and an object is deleted only when everything that was
-staged before is uploaded: so a compacted segment is in the store before those that it replaces go. Before each upload
-and each deletion the thread asks whether the store is still ours.
+Segments are uploaded in the order in which they were staged, and an object is deleted only after everything staged
+before it is uploaded: so a compacted segment is in the store before those it replaces are deleted. Before each upload
+and deletion the thread checks that the store is still ours.
 
-A store that is away is asked again and again, with growing pauses; meanwhile segments wait here, up to
-`stage_bytes_max`, and then no more is taken (VolumeFull) until it is back.
+If the store is down, the thread retries with growing pauses. Meanwhile up to `stage_bytes_max` of segments wait; beyond
+that, writes fail (VolumeFull).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ log = logging.getLogger("holdfast.storage.volumes.object")
 
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 10.0
-LOOK_S = 5.0  # how often to ask whether the store is still ours, while something is written
-READERS_S = 0.5  # how often to see whether an object that is to be deleted is still being read
+LOOK_S = 5.0  # between checks of the ownership, during writes
+READERS_S = 0.5  # between checks whether an object to delete is still being read
 
 
 class Uploader:
@@ -38,22 +38,22 @@ class Uploader:
         self._files = files
         self._bytes_max = stage_bytes_max
         self._state = threading.Condition()
-        self._waiting: deque[tuple[str, int, bool]] = deque()  # name, bytes, whether the file stays here
+        self._waiting: deque[tuple[str, int, bool]] = deque()  # name, bytes, whether to keep the file
         self._waiting_bytes = 0
         self._added = self._done = 0  # uploads ever; they are done in order
-        self._doomed: deque[tuple[int, str]] = deque()  # how many uploads must be done first, key
-        self._failure: HoldfastError | None = None  # of the last try
+        self._doomed: deque[tuple[int, str]] = deque()  # number of uploads to do first, key
+        self._failure: HoldfastError | None = None  # of the last attempt
         self._replaced: Replaced | None = None
-        self._written = False  # since the store was last asked whether it is ours
+        self._written = False  # since the last check of the ownership
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"upload-{files.directory.name}", daemon=True)
         self._thread.start()
 
-    # -- what others want ---------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------
 
     def add(self, name: str, *, keep: bool = False) -> None:
-        """The segment is to be uploaded; with `keep` the file here stays. Once is enough."""
-        size = self._size(name)
+        """Queues a segment for upload; with `keep` the local file stays. Idempotent."""
+        size = self._files.size_here(name)
         with self._state:
             if any(name == waiting for waiting, _, _ in self._waiting):
                 return
@@ -61,16 +61,6 @@ class Uploader:
             self._waiting_bytes += 0 if keep else size
             self._added += 1
             self._state.notify_all()
-
-    def _size(self, name: str) -> int:
-        try:
-            file = self._files.local.open(self._files.directory / name)
-        except FileNotFoundError:
-            return 0
-        try:
-            return file.size()
-        finally:
-            file.close()
 
     def doom(self, keys: Sequence[str]) -> None:
         with self._state:
@@ -83,8 +73,8 @@ class Uploader:
             while self._waiting_bytes >= self._bytes_max and self._replaced is None:
                 if self._failure is not None or not self._thread.is_alive():
                     raise VolumeFull(
-                        f"{self._waiting_bytes} bytes wait in '{self._files.directory}' to be uploaded, and the store "
-                        f"is away ({self._failure}); they are safe, and more is taken when it is back "
+                        f"{self._waiting_bytes} bytes in '{self._files.directory}' wait for upload, and the store is "
+                        f"down ({self._failure}); they are durable, and writes resume when the store is back "
                         "(the limit is 'store.stage_bytes_max')"
                     )
                 self._state.wait(PAUSE_MAX_S)
@@ -93,22 +83,18 @@ class Uploader:
 
     @property
     def failure(self) -> HoldfastError | None:
-        """Why nothing is uploaded at present; None if all is well."""
+        """Why uploads fail at present; None if they do not."""
         return self._replaced or self._failure
 
-    @property
-    def waiting_bytes(self) -> int:
-        return self._waiting_bytes
-
     def close(self) -> None:
-        """Waits until everything is uploaded; if the store is away, it is tried once more and left staged."""
+        """Waits until everything is uploaded; if the store is down, tries once more and leaves the rest staged."""
         with self._state:
             self._closing = True
             self._state.notify_all()
         self._thread.join()
         left = len(self._waiting)
         if left:
-            log.warning("%d segments stay in '%s' to be uploaded: %s", left, self._files.directory, self.failure)
+            log.warning("%d segments in '%s' still wait for upload: %s", left, self._files.directory, self.failure)
 
     # -- the thread ---------------------------------------------------------------------------------------------
 
@@ -137,7 +123,7 @@ class Uploader:
             except HoldfastError as error:
                 with self._state:
                     if self._failure is None:
-                        log.warning("nothing can be uploaded at present: %s", error)
+                        log.warning("cannot upload at present: %s", error)
                     self._failure = error
                     self._state.notify_all()
                     if self._closing:
@@ -152,7 +138,7 @@ class Uploader:
             self._state.notify_all()
 
     def _next_task(self) -> Callable[[], None] | None:
-        """Waits for something to do; None if this is the end."""
+        """Waits for the next task; None at the end."""
         with self._state:
             while True:
                 if self._waiting:
@@ -167,7 +153,7 @@ class Uploader:
                     return lambda: None
 
     def _free_keys(self) -> list[str]:
-        """What can be deleted now. Who still reads a segment that was replaced may read it to its end."""
+        """Objects that can be deleted now. A reader may finish a segment that was replaced."""
         return [
             key
             for added, key in self._doomed
@@ -189,7 +175,7 @@ class Uploader:
             self._state.notify_all()
 
     def _upload(self, name: str) -> Uploaded | None:
-        """None if the segment is gone: compacted meanwhile."""
+        """None if the segment was compacted meanwhile."""
         try:
             file = self._files.local.open(self._files.directory / name)
         except FileNotFoundError:
@@ -211,7 +197,7 @@ class Uploader:
 
 
 def transfer(bucket: Bucket, key: str, file: File, size: int) -> None:
-    """Puts the first `size` bytes of the file into the store, and makes sure that they are there. Raises VolumeDown."""
+    """Uploads the first `size` bytes of the file and verifies them. Raises VolumeDown."""
     digests: list[bytes] = []
 
     def parts() -> Iterator[bytes]:
@@ -230,7 +216,7 @@ def transfer(bucket: Bucket, key: str, file: File, size: int) -> None:
     found = bucket.size(key)
     if found != size:
         raise VolumeDown(f"'{bucket.url}/{key}' has {found} bytes, {size} were uploaded")
-    if tag != expected:  # not every store makes its tags like this
+    if tag != expected:  # not every store computes its tags like this
         _compare(bucket, key, file, size)
 
 
@@ -238,4 +224,4 @@ def _compare(bucket: Bucket, key: str, file: File, size: int) -> None:
     for offset in range(0, size, PART_BYTES):
         length = min(PART_BYTES, size - offset)
         if bucket.read(key, offset, length) != file.read(offset, length):
-            raise VolumeDown(f"'{bucket.url}/{key}' differs at {offset} or soon after from what was uploaded")
+            raise VolumeDown(f"'{bucket.url}/{key}' differs from what was uploaded, at {offset} or later")

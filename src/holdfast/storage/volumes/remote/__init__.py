@@ -1,1 +1,1 @@
-"""A volume on another machine: client, connections, and retries of commits (W11, W12)."""
+"""A volume on another machine: the client of a volume server (W11, W12)."""

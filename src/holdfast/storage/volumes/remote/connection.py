@@ -1,9 +1,9 @@
-"""One connection of a client to a volume server: frames out, frames in, one thread at a time.
+"""The connections of a client to one volume server: blocking sockets, each used by one thread at a time.
 
-The connections of a client to one server: opened when they are needed, used by one thread at a time, tried again.
-
-A server that does not answer is tried for a while; then its volume counts as down, and is left alone for a while, so
-that who has replicas elsewhere is not held up by it again and again.
+A call takes an idle connection, or opens one, sends its request and waits for the response: a single thread needs
+neither locks nor other threads for that. If the network fails, the call is tried again on another connection for a
+while. Then the volume counts as down and is not called for a while, so that a store with replicas elsewhere is not
+held up by it again and again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import struct
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,18 +25,26 @@ from holdfast.env.files import Buffer
 from holdfast.errors import Busy, Denied, HoldfastError, MalformedInput, UsageError, VolumeDown
 from holdfast.storage.server import wire
 from holdfast.storage.server.handshake import NONCE_BYTES, answer_hello, read_secret, verify_welcome
-from holdfast.storage.server.wire import FRAME_BYTES, Type
+from holdfast.storage.server.wire import FRAME, FRAME_BYTES, FRAME_REST, Type
 
+log = logging.getLogger("holdfast.storage")
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 3.0
+CONNECTIONS_MAX = 32  # to one volume
 _RECEIVE_BYTES = 256 << 10
 _SEND_BYTES = 256 << 10  # that have the whole time-out for themselves
 _KEPT_BYTES_MAX = 4 << 20  # a larger buffer is given up after use
 _WELCOME_BYTES_MAX = 64 << 10  # of a frame before the server is authenticated
-_ANSWER_BYTES_MAX = 1 << 30
+_RESPONSE_BYTES_MAX = 1 << 30
+_PAUSE_S = 0.02  # before a request is tried again; doubled each time
+_PAUSE_MAX_S = 0.5
+_TIMEVAL = struct.Struct("@ll")
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How this client proves itself."""
+    """How this client authenticates itself."""
 
     secret: bytes | None
     tls: ssl.SSLContext | None
@@ -49,7 +59,7 @@ def load_credentials(settings: RemoteSettings, directory: Path) -> Credentials:
 def _client_tls(settings: RemoteSettings, directory: Path) -> ssl.SSLContext | None:
     if not settings.tls_ca_file:
         if settings.tls_cert_file or settings.tls_key_file:
-            raise UsageError("[remote] names a certificate, but no 'tls_ca_file' to know the servers by")
+            raise UsageError("[remote] names a certificate, but no 'tls_ca_file' to verify the servers with")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -71,12 +81,12 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-class ServerLink:
-    """An open connection whose both ends have proven themselves. Failures of the network raise OSError."""
+class ServerConnection:
+    """An open connection whose both ends are authenticated. Failures of the network raise OSError."""
 
     def __init__(self, address: str, credentials: Credentials, settings: RemoteSettings, env: Environment) -> None:
         host, port = split_address(address)
-        self._socket = socket.create_connection((host, port), settings.connect_timeout_s)
+        self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
         self._request = 0
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._start = self._end = 0
@@ -87,12 +97,10 @@ class ServerLink:
             if credentials.tls is not None:
                 self._socket = credentials.tls.wrap_socket(self._socket, server_hostname=host)
             self.facts = self._introduce(credentials.secret, env.random_bytes(NONCE_BYTES))
-            self._socket.settimeout(settings.request_timeout_s)
+            self._limit_waits(settings.request_timeout_s, is_plain=credentials.tls is None)
         except OSError as error:
             self._socket.close()
-            mistake = (
-                "" if self._end else _tls_mistake(error, (host, port), credentials.tls, settings.connect_timeout_s)
-            )
+            mistake = "" if self._end else _tls_mistake(error, (host, port), credentials.tls, CONNECT_TIMEOUT_S)
             if mistake:
                 raise Denied(mistake) from error
             raise
@@ -105,57 +113,75 @@ class ServerLink:
         if kind == Type.FAILED:
             raise wire.unpack_failure(hello)
         if kind != Type.HELLO:
-            raise MalformedInput("what answers is no volume server")
+            raise MalformedInput("the other side is no volume server")
         greeting = bytes(hello)
-        welcome = self.ask(Type.AUTH, answer_hello(greeting, secret, nonce))
+        welcome = self.call(Type.AUTH, answer_hello(greeting, secret, nonce))
         facts = verify_welcome(greeting, welcome, secret, nonce)
-        self._frame_bytes_max = _ANSWER_BYTES_MAX
+        self._frame_bytes_max = _RESPONSE_BYTES_MAX
         return facts
 
-    def ask(self, kind: Type, *body: Buffer, progress: Callable[[memoryview], None] | None = None) -> memoryview:
-        """The answer to a request; valid until the next call. Raises what the server failed with."""
+    def _limit_waits(self, seconds: float, *, is_plain: bool) -> None:
+        """The kernel's own time-outs save a system call before each that may wait. TLS cannot use them."""
+        if not is_plain:
+            self._socket.settimeout(seconds)
+            return
+        self._socket.settimeout(None)
+        limit = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def call(self, kind: Type, *body: Buffer, progress: Callable[[memoryview], None] | None = None) -> memoryview:
+        """The response to a request; valid until the next call. Raises what the server failed with."""
         return self.receive(self.send(kind, *body), progress)
 
     def send(self, kind: Type, *body: Buffer) -> int:
-        """Sends a request; returns its number, to receive the answer with."""
+        """Sends a request; returns its number, to receive the response with."""
         self._request = request = (self._request + 1) & 0xFFFFFFFF
         size = sum(map(len, body))
-        message = memoryview(b"".join([wire.frame_head(kind, request, size), *body]))
-        for start in range(0, len(message), _SEND_BYTES):
-            self._socket.sendall(message[start : start + _SEND_BYTES])
+        message = b"".join((FRAME.pack(size + FRAME_REST, kind, request), *body))
+        try:
+            if size < _SEND_BYTES:
+                self._socket.sendall(message)
+            else:
+                view = memoryview(message)
+                for start in range(0, len(view), _SEND_BYTES):
+                    self._socket.sendall(view[start : start + _SEND_BYTES])
+        except BlockingIOError:
+            raise TimeoutError("the server does not take the request") from None
         return request
 
     def receive(self, request: int, progress: Callable[[memoryview], None] | None = None) -> memoryview:
-        """The answer to the oldest question that was sent and not received yet."""
+        """The response to the oldest request that was sent and not received yet."""
         while True:
             kind, number, body = self._frame()
             if number not in (request, 0):
-                raise MalformedInput(f"an answer to question {number} came, {request} was asked")
+                raise MalformedInput(f"a response to request {number} came, {request} was sent")
             if kind == Type.DONE:
                 return body
             if kind == Type.FAILED:
                 self.is_sound = number != 0
-                raise _told(wire.unpack_failure(body))
+                raise _refusal(wire.unpack_failure(body))
             if kind != Type.PROGRESS:
-                raise MalformedInput(f"an answer of unknown type {kind}")
+                raise MalformedInput(f"a response of unknown type {kind}")
             if progress is not None:
                 progress(body)
 
     def _frame(self) -> tuple[int, int, memoryview]:
-        self._fill(FRAME_BYTES)
-        kind, request, length = wire.unpack_frame(self._buffer, self._start)
-        if length > self._frame_bytes_max:
-            raise MalformedInput(f"an answer of {length} bytes is over the limit of {self._frame_bytes_max}")
-        self._fill(FRAME_BYTES + length)
+        if self._end - self._start < FRAME_BYTES:
+            self._fill(FRAME_BYTES)
+        length, kind, request = FRAME.unpack_from(self._buffer, self._start)
+        length -= FRAME_REST
+        if not 0 <= length <= self._frame_bytes_max:
+            raise MalformedInput(f"a response of {length} bytes is over the limit of {self._frame_bytes_max}")
+        if self._end - self._start < FRAME_BYTES + length:
+            self._fill(FRAME_BYTES + length)
         start = self._start + FRAME_BYTES
         self._start = start + length
         return kind, request, memoryview(self._buffer)[start : start + length]
 
     def _fill(self, wanted: int) -> None:
-        """At least so many bytes are in the buffer behind its start."""
+        """Receives until so many bytes are in the buffer behind its start."""
         have = self._end - self._start
-        if have >= wanted:
-            return
         if self._start + wanted > len(self._buffer) or not have:
             kept = self._buffer[self._start : self._end]
             if not wanted <= len(self._buffer) <= _KEPT_BYTES_MAX:
@@ -164,7 +190,10 @@ class ServerLink:
             self._start, self._end = 0, have
         view = memoryview(self._buffer)
         while self._end - self._start < wanted:
-            received = self._socket.recv_into(view[self._end :])
+            try:
+                received = self._socket.recv_into(view[self._end :])
+            except BlockingIOError:
+                raise TimeoutError("the server does not respond") from None
             if not received:
                 raise ConnectionResetError("the server closed the connection")
             self._end += received
@@ -173,8 +202,13 @@ class ServerLink:
         self._socket.close()
 
 
+def _refusal(error: HoldfastError) -> HoldfastError:
+    """What the server calls malformed is a mistake of this client: a repetition would not help."""
+    return UsageError(f"a volume server refused a message: {error}") if isinstance(error, MalformedInput) else error
+
+
 def _tls_mistake(error: OSError, address: tuple[str, int], tls: ssl.SSLContext | None, timeout_s: float) -> str:
-    """Which setting is wrong, if a connection failed before the server said a word; empty if the network may have."""
+    """Which setting is wrong, if a connection failed before the server sent a byte; empty if it may be the network."""
     if tls is None:
         if _speaks_tls(address, timeout_s):
             return "the server speaks TLS; name its authority in 'tls_ca_file' of [remote]"
@@ -205,7 +239,7 @@ def _speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
 def _hangs_up(address: tuple[str, int], tls: ssl.SSLContext, timeout_s: float) -> bool:
     """Whether it does so again: a server that is being stopped would not take another connection.
 
-    A server that asyncio runs hangs up on a client without a valid certificate, and does not say why.
+    An asyncio server hangs up on a client without a valid certificate, and does not say why.
     """
     try:
         with (
@@ -219,50 +253,46 @@ def _hangs_up(address: tuple[str, int], tls: ssl.SSLContext, timeout_s: float) -
         return False
 
 
-def _told(error: HoldfastError) -> HoldfastError:
-    """What the server calls malformed is ours to correct: asking again would not help."""
-    return UsageError(f"a volume server refused a message: {error}") if isinstance(error, MalformedInput) else error
-
-
-log = logging.getLogger("holdfast.storage")
-T = TypeVar("T")
-_PAUSE_S = 0.02  # before a request is tried again; doubled each time
-_PAUSE_MAX_S = 0.5
-
-
-class Pool:
+class ConnectionPool:
     """Any thread may call any method."""
 
     def __init__(
-        self, name: str, address: str, credentials: Credentials, settings: RemoteSettings, env: Environment
+        self,
+        name: str,
+        address: str,
+        settings: RemoteSettings,
+        env: Environment,
+        directory: Path,
+        connected: Callable[[ServerConnection], None],
     ) -> None:
+        """`connected` gets every new connection before it is used. Paths are relative to the directory."""
         self._name = name
         self.address = address
-        self._credentials = credentials
+        self._credentials = load_credentials(settings, directory)
         self._settings = settings
         self._env = env
-        self._idle: list[ServerLink] = []
-        self._lock = threading.Lock()
-        self._room = threading.Semaphore(settings.connections_max)
+        self._connected = connected
+        # Appending to a deque and popping from it are atomic: only who finds one empty needs a lock.
+        self._idle: deque[ServerConnection] = deque()
+        self._permits = deque([None] * CONNECTIONS_MAX)  # of calls at the same time
+        self._returned = threading.Condition()
+        self._waiting = 0  # for a permit
         self._down_until_s = float("-inf")
         self._failure = ""
-        self._is_refused = False  # it answers, but not to us
-        self._was_awaited = False  # the failure came after all patience: nobody else needs to have it
+        self._is_refused = False  # the server responds, but refuses us
+        self._was_awaited = False  # the failure came after all retries: another call need not wait again
         self._closed = False
-        self.connected: Callable[[ServerLink], None] = lambda link: (
-            None
-        )  # told of every new connection before it is used
 
     @property
     def available(self) -> bool:
-        """Whether it is worth asking: not, for a while, after the server could not be reached."""
-        return self._env.monotonic() >= self._down_until_s
+        """False for a while after the server could not be reached."""
+        return not self._failure or self._env.monotonic() >= self._down_until_s
 
     def wake(self) -> None:
-        """A server that was away is asked again at once, and with patience: there will be no other time."""
+        """The next call does not know of failures: it tries at once, and with all retries."""
         self._failure, self._down_until_s = "", float("-inf")
 
-    def use(self, talk: Callable[[ServerLink], T], *, patient: bool = True) -> T:
+    def use(self, talk: Callable[[ServerConnection], T], *, patient: bool = True) -> T:
         """What `talk` returns; it is called again on another connection if the network fails it.
 
         Raises VolumeDown when it has been tried for long enough, and at once if the server was away just now. Without
@@ -270,18 +300,18 @@ class Pool:
         """
         return self.persist(lambda: self._once(talk), patient=patient)
 
-    def borrow(self) -> ServerLink:
+    def borrow(self) -> ServerConnection:
         """A connection for the caller alone, to be given back or closed. Raises VolumeDown."""
         return self.persist(self.take)
 
     def persist(self, attempt: Callable[[], T], *, patient: bool = True) -> T:
-        """What `attempt` returns; tried again while the network fails it, and then given up as in `use`."""
+        """What `attempt` returns; tried again while the network fails it, and given up as in `use`."""
         if not self.available:
             raise self._down()
         patience_s = self._settings.retry_s if patient and not (self._failure and self._was_awaited) else 0.0
         started_s, pause_s = self._env.monotonic(), _PAUSE_S
         if self._failure:  # one finds out whether it is back; meanwhile the others leave it alone
-            self._down_until_s = started_s + max(self._settings.down_s, self._settings.connect_timeout_s)
+            self._down_until_s = started_s + max(self._settings.down_s, CONNECT_TIMEOUT_S)
         while True:
             had_idle = bool(self._idle)
             try:
@@ -308,74 +338,97 @@ class Pool:
         return self._down()
 
     def _recover(self) -> None:
-        log.warning("the volume server at %s answers again", self.address)
+        log.warning("the volume server at %s responds again", self.address)
         self.wake()
 
     def _down(self) -> VolumeDown:
         if self._is_refused:
             return VolumeDown(f"volume {self._name!r} at {self.address} cannot be used: {self._failure}")
-        return VolumeDown(f"volume {self._name!r} is down: no answer from {self.address}: {self._failure}")
+        return VolumeDown(f"volume {self._name!r} is down: no response from {self.address}: {self._failure}")
 
-    def _once(self, talk: Callable[[ServerLink], T]) -> T:
-        with self._room:
-            link = self.take()
+    def _once(self, talk: Callable[[ServerConnection], T]) -> T:
+        try:
+            self._permits.pop()
+        except IndexError:
+            self._await_permit()
+        try:
+            connection = self.take()
             try:
-                result = talk(link)
+                result = talk(connection)
             except (OSError, MalformedInput):
-                self._drop_all(link)
+                connection.close()
+                self._close_idle()  # most likely they have failed, too
                 raise
             except HoldfastError:  # the server's own words: the network is sound
                 if self._failure:
                     self._recover()
-                self.give_back(link)
+                self.give_back(connection)
                 raise
             except BaseException:
-                link.close()
+                connection.close()
                 raise
-            self.give_back(link)
+            self.give_back(connection)
             return result
+        finally:
+            self._permits.append(None)
+            if self._waiting:
+                with self._returned:
+                    self._returned.notify()
 
-    def take(self) -> ServerLink:
+    def _await_permit(self) -> None:
+        with self._returned:
+            self._waiting += 1  # before the look: who returns a permit looks at it afterwards
+            try:
+                while True:
+                    try:
+                        self._permits.pop()
+                        return
+                    except IndexError:
+                        self._returned.wait()
+            finally:
+                self._waiting -= 1
+
+    def take(self) -> ServerConnection:
         """As `borrow`, tried once. Raises OSError or VolumeDown."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
         try:
-            link = ServerLink(self.address, self._credentials, self._settings, self._env)
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _connect(self) -> ServerConnection:
+        try:
+            connection = ServerConnection(self.address, self._credentials, self._settings, self._env)
         except Busy as error:
             raise ConnectionRefusedError(str(error)) from error
-        except HoldfastError as error:  # a refusal: asking again would not change it
+        except HoldfastError as error:  # a refusal: a repetition would not change it
             raise self._give_up(error) from error
         try:
-            self.connected(link)
+            self._connected(connection)
         except VolumeDown as error:  # it is not the volume that it should be
-            link.close()
+            connection.close()
             raise self._give_up(error) from error
         except BaseException:
-            link.close()
+            connection.close()
             raise
         if self._failure:
             self._recover()
-        return link
+        return connection
 
-    def give_back(self, link: ServerLink) -> None:
-        with self._lock:
-            if link.is_sound and not self._closed:
-                self._idle.append(link)
+    def give_back(self, connection: ServerConnection) -> None:
+        if connection.is_sound:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        if self._closed:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while True:
+            try:
+                self._idle.pop().close()
+            except IndexError:
                 return
-        link.close()
-
-    def _drop_all(self, link: ServerLink) -> None:
-        """A connection has failed: those that lie idle have most likely, too."""
-        link.close()
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for each in idle:
-            each.close()
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for link in idle:
-            link.close()
+        self._closed = True
+        self._close_idle()

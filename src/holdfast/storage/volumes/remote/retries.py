@@ -1,8 +1,8 @@
-"""The tickets of one client, and its commits of which it does not know whether they happened.
+"""Commits that are repeated, and commits that were given up: each happens once, or not at all.
 
-A ticket is open until its outcome is known: the client may ask for it again. A commit that was given up is in doubt. As
-soon as the server answers again, the server is told that it is void; if it had happened, what it counted is taken back.
-Taking back has a ticket of its own, kept until it is answered: it happens once, too, however often it is asked for.
+Every commit has an idempotency key, which is open until its results are known: the client may repeat it. A commit that
+was given up is pending. As soon as the server responds again, it is made void; if it had happened, its references are
+rolled back. That is a commit with a key of its own, pending until its response comes: it happens once, too.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from holdfast.storage.volume import (
     Release,
     Store,
 )
-from holdfast.storage.volumes.remote.connection import ServerLink
+from holdfast.storage.volumes.remote.connection import ServerConnection
 
 log = logging.getLogger("holdfast.storage")
 
 
-class Tickets:
-    """The numbers of one client's commits. Any thread may call."""
+class IdempotencyKeys:
+    """The keys of one client's commits. Any thread may call."""
 
     def __init__(self, client: bytes) -> None:
         self._client = client
@@ -43,23 +43,23 @@ class Tickets:
         self._open: set[int] = set()
 
     def issue(self) -> IdempotencyKey:
-        """A new ticket, open until it is closed."""
+        """A new key, open until it is closed."""
         with self._lock:
             self._sequence += 1
             self._open.add(self._sequence)
             return IdempotencyKey(self._client, self._sequence, min(self._open) - 1)
 
     def close(self, idempotency_key: IdempotencyKey) -> None:
-        """Nobody will ask for this commit again."""
+        """The commit will not be repeated."""
         with self._lock:
             self._open.discard(idempotency_key.sequence)
 
 
-class Attempts:
-    """One commit, sent until it is answered. For one thread.
+class CommitAttempt:
+    """One commit, sent until there is a response. For one thread.
 
     If it was sent before and nothing happened this time, the earlier one may still be on its way, on a connection that
-    was given up. So it is made void before anybody is told; or else it has happened meanwhile, and that is the answer.
+    was given up. So it is made void before its results are returned; or it has happened meanwhile: then it was that.
     """
 
     def __init__(
@@ -67,119 +67,118 @@ class Attempts:
     ) -> None:
         self.idempotency_key = idempotency_key
         self.operations = operations
-        self._packed = packed
         self.times_sent = 0
-        self._nothing: list[OperationResult] | HoldfastError | None = (
-            None  # the answer to a repetition that changed nothing
-        )
+        self._packed = packed
+        self._unchanged: list[OperationResult] | HoldfastError | None = None  # of a repetition that changed nothing
 
-    def send(self, link: ServerLink) -> list[OperationResult]:
-        """The outcomes, as soon as they are certain. Raises the server's refusal, or what the connection fails with."""
-        if self._nothing is None:
-            self.times_sent += 1
-            answer = self._ask(link)
-            if self.times_sent == 1 or (isinstance(answer, list) and any(each.effect.changes for each in answer)):
-                return _unless_refused(answer)
-            self._nothing = answer
-        happened = bytes(link.ask(Type.VOID, wire.pack_idempotency_key(self.idempotency_key)))
-        return wire.unpack_outcomes(happened, self.operations) if happened else _unless_refused(self._nothing)
+    def send(self, connection: ServerConnection) -> list[OperationResult]:
+        """The results, as soon as they are certain. Raises the server's refusal, or what the connection fails with."""
+        self.times_sent += 1
+        if self.times_sent == 1:
+            return self._commit(connection)
+        if self._unchanged is None:
+            try:
+                results = self._commit(connection)
+            except (VolumeDown, MalformedInput):
+                raise
+            except HoldfastError as refusal:
+                self._unchanged = refusal
+            else:
+                if any(each.effect.changes for each in results):
+                    return results
+                self._unchanged = results
+        happened = bytes(connection.call(Type.VOID, wire.pack_idempotency_key(self.idempotency_key)))
+        if happened:
+            return wire.unpack_results(happened, self.operations)
+        if isinstance(self._unchanged, HoldfastError):
+            raise self._unchanged
+        return self._unchanged
 
-    def _ask(self, link: ServerLink) -> list[OperationResult] | HoldfastError:
+    def _commit(self, connection: ServerConnection) -> list[OperationResult]:
         count = len(self.operations).to_bytes(4, "big")
-        try:
-            answer = link.ask(Type.COMMIT, wire.pack_idempotency_key(self.idempotency_key), count, *self._packed)
-            return wire.unpack_outcomes(answer, self.operations)
-        except (VolumeDown, MalformedInput):
-            raise
-        except HoldfastError as refusal:
-            return refusal
-
-
-def _unless_refused(answer: list[OperationResult] | HoldfastError) -> list[OperationResult]:
-    if isinstance(answer, HoldfastError):
-        raise answer
-    return answer
+        key = wire.pack_idempotency_key(self.idempotency_key)
+        return wire.unpack_results(connection.call(Type.COMMIT, key, count, *self._packed), self.operations)
 
 
 @dataclass(slots=True)
-class _Doubt:
-    """A commit that was given up. Once its outcomes are known: what takes them back, and under which ticket."""
+class _Pending:
+    """A commit that was given up. Once its results are known: what rolls it back, and under which key."""
 
     idempotency_key: IdempotencyKey
     operations: Sequence[Operation]
-    undoing: list[Operation] | None = None
-    undoing_ticket: IdempotencyKey | None = None
+    rollback: list[Operation] | None = None
+    rollback_key: IdempotencyKey | None = None
 
 
 class PendingCommits:
     """Any thread may call."""
 
-    def __init__(self, tickets: Tickets) -> None:
-        self._tickets = tickets
+    def __init__(self, keys: IdempotencyKeys) -> None:
+        self._keys = keys
         self._lock = threading.Lock()
-        self._doubts: list[_Doubt] = []
+        self._pending: list[_Pending] = []
 
     def __len__(self) -> int:
-        return len(self._doubts)
+        return len(self._pending)
 
     def give_up(self, idempotency_key: IdempotencyKey, operations: Sequence[Operation]) -> None:
-        """The ticket is open, and whether its commit happened is not known."""
+        """The key is open, and whether its commit happened is not known."""
         with self._lock:
-            self._doubts.append(_Doubt(idempotency_key, operations))
+            self._pending.append(_Pending(idempotency_key, operations))
 
-    def take_back(self, operations: Iterable[Operation], outcomes: Iterable[OperationResult]) -> None:
-        """These have happened, but nobody will be told so."""
-        undoing = _undoing(operations, outcomes)
-        if undoing:
-            idempotency_key = self._tickets.issue()
+    def roll_back(self, operations: Iterable[Operation], results: Iterable[OperationResult]) -> None:
+        """These have happened, but their caller gets an error."""
+        rollback = _rollback(operations, results)
+        if rollback:
+            idempotency_key = self._keys.issue()
             with self._lock:
-                self._doubts.append(_Doubt(idempotency_key, (), undoing, idempotency_key))
+                self._pending.append(_Pending(idempotency_key, (), rollback, idempotency_key))
 
-    def settle(self, link: ServerLink) -> None:
-        """Nothing is in doubt any more; what the server cannot settle now stays in doubt. Raises OSError or
-        MalformedInput if the connection fails.
+    def resolve(self, connection: ServerConnection) -> None:
+        """Resolves all; what the server cannot resolve now stays pending. Raises OSError or MalformedInput if the
+        connection fails.
         """
         while True:
             with self._lock:
-                if not self._doubts:
+                if not self._pending:
                     return
-                doubt = self._doubts.pop()
+                pending = self._pending.pop()
             try:
-                self._settle(link, doubt)
+                self._resolve(connection, pending)
             except BaseException as error:
                 with self._lock:
-                    self._doubts.append(doubt)
+                    self._pending.append(pending)
                 if isinstance(error, MalformedInput) or not isinstance(error, HoldfastError):
                     raise
-                link.is_sound = False  # a ticket is sent once on each connection
+                connection.is_sound = False  # a key is sent once on each connection
                 log.warning("the outcome of %d commits is still unknown: %s", len(self), error)
                 return
 
-    def _settle(self, link: ServerLink, doubt: _Doubt) -> None:
-        if doubt.undoing is None:
-            answer = bytes(link.ask(Type.VOID, wire.pack_idempotency_key(doubt.idempotency_key)))
-            outcomes = wire.unpack_outcomes(answer, doubt.operations) if answer else []
-            doubt.undoing = _undoing(doubt.operations, outcomes)
-        if doubt.undoing:
-            if doubt.undoing_ticket is None:
-                doubt.undoing_ticket = self._tickets.issue()
-            packed = [part for step in doubt.undoing for part in wire.pack_operation(step)]
-            count = len(doubt.undoing).to_bytes(4, "big")
-            link.ask(Type.COMMIT, wire.pack_idempotency_key(doubt.undoing_ticket), count, *packed)
-            self._tickets.close(doubt.undoing_ticket)
-        self._tickets.close(doubt.idempotency_key)
+    def _resolve(self, connection: ServerConnection, pending: _Pending) -> None:
+        if pending.rollback is None:
+            response = bytes(connection.call(Type.VOID, wire.pack_idempotency_key(pending.idempotency_key)))
+            results = wire.unpack_results(response, pending.operations) if response else []
+            pending.rollback = _rollback(pending.operations, results)
+        if pending.rollback:
+            if pending.rollback_key is None:
+                pending.rollback_key = self._keys.issue()
+            packed = [part for operation in pending.rollback for part in wire.pack_operation(operation)]
+            count = len(pending.rollback).to_bytes(4, "big")
+            connection.call(Type.COMMIT, wire.pack_idempotency_key(pending.rollback_key), count, *packed)
+            self._keys.close(pending.rollback_key)
+        self._keys.close(pending.idempotency_key)
 
 
-def _undoing(operations: Iterable[Operation], outcomes: Iterable[OperationResult]) -> list[Operation]:
-    """What takes counted references back; deletes, copies and corrections are not taken back."""
-    undoing: list[Operation] = []
-    for operation, outcome in zip(operations, outcomes, strict=False):
+def _rollback(operations: Iterable[Operation], results: Iterable[OperationResult]) -> list[Operation]:
+    """What removes counted references; deletes, copies and corrections are not rolled back."""
+    rollback: list[Operation] = []
+    for operation, result in zip(operations, results, strict=False):
         if not isinstance(operation, Store | Claim | Refer | Heal):
             continue
         if isinstance(operation, Heal) and not operation.references:  # nothing was counted
             continue
-        if isinstance(operation, Store) and operation.references > 1 and outcome.effect is Effect.NEW:
-            undoing.append(Recount(outcome.key, 0, outcome.references))
-        elif outcome.effect in (Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.HEALED):
-            undoing.append(Release(outcome.key))
-    return undoing
+        if isinstance(operation, Store) and operation.references > 1 and result.effect is Effect.NEW:
+            rollback.append(Recount(result.key, 0, result.references))
+        elif result.effect in (Effect.NEW, Effect.DUPLICATE, Effect.COUNTED, Effect.HEALED):
+            rollback.append(Release(result.key))
+    return rollback

@@ -1,1 +1,4 @@
-"""The `tree` organization of Webstore: a directory tree of degree 256 with one file per block (W4)."""
+"""The `tree` organization of Webstore: one file per block, in a directory tree of degree 256 (W4).
+
+A commit is durable as a whole in the journal before the first file changes, and applied again after a crash.
+"""

@@ -1,4 +1,4 @@
-"""Checking and repairing a tree volume: file by file, each telling by its name what it must hold."""
+"""Check and repair of a tree volume: file by file, each against its name."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.env import paths
-from holdfast.env.files import replace_file
 from holdfast.errors import DamagedBlock
 from holdfast.model import Fault
 from holdfast.storage.codec import ALIAS
 from holdfast.storage.volume import BlockKey
+from holdfast.storage.volumes.damage import DAMAGED_BLOCK, CheckProgress, Lost, Repair, fault_key
 from holdfast.storage.volumes.dictionaries import DictionaryShelf
-from holdfast.storage.volumes.faults import DAMAGED_BLOCK, CheckProgress, Lost, Repair, fault_key
-from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES, Damage, walk
-from holdfast.storage.volumes.spec import VolumeSpec
-from holdfast.storage.volumes.tree.journal import salvaged, sound_end
-from holdfast.storage.volumes.tree.volume import OPEN, BlockFile, TreeReading
+from holdfast.storage.volumes.journal import RedoJournal, Ticket, applied_tickets, check_journal, move_file, set_aside
+from holdfast.storage.volumes.local import VolumeSpec
+from holdfast.storage.volumes.tree.volume import TreeReading
 
 
 def check_tree(spec: VolumeSpec, watch: CheckProgress) -> Iterator[Fault]:
     """Every fault of the volume."""
-    volume = _reading(spec)
-    dictionaries: set[int] = set()  # that blocks were encoded with
+    volume = TreeReading(spec)
+    journal = check_journal(spec, watch.notes)
+    if isinstance(journal, Fault):
+        yield journal
+    dictionaries: set[int] = set()  # used by blocks
     for path in volume.all_paths():
         key = volume.key_of(path)
         if key is None:
@@ -33,91 +34,61 @@ def check_tree(spec: VolumeSpec, watch: CheckProgress) -> Iterator[Fault]:
         except FileNotFoundError:
             continue
         except DamagedBlock as error:
-            yield Fault(
-                spec.name,
-                str(path),
-                0,
-                DAMAGED_BLOCK,
-                "a sound block",
-                str(error),
-                fault_key(spec.name, key),
-            )
+            yield Fault(spec.name, str(path), 0, DAMAGED_BLOCK, "a sound block", str(error), fault_key(spec.name, key))
             continue
         watch.blocks += 1
         watch.read(file.end)
         if file.header.codec != ALIAS.encode():  # of an alias, the field means something else
             dictionaries.add(file.header.dictionary)
-        yield from _check_block(spec, volume, file, key, watch)
+        content_key = fault_key(spec.name, key)
+        if file.key != key:
+            yield Fault(spec.name, str(path), 0, "misplaced block", f"{content_key}", f"{file.key}", content_key)
+        if not file.excess:
+            continue
+        if _is_pending(spec, key):
+            watch.notes.append(f"'{path}' ends with {file.excess} bytes that were never acknowledged")
+        elif volume.read(path).excess:  # not a counter that another process was writing
+            found = f"{file.excess} bytes"
+            yield Fault(spec.name, str(path), file.end, "damaged counter", "a counter", found, content_key)
     yield from DictionaryShelf(spec.env, spec.directory, spec.identity).check(spec.name, dictionaries)
-    yield from _check_journal(spec, watch)
 
 
-def _check_block(
-    spec: VolumeSpec, volume: TreeReading, file: BlockFile, key: BlockKey, watch: CheckProgress
-) -> Iterator[Fault]:
-    content_key = fault_key(spec.name, key)
-    if file.key != key:
-        yield Fault(spec.name, str(file.path), 0, "misplaced block", f"{content_key}", f"{file.key}", content_key)
-    excess = file.excess
-    if excess > 0 and spec.env.files.exists(spec.directory / OPEN):
-        watch.notes.append(f"'{file.path}' ends with {excess} bytes that were never acknowledged")
-    elif excess > 0:
-        yield Fault(
-            spec.name,
-            str(file.path),
-            file.end,
-            "damaged counter",
-            "a counter",
-            f"{excess} bytes",
-            content_key,
-        )
-
-
-def _check_journal(spec: VolumeSpec, watch: CheckProgress) -> Iterator[Fault]:
-    path = spec.directory / paths.TICKETS
-    try:
-        file = spec.env.files.open(path)
-    except FileNotFoundError:
-        return
-    damaged = "damaged journal of tickets"
-    try:
-        end = sound_end(file, spec.identity, crashed=spec.env.files.exists(spec.directory / OPEN))
-    except DamagedBlock as error:
-        yield Fault(spec.name, str(path), 0, damaged, "a sound header", str(error))
-        return
-    watch.read(end)
-    for step in walk(file, spec.identity.uid, SEGMENT_HEADER_BYTES, end):
-        if isinstance(step, Damage):
-            yield Fault(spec.name, str(path), step.offset, damaged, step.expected, step.found)
-    if end < file.size():
-        watch.notes.append(f"'{path}' ends with {file.size() - end} bytes that were never acknowledged")
+def _is_pending(spec: VolumeSpec, key: BlockKey) -> bool:
+    """True if the last transaction changes this block: the next opening applies it again."""
+    journal = check_journal(spec, [])
+    return not isinstance(journal, Fault) and any(change.key == key for change in journal.transactions[-1])
 
 
 def _repair_journal(spec: VolumeSpec) -> None:
-    """What is sound is kept; the damaged journal is set aside."""
-    if any(True for _ in _check_journal(spec, CheckProgress())):
-        path = spec.directory / paths.TICKETS
-        sound = salvaged(spec.env.files.open(path), spec.identity)
-        _set_aside(spec, path)
-        replace_file(spec.env.files, path, sound)
+    """Sets a damaged journal aside; the new one keeps its readable tickets."""
+    if not isinstance(check_journal(spec, []), Fault):
+        return
+    path, tickets = spec.directory / paths.REDO, list[Ticket]()
+    if spec.env.files.exists(path):
+        tickets = applied_tickets(spec.env.files.open(path), spec.identity)
+        set_aside(spec, path)
+    journal = RedoJournal(spec.env, spec.directory, spec.identity)
+    journal.begin_behind(max((kept.serial for _, kept in tickets), default=0))
+    journal.renew(b"", tickets)
+    journal.close()
 
 
 def repair_tree(spec: VolumeSpec) -> Repair:
-    """Moves what is damaged to `lost/` and reports it; cuts off counters that cannot be read."""
+    """Moves damaged files to `lost/` and reports them; cuts off unreadable counters."""
     repair = Repair()
     misplaced: list[tuple[Path, BlockKey]] = []
-    volume = _reading(spec)
+    volume = TreeReading(spec)
     for path in list(volume.all_paths()):
         key = volume.key_of(path)
         try:
             file = volume.read(path)
         except DamagedBlock:
-            _set_aside(spec, path)
+            set_aside(spec, path)
             if key is not None:
                 repair.lost.append(Lost(spec.name, key, replica=False, references=0))
             continue
         if key is None or file.key != key:
-            misplaced.append((_set_aside(spec, path), file.key))
+            misplaced.append((set_aside(spec, path), file.key))
             if key is not None:
                 repair.lost.append(Lost(spec.name, key, replica=False, references=0))
             continue
@@ -128,33 +99,9 @@ def repair_tree(spec: VolumeSpec) -> Repair:
             handle.close()
             repair.recount.append(Lost(spec.name, key, file.facts.replica, file.references))
     for path, key in misplaced:
-        if _put_back(spec, path, volume.path(key)):
+        if not spec.env.files.exists(volume.path(key)):
+            move_file(spec.env, path, volume.path(key))
             repair.lost = [lost for lost in repair.lost if lost.key != key]
     _repair_journal(spec)
     repair.dictionaries = DictionaryShelf(spec.env, spec.directory, spec.identity).repair()
     return repair
-
-
-def _reading(spec: VolumeSpec) -> TreeReading:
-    return TreeReading(spec.name, spec.directory, spec.identity, spec.env)
-
-
-def _set_aside(spec: VolumeSpec, path: Path) -> Path:
-    lost = spec.directory / paths.LOST / "-".join(path.relative_to(spec.directory).parts)
-    _move(spec, path, lost)
-    return lost
-
-
-def _put_back(spec: VolumeSpec, path: Path, target: Path) -> bool:
-    """Moves a sound block to where it belongs, if nothing is there."""
-    if spec.env.files.exists(target):
-        return False
-    _move(spec, path, target)
-    return True
-
-
-def _move(spec: VolumeSpec, path: Path, target: Path) -> None:
-    spec.env.files.make_directory(target.parent)
-    spec.env.files.rename(path, target)
-    spec.env.files.sync_directory(target.parent)
-    spec.env.files.sync_directory(path.parent)

@@ -1,68 +1,62 @@
 """The `tree` organization: Webstore's own (W4). A directory tree of degree 256, one file per block.
 
-`sig2location` is the paper's: in a tree of depth n, the n-1 most significant bytes of the signature name the nodes to
-follow, and the remaining bytes name the file. With depth 3, signature ADEE2232AF3A4355 is found at AD/EE/2232AF3A4355.
-An overflow block has the suffix `~1`, a block that belongs to volume v0 the suffix `@v0`.
+`sig2location` follows the paper: in a tree of depth n, the first n-1 bytes of the signature name the directories, the
+others the file. With depth 3, signature ADEE2232AF3A4355 is at AD/EE/2232AF3A4355. An overflow block has the suffix
+`~1`, a block that belongs to volume v0 the suffix `@v0`.
 
-A block file is a block followed by the count entries that changed its counter since; the last one is in force. Counters
-are appended, never rewritten in place, and a torn one is ignored. Compaction folds them into the header.
+A block file is a block followed by count entries; the last one is the current counter. Counters are appended, never
+rewritten in place, and a torn one is ignored. Compaction folds them into the header.
 
-Durability: without an idempotency key, each operation is durable by itself. A commit with one is first made durable as
-a whole in a journal (`tree.journal`), then carried out in the files.
+Durability: a commit is durable as a whole in the journal (`volumes.journal`) before the first file changes for it, and
+acknowledged when all its files are durable, so that readers need no journal.
 
-Threads: any thread may call any method; access to one signature is exclusive.
+Threads: any thread may call any method. The lock of the group commit guards the planned changes; the thread that leads
+a flush writes files.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from holdfast.env import Environment, paths
-from holdfast.env.files import read_file, replace_file
-from holdfast.errors import DamagedBlock, HoldfastError, VolumeDown, VolumeFull
+from holdfast.env import paths
+from holdfast.env.files import read_file
+from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
 from holdfast.storage import block
 from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, REPLICA, Header
-from holdfast.storage.identity import Identity
-from holdfast.storage.volume import (
-    Block,
-    BlockFacts,
-    BlockKey,
-    Encoded,
-    IdempotencyKey,
-    Operation,
-    OperationResult,
-    Result,
-    ScanPosition,
-    VolumeStat,
-    held,
-    signature_of,
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, Operation, OperationResult, ScanPosition, VolumeStat
+from holdfast.storage.volumes.group_commit import Group, uninterruptible
+from holdfast.storage.volumes.idempotency import Sessions
+from holdfast.storage.volumes.journal import JournaledVolume, Ticket
+from holdfast.storage.volumes.local import (
+    Compaction,
+    LocalVolume,
+    Progress,
+    VolumeSpec,
+    batched,
+    block_of,
+    count_block,
+    encoded_of,
+    key_of,
 )
-from holdfast.storage.volumes.compaction import Compaction, Progress
-from holdfast.storage.volumes.damage import KnownDamage
-from holdfast.storage.volumes.dictionaries import DictionaryShelf
-from holdfast.storage.volumes.group_commit import fresh_error
-from holdfast.storage.volumes.idempotency import Kept, Past, key_name, pack_past, require_not_void
-from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, PlannedBlocks, decide
-from holdfast.storage.volumes.tree.journal import Promise, TreeJournal
+from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, PlannedBlocks
 
-SCAN_BATCH = 256
 _LEAF = re.compile(r"((?:[0-9A-F]{2})+)(?:~([0-9]{1,5}))?(?:@([a-z0-9_-]{1,16}))?")
 
 
 def sig2location(signature: bytes, depth: int) -> tuple[str, ...]:
-    """Nodes and leaf of a signature in a tree of this depth."""
+    """Directories and file of a signature in a tree of this depth."""
     nodes = min(depth - 1, len(signature) - 1)
     return (*(f"{byte:02X}" for byte in signature[:nodes]), signature[nodes:].hex().upper())
 
 
 class BlockFile(NamedTuple):
-    """A block file as read: its header, its data, and the counter in force."""
+    """A block file as read: its header, data and current counter."""
 
     path: Path
     header: Header
@@ -70,12 +64,12 @@ class BlockFile(NamedTuple):
     references: int
     serial: int  # of the last sound entry
     end: int  # where the last sound entry ends
-    excess: int  # bytes behind it: a counter that was never acknowledged, or is damaged
-    damaged: bool = False  # its data is not what was written; everything else is known
+    excess: int  # bytes after it: a counter that was never acknowledged, or is damaged
+    damaged: bool = False  # only its data
 
     @property
     def key(self) -> BlockKey:
-        return BlockKey(self.header.signature, self.header.overflow, self.header.home)
+        return key_of(self.header)
 
     @property
     def facts(self) -> BlockFacts:
@@ -83,22 +77,29 @@ class BlockFile(NamedTuple):
         return BlockFacts(self.key, header.kind == REPLICA, header.size, header.stored, self.references, self.damaged)
 
 
-class TreeReading:
+@dataclass(slots=True)
+class TreeTotals:
+    """Counted for every `stat`."""
+
+    blocks: int = 0
+    replicas: int = 0
+    references: int = 0
+    content_bytes: int = 0
+    stored_bytes: int = 0
+    referenced_bytes: int = 0
+
+
+class TreeReading(LocalVolume):
     """The reading half of a tree volume."""
 
     organization = "tree"
 
-    def __init__(self, name: str, directory: Path, identity: Identity, env: Environment) -> None:
-        self.name = name
-        self.directory = directory
-        self.identity = identity
-        self._env = env
-        self._tree = directory / paths.TREE
-        self._dictionaries = DictionaryShelf(env, directory, identity)
-        self.damage = KnownDamage(env, directory)
+    def __init__(self, spec: VolumeSpec) -> None:
+        super().__init__(spec)
+        self._tree = spec.directory / paths.TREE
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Nothing to do: no file is kept open."""
 
     # -- places ---------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class TreeReading:
         return [own.parent / name for name in names if name.split("~")[0].split("@")[0] == own.name]
 
     def all_paths(self, after: BlockKey | None = None) -> Iterator[Path]:
-        """Every block file, by ascending signature; those behind the place of `after`, whether that is there or not."""
+        """Every block file by ascending signature, after the place of `after`."""
         return self._walk(self._tree, self.path(after).relative_to(self._tree).parts if after is not None else ())
 
     def _walk(self, directory: Path, after: tuple[str, ...]) -> Iterator[Path]:
@@ -129,7 +130,7 @@ class TreeReading:
                 yield path
 
     def signature_of(self, path: Path) -> bytes | None:
-        """The inverse of `path`, from the name alone; None for a file that is not ours."""
+        """The signature in a path; None for a foreign file."""
         *nodes, leaf = path.relative_to(self._tree).parts
         try:
             return bytes.fromhex("".join(nodes) + leaf.split("~")[0].split("@")[0]) or None
@@ -137,7 +138,7 @@ class TreeReading:
             return None
 
     def key_of(self, path: Path) -> BlockKey | None:
-        """The block that a file's path promises; None if it is no block's path."""
+        """The inverse of `path`; None if it is not the path of a block."""
         match = _LEAF.fullmatch(path.name)
         signature = self.signature_of(path) if match is not None else None
         if match is None or signature is None:
@@ -167,7 +168,7 @@ class TreeReading:
             raise
 
     def _counted(self, path: Path, header: Header, raw: memoryview, *, damaged: bool = False) -> BlockFile:
-        """The file with the counter in force."""
+        """The file with its current counter."""
         references, serial, end = header.references, header.serial, header.length
         while (count := block.parse(raw[end : end + HEADER_BYTES])) is not None and count.serial == serial + 1:
             references, serial, end = count.references, count.serial, end + HEADER_BYTES
@@ -175,9 +176,9 @@ class TreeReading:
         return BlockFile(path, header, data, references, serial, end, len(raw) - end, damaged)
 
     def read_or_salvage(self, path: Path) -> BlockFile:
-        """As `read`; of a damaged block what its header and its counters say, if they can be told.
+        """As `read`; of a damaged block its header and counter, if readable.
 
-        Raises FileNotFoundError, or DamagedBlock if not even they can be.
+        Raises FileNotFoundError, or DamagedBlock if header or counter are unreadable.
         """
         try:
             return self.read(path)
@@ -188,7 +189,7 @@ class TreeReading:
             if header is None or header.kind not in (BLOCK, REPLICA) or header.uid != self.identity.uid:
                 raise
             file = self._counted(path, header, raw, damaged=True)
-            if file.excess < 0 or self.path(file.key) != path:  # too short, or another block's
+            if file.excess < 0 or self.path(file.key) != path:  # too short, or of another block
                 raise error from None
             return file
 
@@ -199,11 +200,11 @@ class TreeReading:
         )
 
     def misplaced(self, file: BlockFile) -> DamagedBlock:
-        """The file holds another block than its name promises."""
+        """The file holds another block than its name says."""
         return self._damaged(file.path, "the block of this name", f"block {file.key.signature.hex()}")
 
     def require_whole(self, file: BlockFile) -> None:
-        """Opening cut off what was never acknowledged: an unreadable counter is damage, and its value is unknown."""
+        """Raises DamagedBlock if a counter is unreadable. Opening replaced those that were never acknowledged."""
         if file.excess >= HEADER_BYTES:
             raise self._damaged(file.path, "a counter", f"{file.excess} unreadable bytes at {file.end}")
 
@@ -211,18 +212,12 @@ class TreeReading:
         return [tuple(self._facts_of(signature)) for signature in signatures]
 
     def _facts_of(self, signature: bytes) -> Iterator[BlockFacts]:
-        """Of all blocks of which something can be told: a replica must be found though the block is damaged."""
+        """Facts of all readable blocks: a replica is found although the block is damaged."""
         damaged = self.damage.keys()
         for path in self.paths_of(signature):
             with suppress(FileNotFoundError, DamagedBlock):
                 facts = self.read_or_salvage(path).facts
                 yield facts._replace(damaged=facts.damaged or facts.key in damaged)
-
-    def note_damaged(self, keys: Sequence[BlockKey]) -> None:
-        self.damage.note(keys)
-
-    def may_be_damaged(self) -> bool:
-        return bool(self.damage.keys())
 
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         return [self._fetch(key) for key in keys]
@@ -241,26 +236,20 @@ class TreeReading:
         return self._block(file)
 
     def _block(self, file: BlockFile) -> Block:
-        header = file.header
-        encoded = Encoded(header.codec.decode(), header.dictionary, header.size, file.data)
-        return Block(file.key, header.kind == REPLICA, file.references, encoded, file.path, 0, header.serial)
+        return block_of(file.header, file.data, file.references, file.path, 0)
 
     def scan(self, *, counted: bool = True, after: ScanPosition | None = None) -> Iterator[list[Block]]:
-        batch: list[Block] = []
-        for path in self.all_paths(after.key if after is not None else None):
+        return batched(self._blocks(after.key if after is not None else None))
+
+    def _blocks(self, after: BlockKey | None) -> Iterator[Block]:
+        for path in self.all_paths(after):
             try:
-                batch.append(self._block(self.read(path)))
+                yield self._block(self.read(path))
             except FileNotFoundError:
                 continue  # removed meanwhile
             except DamagedBlock:
                 if (key := self.key_of(path)) is not None:
                     self.damage.note([key])
-                continue
-            if len(batch) >= SCAN_BATCH:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
 
     def signatures(self) -> Iterator[bytes]:
         previous = None
@@ -270,47 +259,26 @@ class TreeReading:
                 yield signature
             previous = signature
 
-    def dictionary(self, number: int | None = None) -> tuple[int, bytes] | None:
-        return self._dictionaries.newest() if number is None else self._dictionaries.read(number)
-
     def refresh(self) -> None:
-        """Every look-up asks the file system anyway."""
+        """Nothing to do: every lookup reads the file system."""
 
     def stat(self) -> VolumeStat:
         """Reads the whole tree: this organization keeps no totals."""
-        blocks = replicas = references = content = stored = referenced = disk = dead = 0
+        totals, disk_bytes, dead_bytes = TreeTotals(), 0, 0
         for path in self.all_paths():
             try:
                 file = self.read_or_salvage(path)
             except (FileNotFoundError, DamagedBlock):
                 continue
-            disk += file.end
-            dead += file.end - file.header.length
-            if file.header.kind == REPLICA:
-                replicas += 1
-                continue
-            blocks += 1
-            references += held(file.references)
-            content += file.header.size
-            stored += file.header.stored
-            referenced += file.header.size * held(file.references)
-        return VolumeStat(
-            "tree",
-            blocks,
-            replicas,
-            references,
-            content,
-            stored,
-            referenced,
-            disk,
-            dead,
-            self._env.files.free_bytes(self.directory),
-            len(self._dictionaries.numbers()),
-        )
+            disk_bytes += file.end
+            dead_bytes += file.end - file.header.length
+            replica, size, stored = file.header.kind == REPLICA, file.header.size, file.header.stored
+            count_block(totals, +1, replica=replica, size=size, stored=stored, references=file.references)
+        return self._stat(totals, disk_bytes, dead_bytes)
 
 
 class TreeBlocks:
-    """The blocks of a volume as their files describe them; each file is read once."""
+    """The blocks of a volume as they are in its files; reads each file once."""
 
     def __init__(self, volume: TreeReading) -> None:
         self._volume = volume
@@ -329,7 +297,7 @@ class TreeBlocks:
         return self._known[key]
 
     def _read(self, key: BlockKey) -> BlockFacts | None:
-        """An unreadable block is a duplicate of nothing, but its key is taken."""
+        """An unreadable block duplicates nothing, but its key is taken."""
         try:
             file = self._volume.read_or_salvage(self._volume.path(key))
             if file.key != key:
@@ -348,209 +316,135 @@ class TreeBlocks:
         self._volume.require_whole(self.files[key])
 
 
-_STRIPES = 256
-_DRAFTS = "drafts"
-OPEN = "OPEN"  # there while a writer has the volume open
+JOURNAL_BYTES_MAX = 4 << 20  # beyond it there is a checkpoint
+SPARE_BYTES = 64 << 10  # that must be free besides what new blocks need
 
 
-class TreeVolume(TreeReading):
-    """A tree volume open for writing. Access to one signature is exclusive.
+class TreeGroup(NamedTuple):
+    """What one group of commits changes."""
 
-    Locks are taken in this order: tickets, signatures by stripe, the journal's own.
-    """
+    changes: list[Change]
+    tickets: list[Ticket]
+    files: dict[BlockKey, BlockFile]  # known, as they are before
+    kept: list[Ticket] | None  # all tickets, if a checkpoint follows
 
-    def __init__(self, name: str, directory: Path, identity: Identity, env: Environment) -> None:
-        super().__init__(name, directory, identity, env)
-        self._drafts = directory / _DRAFTS
-        self._marker = directory / OPEN
-        self._locks = [threading.Lock() for _ in range(_STRIPES)]
-        self._counter_lock = threading.Lock()
-        self._directory_lock = threading.Lock()
-        self._tickets_lock = threading.Lock()
-        self._changes = int.from_bytes(env.random_bytes(7), "big")  # never the same in two openings
-        for leftover in env.files.names(self._drafts):
-            env.files.remove(self._drafts / leftover)
-        for made in (self._tree, self._drafts):
-            env.files.make_directory(made)
-        crashed = env.files.exists(self._marker)
-        if crashed:
-            self._settle(self._tree)
-            self._dictionaries.settle()
-            env.files.sync_directory(directory)
-        self._journal = TreeJournal(env, directory, identity)
-        promised = self._journal.open(crashed=crashed)  # before the marker: what is damaged must not look torn
-        if not crashed:
-            replace_file(env.files, self._marker, b"open for writing; if no process has it open, it was not closed\n")
-        if promised:
-            self._repeat(promised)
-            self._journal.done()
-            self._journal.renew(at_once=True)
+
+class TreeVolume(JournaledVolume, TreeReading):
+    """A tree volume open for writing. The thread that leads a flush, or compacts, is alone with the files."""
+
+    def __init__(self, spec: VolumeSpec) -> None:
+        JournaledVolume.__init__(self, self, spec)
+        TreeReading.__init__(self, spec)
+        files = spec.env.files
+        self._draft = spec.directory / ("block" + paths.UNFINISHED)
+        self._position = int.from_bytes(spec.env.random_bytes(7), "big")  # never the same in two openings
+        self._changes: list[Change] = []  # of the gathering group
+        self._known = TreeBlocks(self)
+        self._plan = PlannedBlocks(self._known)
+        files.remove(self._draft)
+        files.make_directory(self._tree)
+        self._dictionaries.settle()
+        if not files.exists(self._journal.path):
+            self._journal.renew(b"", ())
+        contents = self._journal.open()
+        self._remembered = Sessions(contents.tickets)
+        if changes := contents.transactions[-1]:
+            for change in changes:
+                with suppress(FileNotFoundError, DamagedBlock):  # removed by a later change; or left to `check`
+                    self._apply([change], {})
+            self._checkpoint(self._remembered.all_kept())
 
     def position(self) -> int:
-        return self._changes
+        return self._position
 
-    def commit(
-        self, operations: Sequence[Operation], idempotency_key: IdempotencyKey | None = None
-    ) -> list[OperationResult]:
-        if idempotency_key is None:
-            return [self._perform(operation) for operation in operations]
-        (result,) = self._commit_once([(operations, idempotency_key)])
-        if isinstance(result, HoldfastError):
-            raise result
-        return result
-
-    def commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
-        results: list[Result] = []
-        gathered: list[tuple[Sequence[Operation], IdempotencyKey]] = []
-        for operations, idempotency_key in commits:
-            if idempotency_key is not None:
-                gathered.append((operations, idempotency_key))
-                continue
-            results += self._commit_once(gathered)
-            gathered = []
-            try:
-                results.append(self.commit(operations))
-            except HoldfastError as error:
-                results.append(error)
-        return results + self._commit_once(gathered)
-
-    def _perform(self, operation: Operation) -> OperationResult:
-        signature = signature_of(operation)
-        with self._locks[signature[-1] % _STRIPES]:
-            blocks = TreeBlocks(self)
-            result, change = decide(operation, blocks)
-            if change is not None:
-                self._claim(signature)
-                self._carry_out([change], blocks.files)
-                self.damage.settle([result])
-        return result
-
-    # -- with idempotency keys: promised in the journal, then done ------------------------------------------------
-
-    def _commit_once(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey]]) -> list[Result]:
-        operations = [operation for each, _ in commits for operation in each]
-        with self._tickets_lock, self._exclusive(operations):
-            blocks, promises = TreeBlocks(self), list[Promise]()
-            plan = PlannedBlocks(blocks)
-            results = [self._promise(plan, promises, *commit) for commit in commits]
-            try:
-                self._keep(promises, blocks.files)
-            except HoldfastError as error:
-                return [result if isinstance(result, HoldfastError) else fresh_error(error) for result in results]
-        self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)
-        return results
-
-    def void(self, idempotency_key: IdempotencyKey) -> list[OperationResult] | None:
-        with self._tickets_lock:
-            self._journal.require_working(self.name)
-            past = self._journal.sessions.find(idempotency_key)
-            if past is None:
-                promises = [self._remember(idempotency_key, Past(0, True, []), [], [])]
-                self._keep(promises, {})
-        return None if past is None or past.void else past.outcomes
-
-    @contextmanager
-    def _exclusive(self, operations: Sequence[Operation]) -> Iterator[None]:
-        """No other thread touches the operations' signatures."""
-        with ExitStack() as stack:
-            for stripe in sorted({signature_of(operation)[-1] % _STRIPES for operation in operations}):
-                stack.enter_context(self._locks[stripe])
-            yield
-
-    def _promise(
-        self,
-        plan: PlannedBlocks,
-        promises: list[Promise],
-        operations: Sequence[Operation],
-        idempotency_key: IdempotencyKey,
-    ) -> Result:
-        try:
-            self._journal.require_working(self.name)
-            past = self._journal.sessions.find(idempotency_key)
-            if past is not None:
-                return require_not_void(idempotency_key, past)
-            outcomes, changes = plan.decide(operations)
-        except HoldfastError as error:
-            return error
-        if changes:  # or nothing has happened that must be remembered
-            promises.append(self._remember(idempotency_key, Past(0, False, outcomes), changes, promises))
+    def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if self.commits.idle:
+            self._discard()
+        outcomes, changes = self._plan.decide(operations)
+        if changes:
+            self._changes += changes
+            self._position += 1
+            self._gather()
         return outcomes
 
-    def _remember(
-        self, idempotency_key: IdempotencyKey, past: Past, changes: list[Change], before: Sequence[Promise]
-    ) -> Promise:
-        """From here on the ticket is known, so that it is not taken twice in one batch."""
-        sessions, name = self._journal.sessions, key_name(idempotency_key)
-        data = pack_past(past._replace(settled=sessions.settled(idempotency_key)))
-        serial = before[-1].end if before else self._journal.next_serial
-        sessions.apply(name, Kept(serial, data))
-        return Promise(serial, name, data, changes)
+    def _read_again(self) -> None:
+        """Forgets what was read of files that have changed. Planned changes stay."""
+        self._known = TreeBlocks(self)
+        self._plan = self._plan.over(self._known)
 
-    def _keep(self, promises: Sequence[Promise], files: Mapping[BlockKey, BlockFile]) -> None:
-        if not promises:
-            return
-        self._journal.append(promises)
+    # -- flushing: Flusher ----------------------------------------------------------------------------------------
+
+    def prepare(self) -> TreeGroup:
+        changes, self._changes = self._changes, []
+        self._plan = PlannedBlocks(self._plan)
+        kept = self._remembered.all_kept() if self._journal.is_long(JOURNAL_BYTES_MAX) else None
+        return TreeGroup(changes, self._taken_tickets(), dict(self._known.files), kept)
+
+    def write(self, group: Group, prepared: Any) -> None:
+        self._require_space(prepared.changes)
+        self._journal.append(b"", prepared.changes, prepared.tickets)
         try:
-            self._carry_out([change for promise in promises for change in promise.changes], files)
-            self._journal.done()
-            self._journal.renew()
+            self._apply(prepared.changes, prepared.files)
+            if prepared.kept is not None:
+                self._checkpoint(prepared.kept)
         except BaseException as error:
-            self._journal.failure = error  # the next opening will keep what was promised
+            self._failure = error  # the next opening applies the journal
             raise
 
-    def _claim(self, signature: bytes) -> None:
-        """The files of a signature are about to change without the journal knowing."""
-        self._journal.require_working(self.name)
-        if signature in self._journal.unmarked:
-            self._journal.mark()
+    def _require_space(self, changes: Sequence[Change]) -> None:
+        """Raises VolumeFull unless the changes can be applied: what the journal holds must be."""
+        length = 2 * sum(HEADER_BYTES + len(change.encoded.data) for change in changes)
+        spare = SPARE_BYTES if any(change.kind != COUNT for change in changes) else 0
+        if self._env.files.free_bytes(self.directory) < length + spare:
+            raise VolumeFull(
+                f"no space left for '{self.directory}'; free some space or add a volume ('holdfast volume add')"
+            )
+
+    def _checkpoint(self, tickets: Sequence[Ticket]) -> None:
+        with suppress(VolumeFull):
+            self._journal.renew(b"", tickets)
+
+    def settle(self, prepared: Any) -> None:
+        self._read_again()
+
+    def _discard(self) -> None:
+        self._changes = []
+        self._known = TreeBlocks(self)
+        self._plan = PlannedBlocks(self._known)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, changes: Sequence[Change], known: Mapping[BlockKey, BlockFile]) -> None:
-        """The changes in order. `known` are block files as they are before the first of them."""
+    def _apply(self, changes: Sequence[Change], known: Mapping[BlockKey, BlockFile]) -> None:
+        """Applies the changes in order, durably. `known` are block files as they are before."""
         files = dict(known)  # as they are after the changes so far
         for change in changes:
             key = change.key
             file = files.pop(key, None)
             if change.kind != COUNT:
                 self._publish(self.path(key), change)
-                self._note_change()
             elif change.references == 0:
-                self._remove(self.path(key))
+                self._env.files.remove(self.path(key))
+                self._env.files.sync_directory(self.path(key).parent)
             else:
                 files[key] = self._append_count(file or self.read_or_salvage(self.path(key)), change.references)
 
-    def _repeat(self, changes: Sequence[Change]) -> None:
-        """Does what was promised before a crash, wherever that interrupted it."""
-        for change in changes:
-            with suppress(FileNotFoundError, DamagedBlock):  # a later change removes it; for `check` to report
-                self._carry_out([change], {})
-
-    def _remove(self, path: Path) -> None:
-        self._env.files.remove(path)
-        self._env.files.sync_directory(path.parent)
-        self._note_change()
-
     def _publish(self, path: Path, block: Change) -> None:
         files = self._env.files
-        with self._directory_lock:  # a directory that another thread has made may not be durable yet
-            files.make_directory(path.parent)
-        draft = self._drafts / f"{threading.get_ident():x}"
-        files.remove(draft)
-        file = files.open(draft, writable=True, create=True)
+        files.make_directory(path.parent)
+        files.remove(self._draft)
+        file = files.open(self._draft, writable=True, create=True)
         try:
             file.append([block.packed_header(self.identity, 1, 0), block.encoded.data])
             file.sync()
         except VolumeFull:
-            files.remove(draft)  # what fitted is in the way of smaller blocks
+            files.remove(self._draft)  # it takes the space of smaller blocks
             raise
         finally:
             file.close()
-        files.rename(draft, path)
+        files.rename(self._draft, path)
         files.sync_directory(path.parent)
 
     def _append_count(self, file: BlockFile, references: int) -> BlockFile:
-        """Appends to the block file. What fails is cut off: after a failed sync, no later one would write it."""
         count = Change(COUNT, file.key, NOTHING, references)
         handle = self._env.files.open(file.path, writable=True)
         try:
@@ -558,79 +452,53 @@ class TreeVolume(TreeReading):
                 handle.truncate(file.end)
             handle.append([count.packed_header(self.identity, file.serial + 1, file.serial)])
             handle.sync()
-        except BaseException:
-            handle.truncate(file.end)
-            raise
         finally:
             handle.close()
         end = file.end + HEADER_BYTES
         return file._replace(references=references, serial=file.serial + 1, end=end, excess=0)
 
-    def _note_change(self) -> None:
-        with self._counter_lock:
-            self._changes += 1
-
     # -- dictionaries and space -----------------------------------------------------------------------------------
 
     def add_dictionary(self, number: int, data: bytes) -> None:
+        self._refuse_after_failure()
         self._dictionaries.add(number, data)
 
     def compact(self, progress: Progress | None) -> Compaction:
-        """Folds counters that were appended to block files into their headers. Removed blocks take no space anyway."""
+        """Folds appended counters into the headers of block files, and starts the journal again.
+
+        Removed blocks take no space.
+        """
         files = before = after = 0
         for path in self.all_paths():
-            signature = self.signature_of(path)
-            if signature is None:
+            if self.key_of(path) is None:
                 continue
-            with self._locks[signature[-1] % _STRIPES]:
-                try:
-                    file = self.read(path)
-                except FileNotFoundError:
-                    continue
-                self.require_whole(file)
+            with suppress(FileNotFoundError):
+                file = self._fold(path)
                 if file.serial > file.header.serial:
-                    self._claim(signature)
-                    self._fold(file)
                     files, before, after = files + 1, before + file.end, after + file.header.length
-            if progress is not None:
-                progress(file.end)
+                if progress is not None:
+                    progress(file.end)
+        with self.commits.exclusive():
+            self._refuse_after_failure()
+            self._drop_applied()
         return Compaction(files, before, after)
 
-    def _fold(self, file: BlockFile) -> None:
-        header = file.header
-        encoded = Encoded(header.codec.decode(), header.dictionary, header.size, file.data)
-        self._publish(file.path, Change(header.kind, file.key, encoded, file.references))
-
-    # -- opening and closing --------------------------------------------------------------------------------------
-
-    def _settle(self, directory: Path) -> None:
-        """After a crash: what is there stays, for a killed process may have left it unsynced."""
-        files = self._env.files
-        for name in files.names(directory):
-            path = directory / name
-            if files.is_directory(path):
-                self._settle(path)
-            else:
-                self._settle_counter(path)
-        files.sync_directory(directory)
-
-    def _settle_counter(self, path: Path) -> None:
-        """A counter that was being appended when the crash came was never acknowledged, and goes."""
-        try:
-            file = self.read_or_salvage(path)
-        except DamagedBlock:
-            return  # for `check` to report
-        handle = self._env.files.open(path, writable=True)
-        if handle.size() > file.end:
-            handle.truncate(file.end)
-        if handle.size() > file.header.length:
-            handle.sync()
-        handle.close()
+    @uninterruptible
+    def _fold(self, path: Path) -> BlockFile:
+        """Returns the file as it was. Raises FileNotFoundError or DamagedBlock."""
+        with self.commits.exclusive():
+            self._refuse_after_failure()
+            file = self.read(path)
+            self.require_whole(file)
+            if file.serial > file.header.serial:
+                encoded = encoded_of(file.header, file.data)
+                self._publish(path, Change(file.header.kind, file.key, encoded, file.references))
+                self._read_again()
+        return file
 
     def close(self) -> None:
-        """A clean close spares the next opening a walk through the tree."""
+        """Makes the next opening fast. Everything acknowledged is durable with or without it."""
+        if self._failure is None:
+            self.commits.flush()
+            self._checkpoint(self._remembered.all_kept())
         self._journal.close()
-        if self._journal.failure is not None:
-            return  # the next opening must look at everything
-        self._env.files.remove(self._marker)
-        self._env.files.sync_directory(self.directory)

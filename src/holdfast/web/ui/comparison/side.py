@@ -1,19 +1,29 @@
-"""One of the two captures, read as far as a comparison needs it; if it cannot be read, with the reason."""
+"""One of the two captures, read as far as a comparison needs; or why it cannot be read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.errors import CaptureNotFound, Damaged, HoldfastError, TooLarge
-from holdfast.formats.html.tree import is_html
+from holdfast.formats.html.charset import charset_of, decoded
+from holdfast.formats.html.text import text_of
 from holdfast.formats.http import HTML_TYPES, decoded_content, media_type
+from holdfast.formats.image_size import dimensions
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
 from holdfast.records.records import Records
 from holdfast.web.capture.response import Archived, read
-from holdfast.web.ui.comparison.picture import PICTURE_BYTES, dimensions
 
+LINES_MAX = 100_000  # of a text; what follows is not compared
+LINE_CHARS_MAX = 1000  # longer lines are folded after punctuation
+_BINARY_SHARE_MAX = 0.05
+_SNIFFED_CHARS = 8192
+_FOLDS = re.compile(r"(?<=[;{}>,.!?])(?=\S)|(?<=[;{}>,.!?] )")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
+PICTURE_BYTES = 1 << 20  # the frame of a JPEG may follow its thumbnails
 CONTENT_BYTES_MAX = 8 << 20  # of a text that is compared
 _TEXT_KINDS = frozenset(
     ("application/json", "application/javascript", "application/x-javascript", "application/xml", "image/svg+xml")
@@ -44,15 +54,6 @@ class Side:
         """The type without its parameters."""
         return media_type(self.content_type)
 
-    @property
-    def is_revisit(self) -> bool:
-        return self.capture.type == "revisit"
-
-    @property
-    def is_page(self) -> bool:
-        """Whether a browser would show it as a document of its own."""
-        return is_html(self.content, self.content_type)
-
     def as_dict(self) -> dict[str, Any]:
         capture = self.capture
         return {
@@ -71,16 +72,10 @@ class Side:
         }
 
 
-def is_text(content_type: str) -> bool:
-    """Whether such a content can be compared by lines."""
-    kind = media_type(content_type)
-    return (
-        not kind
-        or kind in HTML_TYPES
-        or kind.startswith("text/")
-        or kind in _TEXT_KINDS
-        or kind.endswith(("+xml", "+json"))
-    )
+def is_text(kind: str) -> bool:
+    """Whether contents of this media type can be compared by lines."""
+    known = not kind or kind in HTML_TYPES or kind in _TEXT_KINDS
+    return known or kind.startswith("text/") or kind.endswith(("+xml", "+json"))
 
 
 def side_of(records: Records, capture: Capture) -> Side:
@@ -89,33 +84,21 @@ def side_of(records: Records, capture: Capture) -> Side:
         archived = read(records, capture)
     except (CaptureNotFound, Damaged) as error:
         return Side(capture, problem=str(error))
-    content_type = archived.headers.get("content-type") or ""
+    side = Side(capture, archived.status, archived.headers, size=archived.size)
     try:
-        if is_text(content_type):
-            return _text_side(archived)
-        width, height = (
-            dimensions(_beginning(archived, PICTURE_BYTES)[0]) if archived.mime.startswith("image/") else (0, 0)
-        )
-        return Side(capture, archived.status, archived.headers, size=archived.size, width=width, height=height)
+        if is_text(archived.mime):
+            content, is_whole = _beginning(archived, CONTENT_BYTES_MAX)
+            if archived.encoding:
+                content = decoded_content(content, archived.headers, CONTENT_BYTES_MAX)
+            return replace(side, content=content, is_whole=is_whole)
+        if archived.mime.startswith("image/"):
+            width, height = dimensions(_beginning(archived, PICTURE_BYTES)[0])
+            return replace(side, width=width, height=height)
+    except TooLarge as error:
+        return replace(side, is_whole=False, problem=f"the content is too long to be compared: {error}")
     except HoldfastError as error:
-        return Side(capture, archived.status, archived.headers, size=archived.size, problem=str(error))
-
-
-def _text_side(archived: Archived) -> Side:
-    content, is_whole = _beginning(archived, CONTENT_BYTES_MAX)
-    if archived.encoding:
-        try:
-            content = decoded_content(content, archived.headers, CONTENT_BYTES_MAX)
-        except TooLarge as error:
-            return Side(
-                archived.capture,
-                archived.status,
-                archived.headers,
-                is_whole=False,
-                size=archived.size,
-                problem=f"the content is too long to be compared: {error}",
-            )
-    return Side(archived.capture, archived.status, archived.headers, content, is_whole, archived.size)
+        return replace(side, problem=str(error))
+    return side
 
 
 def _beginning(archived: Archived, bytes_max: int) -> tuple[bytes, bool]:
@@ -128,3 +111,31 @@ def _beginning(archived: Archived, bytes_max: int) -> tuple[bytes, bool]:
         if length > bytes_max:
             return b"".join(pieces)[:bytes_max], False
     return b"".join(pieces), True
+
+
+def lines_of(side: Side) -> tuple[list[str], bool] | None:
+    """The lines of a side's text, and whether there are more; None if it is not text."""
+    if side.kind in HTML_TYPES or not side.kind:
+        text = text_of(side.content, side.content_type)
+        raw = decoded(side.content[:_SNIFFED_CHARS], charset_of(side.content_type)).text
+    else:
+        text = raw = decoded(side.content, charset_of(side.content_type)).text
+    if _is_binary(raw):
+        return None
+    lines = [part for line in text.splitlines() for part in _folded(line.rstrip())]
+    return lines[:LINES_MAX], len(lines) > LINES_MAX or not side.is_whole
+
+
+def _is_binary(text: str) -> bool:
+    """Whether it has more control characters than a text would."""
+    begin = text[:_SNIFFED_CHARS]
+    return len(_CONTROL.findall(begin)) > _BINARY_SHARE_MAX * len(begin)
+
+
+def _folded(line: str) -> Iterator[str]:
+    if len(line) <= LINE_CHARS_MAX:
+        yield line
+        return
+    for part in _FOLDS.split(line):
+        for start in range(0, len(part), LINE_CHARS_MAX):
+            yield part[start : start + LINE_CHARS_MAX]

@@ -85,10 +85,16 @@ frame.addEventListener("load", () => {
 
 function doubt() {
   isDoubtful = true;
+  say("The address may be another.", "What is shown does not tell its address: it may be another than the one above.", true);
+}
+
+// One statement, the same at every width, and what is behind it for those who click.
+function say(statement, why, isWarning) {
   const note = part("coherence");
-  note.textContent = note.title = "What is shown does not tell its address: it may be another than the one above.";
-  note.hidden = false;
-  note.classList.add("warn");
+  part("apart").textContent = statement;
+  part("why").textContent = why;
+  note.hidden = !statement;
+  note.classList.toggle("warn", isWarning);
 }
 
 // Shows what the server knows of a capture; returns the status of its answer, 0 if it is of no use any more.
@@ -140,36 +146,34 @@ function compareParts({ earliest, latest, missing }) {
   const [first, last] = [times[0], times.at(-1)];
   const seconds = (Date.parse(iso(last)) - Date.parse(iso(first))) / 1000;
   const isFar = seconds > Number(banner.dataset.warnSeconds);
+  const lost = missing > 0 ? Number(missing) : 0;
   const told = [];
-  if (isFar && day(first) !== day(last)) {
-    told.push(`Not of one time: parts captured between ${day(first)} and ${day(last)} (${span(seconds)}).`);
-  } else if (seconds > 0) {
-    told.push(`${isFar ? "Not of one time: p" : "P"}arts captured within ${span(seconds, Math.ceil)}.`);
-  }
-  if (missing > 0) told.push(missing === 1 ? "One part is not archived." : `${Number(missing)} parts are not archived.`);
-  const note = part("coherence");
-  note.textContent = note.title = told.join(" ");
-  note.hidden = !told.length;
-  note.classList.toggle("warn", isFar);
+  if (seconds > 0) told.push(`Parts ${span(seconds)} apart`);
+  if (lost) told.push(`${lost} missing`);
+  const why = [`This page was captured on ${moment(captured)}.`];
+  if (seconds > 0) why.push(`It is shown with parts captured from ${moment(first)} to ${moment(last)}, the nearest there are.`);
+  if (lost) why.push(lost === 1 ? "One part is not archived." : `${lost} parts are not archived.`);
+  if (isFar) why.push("The page may never have looked like this.");
+  say(told.join(", "), why.join(" "), isFar);
+}
+
+function moment(digits) {
+  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  const options = { day: "numeric", month: "long", year: "numeric", ...time, timeZone: "UTC" };
+  return `${new Intl.DateTimeFormat("en-GB", options).format(new Date(iso(digits))).replace(" at ", ", ")} UTC`;
 }
 
 function iso(digits) {
   return digits.replace(/^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)$/, "$1-$2-$3T$4:$5:$6Z");
 }
 
-function day(digits) {
-  const options = { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" };
-  return new Intl.DateTimeFormat("en-GB", options).format(new Date(iso(digits)));
-}
-
 const UNITS = [[31536000, "year"], [2592000, "month"], [86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
 
-function span(seconds, round = Math.floor) {
-  for (const [size, name] of UNITS) {
-    const number = seconds < size ? 0 : round(seconds / size);
-    if (number) return `${number} ${name}${number === 1 ? "" : "s"}`;
-  }
-  return "no time";
+// In the largest unit of which there is one, and never more than is true.
+function span(seconds) {
+  const [size, name] = UNITS.find(([size]) => seconds >= size);
+  const number = Math.floor(seconds / size);
+  return `${seconds % size ? "over " : ""}${number} ${name}${number === 1 ? "" : "s"}`;
 }
 
 // Hiding, and back again: the focus goes along.

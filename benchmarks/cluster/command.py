@@ -1,0 +1,34 @@
+"""`python -m benchmarks cluster`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from benchmarks.cluster.report import cluster_report
+from benchmarks.cluster.run import ClusterPlan, ClusterWorkload, run_cluster
+from benchmarks.harness.command import known_names, measure, report_options, workload_option
+
+
+@click.command("cluster")
+@click.option("--records", type=click.IntRange(100), default=4000, show_default=True, help="Pages that are copied.")
+@click.option(
+    "--compared", type=click.IntRange(1), default=1_000_000, show_default=True, help="Records of two equal holders."
+)
+@click.option(
+    "--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="That a NATS server keeps."
+)
+@workload_option
+@report_options
+def command(**options: Any) -> None:
+    """Copies, movement, repair and comparison in a cluster, a change of owner, and the memory of NATS."""
+    names = known_names("workload", options["workload"], tuple(each.value for each in ClusterWorkload))
+    plan = ClusterPlan(
+        records=options["records"],
+        compared=options["compared"],
+        messages=options["messages"],
+        workloads=frozenset(ClusterWorkload(name) for name in names),
+        repeats=options["repeat"],
+    )
+    measure(plan, run_cluster, cluster_report, options)

@@ -1,0 +1,36 @@
+"""Target figures, and whether a run reached them."""
+
+from __future__ import annotations
+
+from benchmarks.cluster.run import ClusterOutcome, ClusterWorkload
+from benchmarks.harness.report import Verdict
+
+_AT_MOST = (  # workload, figure, target, limit, unit
+    (ClusterWorkload.TAKE_OVER, "a node", "kill -9 of a node to the next owner's claim, beyond the lease", 3.0, "s"),
+    (ClusterWorkload.TAKE_OVER, "the slowest", "the same with the leading NATS server", 8.0, "s"),
+    (ClusterWorkload.MOVEMENT, "join: moved", "bytes moved on join ÷ least", 1.02, "x"),
+    (ClusterWorkload.MOVEMENT, "join: received", "bytes received by others on join", 0.0, "bytes"),
+    (ClusterWorkload.MOVEMENT, "loss: moved", "bytes moved on loss ÷ least", 1.02, "x"),
+    (ClusterWorkload.COPY, "copy ÷ add", "CPU to copy a record, both ends ÷ adding it", 1.6, "x"),
+    (ClusterWorkload.COMPARISON, "seconds", "comparing equal holders", 1.0, "s"),
+    (ClusterWorkload.COMPARISON, "received", "bytes for it", 1e6, "bytes"),
+    (ClusterWorkload.NATS, "resident", "memory of a NATS server", 150.0, "MB"),
+)
+_RATE_LEAST, _RATE_MOST = 0.8, 1.05
+
+
+def cluster_verdicts(outcome: ClusterOutcome) -> list[Verdict]:
+    """Every target, in the order of docs/benchmarks.md."""
+    found = []
+    for workload, name, target, limit, unit in _AT_MOST:
+        needed = f"at most {limit:g} {unit}"
+        figure = outcome.find(workload, name)
+        if figure is None:
+            found.append(Verdict.none(target, needed))
+        else:
+            found.append(Verdict(target, needed, f"{figure.value:,.2f} {unit}", figure.value <= limit))
+    target, needed = "repair rate ÷ its limit", f"{_RATE_LEAST} to {_RATE_MOST}"
+    rate = outcome.find(ClusterWorkload.REPAIR, "rate")
+    if rate is None:
+        return [*found, Verdict.none(target, needed)]
+    return [*found, Verdict(target, needed, f"{rate.value:.2f}", _RATE_LEAST <= rate.value <= _RATE_MOST)]

@@ -1,0 +1,1 @@
+"""Commands about an archive as a whole: its state and settings, its batches, its index."""

@@ -1,0 +1,1 @@
+"""Commands about captures: `import`, `export`, `stream`, `get`, `cdx`, `diff` and `rm`."""

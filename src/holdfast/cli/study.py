@@ -1,0 +1,214 @@
+"""`holdfast study`: what the archive knows about the web, as tables, files and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.options import archive_option, collection_option
+from holdfast.cli.result import check_form, form_options, show_result
+from holdfast.cli.terminal import Interruption, reading
+
+if TYPE_CHECKING:
+    from holdfast.archive import Archive
+    from holdfast.study import StudyResult
+
+GROUPS = ("batch", "collection", "crawl")
+
+by_option = click.option(
+    "--by", type=click.Choice(GROUPS), default="batch", show_default=True, help="What is compared with what."
+)
+
+
+@click.group()
+def study() -> None:
+    """Learn about the web from the archive."""
+
+
+DUPLICATES = ("groups", "pairs", "types", "hosts", "sizes", "saved", "paper")
+
+
+@study.command("duplicates")
+@archive_option
+@by_option
+@collection_option
+@click.option("--successful", is_flag=True, help="Only responses with a status of 2xx.")
+@click.option(
+    "--paper", is_flag=True, help="Print Table 1 of 'Managing duplicates in a web archive', beside its own figures."
+)
+@form_options(DUPLICATES)
+def duplicates(*, archive: Path, by: str, collection: str | None, successful: bool, paper: bool, **form: Any) -> None:
+    """Count captures that repeat a content, and URLs that persist.
+
+    Shares are of the documents, or URLs, of the batch, collection or crawl: duplicates within it, of the one before,
+    and of any before.
+    """
+
+    if paper:
+        form["table"] = form["table"] or "paper"
+
+    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+        from holdfast.study import duplicates
+
+        return duplicates(opened, by=by, collection=collection, successful=successful, progress=progress)
+
+    run_and_show(archive, collection, run, form, ("groups", "types", "hosts", "saved"))
+
+
+NEAR_DUPLICATES = ("groups", "clusters", "members")
+
+
+@study.command("near-duplicates")
+@archive_option
+@by_option
+@collection_option
+@click.option(
+    "--distance",
+    type=click.IntRange(0, 6),
+    default=4,
+    show_default=True,
+    help="Bits of 64 in which the sketches of two texts may differ.",
+)
+@click.option("--cluster", metavar="ID", default="", help="List all members of this cluster.")
+@form_options(NEAR_DUPLICATES)
+def near_duplicates(
+    *, archive: Path, by: str, collection: str | None, distance: int, cluster: str, **form: Any
+) -> None:
+    """Find pages with almost the same text.
+
+    They are listed in clusters: '--cluster ID' prints the pages of one. It needs the index ('holdfast index update').
+    """
+
+    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+        from holdfast.study import near_duplicates
+
+        options: dict[str, Any] = {"by": by, "distance": distance, "cluster": cluster, "collection": collection}
+        return near_duplicates(opened, **options, progress=progress)
+
+    run_and_show(archive, collection, run, form, ("members",) if cluster else NEAR_DUPLICATES[:2])
+
+
+CHANGE = ("strata", "survival")
+
+
+@study.command("change")
+@archive_option
+@collection_option
+@form_options(CHANGE)
+def change(*, archive: Path, collection: str | None, **form: Any) -> None:
+    """Estimate how fast pages change, and how long they live.
+
+    In days, with intervals of confidence of 95 %: by kind of site, top-level domain, type, depth, size and site.
+    """
+
+    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+        from holdfast.study import change
+
+        return change(opened, collection=collection, progress=progress)
+
+    run_and_show(archive, collection, run, form, CHANGE[:1])
+
+
+COMPOSITION = ("figures", "types", "sizes", "lengths")
+
+
+@study.command("composition")
+@archive_option
+@collection_option
+@form_options(COMPOSITION)
+def composition(*, archive: Path, collection: str | None, **form: Any) -> None:
+    """Show what the archive is made of: types, sizes, links, compression, change."""
+
+    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+        from holdfast.study import composition
+
+        return composition(opened, collection=collection, progress=progress)
+
+    run_and_show(archive, collection, run, form, COMPOSITION[:2])
+
+
+MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
+
+
+@study.command("media")
+@archive_option
+@collection_option
+@click.option(
+    "--images",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Read so many images for their dimensions.",
+)
+@click.option(
+    "--recordings",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Read so many files each of sound and film for their durations.",
+)
+@form_options(MEDIA)
+def media(*, archive: Path, collection: str | None, images: int, recordings: int, **form: Any) -> None:
+    """Show what there is besides pages: images, sound, film, documents and the rest."""
+
+    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+        from holdfast.study import media
+
+        return media(opened, collection=collection, images=images, recordings=recordings, progress=progress)
+
+    run_and_show(archive, collection, run, form, (*MEDIA[:2], *MEDIA[3:]))
+
+
+TOPIC = ("topics", "strength", "bursts", "kinds", "sites", "pages")
+
+
+@study.command("topic")
+@click.argument("queries", metavar="QUERY...", nargs=-1, required=True)
+@archive_option
+@collection_option
+@click.option(
+    "--by",
+    "unit",
+    type=click.Choice(("auto", "day", "week", "month", "year")),
+    default="auto",
+    show_default=True,
+    help="Length of a period.",
+)
+@click.option("--within", metavar="QUERY", default="", help="Count only captures that this query finds.")
+@form_options(TOPIC)
+def topic(
+    *, queries: tuple[str, ...], archive: Path, collection: str | None, unit: str, within: str, **form: Any
+) -> None:
+    """Follow topics over time: how strong they are, when they burst, and who mentions them.
+
+    Each QUERY is a topic, in the query language: 'harbour tides', '"iraq war"', 'sars OR pneumonia'. Shares are of all
+    captures, pages (URLs) and sites of the period. It needs the index ('holdfast index update').
+    """
+
+    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+        from holdfast.study import topic
+
+        return topic(opened, queries, unit=unit, within=within, collection=collection, progress=progress)
+
+    run_and_show(archive, collection, run, form, (TOPIC[0], *TOPIC[2:]))
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+Run = Callable[["Archive", Callable[[int], None]], "StudyResult"]
+
+
+def run_and_show(path: Path, collection: str | None, run: Run, form: dict[str, Any], shown: tuple[str, ...]) -> None:
+    """Runs a study and prints it; the tables `shown`, unless one is chosen."""
+    check_form(form)
+    with Interruption() as interruption, reading(path) as opened:
+        totals = opened.catalog.totals()[0]
+        count = sum(total.captures for name, total in totals.items() if collection in (None, name))
+        with interruption.progress_bar("captures", count, counts=True) as advance:
+            result = run(opened, advance)
+    show_result(result, form, shown)

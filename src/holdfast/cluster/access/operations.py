@@ -1,0 +1,24 @@
+"""The operations of a shard, by name: what a node may ask of another (`docs/protocol/node.md`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.cluster.access import captures, records, search, sql, streams
+from holdfast.cluster.access.shard import Operation
+
+OPERATIONS: Mapping[str, Operation] = {
+    "captures": captures.answer_captures,
+    "collections": captures.answer_collections,
+    "statistics": search.answer_statistics,
+    "candidates": search.answer_candidates,
+    "hits": search.answer_hits,
+    "linked": search.answer_linked,
+    "batches": streams.answer_batches,
+    "pages": streams.answer_pages,
+    "content": records.answer_content,
+    "table": sql.answer_table,
+    "record": records.answer_record,
+    "url": captures.answer_url,
+    "splits": captures.answer_splits,
+}

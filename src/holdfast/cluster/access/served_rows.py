@@ -1,0 +1,103 @@
+"""The captures of this node in some partitions, under the ids of their origins: the same on every holder (H8).
+
+A copy has an id of its own in the archive of each holder. Answers of a cluster name a record by its origin, the id on
+the node that recorded it; where several nodes have recorded it, by the least of these. So a place in the catalog means
+the same at any node: it can be merged with those of other nodes, and resumed elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from holdfast.catalog.keys import place_of
+from holdfast.catalog.rows import CaptureRows
+from holdfast.cluster.copies.origins import KIND, OriginTable
+from holdfast.env.table import Table
+from holdfast.model import Capture, RecordId
+from holdfast.records.draft import origin_of
+
+_CACHE_BYTES = 16 << 20
+_LOOK_S = 0.2  # between two looks at what the node's process has written
+_NO_PARTITION = -1
+
+
+class OriginReader(OriginTable):
+    """The table of origins, which the node's process writes, as other processes of the machine read it."""
+
+    _looked_s = 0.0
+
+    def _opened(self) -> Table:
+        return Table(self._path, KIND, cache_bytes=_CACHE_BYTES, follow=True)
+
+    def refresh(self) -> None:
+        """Follows the node's process, unless it did so just now."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s - self._looked_s >= _LOOK_S:
+                self._table.catch_up()
+                self._looked_s = now_s
+
+    def close(self) -> None:
+        with self._lock:
+            self._table.abandon()
+
+    def first_origins(self, records: Sequence[RecordId]) -> list[RecordId]:
+        """The least origin of each record here. One that the table does not know yet is read from its batch."""
+        return [min(self.origins_of(record), default=None) or self._from_batch(record) for record in records]
+
+    def _from_batch(self, record: RecordId) -> RecordId:
+        entry = self._archive.records.entry(record)
+        return origin_of(entry, record.batch) if entry is not None else record
+
+    def partition_of(self, record: RecordId) -> int:
+        """The partition of a record here, by the table."""
+        found = self.find_all(self.origins_of(record))
+        return next((row.partition for row in found if row is not None), _NO_PARTITION)
+
+
+class ServedRows(CaptureRows):
+    """Captures in some partitions, by place. Any thread may call."""
+
+    def __init__(self, rows: CaptureRows, origins: OriginReader, partitions: frozenset[int]) -> None:
+        self._rows = rows
+        self._origins = origins
+        self._partitions = partitions
+
+    def scan(self, collection: str | None, bounds: tuple[bytes, bytes], *, reverse: bool = False) -> Iterator[Capture]:
+        low, high = bounds
+        found = self._rows.scan(collection, (group_start(low), group_end(high)), reverse=reverse)
+        served = filter(self.holds, found)
+        for _, group in groupby(served, key=lambda capture: (capture.urlkey, capture.timestamp)):
+            named = self.named(list(group))
+            if len(named) > 1:
+                named.sort(key=place_of, reverse=reverse)
+            yield from [capture for capture in named if low <= place_of(capture) < high]
+
+    def splits(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Iterator[bytes]:
+        """By URL and time: the places of copies end in ids of their own."""
+        for place in self._rows.splits(collection, bounds):
+            urlkey, _, _ = place.rsplit(b" ", 2)
+            if any(self.holds(each) for each in self._rows.all_of(collection, (urlkey + b" ", urlkey + b"!"), 1)):
+                yield group_start(place)
+
+    def holds(self, capture: Capture) -> bool:
+        """Whether a capture is in one of the partitions."""
+        partition = self._origins.rule.of_url(capture.url)
+        return (self._origins.partition_of(capture.record) if partition is None else partition) in self._partitions
+
+    def named(self, captures: Sequence[Capture]) -> list[Capture]:
+        """The captures under the ids of their origins."""
+        origins = self._origins.first_origins([capture.record for capture in captures])
+        return [capture._replace(record=origin) for capture, origin in zip(captures, origins, strict=True)]
+
+
+def group_start(place: bytes) -> bytes:
+    """The least place of the same URL and time."""
+    return place.rsplit(b" ", 1)[0] + b" " if place.count(b" ") >= 2 else place
+
+
+def group_end(place: bytes) -> bytes:
+    """Above all places of the same URL and time."""
+    return place.rsplit(b" ", 1)[0] + b"!" if place.count(b" ") >= 2 else place

@@ -1,0 +1,53 @@
+"""The application of the peer port for requests that concern several URLs: the shard of this node over HTTP (H8).
+
+A request is a POST of a message as of the node protocol: JSON, then raw bytes. So is the response; a failure has its
+own content type, so that the other node raises the same error.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from holdfast.cluster.access.operations import OPERATIONS
+from holdfast.cluster.access.scatter import FAILURE_TYPE
+from holdfast.cluster.access.shard import NodeShard, answer
+from holdfast.cluster.copies.messages import hexadecimal, pack_body, text, unpack_body
+from holdfast.cluster.copies.partitions import unpack_partitions
+from holdfast.errors import HoldfastError, MalformedInput
+from holdfast.storage.server.wire import pack_failure
+from holdfast.web.cdx.bounded_scan import in_thread
+from holdfast.web.request import body_of
+
+log = logging.getLogger("holdfast.cluster")
+REQUEST_BYTES_MAX = 64 << 20
+_TYPE = "application/octet-stream"
+
+
+class ShardApp:
+    """For the thread of the event loop."""
+
+    def __init__(self, shard: NodeShard) -> None:
+        self._shard = shard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await body_of(Request(scope, receive), REQUEST_BYTES_MAX)
+            response = Response(await in_thread(self._answer, body), media_type=_TYPE)
+        except HoldfastError as error:
+            if error.http_status >= 500:
+                log.error("a request of another node failed: %s", error)
+            response = Response(pack_failure(error), error.http_status, media_type=FAILURE_TYPE)
+        await response(scope, receive, send)
+
+    def _answer(self, body: bytes) -> bytes:
+        message, _ = unpack_body(body)
+        partitions = unpack_partitions(hexadecimal(message, "partitions"), self._shard.rule.partitions)
+        head = message.get("head")
+        if not isinstance(head, dict):
+            raise MalformedInput("a request of another node has no head")
+        response, parts = answer(self._shard, OPERATIONS, text(message, "operation"), head, partitions)
+        return pack_body(response, *parts)

@@ -1,0 +1,416 @@
+"""Streams of all nodes: each capture of a snapshot once, in every order but by rank, restartable at any node (B9-B11).
+
+    asked node   snapshot of all origin batches ──▶ pages of all nodes, merged by position ──▶ batches, tokens
+    each node    its partitions, from a position on: captures in order, with their records and payloads
+
+Positions and tokens are those of a stream on one machine, with ids of origins, so they are valid at any node. A stream
+is never partial: it would pass over what is missing, and its token, too. Without a node that holds a partition and is
+in sync, it ends with ClusterDown, and goes on later where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from holdfast.archive import Archive
+from holdfast.batches.entry import JournalEntry
+from holdfast.catalog import CaptureQuery
+from holdfast.catalog.access_rules import Verdict
+from holdfast.cluster.access.captures import packed_capture, unpacked_capture
+from holdfast.cluster.access.records import RemoteContents, remote_record
+from holdfast.cluster.access.scatter import ListPiece, NodeGroup, Round, Scatter
+from holdfast.cluster.access.search import linked_pages, shard_query
+from holdfast.cluster.access.served_catalog import ServedCatalog, SnapshotRows
+from holdfast.cluster.access.shard import NodeShard, ShardResponse
+from holdfast.cluster.copies.messages import pack_entries, unpack_entries
+from holdfast.env.files import Buffer
+from holdfast.errors import ClusterDown, IndexNotFound, NotFound, UsageError
+from holdfast.model import RecordId
+from holdfast.query.engine import is_ranked
+from holdfast.query.parser import parse
+from holdfast.query.results import QueryOptions
+from holdfast.records.stored_record import StoredRecord
+from holdfast.storage.server.wire import pack_failure, unpack_failure
+from holdfast.streams.batch import ScanPiece
+from holdfast.streams.filter import CaptureFilter, Selects
+from holdfast.streams.options import StreamOptions
+from holdfast.streams.order.date import DateOrder
+from holdfast.streams.order.log import LogOrder
+from holdfast.streams.order.order import LOOKED, OrderStep, StreamOrder
+from holdfast.streams.order.ranges import Bound, Position, Ranges, rank
+from holdfast.streams.order.url import UrlOrder
+from holdfast.streams.page import LARGE, Page
+from holdfast.streams.page_reader import READ_PARTS, PageReader, StreamFault
+from holdfast.streams.prefetch import Prefetch
+from holdfast.streams.snapshot import Snapshot
+from holdfast.streams.stream import AHEAD, Feed
+from holdfast.streams.token import StreamToken, decode, require_own
+
+PAGES_MAX = 512  # in one response
+BYTES_MAX = 16 << 20  # of payloads in one response; one page may have more
+_SETTLE_S = 20.0  # for nodes to pull what others have recorded before a stream begins
+_SETTLE_LOOK_S = 0.2
+
+
+# -- at each node -----------------------------------------------------------------------------------------------------
+
+
+class _Served:
+    """What orders of streams need of an archive, of which they see some partitions."""
+
+    def __init__(self, archive: Archive, catalog: ServedCatalog) -> None:
+        self.catalog = catalog
+        self.env = archive.env
+
+
+class _OriginOrder(LogOrder):
+    """Order `log` over batches of origins: records lie where their holder has them."""
+
+    def step(self, position: Position, most: int) -> OrderStep | None:
+        place = self._from(position)
+        if place is None:
+            return None
+        batch, serial = place
+        rows: Any = self._source.catalog.rows
+        records, behind = rows.of_batch(batch, serial, self._choice.snapshot.ends[batch], max(most, LOOKED))
+        pages: list[Page] = []
+        for record, capture in zip(records, rows.of_records(records), strict=True):
+            if capture is None or not self._choice.in_shard(record) or not self._choice.holds(record):
+                continue
+            if not self._choice.takes(capture) or (
+                self._choice.is_latest and not self._is_newest(record, capture.urlkey)
+            ):
+                continue
+            if len(pages) == most:
+                return OrderStep(pages, self.behind(pages[-1]), [])
+            pages.append(Page.of_capture(capture, self._reader))
+        return OrderStep(pages, (batch, behind), [])
+
+
+def answer_batches(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
+    """Of each origin batch, the first serial that is not known here, and up to which this node has pulled it."""
+    ends = {name: last + 1 for name, last in shard.origins.batches().items()}
+    return {"ends": ends, "pulled": _pulled(shard, ends, partitions)}, []
+
+
+def _pulled(shard: NodeShard, ends: Mapping[str, int], partitions: frozenset[int]) -> dict[str, int]:
+    """Of each origin batch, the first serial that this node may lack in some of the partitions."""
+    own = set(shard.archive.catalog.batches())
+    found: dict[str, int] = {}
+    for name, end in ends.items():
+        cursor = shard.origins.cursor(name)
+        reached = cursor.serial + 1 if cursor is not None and partitions <= cursor.partitions else 0
+        found[name] = end if name in own else reached
+    return found
+
+
+def answer_pages(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
+    """Captures of a stream from a position on, with what the stream reads of them."""
+    options, snapshot = _options(head["options"]), Snapshot(dict(head["snapshot"]))
+    needed = {name: end for name, end in snapshot.ends.items() if name in head["following"]}
+    for name, reached in _pulled(shard, needed, partitions).items():
+        if reached < needed[name]:
+            raise ClusterDown(f"this node has not copied batch '{name}' up to {needed[name] - 1} yet")
+    rows = SnapshotRows(shard.archive.catalog.rows, shard.origins, partitions, snapshot)
+    order = _order(shard, rows, options, CaptureFilter(options, snapshot, _selects(shard, rows, head, partitions)))
+    step = order.step(tuple(head["position"]), min(int(head["most"]), PAGES_MAX))
+    if step is None:
+        return {"pages": [], "faults": [], "position": None}, []
+    reader = PageReader(shard.archive)
+    pages: list[Page] = []
+    names: dict[RecordId, Page] = {}
+    size = 0
+    position: Position = step.position
+    for page in step.pages:
+        if pages and size + page.size > BYTES_MAX:
+            position = order.behind(pages[-1])
+            break
+        pages.append(page)
+        size += page.size if page.size <= LARGE else 0
+    for page in pages:
+        if head["is_public"] and shard.access.verdict(page.capture) is not Verdict.ALLOW:
+            continue
+        if (here := rows.local(page.record)) is not None:
+            names[page.record] = Page.of_capture(page.capture._replace(record=here), reader)
+    found, faults = _read(reader, list(names.values()), options)
+    ready = {id(page): page for page in found}
+    raw: list[Buffer] = []
+    packed = []
+    for origin, page in names.items():
+        if id(page) in ready:
+            packed.append(_packed(origin, page, raw, has_entry=bool(options.wanted & READ_PARTS)))
+    wrong = [[str(fault.record), fault.url, pack_failure(fault.error).decode()] for fault in faults]
+    return {"pages": packed, "faults": wrong, "position": list(position)}, raw
+
+
+def _read(reader: PageReader, pages: list[Page], options: StreamOptions) -> tuple[list[Page], list[StreamFault]]:
+    wanted = options.wanted
+    if not wanted & READ_PARTS:
+        return pages, []
+    pages, faults = reader.prepare(pages, wanted | {"headers"})
+    found, more = reader.finish(pages, reader.gather(pages, wanted))
+    return found, faults + more
+
+
+def _packed(name: RecordId, page: Page, raw: list[Buffer], *, has_entry: bool) -> dict[str, Any]:
+    """A page under its id in the stream. Entry and payload follow the head, in the order of pages."""
+    entry = pack_entries([page.entry._replace(origin="-")]) if has_entry else b""
+    payload = page.payload_read
+    raw.append(entry)
+    if payload is not None:
+        raw.append(payload)
+    return {
+        "capture": packed_capture(page.capture._replace(record=name)),
+        "entry": len(entry),
+        "payload": None if payload is None else len(payload),
+        "size": page.size,
+        "unresolved": page.unresolved,
+    }
+
+
+def _selects(shard: NodeShard, rows: SnapshotRows, head: dict[str, Any], partitions: frozenset[int]) -> Selects | None:
+    """Whether the query of a stream finds a record."""
+    if not head["text"]:
+        return None
+    numbers = frozenset(shard_query(shard, head, partitions).matching())
+    view = shard.archive.index.view()
+    ends = dict(view.state.batches)
+
+    def selects(name: RecordId) -> bool:
+        record = rows.local(name)
+        if record is None:
+            return False
+        if record.serial >= ends.get(record.batch, 0):
+            raise IndexNotFound(f"the index does not reach record {record} of the stream yet: try again in a moment")
+        return view.number_of(record) in numbers
+
+    return selects
+
+
+def _order(shard: NodeShard, rows: SnapshotRows, options: StreamOptions, choice: CaptureFilter) -> StreamOrder:
+    source: Any = _Served(shard.archive, ServedCatalog(shard.archive, rows))
+    return _order_of(source, options, choice, PageReader(source))
+
+
+def _order_of(source: Any, options: StreamOptions, choice: CaptureFilter, reader: PageReader) -> StreamOrder:
+    match options.order:
+        case "log":
+            return _OriginOrder(source, choice, reader)
+        case "url":
+            return UrlOrder(source, choice, reader)
+        case "date" | "modified" as order:
+            return DateOrder(source, choice, reader, is_modified=order == "modified", reverse=options.reverse)
+        case _:
+            raise UsageError("page ranks are computed by each node for itself: a cluster has no streams in their order")
+
+
+# -- at the node that was asked ---------------------------------------------------------------------------------------
+
+
+class _Item(NamedTuple):
+    page: Page
+    behind: Position
+
+
+class ClusterStream(Feed):
+    """A stream of all nodes. As `Stream`: close it, or use it as a context manager."""
+
+    def __init__(
+        self, scatter: Scatter, archive: Archive, options: StreamOptions, cluster: str, *, is_public: bool
+    ) -> None:
+        """With `is_public`, each node applies its access rules.
+
+        Raises UsageError, MalformedToken, ClusterDown if a partition has no node that is in sync.
+        """
+        if options.order == "rank" or (options.query and is_ranked(parse(options.query))):
+            raise UsageError("page ranks are computed by each node for itself: a cluster has no streams by them")
+        self._scatter = scatter
+        if options.token:
+            state = decode(options.token)
+            require_own(state, cluster, options)
+        else:
+            state = StreamToken(cluster, options.digest(), self._snapshot(options))
+        source: Any = archive
+        order = _order_of(source, options, CaptureFilter(options, state.snapshot), PageReader(source))
+        super().__init__(source, options, state, order)
+        self._reader = RemoteReader(archive, scatter)
+        self._found_faults: list[StreamFault] = []
+        self._ahead: Prefetch[ScanPiece] | None = None
+        text = options.query
+        self._head: dict[str, Any] = {
+            "options": packed_options(options),
+            "snapshot": state.snapshot.ends,
+            "text": text,
+            "is_public": is_public,
+        }
+        if text:
+            plain = QueryOptions(limit=0)
+            asked = {"text": text, "options": asdict(plain), "is_public": is_public}
+            linked = linked_pages(scatter, parse(text), asked)
+            self._head |= {"linked": linked, "query_options": asdict(plain)}
+
+    def _token_at(self, left: Ranges, delivered: int) -> str:
+        """With all batches: the name of a record that several nodes have recorded depends on them."""
+        return replace(self.state, left=left, delivered=delivered).encode()
+
+    def part(self, index: int, count: int) -> StreamOptions:
+        """As `Stream.part`."""
+        options = replace(self.options, shard=(index, count), token="")
+        own = replace(self.state, options=options.digest(), left=self.left, delivered=0)
+        return replace(options, token=own.encode())
+
+    def _snapshot(self, options: StreamOptions) -> Snapshot:
+        """What all nodes know now, once those that answer have pulled it."""
+        wanted: dict[str, int] = {}
+        end_s = time.monotonic() + _SETTLE_S
+        while True:
+            round_ = _whole_round(self._scatter)
+            found = round_.gather(lambda group: round_.ask(group, "batches", {})[0])  # noqa: B023
+            if not wanted:
+                for each in found:
+                    for name, end in each["ends"].items():
+                        wanted[name] = max(end, wanted.get(name, 0))
+            behind = [name for each in found for name, end in wanted.items() if each["pulled"].get(name, 0) < end]
+            if not any(_is_recorded(name, round_) for name in behind):
+                break
+            if time.monotonic() > end_s:
+                raise ClusterDown(f"nodes have not copied batch '{behind[0]}' yet: try again in a moment")
+            time.sleep(_SETTLE_LOOK_S)
+        if options.batch is not None and options.batch not in wanted:
+            raise NotFound(f"no batch '{options.batch}'; known are {', '.join(sorted(wanted))}")
+        return Snapshot({name: end for name, end in sorted(wanted.items()) if options.batch in (None, name)})
+
+    # -- pieces -------------------------------------------------------------------------------------------------
+
+    def pieces(self) -> Generator[ScanPiece, None, None]:
+        self.close()
+        ahead = self._ahead = Prefetch(self._gathered(), AHEAD, "holdfast-stream")
+        try:
+            for piece in ahead:
+                yield piece
+                if self._ahead is not ahead:  # closed, or another iteration has begun
+                    return
+        finally:
+            ahead.close()
+
+    def _gathered(self) -> Generator[ScanPiece, None, None]:
+        for start, end in self._left:
+            yield from self._range(start, end)
+
+    def _range(self, start: Position, end: Bound) -> Iterator[ScanPiece]:
+        pages: list[Page] = []
+        position, behind, size = start, start, 0
+        for item in self._items(start):
+            if rank(item.behind) > rank(end):
+                break
+            pages.append(item.page)
+            behind, size = item.behind, size + item.page.size
+            if len(pages) >= self.options.batch_size or size >= BYTES_MAX:
+                yield self._piece(pages, position, behind)
+                pages, position, size = [], behind, 0
+        yield self._piece(pages, position, end)
+
+    def _piece(self, pages: list[Page], start: Position, end: Bound) -> ScanPiece:
+        faults, self._found_faults = self._found_faults, []
+        return ScanPiece(pages, start, end, faults, 0)
+
+    def _items(self, start: Position) -> Iterator[_Item]:
+        round_ = _whole_round(self._scatter)
+        following = [name for name in self.state.snapshot.ends if _is_recorded(name, round_)]
+
+        def fetch(group: NodeGroup, position: Position) -> ListPiece[_Item]:
+            head = self._head | {
+                "following": following,
+                "position": position,
+                "most": min(self.options.batch_size, PAGES_MAX),
+            }
+            response, raw = round_.ask(group, "pages", head)
+            self._found_faults += [
+                StreamFault(RecordId.parse(record), url, unpack_failure(error.encode()))
+                for record, url, error in response["faults"]
+            ]
+            items = self._unpacked(response["pages"], raw)
+            behind = response["position"]
+            return ListPiece(items, tuple(behind) if behind is not None else None)
+
+        return round_.merge(fetch, start, lambda item: rank(item.behind))
+
+    def _unpacked(self, packed: list[dict[str, Any]], raw: bytes) -> list[_Item]:
+        view, at = memoryview(raw), 0
+        items = []
+        for values in packed:
+            page = Page.of_capture(unpacked_capture(values["capture"]), self._reader)
+            if values["entry"]:
+                (page.entry_read,) = unpack_entries(bytes(view[at : at + values["entry"]]))
+                at += values["entry"]
+            if values["payload"] is not None:
+                page.payload_read = view[at : at + values["payload"]]
+                at += values["payload"]
+            page.size, page.unresolved = values["size"], values["unresolved"]
+            items.append(_Item(page, self.order.behind(page)))
+        return items
+
+    def _turn(self) -> Iterator[tuple[ScanPiece, list[Page]]]:
+        """Nodes leave out what is removed; this one need not have the records."""
+        self._left, self._last = self.left, None
+        for piece in self.pieces():
+            self.note(piece.faults)
+            pages = self._lacking(piece)
+            if pages:
+                yield piece, pages
+            else:
+                self._pass(piece)
+
+    def close(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+
+def _is_recorded(batch: str, round_: Round) -> bool:
+    """Whether the node of a batch is alive, so that others pull it; what a dead one recorded is compared instead."""
+    return batch.rpartition(".")[2] in round_.table.live
+
+
+def _whole_round(scatter: Scatter) -> Round:
+    """A request to nodes that are in sync. Raises ClusterDown if a partition has none."""
+    return scatter.begin(is_whole=True)
+
+
+def packed_options(options: StreamOptions) -> dict[str, Any]:
+    """Options without what concerns only the node that was asked."""
+    values = asdict(replace(options, token=""))
+    return values | {"captures": asdict(options.captures) if options.captures is not None else None}
+
+
+def _options(values: dict[str, Any]) -> StreamOptions:
+    captures = values["captures"]
+    if captures is not None:
+        lists = {name: tuple(captures[name]) for name in ("filters", "collapse", "fields")}
+        captures = CaptureQuery(**captures | lists)
+    shard = values["shard"]
+    fields = {"fields": tuple(values["fields"]), "shard": tuple(shard) if shard is not None else None}
+    return StreamOptions(**values | fields | {"captures": captures})
+
+
+class RemoteReader(PageReader):
+    """What pages of other nodes read on demand."""
+
+    def __init__(self, archive: Archive, scatter: Scatter) -> None:
+        source: Any = archive
+        super().__init__(source)
+        self._scatter = scatter
+
+    def entry(self, record: RecordId) -> JournalEntry:
+        raise UsageError("this stream was opened without the record of its pages: name the field 'headers'")
+
+    def stored(self, page: Page) -> StoredRecord:
+        if page.stored_read is None:
+            page.stored_read = remote_record(self._scatter, page.record, page.entry)
+        return page.stored_read
+
+    def pieces(self, page: Page) -> Iterator[Buffer]:
+        yield from RemoteContents(self._scatter, page.record, page.url).payload()

@@ -1,0 +1,18 @@
+"""One crawl over all nodes (H1, H4, H5, I1).
+
+    key crawl.<name>          the job: seeds, limits, visit, run, state. Any node may write it
+    key credit.<name>         how much of the job's limits each node has drawn
+    log.<name>.<partition>    what was found in a partition and what became of it, in one stream
+
+Each node runs the crawl for the partitions that it owns: `share` is what the crawl sees of it. What a crawl finds and
+finishes goes into rows of the frontier, the `outbox`, in the same commit as the pages it was found on; `exchange` then
+appends it to the log, and reads what others have appended for the partitions of this node. Rows that another node
+needs stay until that node has committed them, so nothing lives in NATS alone.
+
+Whoever claims a partition reads its log from its own last position. A URL counts as fetched if the log says so *and*
+the capture is in this node's archive; all others are fetched. The log says so only after it has everything that was
+found on the page. So nothing is missed, and what is fetched again is what was under way, or not yet copied, at a death.
+
+The end: every live node reports that it has nothing to do, and how many messages of the log it knows. If all name the
+same number and together own all partitions, nothing can be under way.
+"""

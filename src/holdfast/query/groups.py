@@ -1,0 +1,147 @@
+"""Matches in groups: one hit for all captures of a page (P9), or for all pages with nearly the same text (N11).
+
+    matches in order ──► the first of each page, with its captures ──► the first of each text, with its pages
+
+A group stands where the first of its matches stands, and that match is shown. Of matches with equal relevance, the
+last one added comes first.
+
+By page, only as many matches are read as the requested hits need. By text, all of them are, up to `TEXTS_MAX`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import TooLarge
+from holdfast.index.extract.near_pairs import clusters_of
+from holdfast.index.schema import schema
+from holdfast.query.order import Shown
+from holdfast.query.snapshot import Numbers, QuerySnapshot
+
+if TYPE_CHECKING:
+    import tantivy
+
+COUNTED_MAX = 500_000  # matches whose pages are counted one by one; of more, the number of pages is estimated
+TEXTS_MAX = 100_000  # matches that can be grouped by text
+DISTANCE = 3  # bits of 64 in which the sketches of one text may differ
+_READ_MIN = 1000  # matches
+
+Ordered = Callable[[int], tuple[int, list[Shown]]]  # from a limit to the number of matches and the first of them
+
+
+class HitGroup(NamedTuple):
+    """The match that stands for a group, and what else is in it."""
+
+    shown: Shown
+    captures: int = 1
+    pages: int = 1
+
+
+class Groups(NamedTuple):
+    """The requested groups of a query's matches."""
+
+    total: int  # groups, shown or not
+    captures: int  # matches
+    is_exact: bool  # of the total
+    groups: list[HitGroup]
+
+
+def by_capture(ordered: Ordered, offset: int, limit: int) -> Groups:
+    """Every match by itself."""
+    matches, shown = ordered(offset + limit)
+    return Groups(matches, matches, True, [HitGroup(each) for each in shown[offset : offset + limit]])
+
+
+def by_page(moment: QuerySnapshot, query: tantivy.Query, ordered: Ordered, offset: int, limit: int) -> Groups:
+    """One hit for each page."""
+    wanted = offset + limit
+    found = first_of_pages(moment, query, ordered, wanted)
+    chosen = found.firsts[offset:wanted]
+    captures = captures_of(moment, query, found.pages[chosen])
+    groups = [HitGroup(found.shown[at], count) for at, count in zip(chosen.tolist(), captures, strict=True)]
+    return Groups(found.total, found.captures, found.is_exact, groups)
+
+
+class FirstOfPages(NamedTuple):
+    """The first matches of a query, at least those of the wanted number of pages."""
+
+    total: int  # pages
+    captures: int  # matches
+    is_exact: bool  # of the total
+    shown: list[Shown]
+    pages: Numbers  # of these
+    firsts: NDArray[np.int64]  # the places of the first match of each page
+
+
+def first_of_pages(moment: QuerySnapshot, query: tantivy.Query, ordered: Ordered, wanted: int) -> FirstOfPages:
+    most = max(_READ_MIN, 4 * wanted)
+    while True:
+        matches, shown = ordered(most)
+        pages = _pages(moment, shown)
+        firsts = _firsts(pages)
+        if len(firsts) >= wanted or len(shown) >= matches:
+            break
+        most = min(matches, 8 * most)
+    total, is_exact = (len(firsts), True) if len(shown) >= matches else _count_pages(moment, query, matches)
+    return FirstOfPages(total, matches, is_exact, shown, pages, firsts)
+
+
+def by_text(moment: QuerySnapshot, ordered: Ordered, offset: int, limit: int) -> Groups:
+    """One hit for all pages of which the shown captures have nearly the same text. Raises TooLarge."""
+    matches, shown = ordered(TEXTS_MAX)
+    if matches > TEXTS_MAX:
+        raise TooLarge(f"{matches:,} matches cannot be grouped by text: narrow the query to {TEXTS_MAX:,}")
+    pages = _pages(moment, shown)
+    firsts = _firsts(pages)
+    of_page = dict(zip(*(column.tolist() for column in np.unique(pages, return_counts=True)), strict=True))
+    captures = np.array([of_page[page] for page in pages[firsts].tolist()], np.int64)
+    texts = _texts(moment.numbers("sketch", [shown[at].address for at in firsts.tolist()]))
+    leaders = _firsts(texts)
+    members = {text: texts == text for text in texts[leaders[offset : offset + limit]].tolist()}
+    groups = [
+        HitGroup(shown[firsts[at]], int(captures[alike].sum()), int(alike.sum()))
+        for at, alike in zip(leaders[offset : offset + limit], members.values(), strict=True)
+    ]
+    return Groups(len(leaders), matches, True, groups)
+
+
+def _pages(moment: QuerySnapshot, shown: Sequence[Shown]) -> Numbers:
+    return moment.numbers("page", [each.address for each in shown])
+
+
+def _firsts(keys: NDArray[np.generic]) -> NDArray[np.int64]:
+    """The places at which a key stands for the first time, ascending."""
+    return np.sort(np.unique(keys, return_index=True)[1])
+
+
+def _texts(sketches: Numbers) -> NDArray[np.int64]:
+    """A number for each text: the same for near-duplicates; one of its own for a text without a sketch."""
+    known, places = np.unique(sketches, return_inverse=True)
+    texts = clusters_of(known, DISTANCE)[places]
+    alone = np.flatnonzero(sketches == 0)
+    texts[alone] = -1 - alone
+    return texts
+
+
+def _count_pages(moment: QuerySnapshot, query: tantivy.Query, matches: int) -> tuple[int, bool]:
+    """The number of pages among the matches, and whether it is exact; if not, it is within some per cent."""
+    if matches <= COUNTED_MAX:
+        return len(np.unique(moment.numbers("page", moment.gather(query).addresses))), True
+    found = moment.searcher.aggregate(moment.seen(query), {"pages": {"cardinality": {"field": "page"}}})
+    return int(found["pages"]["value"]), False
+
+
+def captures_of(moment: QuerySnapshot, query: tantivy.Query, pages: Numbers) -> list[int]:
+    """For each of these pages, the number of its captures that match."""
+    from tantivy import Occur, Query
+
+    if not len(pages):
+        return []
+    chosen = Query.term_set_query(schema(), "page", pages.tolist())
+    found = moment.gather(Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)]))
+    values, counts = np.unique(moment.numbers("page", found.addresses), return_counts=True)
+    return [int(count) for count in counts[np.searchsorted(values, pages)]]

@@ -1,0 +1,342 @@
+"""One node's part of a query that all nodes of a cluster answer, and how the parts become one result (B12, H8).
+
+    statistics   documents, mean lengths of fields, in how many documents each word is    ──▶ sums of all nodes
+    candidates   the first matches of this node, scored with these sums                   ──▶ the first of all nodes
+    hits         what is shown of those chosen
+
+Relevance is BM25 with the frequencies of the whole cluster, so a node's hits rank as they would in one index. Nodes
+choose their candidates by their own scores, and return more than are shown (`SPARE`), because the order may change when
+they are scored again. Orders by date are exact.
+
+The mean length of a field is that of all documents that a node has, copies included: each document is on as many nodes,
+so the mean over all nodes is that of the archive; with a node missing, it is that of a large sample.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from holdfast.index.index import IndexView
+from holdfast.index.words import records_query
+from holdfast.model import RecordId
+from holdfast.query.access_filter import AccessFilter
+from holdfast.query.compile import Compiler, Elsewhere, Leaf
+from holdfast.query.engine import QueryEngine, compiled, hits_of, ordered_by, sort_of
+from holdfast.query.facets import count_facets, facet_of
+from holdfast.query.groups import HitGroup, captures_of, first_of_pages
+from holdfast.query.order import EQUALS_MAX, Shown
+from holdfast.query.parser import parse
+from holdfast.query.results import FACET_VALUES_MAX, Facet, Hit, Month, QueryOptions, Snippet
+from holdfast.query.snapshot import QuerySnapshot
+from holdfast.query.snippets import Snippets
+from holdfast.query.syntax import Expression, TextTerm, terms
+
+if TYPE_CHECKING:
+    import tantivy
+
+SPARE = 20  # candidates beyond those that are shown, at least
+_K1, _B = 1.2, 0.75  # of BM25, as tantivy has them
+
+
+@dataclass(slots=True)
+class TermStatistics:
+    """What scores depend on. Those of several nodes are added."""
+
+    documents: int = 0
+    frequencies: Counter[tuple[str, str]] = field(default_factory=Counter)  # documents by field and word
+    indexed: Counter[str] = field(default_factory=Counter)  # documents by field, copies included
+    lengths: Counter[str] = field(default_factory=Counter)  # words of these, by field
+
+    def add(self, other: TermStatistics) -> None:
+        self.documents += other.documents
+        self.frequencies.update(other.frequencies)
+        self.indexed.update(other.indexed)
+        self.lengths.update(other.lengths)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "documents": self.documents,
+            "frequencies": [[*key, count] for key, count in self.frequencies.items()],
+            "fields": [[name, count, self.lengths[name]] for name, count in self.indexed.items()],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        return cls(
+            int(values["documents"]),
+            Counter({(str(name), str(word)): int(count) for name, word, count in values["frequencies"]}),
+            Counter({str(name): int(count) for name, count, _ in values["fields"]}),
+            Counter({str(name): float(length) for name, _, length in values["fields"]}),
+        )
+
+    def score(self, leaf: Leaf, seen: _Occurrences) -> float:
+        """What a leaf adds to the score of a document."""
+        if leaf.is_prefix:
+            return leaf.weight * seen.value
+        mean = self.lengths[leaf.field] / max(1, self.indexed[leaf.field]) or 1.0
+        idf = sum(self._idf(leaf.field, word) for word in leaf.words)
+        return (
+            leaf.weight * idf * (_K1 + 1) * seen.frequency / (seen.frequency + _K1 * (1 - _B + _B * seen.length / mean))
+        )
+
+    def _idf(self, name: str, word: str) -> float:
+        count = self.frequencies[name, word]
+        return math.log(1 + (self.documents - count + 0.5) / (count + 0.5))
+
+
+class _Occurrences(NamedTuple):
+    """A leaf in a document, as tantivy explains its score."""
+
+    value: float
+    frequency: float
+    length: float
+    mean: float  # length of the field
+
+
+class Candidate(NamedTuple):
+    """A match, what it is ordered by (its relevance or its date), and what it is grouped by."""
+
+    key: float
+    record: RecordId
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The matches of one node: their number, the first of them, and counts by their values."""
+
+    total: int  # hits: pages, or captures
+    captures: int
+    is_exact: bool  # of the total
+    first: Sequence[Candidate]
+    facets: Mapping[str, Mapping[str, int]]
+    months: Mapping[str, int]
+    pending: int
+
+
+class _First(NamedTuple):
+    total: int
+    captures: int
+    is_exact: bool
+    shown: list[Shown]
+    pages: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardQuery:
+    """A query at one node. Any thread may call."""
+
+    engine: QueryEngine
+    text: str
+    options: QueryOptions
+    within: Callable[[IndexView], tantivy.Query]  # what this node answers for
+    screen: AccessFilter | None
+    elsewhere: Elsewhere
+
+    def statistics(self) -> TermStatistics:
+        """Raises MalformedQuery, IndexNotFound."""
+        return self.engine.tried(self._statistics)
+
+    def _statistics(self) -> TermStatistics:
+        from tantivy import Query
+
+        moment, expression, compiler = self._opened()
+        found = TermStatistics(moment.count(Query.all_query()))
+        leaves = list(_leaves(compiler, expression))
+        for leaf in leaves:
+            if leaf.is_prefix:
+                continue
+            for word in leaf.words:
+                if (leaf.field, word) not in found.frequencies:
+                    alone = Leaf(leaf.field, (word,), 1.0)
+                    found.frequencies[leaf.field, word] = moment.count(compiler.leaf_query(alone))
+        for name in {leaf.field for leaf in leaves}:
+            mean = _mean_length(moment, compiler, name)
+            found.indexed[name] = moment.searcher.num_docs
+            found.lengths[name] = mean * moment.searcher.num_docs  # type: ignore[assignment]
+        return found
+
+    def candidates(self, statistics: TermStatistics) -> Candidates:
+        return self.engine.tried(lambda: self._candidates(statistics))
+
+    def _candidates(self, statistics: TermStatistics) -> Candidates:
+        moment, expression, compiler = self._opened()
+        options, sort = self.options, sort_of(expression, self.options)
+        query = compiled(compiler, moment, expression, options)
+        found = self._first(moment, query, sort)
+        if sort == "relevance":
+            keys = self._scores(moment, compiler, expression, found.shown, statistics)
+        else:
+            keys = [float(date) for date in moment.numbers("date", [each.address for each in found.shown])]
+        facets = {}
+        for name in options.facets:  # a host is on one node; of other fields, all values are counted
+            values = options.facet_values if name == "site" else FACET_VALUES_MAX
+            (facet,), _ = count_facets(moment, query, [name], values, timeline=False)
+            facets[name] = {each.value: each.count for each in facet.values}
+        _, months = count_facets(moment, query, (), 0, timeline=options.timeline)
+        return Candidates(
+            found.total,
+            found.captures,
+            found.is_exact,
+            [
+                Candidate(key, moment.view.record_of(each.record), page)
+                for key, each, page in zip(keys, found.shown, found.pages, strict=True)
+            ],
+            facets,
+            {each.month: each.count for each in months},
+            self.engine.index.pending(),
+        )
+
+    def _first(self, moment: QuerySnapshot, query: tantivy.Query, sort: str) -> _First:
+        """The first matches by this node's own order. All captures of a page are here: one node has its domain."""
+        options, ordered = self.options, ordered_by(moment, query, sort)
+        wanted = options.offset + options.limit
+        if sort == "relevance":
+            wanted += max(SPARE, wanted // 4) + EQUALS_MAX
+        if options.group == "page":
+            found = first_of_pages(moment, query, ordered, wanted)
+            total, captures, is_exact = found.total, found.captures, found.is_exact
+            shown = found.shown[: int(found.firsts[wanted]) if wanted < len(found.firsts) else None]
+        else:
+            captures, shown = ordered(wanted)
+            total, is_exact = captures, True
+        if not options.limit:
+            shown = []
+        pages = moment.numbers("page", [each.address for each in shown])
+        return _First(total, captures, is_exact, shown, [int(page) for page in pages])
+
+    def _scores(
+        self,
+        moment: QuerySnapshot,
+        compiler: Compiler,
+        expression: Expression,
+        shown: Sequence[Shown],
+        statistics: TermStatistics,
+    ) -> list[float]:
+        """The relevance of matches by the frequencies of the whole cluster."""
+        numbers = [each.record for each in shown]
+        scores = dict.fromkeys(numbers, 0.0)
+        for leaf in _leaves(compiler, expression) if numbers else ():
+            for number, seen in _occurrences(moment, compiler.leaf_query(leaf), numbers):
+                scores[number] += statistics.score(leaf, seen)
+        return [scores[number] for number in numbers]
+
+    def hits(self, records: Sequence[RecordId]) -> list[Hit]:
+        """What is shown of these matches, in their order; without those removed meanwhile."""
+        return self.engine.tried(lambda: self._hits(records))
+
+    def _hits(self, records: Sequence[RecordId]) -> list[Hit]:
+        moment, expression, compiler = self._opened()
+        numbers = [number for record in records if (number := moment.view.number_of(record)) is not None]
+        matches = moment.gather(records_query(numbers)) if numbers else None
+        places = dict(zip(matches.records.tolist(), matches.addresses, strict=True)) if matches is not None else {}
+        shown = [Shown(number, places[number], 0.0) for number in numbers if number in places]
+        snippets: list[Snippet | None] = [None] * len(shown)
+        if self.options.snippets and shown:
+            maker = Snippets(moment.searcher, expression)
+            snippets = maker.of(self.engine.records, [moment.view.record_of(each.record) for each in shown])
+        counts = [1] * len(shown)
+        if self.options.group == "page" and shown:
+            query = compiled(compiler, moment, expression, self.options)
+            counts = captures_of(moment, query, moment.numbers("page", [each.address for each in shown]))
+        return list(hits_of(moment, list(map(HitGroup, shown, counts)), snippets))
+
+    def matching(self) -> list[int]:
+        """The numbers of all matching records."""
+
+        def numbers() -> list[int]:
+            moment, expression, compiler = self._opened()
+            matches = moment.gather(compiled(compiler, moment, expression, self.options))
+            return [int(number) for number in matches.records]
+
+        return self.engine.tried(numbers)
+
+    def linked_from(self, page: int) -> list[int]:
+        """The pages that captures of a page link to; for the node that answers for the page."""
+        return self.engine.tried(lambda: [int(each) for each in Compiler(self._moment()).linked_from(page)])
+
+    def _opened(self) -> tuple[QuerySnapshot, Expression, Compiler]:
+        moment = self._moment()
+        return moment, parse(self.text), Compiler(moment, self.elsewhere)
+
+    def _moment(self) -> QuerySnapshot:
+        view = self.engine.index.view()
+        hidden = self.screen.hidden(view) if self.screen is not None else None
+        return QuerySnapshot(view, None, hidden, None, self.within(view))
+
+
+def _leaves(compiler: Compiler, expression: Expression) -> Iterator[Leaf]:
+    """What adds to scores."""
+    for term, is_wanted in terms(expression):
+        if is_wanted and isinstance(term, TextTerm):
+            yield from compiler.leaves(term)
+
+
+def _occurrences(
+    moment: QuerySnapshot, query: tantivy.Query, numbers: Sequence[int]
+) -> Iterator[tuple[int, _Occurrences]]:
+    """The documents of these records that match, each with how often and in how long a field."""
+    from tantivy import Occur, Query
+
+    chosen = Query.const_score_query(records_query(numbers), 0.0)
+    both = Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)])
+    addresses = [address for _, address in moment.searcher.search(both, len(numbers), count=False).hits]
+    for number, address in zip(moment.numbers("record", addresses), addresses, strict=True):
+        yield int(number), _explained(query, moment.searcher, address)
+
+
+def _explained(query: tantivy.Query, searcher: tantivy.Searcher, address: Any) -> _Occurrences:
+    tree = json.loads(query.explain(searcher, address).to_json())
+    facts = {each["description"].partition(",")[0]: each["value"] for each in _nodes(tree)}
+    return _Occurrences(tree["value"], facts.get("freq", 0.0), facts.get("dl", 0.0), facts.get("avgdl", 0.0))
+
+
+def _nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield tree
+    for each in tree.get("details", ()):
+        yield from _nodes(each)
+
+
+def _mean_length(moment: QuerySnapshot, compiler: Compiler, name: str) -> float:
+    """The mean length of a field, which tantivy tells only where it explains a score."""
+    some = moment.searcher.terms_with_prefix(name, "", limit=1)
+    if not some:
+        return 0.0
+    query = compiler.leaf_query(Leaf(name, (some[0][0],), 1.0))
+    hits = moment.searcher.search(query, 1, count=False).hits
+    return _explained(query, moment.searcher, hits[0][1]).mean if hits else 0.0
+
+
+# -- all nodes together -----------------------------------------------------------------------------------------------
+
+
+def chosen(parts: Iterable[Candidates], options: QueryOptions, sort: str) -> list[RecordId]:
+    """The records that are shown, of the candidates of all nodes. Of equal ones, the last one added comes first."""
+    every = [each for part in parts for each in part.first]
+    every.sort(key=lambda each: each.record, reverse=sort != "oldest")
+    every.sort(key=lambda each: each.key, reverse=sort != "oldest")
+    if options.group == "page":
+        of_page: dict[int, Candidate] = {}
+        for each in every:
+            of_page.setdefault(each.page, each)
+        every = list(of_page.values())
+    return [each.record for each in every[options.offset : options.offset + options.limit]]
+
+
+def joined_facets(parts: Sequence[Candidates], options: QueryOptions) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:
+    """The facets and the timeline of all nodes."""
+    facets = []
+    for name in options.facets:
+        values: Counter[str] = Counter()
+        for part in parts:
+            values.update(part.facets.get(name, {}))
+        facets.append(facet_of(name, values, options.facet_values))
+    months: Counter[str] = Counter()
+    for part in parts:
+        months.update(part.months)
+    return tuple(facets), tuple(Month(month, count) for month, count in sorted(months.items()))

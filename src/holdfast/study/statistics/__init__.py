@@ -1,0 +1,1 @@
+"""Estimators of the studies: numbers in, numbers out, no archive."""

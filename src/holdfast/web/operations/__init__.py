@@ -1,1 +1,0 @@
-"""For whoever runs the server: health, metrics, crawls and volumes."""

@@ -1,0 +1,41 @@
+"""A node without pages that copies and crawls: `python crawl_node.py DIR`."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from holdfast.cluster.directory import NodeDirectory
+from holdfast.cluster.links.service import node_services
+from holdfast.cluster.node import ClusterNode
+from holdfast.errors import HoldfastError
+
+
+def main() -> int:
+    faulthandler.register(signal.SIGUSR1)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    node = ClusterNode(NodeDirectory(Path(sys.argv[1])), node_services())
+    node.on_end = ended.set
+    try:
+        node.start()
+    except HoldfastError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        return error.exit_code
+    print("ready", flush=True)
+    while not ended.wait(0.1):
+        pass
+    node.stop()
+    if node.failure is not None:
+        print(f"{type(node.failure).__name__}: {node.failure}", flush=True)
+        return node.failure.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

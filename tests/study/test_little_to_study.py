@@ -1,0 +1,64 @@
+"""Every study of an empty archive, of one capture and of one without a date: a clear answer each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from generated import Fact, add, made, undated_warc
+
+from holdfast import study
+from holdfast.archive import Archive
+from holdfast.study.chart import Theme, chart
+
+Run = Callable[[Archive], study.StudyResult]
+STUDIES: dict[str, Run] = {
+    "duplicates": study.duplicates,
+    "near-duplicates": study.near_duplicates,
+    "change": study.change,
+    "composition": study.composition,
+    "media": study.media,
+    "topic": lambda archive: study.topic(archive, "harbour"),
+}
+TEXT = b"<p>The harbour opens at nine, and closes when the last boat is in. " * 3
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_an_empty_archive(tmp_path: Path, name: str) -> None:
+    with made(tmp_path / "archive") as archive:
+        archive.index.update()
+        result = STUDIES[name](archive)
+    assert (result.rows(), list(result.panels)) == ([], [])
+    assert len(result.notes) == 1
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_one_capture(tmp_path: Path, name: str) -> None:
+    with made(tmp_path / "archive") as archive:
+        add(archive, [Fact("one", "http://a.example/", "20200101000000", TEXT)])
+        archive.index.update()
+        result = STUDIES[name](archive)
+    assert bool(result.rows()) == (name != "media")
+    if result.panels:
+        assert chart(result.panels, "svg", Theme.DARK, is_narrow=True).startswith(b"<?xml")
+
+
+NOTES = {
+    "duplicates": "1 captures have no date: they count",
+    "near-duplicates": "",
+    "change": "1 captures have no date and are left out",
+    "composition": "1 captures have no date: they do not count for change",
+    "media": "there is nothing but pages",
+    "topic": "1 captures have no date and are left out",
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_capture_without_a_date(tmp_path: Path, name: str) -> None:
+    (tmp_path / "undated.warc").write_bytes(undated_warc("http://a.example/", TEXT))
+    with made(tmp_path / "archive") as archive:
+        archive.import_files(tmp_path / "undated.warc")
+        archive.index.update()
+        result = STUDIES[name](archive)
+    assert NOTES[name] in "; ".join(result.notes)

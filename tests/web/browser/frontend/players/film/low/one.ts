@@ -1,0 +1,1 @@
+not really a film, part one

@@ -1,0 +1,1 @@
+export const other = (items) => items.map(({ name }) => name).join(" and ");

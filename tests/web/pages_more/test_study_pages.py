@@ -1,0 +1,204 @@
+"""Pages of studies: tables, charts, CSV, progress; what access rules hide (W16, N11)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from more_asking import ask
+from page_reading import Page, faults
+from serving import Served, serving
+
+import holdfast
+from holdfast.archive.ingest.exchange import page
+from holdfast.study.result import StudyResult
+from holdfast.web.ui.study_runs import StudyRun, StudyRuns
+
+WORDS = " ".join(f"word{number}" for number in range(300))
+RULE = '\n[[access]]\nprefix = "http://secret.example/"\nrule = "exclude"\n'
+
+
+def build(path: Path) -> Path:
+    holdfast.init(path)
+    with holdfast.open(path) as archive:
+        for number, batch in enumerate(("spring", "summer")):
+            texts = [WORDS, WORDS.replace("word7 ", f"other{number} "), f"only {number} " * 40]
+            hosts = ("http://a.example/<b>", "http://b.example/", "http://secret.example/")
+            pages = [
+                page(url + str(number * (at % 2)), f"<p>{text}".encode(), timestamp=f"202{number}0102030405")
+                for at, (url, text) in enumerate(zip(hosts, texts, strict=True))
+            ]
+            archive.add(pages, batch=batch)
+        archive.index.update()
+    return path
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(build(tmp_path_factory.mktemp("studied") / "archive")) as served:
+        yield served
+
+
+PAGES = (
+    "/studies",
+    "/studies/duplicates",
+    "/studies/duplicates?by=collection",
+    "/studies/near-duplicates",
+    "/studies/change",
+    "/studies/composition",
+    "/studies/media",
+    "/studies/topic",
+    "/studies/topic?topics=word1%0D%0Aonly&by=year&within=type%3Ahtml",
+    "/studies/topic?topics=nobody",
+)
+
+
+@pytest.mark.parametrize("target", PAGES)
+def test_pages_are_complete_and_safe(studied: Served, target: str) -> None:
+    told = ask(studied.controls, target)
+    assert told.status == 200
+    assert faults(Page(told.text)) == []
+    assert "<b>" not in told.text
+    assert "script-src 'self'" in told.headers["content-security-policy"]
+
+
+def test_figures_are_those_of_the_study(studied: Served) -> None:
+    text = ask(studied.controls, "/studies/duplicates").text
+    assert text.count("<td>spring</td>") == 3  # its row, what summer is compared with, and beside the paper
+    assert "33.3 %" in text
+    assert 'srcset="/studies/duplicates/chart.svg?theme=dark"' in text
+
+
+def test_a_cluster_is_one_click_away_and_so_are_its_pages(studied: Served) -> None:
+    text = ask(studied.controls, "/studies/near-duplicates").text
+    link = text.partition('href="/studies/near-duplicates?cluster=')[2].partition('"')[0]
+    assert len(link) == 16
+    members = ask(studied.controls, "/studies/near-duplicates", {"cluster": link}).text
+    assert "/main/20200102030405/http://a.example/%3Cb%3E0" in members
+    assert "http://b.example/1" in members
+
+
+def test_charts_for_small_screens(studied: Served) -> None:
+    text = ask(studied.controls, "/studies/duplicates").text
+    assert 'srcset="/studies/duplicates/chart.svg?theme=dark&amp;narrow=1"' in text
+    wide, narrow = (
+        ask(studied.controls, "/studies/duplicates/chart.svg", parameters).text for parameters in ({}, {"narrow": "1"})
+    )
+    width = re.compile(r'<svg [^>]*width="([0-9.]+)pt"')
+    assert [float(found[1]) for each in (wide, narrow) if (found := width.search(each))] == [504, pytest.approx(302.4)]
+
+
+def test_charts_for_light_and_dark_pages(studied: Served) -> None:
+    pytest.importorskip("matplotlib")
+    light = ask(studied.controls, "/studies/duplicates/chart.svg")
+    dark = ask(studied.controls, "/studies/duplicates/chart.svg", {"theme": "dark"})
+    assert light.headers["content-type"] == "image/svg+xml"
+    assert "#ffffff" in light.text and "#1a2125" in dark.text
+
+
+def test_tables_as_csv(studied: Served) -> None:
+    told = ask(studied.controls, "/studies/duplicates/pairs.csv")
+    assert told.text.splitlines()[0] == "group,before,documents,share,urls,urls_share"
+    assert told.text.splitlines()[1].startswith("summer,spring,1,")
+    assert told.headers["content-disposition"] == 'attachment; filename="duplicates-pairs.csv"'
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "message"),
+    [
+        ("/studies/moon", 404, "no study"),
+        ("/studies/duplicates?by=moon", 400, "is none of batch, collection, crawl"),
+        ("/studies/duplicates?collection=nowhere", 404, "no collection"),
+        ("/studies/near-duplicates?cluster=xyz", 400, "is not a cluster"),
+        ("/studies/duplicates/moon.csv", 404, "no file"),
+        ("/studies/duplicates/../groups", 404, ""),
+    ],
+)
+def test_mistakes_are_named(studied: Served, target: str, status: int, message: str) -> None:
+    told = ask(studied.controls, target)
+    assert told.status == status
+    assert message in told.text.lower()
+
+
+def test_what_rules_exclude_is_neither_counted_nor_named(tmp_path: Path) -> None:
+    path = build(tmp_path / "archive")
+    settings = path / "holdfast.toml"
+    settings.write_text(settings.read_text() + RULE)
+    with serving(path) as served:
+        text = ask(served.controls, "/studies/duplicates").text
+        assert "a.example" in text and "secret.example" not in text
+        text = ask(served.controls, "/studies/topic", {"topics": "only"}).text
+        assert "secret.example" not in text
+        assert (
+            ask(served.controls, "/studies/duplicates/groups.csv")
+            .text.splitlines()[1]
+            .startswith("spring,20200102030405,2,")
+        )
+
+
+def test_an_empty_archive_says_so(tmp_path: Path) -> None:
+    holdfast.init(tmp_path / "archive")
+    with serving(tmp_path / "archive") as served:
+        told = ask(served.controls, "/studies/duplicates")
+        assert "There are no captures to study." in told.text
+        assert "<picture>" not in told.text
+        assert ask(served.controls, "/studies/near-duplicates").status == 404
+
+
+def test_a_long_study_shows_its_progress(studied: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    original = StudyRuns._work
+
+    def slow(self: StudyRuns, run: StudyRun, work: object) -> None:
+        run.advance(2)
+        go_on.wait(60)
+        original(self, run, work)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("holdfast.web.ui.study_runs._WAIT_S", 0.05)
+    monkeypatch.setattr(StudyRuns, "_work", slow)
+    try:
+        told = ask(studied.controls, "/studies/duplicates", {"by": "crawl"})
+        assert "2 of 6 captures read" in told.text and told.headers["refresh"] == "2"
+        assert faults(Page(told.text)) == []
+    finally:
+        go_on.set()
+    monkeypatch.undo()
+    assert "come from no crawl" in ask(studied.controls, "/studies/duplicates", {"by": "crawl"}).text
+
+
+def test_results_are_used_again_while_nothing_changes() -> None:
+    runs, begun = StudyRuns(), []
+
+    def work(run: StudyRun) -> StudyResult:
+        begun.append(run)
+        return StudyResult("duplicates", {})
+
+    first = runs.get("key", 1, 10, work)
+    assert runs.get("key", 1, 10, work) is first
+    first.ended_s -= 60
+    assert runs.get("key", 2, 10, work) is not first
+    assert len(begun) == 2
+
+
+def test_topics_lead_to_the_captures_that_were_counted(studied: Served) -> None:
+    """One click from a topic, a period or a site to a search, and from an event to its pages (I6)."""
+    text = ask(studied.controls, "/studies/topic", {"topics": "word1\r\nonly", "by": "year"}).text
+    assert "Give topics to study" not in text
+    link = 'href="/search?q=%28word1%29+from%3A20200101+to%3A20201231&amp;as=words"'
+    assert link in text
+    found = ask(studied.controls, "/search", {"q": "(word1) from:20200101 to:20201231", "as": "words"}).text
+    assert "http://b.example/" in found
+    chart = ask(studied.controls, "/studies/topic/chart.svg", {"topics": "word1", "by": "year"})
+    assert chart.headers["content-type"] == "image/svg+xml"
+
+
+def test_topics_that_are_missing_or_wrong_are_named(studied: Served) -> None:
+    assert "Give topics to study" in ask(studied.controls, "/studies/topic").text
+    assert ask(studied.controls, "/studies/topic/topics.csv").status == 400
+    assert ask(studied.controls, "/studies/topic", {"topics": '"open'}).status == 400
+    assert ask(studied.controls, "/studies/topic", {"topics": "x" * 5000}).status == 400
+    many = ask(studied.controls, "/studies/topic", {"topics": "\n".join("abcdefg")})
+    assert (many.status, "topics: give 1 to 6" in many.text) == (400, True)
