@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -26,12 +26,13 @@ from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
 from holdfast.model import Fault
 from holdfast.storage.volume import Adopt, BlockKey, Operation, Recount, Refer, Release, Volume
 from holdfast.storage.volumes.damage import CheckProgress
-from holdfast.storage.volumes.local import VolumeSpec
+from holdfast.storage.volumes.local import Compaction, VolumeSpec
 from holdfast.storage.volumes.log import segment_files
 from holdfast.storage.volumes.log.check import check_log
 from holdfast.storage.volumes.log.compaction import compact, compact_run
 from holdfast.storage.volumes.log.segment import SEGMENT_HEADER_BYTES
 from holdfast.storage.volumes.log.volume import LogVolume
+from holdfast.storage.volumes.organizations import compact_volume
 from holdfast.testing.forgetful_files import ForgetfulFiles, PowerCut
 from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, totals
 
@@ -332,6 +333,32 @@ def test_a_removal_stays_as_long_as_what_it_removed(quick: Path, open_log: Calla
         volume = open_log()
         assert [each for each, _, _ in scanned(volume)] == [key(2), key(3)]
     assert volume.stat().dead_bytes == 0
+    volume.close()
+
+
+@pytest.mark.parametrize("organization", ["log", "hashed-log", "hash", "tree"])
+def test_a_second_compaction_waits_for_the_first(quick: Path, volume_at: OpenAt, organization: str) -> None:
+    """Two at once would copy the same segments and discard each other's files (B14)."""
+    volume = volume_at(quick, organization, segment_bytes_max=4096)
+    volume.commit([store(number) for number in range(100)])
+    volume.commit([Release(key(number)) for number in range(50)])
+    kept = [key(number) for number in range(50, 100)]
+    second_works = threading.Event()
+    started: list[Future[Compaction]] = []
+
+    def start_second(_: int) -> None:
+        if not started:
+            started.append(pool.submit(compact_volume, volume, 0.0, lambda _: second_works.set()))
+            assert not second_works.wait(0.2)
+
+    with ThreadPoolExecutor(1) as pool:
+        compact_volume(volume, 0.0, start_second)
+        if started:
+            started[0].result()
+    assert sorted(each for each, _, _ in scanned(volume)) == sorted(kept)
+    volume.close()
+    volume = volume_at(quick, organization)
+    assert sorted(each for each, _, _ in scanned(volume)) == sorted(kept)
     volume.close()
 
 

@@ -69,9 +69,11 @@ def _main() -> None:
     for line in iter(sys.stdin.readline, ""):
         after_s, words = line.rstrip("\n").split("\t")
         began = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until the command is ready for it
         pid = os.fork()
         if not pid:
-            _run(shlex.split(words))
+            _run(words)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         if after_s:
             time.sleep(float(after_s))
             os.kill(pid, signal.SIGINT)  # nobody has waited for it: the number is still its own
@@ -80,7 +82,7 @@ def _main() -> None:
         print(os.waitstatus_to_exitcode(status), time.monotonic() - began, sep="\t", flush=True)
 
 
-def _run(words: list[str]) -> None:
+def _run(words: str) -> None:
     from holdfast.cli.main import run
 
     code = 1
@@ -88,7 +90,8 @@ def _run(words: list[str]) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(2, 1)
-        sys.argv = ["holdfast", *words]
+        sys.argv = ["holdfast", *shlex.split(words)]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         code = run()
     except KeyboardInterrupt:  # before the command was there, or after it
         code = INTERRUPTED

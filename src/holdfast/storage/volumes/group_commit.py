@@ -225,6 +225,7 @@ class GroupCommitted(ABC):
 
     def __init__(self, flusher: Flusher) -> None:
         self.commits = GroupCommit(flusher)
+        self.compaction = threading.Lock()  # held by the one thread that rewrites files; commits go on meanwhile
         self._failure: BaseException | None = None
 
     @property

@@ -24,6 +24,7 @@ from holdfast.model import Fault
 from holdfast.storage.identity import new_identity, write_identity
 from holdfast.storage.volume import IdempotentVolume, ReadableVolume, Volume
 from holdfast.storage.volumes.damage import CheckProgress, Repair
+from holdfast.storage.volumes.group_commit import GroupCommitted
 from holdfast.storage.volumes.local import Compaction, Progress, SelfCompacting, VolumeSpec
 from holdfast.storage.volumes.log.segment import LOGS_MAX
 
@@ -159,10 +160,12 @@ def open_volume_reader(name: str, directory: Path, settings: StoreSettings, env:
 
 
 def compact_volume(volume: Volume, dead_share_min: float, progress: Progress | None) -> Compaction:
-    """Reclaims the space of dead entries."""
+    """Reclaims the space of dead entries. A second caller waits for the first: two would discard each other's files."""
     if isinstance(volume, SelfCompacting):
         return volume.compact(dead_share_min, progress)
-    return find_organization(volume.organization).compact(volume, dead_share_min, progress)
+    assert isinstance(volume, GroupCommitted)
+    with volume.compaction:
+        return find_organization(volume.organization).compact(volume, dead_share_min, progress)
 
 
 def volume_spec(name: str, directory: Path, settings: StoreSettings, env: Environment) -> VolumeSpec:

@@ -16,7 +16,6 @@ Threads: as `LogVolume`. One thread at a time distributes or compacts, while the
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -220,7 +219,6 @@ class HashedLogVolume(SortedReading, LogVolume):
     """A hashed log open for writing."""
 
     def __init__(self, spec: VolumeSpec) -> None:
-        self._tidying = threading.Lock()
         size = min(spec.settings.segment_bytes_max, SEGMENT_BYTES_MAX)
         super().__init__(replace(spec, settings=replace(spec.settings, segment_bytes_max=size)))
         self._tidied = self._tail_number
@@ -239,7 +237,7 @@ class HashedLogVolume(SortedReading, LogVolume):
 
     def _tidy(self) -> None:
         """Distributes the full segments of the front. After a failure, the next commit tries again."""
-        if self._tail_number == self._tidied or not self._tidying.acquire(blocking=False):
+        if self._tail_number == self._tidied or not self.compaction.acquire(blocking=False):
             return
         try:
             self._tidied = self._tail_number
@@ -249,7 +247,7 @@ class HashedLogVolume(SortedReading, LogVolume):
                     if run := self._pieces(lane):
                         compact_run(self, run)
         finally:
-            self._tidying.release()
+            self.compaction.release()
 
     def _distribute(self, progress: Progress | None) -> Compaction:
         files = before = after = 0
@@ -274,17 +272,16 @@ class HashedLogVolume(SortedReading, LogVolume):
 
     def compact(self, dead_share_min: float, progress: Progress | None) -> Compaction:
         """Distributes the front, then joins neighbours in each log without their dead entries."""
-        with self._tidying:
-            self.flush()
-            if self.ledger.position.offset > SEGMENT_HEADER_BYTES:
-                self.seal()
-            done = self._distribute(progress)
-            files, before, after = done.files, done.bytes_before, done.bytes_after
-            for run in self._runs(dead_share_min):
-                files += len(run)
-                before += sum(self.keydir.segments()[number].bytes for number in run)
-                after += compact_run(self, run, progress)
-            return Compaction(files, before, after)
+        self.flush()
+        if self.ledger.position.offset > SEGMENT_HEADER_BYTES:
+            self.seal()
+        done = self._distribute(progress)
+        files, before, after = done.files, done.bytes_before, done.bytes_after
+        for run in self._runs(dead_share_min):
+            files += len(run)
+            before += sum(self.keydir.segments()[number].bytes for number in run)
+            after += compact_run(self, run, progress)
+        return Compaction(files, before, after)
 
     def _runs(self, dead_share_min: float) -> list[list[int]]:
         """Neighbours in one log that fit into one segment; or single segments with enough dead bytes."""
