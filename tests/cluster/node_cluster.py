@@ -23,7 +23,7 @@ from holdfast.cluster.settings import ClusterSettings
 from holdfast.cluster.status import read_table
 from holdfast.errors import ClusterDown
 
-WAIT_S = 60.0
+WAIT_S = 180.0  # after which something is wrong, on any machine
 TURN_S = 0.03  # a node writes down its rights several times in it
 _NODE = Path(__file__).with_name("recorded_node.py")
 

@@ -22,7 +22,7 @@ from holdfast.testing.volumes import fetched, perform, plain, scanned, sign, tot
 
 THREADS = 16
 OpenAt = Callable[..., Any]
-TIMEOUT_S = 30  # for a test that would otherwise hang
+TIMEOUT_S = 120  # for a test that would otherwise hang
 
 
 # -- the mechanism alone -----------------------------------------------------------------------------------------------
