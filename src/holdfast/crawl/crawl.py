@@ -208,18 +208,21 @@ class Crawl:
 
     def _is_done(self, on_progress: Callable[[CrawlTally], None]) -> bool:
         """True if nothing is left to fetch, nor to arrive: a browser delivers late parts after their page."""
-        totals = self._frontier.totals
-        if not self._feeder.idle or totals.queued:
+        if not self._has_nothing():
             return False
         if not self._job.browser.enabled:
             return True
         self._drain(on_progress)
-        if not totals.queued:
+        if self._has_nothing():
             return True
         self._stop_pipeline()  # a late part has links
         self._was_before = True
         self._start_pipeline()
         return False
+
+    def _has_nothing(self) -> bool:
+        """True if no URL is queued or in flight."""
+        return self._feeder.idle and not self._frontier.totals.queued
 
     def _step(self) -> None:
         """One round."""

@@ -1,4 +1,4 @@
-"""Every response that a page got in a browser is in the archive when the crawl ends, however late it is parsed or comes."""
+"""Every response that a page got in a browser is in the archive when the crawl ends, however late it comes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LATE_S = 60.0  # after which a test that fails ends
 def test_parts_that_are_parsed_after_their_page_are_kept(tmp_path: Path) -> None:
     """One of several parse workers has a part for long, while the others are done with the page."""
     items = {item: Reply(item.encode(), "text/plain") for item in ITEMS}
-    with serving({"/": Reply(MANY), "/large": Reply(LARGE), **items}) as site:
-        with crawled(tmp_path, job_of(site, readers=2)) as crawl:
-            assert [path for path in ("/", "/large", *ITEMS) if not crawl.has(site.url(path))] == []
+    pages = {"/": Reply(MANY), "/large": Reply(LARGE), **items}
+    with serving(pages) as site, crawled(tmp_path, job_of(site, readers=2)) as crawl:
+        assert [path for path in ("/", "/large", *ITEMS) if not crawl.has(site.url(path))] == []
 
 
 def test_parts_that_come_after_their_page_are_kept_and_their_links_followed(tmp_path: Path) -> None:
