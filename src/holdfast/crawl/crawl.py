@@ -203,8 +203,26 @@ class Crawl:
             if now - written >= _STATUS_S:
                 written = now
                 self._write_status(CrawlState.RUNNING)
-            if self._share is None and self._feeder.idle and not self._frontier.totals.queued:
+            if self._share is None and self._is_done(on_progress):
                 return CrawlState.FINISHED, "nothing is left to fetch"
+
+    def _is_done(self, on_progress: Callable[[CrawlTally], None]) -> bool:
+        """True if nothing is left to fetch, nor to arrive: a browser delivers late parts after their page."""
+        if not self._has_nothing():
+            return False
+        if not self._job.browser.enabled:
+            return True
+        self._drain(on_progress)
+        if self._has_nothing():
+            return True
+        self._stop_pipeline()  # a late part has links
+        self._was_before = True
+        self._start_pipeline()
+        return False
+
+    def _has_nothing(self) -> bool:
+        """True if no URL is queued or in flight."""
+        return self._feeder.idle and not self._frontier.totals.queued
 
     def _step(self) -> None:
         """One round."""

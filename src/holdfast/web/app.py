@@ -317,8 +317,7 @@ class ControlsApp(App):
 
     def _framed(self, target: RequestTargetPath, facts: RequestInfo, request: Request) -> Response:
         try:
-            collection = self._site.collection(target.collection)
-            capture = self._replayer.finder.find(collection, target.url, target.timestamp, target.pick)
+            capture = self._replayer.finder.find_target(target)
         except CaptureNotFound as error:
             return not_found.not_archived(self._site, request, target, error)
         date, links = memento.headers(self._site, capture, target)

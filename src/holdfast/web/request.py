@@ -11,6 +11,7 @@
     /<coll>/stream                          captures in bulk
     /<coll>                                 the collection itself
     /<coll>/<pick>/...                      a capture, or the TimeGate, by that rule: nearest, not-newer
+    /<coll>/record/<id>/<timestamp>...      of several captures of a URL in one second, that one
 
 `web` is the default collection, `all` is all of them as one.
 """
@@ -25,8 +26,8 @@ from urllib.parse import unquote
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
-from holdfast.errors import MalformedInput, TooLarge
-from holdfast.model import Pick
+from holdfast.errors import MalformedInput, TooLarge, UsageError
+from holdfast.model import Pick, RecordId
 
 DOCUMENTS = frozenset(("document", "iframe", "frame", "embed", "object"))  # destinations that are pages
 SERVICE_WORKER = "serviceworker"  # a destination; some browsers send another header instead
@@ -187,15 +188,18 @@ class RequestTargetPath(NamedTuple):
     form: str = ""  # of a TimeMap, also of one that the CDX server returns
     page: int = 0  # of a TimeMap: its first timestamp; 0: none given
     pick: Pick | None = None  # None: as the settings say
+    record: RecordId | None = None  # of several captures of one second, the one that is meant
 
     @property
     def place(self) -> str:
-        """The collection, and the pick if there is one, as addresses name them."""
+        """The collection, and the record or pick if there is one, as addresses name them."""
+        if self.record is not None:
+            return f"{self.collection}/record/{self.record}"
         return self.collection if self.pick is None else f"{self.collection}/{self.pick}"
 
     @property
     def prefix(self) -> str:
-        """The beginning of addresses of the same collection and pick."""
+        """The beginning of addresses of the same place."""
         return f"/{self.place}/"
 
     @property
@@ -250,7 +254,7 @@ def _special(name: str, rest: str, timed: re.Match[str] | None) -> RequestTarget
     if not bare:
         return RequestTargetPath("collection", name, url=query if mark else "")
     if slash and word == "record":
-        return RequestTargetPath("record", name, url=tail)
+        return _of_record(name, tail) or RequestTargetPath("record", name, url=tail)
     if slash and word == "timegate":
         return RequestTargetPath("timegate", name, url=archived_url(tail))
     if slash and word == "timemap":
@@ -262,6 +266,22 @@ def _special(name: str, rest: str, timed: re.Match[str] | None) -> RequestTarget
     if odd := _ODD.match(rest):
         return RequestTargetPath("odd", name, odd[1] or "", odd[2] or odd[3] or odd[4] or "")
     return RequestTargetPath("timegate", name, url=archived_url(rest))
+
+
+def _of_record(name: str, rest: str) -> RequestTargetPath | None:
+    """A capture that is named by its record, too; None if it is not."""
+    record, _, tail = rest.partition("/")
+    timed = _TIMED.match(tail)
+    if timed is None or not (timed[1] or timed[2]):
+        return None
+    modifier = ALIASES.get(timed[2] or "", timed[2] or "")
+    if modifier not in MODIFIERS:
+        return None
+    try:
+        named = RecordId.parse(record)
+    except UsageError:
+        return None
+    return RequestTargetPath("replay", name, timed[1] or "", modifier, archived_url(timed[3]), record=named)
 
 
 def _timemap(name: str, rest: str) -> RequestTargetPath | None:

@@ -66,8 +66,8 @@ class Browser:
 
     @property
     def active(self) -> int:
-        """Pages that are shown, or about to be."""
-        return self._showing + self._to_show.qsize()
+        """Pages that are shown, or about to be, and parts that were fetched and are not delivered yet."""
+        return self._showing + self._to_show.qsize() + sum(tab.handing for tab in self._tabs)
 
     def submit(self, job: FetchJob, deliver: Deliver) -> None:
         """`deliver` is called for each part of the page, and last for the page itself."""

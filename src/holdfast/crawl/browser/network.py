@@ -284,6 +284,11 @@ class NetworkGate:
         for task in self._passing:
             task.cancel()
 
+    @property
+    def handing(self) -> int:
+        """Parts that were fetched and are not delivered yet."""
+        return len(self._handing)
+
     def broken(self, why: str) -> None:
         if self._visit is not None:
             self._visit.fail(why)

@@ -48,6 +48,11 @@ class Tab:
         self._gate = NetworkGate(fetcher, job, robots, parts)
         self._chromium: Chromium | None = None
 
+    @property
+    def handing(self) -> int:
+        """Parts that were fetched and are not delivered yet."""
+        return self._gate.handing
+
     async def start(self) -> Chromium:
         """Raises CannotStart."""
         if self._chromium is not None and (not self._chromium.alive or self._chromium.pages >= PAGES_MAX):

@@ -7,7 +7,8 @@
 
 The first frame on the control socket is a pickled FetcherStart. Responses go to the parse worker with the least to
 do; while too many wait to be parsed or committed, no request begins. Each job ends in one message: a worker has 'taken'
-it, after all parts that a browser loaded for it, or it was 'recalled' because it would have waited too long.
+it, after all parts that a browser loaded for it, or it was 'recalled' because it would have waited too long. A page and
+its parts go to one worker, so the crawl process has the parts when it has the page.
 
 After 'stop', the process begins no further request. It waits that many seconds for running ones, hands everything
 received to the parse workers, and ends; they end after it. When the crawl process closes the control socket, or dies,
@@ -172,7 +173,7 @@ class FetchingProcess:
             case ("job", fields):
                 job = FetchJob._make(fields)
                 if job.browse and self._browse is not None:
-                    self._browse(job, self._deliver)
+                    self._browse(job, self._to_one_worker())
                 else:
                     self._fetcher.submit(job, self._deliver, recallable=True)
             case ("pause", host, until, reason):
@@ -219,8 +220,26 @@ class FetchingProcess:
     # -- to parse workers and crawl process ---------------------------------------------------------------------
 
     def _deliver(self, fetched: Fetched) -> None:
-        """Hands a result to the worker with the least to read."""
-        index = min(range(len(self._to_workers)), key=self._load)
+        self._hand(fetched, self._least_loaded())
+
+    def _to_one_worker(self) -> Deliver:
+        """Delivers a page and its parts. Two workers might be done with the page first; a crawl that ends, or dies,
+        between the two would lose the parts of a page that counts as fetched.
+        """
+        chosen: list[int] = []
+
+        def deliver(fetched: Fetched) -> None:
+            if not chosen:
+                chosen.append(self._least_loaded())
+            self._hand(fetched, chosen[0])
+
+        return deliver
+
+    def _least_loaded(self) -> int:
+        """The worker with the least to read."""
+        return min(range(len(self._to_workers)), key=self._load)
+
+    def _hand(self, fetched: Fetched, index: int) -> None:
         outlet = self._to_workers[index]
         outlet.put(pack_fetched(fetched))
         self._delivered += 1

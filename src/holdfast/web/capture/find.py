@@ -8,6 +8,7 @@
 - If nothing is found, the rules of replay say which URLs count as the same, and an escaped fragment is ignored.
 - A request with a body is answered by the capture of the same body; else by the one whose body is most alike.
 - Of captures of parts (206), the one that holds the first byte requested.
+- Of captures in one second, the one whose record the address names.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from holdfast.catalog.timestamps import latest, real_time
 from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
 from holdfast.model import Capture, Pick, RecordId
 from holdfast.records.draft import keyed_url
-from holdfast.urls import post_key, url_key
+from holdfast.urls import canonical, post_key, url_key
 from holdfast.web.capture.rules import ReplayRules
 from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath, content_range
@@ -75,6 +76,31 @@ class Finder:
         if not self._site.access.is_open and self._site.access.verdict(capture) is Verdict.BLOCK:
             raise Blocked(f"'{url}' is blocked by a rule of this archive")
         return capture
+
+    def find_target(self, target: RequestTargetPath) -> Capture:
+        """The capture that an address names. Raises CaptureNotFound, Blocked."""
+        collection = self._site.collection(target.collection)
+        named = self._named(target.record, target, collection) if target.record is not None else None
+        return named or self.find(collection, target.url, target.timestamp, target.pick)
+
+    def _named(self, record: RecordId, target: RequestTargetPath, collection: str | None) -> Capture | None:
+        """The capture of the record, if it is of that URL and second.
+
+        Pages lead on to addresses with the same record, so one that does not fit is ignored. So is one that redirects
+        to exactly its own URL.
+        """
+        capture = self._catalog.capture_of(record)
+        if capture is None or capture.timestamp != target.timestamp or capture.type not in SHOWN:
+            return None
+        if collection not in (None, capture.collection) or canonical(capture.url) != canonical(target.url):
+            return None
+        match self._site.access.verdict(capture):
+            case Verdict.EXCLUDE:
+                return None
+            case Verdict.BLOCK:
+                raise Blocked(f"'{target.url}' is blocked by a rule of this archive")
+        capture = self._described(capture)
+        return None if canonical(self._redirect(capture)) == canonical(capture.url) else capture
 
     def find_posted(
         self,
@@ -180,12 +206,22 @@ class Finder:
         return other_form or capture
 
     def _leads_to_itself(self, capture: Capture) -> bool:
+        location = self._redirect(capture)
+        try:
+            return location != "" and url_key(location) == capture.urlkey
+        except ValueError:
+            return False
+
+    def _redirect(self, capture: Capture) -> str:
+        """Where a redirect leads; empty if it is none."""
+        if not capture.status.startswith("3"):
+            return ""
         head = self._site.archive.records.read(capture.record).http_head
         location = (head.headers.get("location") or "") if head is not None else ""
         try:
-            return location != "" and url_key(join_url(capture.url, location)) == capture.urlkey
+            return join_url(capture.url, location) if location else ""
         except ValueError:
-            return False
+            return ""
 
     def _fuzzy(self, wanted: _Wanted) -> Capture | None:
         """The capture of a URL that counts as the same."""

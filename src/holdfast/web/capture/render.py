@@ -107,9 +107,9 @@ class Replayer:
         return made._replace(headers=[*made.headers, *own])
 
     async def _find(self, target: RequestTargetPath, asked: RequestInfo, scope: Scope, receive: Receive) -> Capture:
-        collection = self._site.collection(target.collection)
         if asked.method in ("GET", "HEAD"):
-            return self.finder.find(collection, target.url, target.timestamp, target.pick)
+            return self.finder.find_target(target)
+        collection = self._site.collection(target.collection)
         posted = (await body_of(Request(scope, receive), KEYED_BODY_BYTES_MAX), asked.content_type)
         return self.finder.find_posted(collection, target.url, target.timestamp, asked.method, posted, target.pick)
 

@@ -6,7 +6,7 @@
   const PATIENCE_MS = 3000;
   const version = new URL(document.currentScript.src).search;
   const to = new URLSearchParams(location.search).get("to") || "";
-  const isPlace = /^\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer)\/)?(?:\d{1,14}(?:[a-z]{2}_)?|[a-z]{2}_)\//.test(to);
+  const isPlace = /^\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer|record\/[a-z0-9._-]+)\/)?(?:\d{1,14}(?:[a-z]{2}_)?|[a-z]{2}_)\//.test(to);
   if (!isPlace) {
     document.getElementById("said").textContent = "This address leads to no archived page.";
     return;

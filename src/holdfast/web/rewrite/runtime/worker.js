@@ -7,7 +7,7 @@
 // told how many of its parts were found and of what times they are.
 "use strict";
 
-const REPLAYED = /^(\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer)\/)?)(\d{1,14}(?:[a-z]{2}_)?|[a-z]{2}_)\/(https?:\/\/?.*)$/is;
+const REPLAYED = /^(\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer|record\/[a-z0-9._-]+)\/)?)(\d{1,14}(?:[a-z]{2}_)?|[a-z]{2}_)\/(https?:\/\/?.*)$/is;
 const MODIFIERS = {
   script: "js_", audioworklet: "js_", paintworklet: "js_", style: "cs_", xslt: "cs_", image: "im_", font: "im_",
   audio: "im_", video: "im_", track: "im_", iframe: "if_", frame: "fr_", object: "oe_", embed: "oe_",

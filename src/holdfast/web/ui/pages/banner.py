@@ -95,18 +95,20 @@ def near(site: WebContext, target: RequestTargetPath, capture: Capture) -> Near:
 
     earlier, later = around(replace(query, to=now, sort="reverse")), around(replace(query, from_=now))
     before = next((each for each in earlier if each.digest != "-" and each.status.startswith("2")), None)
-    times = [each.timestamp for each in islice(captures(site, query), COUNTED_MAX + 1)]
-    position = times.index(now) + 1 if len(times) <= COUNTED_MAX and now in times else None
+    records = [each.record for each in islice(captures(site, query), COUNTED_MAX + 1)]
+    is_counted = len(records) <= COUNTED_MAX and capture.record in records
+    position = records.index(capture.record) + 1 if is_counted else None
     mark = marked(capture, before.digest if before else "")
     previous, following = (found[0].timestamp if found else "" for found in (earlier, later))
-    return Near(target, capture, mark, previous, following, len(times), position)
+    return Near(target, capture, mark, previous, following, len(records), position)
 
 
 def banner(site: WebContext, request: Request, target: RequestTargetPath, capture: Capture) -> Response:
     """The page for a capture that a person looks at."""
     framed = path_to(target.place, target.timestamp, target.url, "mp_")
     values: dict[str, Any] = {"target": target, "capture": capture, "framed": framed, "enter": entrance(site, framed)}
-    return render(site, request, "replay.html", near=near(site, target, capture), **values)
+    around = near(site, target._replace(record=None), capture)
+    return render(site, request, "replay.html", near=around, **values)
 
 
 def entrance(site: WebContext, framed: str) -> str:

@@ -8,7 +8,7 @@ const WRITTEN_MAX = 10000;
 
 function addressesOf(win, scene) {
   const URL = win.URL;
-  const replayed = /^\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer)\/)?\d{0,14}(?:[a-z]{2}_)?\/(https?:\/\/?.*)$/is;
+  const replayed = /^\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer|record\/[a-z0-9._-]+)\/)?\d{0,14}(?:[a-z]{2}_)?\/(https?:\/\/?.*)$/is;
   const schemed = /^[a-z][a-z0-9+.-]*:/i;
   const baseURI = win.Node && Object.getOwnPropertyDescriptor(win.Node.prototype, "baseURI").get;
 

@@ -3,7 +3,7 @@
 (function begin() {
   if (self.__hf_location) return;
   const address = self.location.pathname + self.location.search;
-  const found = /^(\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer)\/)?)(\d{0,14})[a-z_]*\/(.*)$/s.exec(address);
+  const found = /^(\/[a-z0-9][a-z0-9._-]*\/(?:(?:nearest|not-newer|record\/[a-z0-9._-]+)\/)?)(\d{0,14})[a-z_]*\/(.*)$/s.exec(address);
   const told = self.__hf_scene || {};
   const scene = found
     ? { prefix: found[1], timestamp: found[2], url: found[3], home: self.location.origin, version: VERSION }
