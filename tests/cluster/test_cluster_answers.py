@@ -9,11 +9,14 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote, urlencode
+from zipfile import ZipFile
 
 import pytest
 from answer_world import DOMAINS, WORDS, exchanges, one_archive, write_files
@@ -21,11 +24,13 @@ from node_cluster import wait_until
 from running_nodes import RunningNode, end_cluster, holdfast, start_cluster
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.export import ExportOptions
 from holdfast.catalog import CaptureQuery, Row
 from holdfast.cluster.access.routes import ClusterRouter
 from holdfast.cluster.access.whole_archive import WholeArchive
 from holdfast.query.results import QueryOptions, QueryResult
 from holdfast.query.sql.result import SqlResult
+from holdfast.records.selection import Selection
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.page import Page
 from holdfast.urls import url_key
@@ -316,6 +321,114 @@ def check_downloads(world: World) -> None:
         assert node.get("/main/warc?url=*.com")[0] == 400
 
 
+# -- export and diff ---------------------------------------------------------------------------------------------------
+
+EXPORTS: list[tuple[str, Selection]] = [
+    ("warc", Selection()),
+    ("warc", Selection(CaptureQuery(url="*.com", from_="2012", filters=("=status:200",)))),
+    ("warc", Selection(CaptureQuery(url="*", limit=-30), collection="main")),
+    ("wacz", Selection(CaptureQuery(url="*.site1.com"))),
+    ("tianwang", Selection()),
+    ("wet", Selection(CaptureQuery(url="*", filters=("mime:html",)))),
+    ("cdxj", Selection()),
+    ("cdx", Selection(CaptureQuery(url="*.co.uk"))),
+    ("zipnum", Selection()),
+    ("parquet", Selection(CaptureQuery(url="*", to="2012"))),
+]
+
+
+def exported(archive: Archive | WholeArchive, form: str, selection: Selection) -> list[Any]:
+    """What an export writes, in parts that can be compared: order `log` is that of each node's batches."""
+    with TemporaryDirectory() as scratch:
+        target = Path(scratch) / f"export.{'idx' if form == 'zipnum' else form}"
+        report = archive.export(selection, target, ExportOptions(form))
+        assert not report.missing
+        if form == "parquet":
+            import pyarrow.parquet
+
+            table = pyarrow.parquet.read_table(target)
+            places = [name for name in table.column_names if name in ("record", "contentkey", "warc_segment")]
+            return table.drop_columns(places).to_pylist()
+        if form == "wacz":
+            with ZipFile(target) as archived:
+                warc = gzip.decompress(archived.read("archive/data.warc.gz"))
+                pages = archived.read("pages/pages.jsonl").count(b"http://")
+            return [*_warc_records(warc), pages, report.records]
+        if form == "zipnum":
+            return [gzip.decompress(target.with_suffix(".cdx.gz").read_bytes())]
+        data = target.read_bytes()
+        parts = {"warc": _warc_records, "wet": _wet_records, "tianwang": _tianwang_records}
+        return [*parts.get(form, bytes.splitlines)(data), report.records]
+
+
+def _warc_records(data: bytes) -> list[bytes]:
+    """Without the first, which is about the file."""
+    _, *records = data.split(b"\r\n\r\nWARC/1.")
+    return sorted(each.rstrip() for each in records)
+
+
+def _wet_records(data: bytes) -> list[bytes]:
+    """Without their ids, which are new."""
+    return _warc_records(b"\r\n\r\n" + re.sub(rb"WARC-Record-ID: [^\r]*", b"", data))
+
+
+def _tianwang_records(data: bytes) -> list[bytes]:
+    return sorted(data.split(b"version: 1.0\n"))
+
+
+def check_export(world: World) -> None:
+    """Everything is exported once, whatever the format, and in the order of the catalog where there is one."""
+    for turn, (form, selection) in enumerate(EXPORTS):
+        node = world.up[turn % len(world.up)]
+        found = exported(opened(world, node), form, selection)
+        assert found == exported(world.one, form, selection), (node.path.name, form, selection)
+
+
+def check_export_of_batch(world: World) -> None:
+    """Batches are those of the nodes that recorded; what several have recorded is in the batches of each."""
+    archive = opened(world, world.up[0])
+    with archive.stream(StreamOptions(fields=("url",))) as stream:
+        batches = list(stream.state.snapshot.ends)
+    everything: set[bytes] = set()
+    for batch in batches:
+        with archive.stream(StreamOptions(batch=batch, fields=("url",))) as stream:
+            wanted = sorted((page.url, page.timestamp) for page in stream)
+        rows = exported(archive, "cdxj", Selection(batch=batch))
+        assert rows[-1] == len(wanted)
+        for selection in (Selection(batch=batch), Selection(CaptureQuery(url="*"), batch=batch)):
+            records = [each for each in exported(archive, "warc", selection)[:-1] if b"WARC-Type: response" in each]
+            assert len(records) == len(wanted) == len(set(records))
+            everything.update(records)
+    assert len(everything) == len(exchanges())
+
+
+def check_export_command(world: World) -> None:
+    node = world.up[-1]
+    file = node.path.with_suffix(".warc")
+    printed = json.loads(holdfast("export", "-a", node.path, "*.com", "-o", file, "--json"))
+    assert "partial" not in printed
+    selection = Selection(CaptureQuery(url="*.com"))
+    assert _warc_records(file.read_bytes()) == exported(world.one, "warc", selection)[:-1]
+    file.unlink()
+    assert "no batch" in holdfast("export", "-a", node.path, "--batch", "missing", "-o", file, code=3)
+    assert not file.exists()
+
+
+def check_diff(world: World) -> None:
+    url = f"http://{DOMAINS[2]}/page/one"
+    times = [row.capture.timestamp for row in world.one.search(CaptureQuery(url=url))]
+    options = (url, times[0], times[-1], "--json")
+    expected = json.loads(holdfast("diff", "-a", world.one.path, *options))
+    for node in world.up:
+        found = json.loads(holdfast("diff", "-a", node.path, *options))
+        for side in ("a", "b"):
+            assert world.one.get(url, found[side]["timestamp"]).capture.url == url
+            found[side].pop("record"), expected[side].pop("record", None)
+        assert found == expected
+    missing = holdfast("diff", "-a", world.up[0].path, "http://missing.example/", "2011", "2012", code=3)
+    assert "no capture" in missing
+
+
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 ORDERS: list[dict[str, Any]] = [
@@ -446,6 +559,10 @@ CHECKS = [
     check_stream_command,
     check_get,
     check_downloads,
+    check_export,
+    check_export_of_batch,
+    check_export_command,
+    check_diff,
     check_search,
     check_search_http,
     check_cdx,
@@ -489,3 +606,24 @@ def test_too_many_nodes_down(world: World) -> None:
     statuses = {node.get(f"/main/20130101000000id_/{url}")[0] for url in found}
     assert 503 in statuses
     assert statuses <= {200, 302, 503, 404}
+    check_partial_export(world, node, f"{missing}/{partitions}")
+
+
+def check_partial_export(world: World, node: RunningNode, partial: str) -> None:
+    """What the nodes that are left have, each once. The files are there; the exit code is that of a partial answer."""
+    rows = list(opened(world, node).search(CaptureQuery(url="*")))
+    assert 0 < len(rows) < len(exchanges())
+    for name in ("part.cdxj", "part.warc"):
+        file = node.path.with_name(name)
+        assert f"{partial.replace('/', ' of ')} partitions" in holdfast("export", "-a", node.path, "-o", file, code=14)
+        found = _warc_records(file.read_bytes()) if name == "part.warc" else file.read_bytes().splitlines()
+        responses = [each for each in found if name == "part.cdxj" or b"WARC-Type: response" in each]
+        assert len(responses) == len(set(responses)) == len(rows)
+    report = opened(world, node).export(Selection(), node.path.with_name("part.wet"), ExportOptions("wet"))
+    assert str(report.coverage) == partial
+    gone = next(url for url in _urls(world) if node.get(f"/main/20130101000000id_/{url}")[0] == 503)
+    holdfast("diff", "-a", node.path, gone, "2011", "2012", code=13)
+
+
+def _urls(world: World) -> list[str]:
+    return [row.capture.url for row in world.one.search(CaptureQuery(url="*", collapse=("urlkey",)))]

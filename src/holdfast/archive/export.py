@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from holdfast.archive.ingest.manifest import listed
 from holdfast.arguments import check_fields
@@ -44,12 +44,11 @@ from holdfast.formats.warc.writer import (
     WarcWriter,
     WrittenRecord,
 )
-from holdfast.model import RecordId
+from holdfast.model import Capture, Coverage, RecordId
 from holdfast.records.as_warc import WARCINFO, as_warc, is_writable, warc_parts, warcinfo
 from holdfast.records.draft import is_captured
 from holdfast.records.selection import Selection, with_companions
 from holdfast.records.stored_record import StoredRecord
-from holdfast.storage.store.contents import Contents
 
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
@@ -109,6 +108,7 @@ class ExportReport:
     files: tuple[str, ...] = ()
     missing: int = 0  # records that should have been written and are not there any more
     notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None  # of a cluster
 
 
 def format_by_name(target: object) -> str:
@@ -120,17 +120,96 @@ def format_by_name(target: object) -> str:
     raise UsageError(f"no format is known by the name {name!r}: give one of {', '.join(FORMATS)}")
 
 
+class ExportSource(Protocol):
+    """Where the captures and records of one export come from: an archive, or all nodes of a cluster."""
+
+    coverage: Coverage | None  # of a cluster; final when the first capture or record is read
+    missing: int  # records that were selected and are not there any more
+
+    def require_batch(self, batch: str) -> None:
+        """Raises NotFound."""
+
+    def captures(self, selection: Selection) -> Iterator[Capture]:
+        """In the order of the catalog."""
+
+    def records(self, selection: Selection) -> Iterator[StoredRecord]:
+        """In the order of the batches, with the companions of each selected capture."""
+
+    def original(self, revisit: StoredRecord) -> RecordId | None:
+        """The record that a revisit of `records` repeats; None if it is not known."""
+
+    def unselected(self, selection: Selection, records: Iterable[RecordId]) -> set[RecordId]:
+        """Those of the records that a selection, which has a query, does not name."""
+
+    def read(self, records: Iterable[RecordId]) -> Iterator[StoredRecord]:
+        """Originals of revisits, without those that were removed."""
+
+    def payloads(self, records: Sequence[StoredRecord]) -> Iterator[Buffer]:
+        """Their contents, in order. Raises the error of the first that cannot be read."""
+
+
+class ArchiveSource:
+    """An open archive, as an `ExportSource`."""
+
+    coverage: Coverage | None = None
+    missing = 0
+
+    def __init__(self, archive: Archive) -> None:
+        self._catalog, self._journal, self._records = archive.catalog, archive.journal, archive.records
+        self._contents = archive.contents
+
+    def require_batch(self, batch: str) -> None:
+        self._journal.require(batch)
+
+    def captures(self, selection: Selection) -> Iterator[Capture]:
+        return selection.captures(self._catalog)
+
+    def records(self, selection: Selection) -> Iterator[StoredRecord]:
+        found = (
+            selection.entries(self._journal)
+            if selection.is_whole
+            else with_companions(self._records.entry, selection.record_ids(self._catalog, self._journal))
+        )
+        return (self._records.stored(record, entry) for record, entry in found)
+
+    def original(self, revisit: StoredRecord) -> RecordId | None:
+        found = self._catalog.resolve(revisit.capture)
+        return found.record if found is not None else None
+
+    def unselected(self, selection: Selection, records: Iterable[RecordId]) -> set[RecordId]:
+        return set(records).difference(selection.record_ids(self._catalog, self._journal))
+
+    def read(self, records: Iterable[RecordId]) -> Iterator[StoredRecord]:
+        for record in records:
+            found = self._records.entry(record)
+            if found is not None and found.type != REMOVED:
+                yield self._records.stored(record, found)
+
+    def payloads(self, records: Sequence[StoredRecord]) -> Iterator[Buffer]:
+        """Read in disk order."""
+        keys = [key for record in records for key in record.entry.contentkeys]
+        for content in self._contents.gather(keys).decode() if keys else ():
+            if isinstance(content, HoldfastError):
+                raise content
+            yield content
+
+
 class Exporter:
     """One export from an archive. `progress` is called with the bytes written since its last call.
 
     `env` gives the time and the id of the record that begins a WARC file: with a fixed one, the same records make the
-    same bytes.
+    same bytes. With a `source`, captures and records come from there.
     """
 
     def __init__(
-        self, archive: Archive, progress: Callable[[int], None] | None = None, env: Environment | None = None
+        self,
+        archive: Archive,
+        progress: Callable[[int], None] | None = None,
+        env: Environment | None = None,
+        source: ExportSource | None = None,
     ) -> None:
         self._archive = archive
+        self._source = source or ArchiveSource(archive)
         self._env = env or archive.env
         self._progress = progress
         self._report = ExportReport()
@@ -143,7 +222,16 @@ class Exporter:
             raise UsageError("'source' names a file to be written exactly: it needs 'exact'")
         elif options.format not in FORMATS:
             raise UnknownName(f"unknown format {options.format!r}: known are {', '.join(FORMATS)}")
-        elif options.format in ROW_FORMATS:
+        else:
+            if selection.batch is not None:
+                self._source.require_batch(selection.batch)
+            self._write(selection, target, options)
+            self._report.missing += self._source.missing
+            self._report.coverage = self._source.coverage
+        return self._report
+
+    def _write(self, selection: Selection, target: Target, options: ExportOptions) -> None:
+        if options.format in ROW_FORMATS:
             self._rows(selection, target, options.format)
         else:
             records = self._without_references(self._selected(selection, with_originals=options.format == "wacz"))
@@ -155,7 +243,6 @@ class Exporter:
                 self._wet(records, target)
             else:
                 self._warc(records, target, options)
-        return self._report
 
     def _advance(self, count: int) -> None:
         self._report.bytes += count
@@ -200,7 +287,7 @@ class Exporter:
                     sink.write(b"".join(lines))
 
     def _lines(self, selection: Selection, line: Callable[..., str]) -> Iterator[list[bytes]]:
-        captures = selection.captures(self._archive.catalog)
+        captures = self._source.captures(selection)
         while some := list(islice(captures, _ROWS)):
             self._report.records += len(some)
             yield [line(capture).encode("utf-8", "surrogateescape") + b"\n" for capture in some]
@@ -211,7 +298,7 @@ class Exporter:
         draft = path.with_name(path.name + ".open")
         try:
             with ParquetCatalogWriter(draft) as writer:
-                captures = selection.captures(self._archive.catalog)
+                captures = self._source.captures(selection)
                 while some := list(islice(captures, _ROWS)):
                     writer.add(some)
                     self._report.records += len(some)
@@ -239,27 +326,16 @@ class Exporter:
 
         With `with_originals`, also the originals of selected revisits; otherwise a note counts them.
         """
-        catalog, journal, records = self._archive.catalog, self._archive.journal, self._archive.records
-        if selection.is_whole:
-            for record, entry in selection.entries(journal):
-                yield records.stored(record, entry)
-            return
         originals: set[RecordId] = set()
-        for record, entry in with_companions(records.entry, selection.record_ids(catalog, journal)):
-            stored = records.stored(record, entry)
+        for stored in self._source.records(selection):
             yield stored
-            if entry.type == "revisit" and entry.contents == "-":
-                original = catalog.resolve(stored.capture)
+            if not selection.is_whole and stored.entry.type == "revisit" and stored.entry.contents == "-":
+                original = self._source.original(stored)
                 if original is not None:
-                    originals.add(original.record)
-        if not originals:
-            return
-        missing = originals.difference(selection.record_ids(catalog, journal))
+                    originals.add(original)
+        missing = self._source.unselected(selection, originals) if originals else ()
         if with_originals:
-            for record in sorted(missing):
-                found = records.entry(record)
-                if found is not None and found.type != REMOVED:
-                    yield records.stored(record, found)
+            yield from self._source.read(sorted(missing))
         elif missing:
             self._report.notes += (
                 f"{len(missing)} originals of revisits were not selected: their payloads are not exported",
@@ -307,7 +383,7 @@ class Exporter:
 
         ahead: deque[tuple[list[Assembled], Future[list[bytes]]]] = deque()
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast-export") as threads:
-            for group in _groups(records if exact else filter(is_writable, records), self._archive.contents):
+            for group in _groups(records if exact else filter(is_writable, records), self._source):
                 while ahead and (len(ahead) >= _AHEAD_MAX or group[0][1] is None):
                     append(*ahead.popleft())
                 if group[0][1] is None:
@@ -500,28 +576,28 @@ def _free_name(name: str, taken: set[str]) -> str:
     return free
 
 
-def _groups(records: Iterable[StoredRecord], contents: Contents) -> Iterator[list[Assembled]]:
+def _groups(records: Iterable[StoredRecord], source: ExportSource) -> Iterator[list[Assembled]]:
     """The records in their order, in groups of bounded size; a large one by itself."""
     group: list[StoredRecord] = []
     size = 0
     for record in records:
         if record.payload_size > _LARGE:
             if group:
-                yield _assembled(group, contents)
+                yield _assembled(group, source)
             yield [(record, None)]
             group, size = [], 0
             continue
         group.append(record)
         size += record.payload_size + len(record.entry.data)
         if len(group) >= _GROUP_MAX or size >= _GROUP_BYTES_MAX:
-            yield _assembled(group, contents)
+            yield _assembled(group, source)
             group, size = [], 0
     if group:
-        yield _assembled(group, contents)
+        yield _assembled(group, source)
 
 
-def _assembled(group: list[StoredRecord], contents: Contents) -> list[Assembled]:
-    payloads = iter(_fetched([key for record in group for key in record.entry.contentkeys], contents))
+def _assembled(group: list[StoredRecord], source: ExportSource) -> list[Assembled]:
+    payloads = source.payloads(group)
     assembled: list[Assembled] = []
     for record in group:
         entry = record.entry
@@ -529,11 +605,3 @@ def _assembled(group: list[StoredRecord], contents: Contents) -> list[Assembled]
         payload = next(payloads) if count == 1 else b"".join(next(payloads) for _ in range(count))
         assembled.append((record, lay(entry.data, entry.layout, payload) if count else [entry.data]))
     return assembled
-
-
-def _fetched(keys: Sequence[str], contents: Contents) -> Iterator[Buffer]:
-    """The contents, read in disk order. Raises the error of the first that cannot be read."""
-    for content in contents.gather(keys).decode() if keys else ():
-        if isinstance(content, HoldfastError):
-            raise content
-        yield content

@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from holdfast.arguments import check_fields, read_text_field
 from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, JournalEntry
@@ -16,7 +17,8 @@ from holdfast.model import Capture, RecordId
 
 _NEARBY = 16  # serial numbers before and after a capture among which its companions are
 Read = Callable[[RecordId], JournalEntry | None]
-_OWN = (FILE_HEAD, REMOVED, SOURCE)
+T = TypeVar("T")
+OWN_TYPES = (FILE_HEAD, REMOVED, SOURCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,15 @@ class Selection:
         """True without a query: then records of all types are selected."""
         return self.query is None
 
+    @property
+    def capture_query(self) -> CaptureQuery:
+        """The captures among them, whatever their batch."""
+        query = self.query or CaptureQuery(url="*")
+        return query if self.collection is None else replace(query, collection=self.collection)
+
     def captures(self, catalog: Catalog) -> Iterator[Capture]:
         """The captures among them, in the order of the catalog."""
-        query = self.query or CaptureQuery(url="*")
-        if self.collection is not None:
-            query = replace(query, collection=self.collection)
+        query = self.capture_query
         if self.batch is not None:
             query = replace(query, filters=(*query.filters, rf"~record:{re.escape(self.batch)}-\d{{10}}$"))
         for row in catalog.search(query):
@@ -77,7 +83,7 @@ class Selection:
             for found in journal.walk(batch):
                 if isinstance(found, Walked):
                     for entry in found.entries:
-                        if entry.type not in _OWN and self.collection in (None, entry.collection):
+                        if entry.type not in OWN_TYPES and self.collection in (None, entry.collection):
                             yield RecordId(batch, entry.serial), entry
 
 
@@ -135,20 +141,28 @@ def companions(read: Read, record: RecordId, entry: JournalEntry) -> dict[Record
 
 def with_companions(read: Read, records: Iterable[RecordId]) -> Iterator[tuple[RecordId, JournalEntry]]:
     """Records in the order of the batches with their companions beside them, each once; without those removed."""
+
+    def groups() -> Iterator[tuple[RecordId, dict[RecordId, JournalEntry]]]:
+        for record in records:
+            entry = read(record)
+            if entry is not None and entry.type != REMOVED:
+                yield record, {record: entry} | companions(read, record, entry)
+
+    return each_once(groups())
+
+
+def each_once(groups: Iterable[tuple[RecordId, dict[RecordId, T]]]) -> Iterator[tuple[RecordId, T]]:
+    """All of the groups, each once. A group is what is near a record; records are in the order of the batches."""
     given: set[RecordId] = set()  # only those nearby matter
-    for record in records:
-        entry = read(record)
-        if entry is None or entry.type == REMOVED:
-            continue
-        together = {record: entry} | companions(read, record, entry)
+    for record, group in groups:
         given = {each for each in given if each.batch == record.batch and each.serial > record.serial - 4 * _NEARBY}
-        for each in sorted(together.keys() - given):
-            yield each, together[each]
-        given |= together.keys()
+        for each in sorted(group.keys() - given):
+            yield each, group[each]
+        given |= group.keys()
 
 
 def _belongs(other: JournalEntry, entry: JournalEntry, own: bytes) -> bool:
-    if other.type in ("response", "revisit", "resource", "warcinfo", *_OWN) or other.url != entry.url:
+    if other.type in ("response", "revisit", "resource", "warcinfo", *OWN_TYPES) or other.url != entry.url:
         return False
     if other.collection != entry.collection:
         return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.options import archive_option, collection_option, json_option, pick_option, require_one
-from holdfast.cli.terminal import counted, note, reading, show_json, show_lines, visible
+from holdfast.cli.terminal import asking, counted, note, show_json, show_lines, visible
 from holdfast.env.units import rounded_size
 
 if TYPE_CHECKING:
@@ -45,13 +45,15 @@ def diff(
     Compares their texts line by line, or other parts by option. Times may be partial: 2026, 202611, up to 14 digits.
     --json prints all parts, and words within changed lines as well.
     """
+    from holdfast.archive import Archive
     from holdfast.urls import completed
     from holdfast.web.ui.comparison.compare import VIEWS, compare_captures
 
     view = require_one(parts, "links", "headers") or "text"
-    with reading(archive) as opened:
+    with asking(archive) as opened:
         first, second = (opened.get(completed(url), time, collection, pick).capture for time in (a, b))
-        found = compare_captures(opened.records, first, second, views=VIEWS if as_json else (view,))
+        records = opened.records if isinstance(opened, Archive) else opened
+        found = compare_captures(records, first, second, views=VIEWS if as_json else (view,))
     if as_json:
         show_json(found.as_dict())
         return

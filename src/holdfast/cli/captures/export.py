@@ -18,10 +18,22 @@ from holdfast.cli.options import (
     json_option,
     read_bytes,
 )
-from holdfast.cli.terminal import STANDARD_STREAM, counted, note, output_target, progress_bar, reading, show_json
+from holdfast.cli.terminal import (
+    STANDARD_STREAM,
+    asking,
+    counted,
+    is_running_node,
+    note,
+    output_target,
+    progress_bar,
+    reading,
+    require_whole,
+    show_json,
+)
 from holdfast.env.units import rounded_size
 
 if TYPE_CHECKING:
+    from holdfast.archive import Archive
     from holdfast.archive.export import ExportOptions, ExportReport
 
 FORMATS = ("warc", "warc.gz", "warc.zst", "wacz", "tianwang", "cdxj", "cdx", "zipnum", "parquet", "wet")
@@ -59,14 +71,20 @@ def export(*, archive: Path, **options: Any) -> None:
     _require_sense(wanted, options, has_filters=not filters.is_none or filters.query["limit"] is not None)
     selection = filters.selection()
     with (
-        reading(archive) as opened,
+        (_own if wanted.exact else asking)(archive) as opened,
         output_target(options["output"], streamed=wanted.exact or wanted.format in STREAMED) as target,
         progress_bar("exporting") as progress,
     ):
-        if filters.batch is not None:
-            opened.journal.require(filters.batch)
         report = opened.export(selection, target, wanted, progress)
     _show_export(report, wanted, options["output"], as_json=options["as_json"])
+    require_whole(report.coverage)
+
+
+def _own(archive: Path) -> Archive:
+    """Imported files as they were are known to the node where they were imported."""
+    if is_running_node(archive):
+        note("note: --exact writes the files that were imported at this node, from what it has itself")
+    return reading(archive)
 
 
 def _format(options: dict[str, Any]) -> str:
@@ -102,7 +120,10 @@ def _require_sense(wanted: ExportOptions, options: dict[str, Any], *, has_filter
 
 def _show_export(report: ExportReport, wanted: ExportOptions, output: str, *, as_json: bool) -> None:
     if as_json:
-        show_json(asdict(report) | {"format": None if wanted.exact else wanted.format})
+        values = asdict(report) | {"format": None if wanted.exact else wanted.format}
+        if (coverage := values.pop("coverage")) is not None and coverage["missing"]:
+            values["partial"] = str(report.coverage)
+        show_json(values)
         return
     if not report.records:
         note("note: nothing was selected")

@@ -59,7 +59,7 @@ def answer_captures(shard: NodeShard, head: dict[str, Any], partitions: frozense
     query, reverse = _query(head["query"]), bool(head["reverse"])
     start, end = bytes.fromhex(head["start"]), bytes.fromhex(head["end"])
     limit = _ScanLimit(shard.access.permits if head["is_public"] else None)
-    rows = shard.rows(partitions)
+    rows = shard.rows(partitions, head.get("batch"))
     search = Search(rows, query, shard.archive.catalog.resolve, limit)
     found: list[Row] = []
     most = min(int(head["most"]), ROWS_MAX)
@@ -121,8 +121,18 @@ def unpacked_capture(values: list[Any]) -> Capture:
 class ClusterSearch(Search):
     """One run of a query over all nodes. The rows of every node come filtered; the rest is done here."""
 
-    def __init__(self, scatter: Scatter, query: CaptureQuery, permits: Permits | None, *, is_public: bool) -> None:
+    def __init__(
+        self,
+        scatter: Scatter,
+        query: CaptureQuery,
+        permits: Permits | None = None,
+        *,
+        is_public: bool,
+        batch: str | None = None,
+    ) -> None:
+        """With a `batch`, only captures that have an origin in it."""
         super().__init__(None, query, _unresolved, permits)  # type: ignore[arg-type]
+        self._batch = batch
         self._scatter = scatter
         self._is_public = is_public
         self._wanted = partitions_of(query, scatter.router.table().rule)
@@ -176,6 +186,7 @@ class ClusterSearch(Search):
                 "reverse": reverse,
                 "most": _ROWS_FEW if is_short else ROWS_MAX,
                 "is_public": self._is_public,
+                "batch": self._batch,
             }
             response, _ = round_.ask(group, "captures", head)
             behind = response["position"]

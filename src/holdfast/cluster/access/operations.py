@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.cluster.access import captures, records, search, sql, streams
+from holdfast.cluster.access import captures, export, records, search, sql, streams
 from holdfast.cluster.access.shard import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -18,7 +18,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "pages": streams.answer_pages,
     "content": records.answer_content,
     "table": sql.answer_table,
+    "names": export.answer_names,
     "record": records.answer_record,
+    "records": export.answer_records,
     "url": captures.answer_url,
     "splits": captures.answer_splits,
 }

@@ -30,8 +30,13 @@ def answer_record(shard: NodeShard, head: dict[str, Any], partitions: frozenset[
         stored = archive.get_page(int(head["page_id"]), head["at"], head["collection"], head["pick"])
     else:
         stored = archive.get(head["url"], head["at"], head["collection"], head["pick"])
-    (origin,) = shard.origins.first_origins([stored.id])
-    return {"record": str(origin)}, [pack_entries([stored.entry._replace(origin="-")])]
+    found = [stored]
+    if stored.entry.type == "revisit" and stored.entry.contents == "-" and (original := stored.resolve(stored)):
+        found.append(original)
+    names = shard.origins.first_origins([each.id for each in found])
+    named = zip(found, names, strict=True)
+    entries = pack_entries([each.entry._replace(origin="-", serial=name.serial) for each, name in named])
+    return {"record": str(names[0]), "original": str(names[1]) if len(names) > 1 else ""}, [entries]
 
 
 def answer_content(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
@@ -91,18 +96,25 @@ class RemoteRecord(StoredRecord):
         yield from contents.payload()
 
 
-def remote_record(scatter: Scatter, record: RecordId, entry: JournalEntry) -> RemoteRecord:
-    """The record of an entry that another node has sent."""
+def remote_record(
+    scatter: Scatter, record: RecordId, entry: JournalEntry, original: RemoteRecord | None = None
+) -> RemoteRecord:
+    """The record of an entry that another node has sent, with its original, if it is a revisit."""
     contents: Any = RemoteContents(scatter, record, entry.url)
-    return RemoteRecord(record, entry, contents, lambda _: None)
+    return RemoteRecord(record, entry, contents, lambda _: original)
 
 
 def find_record(scatter: Scatter, url: str, head: dict[str, Any]) -> RemoteRecord:
     """The record that `answer_record` finds at a node that holds the URL. Raises CaptureNotFound, ClusterDown."""
     usual = {"record": "", "page_id": 0, "url": url, "at": "", "collection": None, "pick": None}
     response, raw = ask_holder(scatter, url, "record", usual | head)
-    (entry,) = unpack_entries(raw)
-    return remote_record(scatter, RecordId.parse(response["record"]), entry)
+    entry, *others = unpack_entries(raw)
+    original: RemoteRecord | None = None
+    for other in others:  # held by a node that holds the URL of the revisit, if not by those of its own
+        name = RecordId.parse(response["original"])
+        contents: Any = RemoteContents(scatter, name, url)
+        original = RemoteRecord(name, other, contents, lambda _: None)
+    return remote_record(scatter, RecordId.parse(response["record"]), entry, original)
 
 
 def ask_holder(scatter: Scatter, url: str, operation: str, head: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

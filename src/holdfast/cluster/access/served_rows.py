@@ -60,10 +60,14 @@ class OriginReader(OriginTable):
 class ServedRows(CaptureRows):
     """Captures in some partitions, by place. Any thread may call."""
 
-    def __init__(self, rows: CaptureRows, origins: OriginReader, partitions: frozenset[int]) -> None:
+    def __init__(
+        self, rows: CaptureRows, origins: OriginReader, partitions: frozenset[int], batch: str | None = None
+    ) -> None:
+        """With a `batch`, only captures that have an origin in it, under that id."""
         self._rows = rows
         self._origins = origins
         self._partitions = partitions
+        self._batch = batch
 
     def scan(self, collection: str | None, bounds: tuple[bytes, bytes], *, reverse: bool = False) -> Iterator[Capture]:
         low, high = bounds
@@ -89,8 +93,15 @@ class ServedRows(CaptureRows):
 
     def named(self, captures: Sequence[Capture]) -> list[Capture]:
         """The captures under the ids of their origins."""
+        if self._batch is not None:
+            return [capture for each in captures if (capture := self._of_batch(each)) is not None]
         origins = self._origins.first_origins([capture.record for capture in captures])
         return [capture._replace(record=origin) for capture, origin in zip(captures, origins, strict=True)]
+
+    def _of_batch(self, capture: Capture) -> Capture | None:
+        origins = self._origins.origins_of(capture.record) or self._origins.first_origins([capture.record])
+        origin = min((each for each in origins if each.batch == self._batch), default=None)
+        return capture._replace(record=origin) if origin is not None else None
 
 
 def group_start(place: bytes) -> bytes:

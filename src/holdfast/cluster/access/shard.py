@@ -52,9 +52,9 @@ class NodeShard:
             self._origins.refresh()
             return self._origins
 
-    def rows(self, partitions: frozenset[int]) -> ServedRows:
-        """The captures of these partitions, under the ids of their origins."""
-        return ServedRows(self.archive.catalog.rows, self.origins, partitions)
+    def rows(self, partitions: frozenset[int], batch: str | None = None) -> ServedRows:
+        """The captures of these partitions, under the ids of their origins; of one origin batch, if it is named."""
+        return ServedRows(self.archive.catalog.rows, self.origins, partitions, batch)
 
     def local(self, origin: RecordId) -> RecordId | None:
         """The id here of a record; None if it is not here."""

@@ -11,7 +11,7 @@ in sync, it ends with ClusterDown, and goes on later where it stopped.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -107,13 +107,18 @@ def _pulled(shard: NodeShard, ends: Mapping[str, int], partitions: frozenset[int
     return found
 
 
-def answer_pages(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
-    """Captures of a stream from a position on, with what the stream reads of them."""
-    options, snapshot = _options(head["options"]), Snapshot(dict(head["snapshot"]))
-    needed = {name: end for name, end in snapshot.ends.items() if name in head["following"]}
+def require_pulled(shard: NodeShard, snapshot: Snapshot, batches: Collection[str], partitions: frozenset[int]) -> None:
+    """Raises ClusterDown unless this node has all of the snapshot that is in these batches and partitions."""
+    needed = {name: end for name, end in snapshot.ends.items() if name in batches}
     for name, reached in _pulled(shard, needed, partitions).items():
         if reached < needed[name]:
             raise ClusterDown(f"this node has not copied batch '{name}' up to {needed[name] - 1} yet")
+
+
+def answer_pages(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
+    """Captures of a stream from a position on, with what the stream reads of them."""
+    options, snapshot = _options(head["options"]), Snapshot(dict(head["snapshot"]))
+    require_pulled(shard, snapshot, head["following"], partitions)
     rows = SnapshotRows(shard.archive.catalog.rows, shard.origins, partitions, snapshot)
     order = _order(shard, rows, options, CaptureFilter(options, snapshot, _selects(shard, rows, head, partitions)))
     step = order.step(tuple(head["position"]), min(int(head["most"]), PAGES_MAX))
@@ -232,7 +237,7 @@ class ClusterStream(Feed):
             state = decode(options.token)
             require_own(state, cluster, options)
         else:
-            state = StreamToken(cluster, options.digest(), self._snapshot(options))
+            state = StreamToken(cluster, options.digest(), cluster_snapshot(scatter, options.batch, is_whole=True))
         source: Any = archive
         order = _order_of(source, options, CaptureFilter(options, state.snapshot), PageReader(source))
         super().__init__(source, options, state, order)
@@ -261,27 +266,6 @@ class ClusterStream(Feed):
         options = replace(self.options, shard=(index, count), token="")
         own = replace(self.state, options=options.digest(), left=self.left, delivered=0)
         return replace(options, token=own.encode())
-
-    def _snapshot(self, options: StreamOptions) -> Snapshot:
-        """What all nodes know now, once those that answer have pulled it."""
-        wanted: dict[str, int] = {}
-        end_s = time.monotonic() + _SETTLE_S
-        while True:
-            round_ = _whole_round(self._scatter)
-            found = round_.gather(lambda group: round_.ask(group, "batches", {})[0])  # noqa: B023
-            if not wanted:
-                for each in found:
-                    for name, end in each["ends"].items():
-                        wanted[name] = max(end, wanted.get(name, 0))
-            behind = [name for each in found for name, end in wanted.items() if each["pulled"].get(name, 0) < end]
-            if not any(_is_recorded(name, round_) for name in behind):
-                break
-            if time.monotonic() > end_s:
-                raise ClusterDown(f"nodes have not copied batch '{behind[0]}' yet: try again in a moment")
-            time.sleep(_SETTLE_LOOK_S)
-        if options.batch is not None and options.batch not in wanted:
-            raise NotFound(f"no batch '{options.batch}'; known are {', '.join(sorted(wanted))}")
-        return Snapshot({name: end for name, end in sorted(wanted.items()) if options.batch in (None, name)})
 
     # -- pieces -------------------------------------------------------------------------------------------------
 
@@ -319,7 +303,7 @@ class ClusterStream(Feed):
 
     def _items(self, start: Position) -> Iterator[_Item]:
         round_ = _whole_round(self._scatter)
-        following = [name for name in self.state.snapshot.ends if _is_recorded(name, round_)]
+        following = [name for name in self.state.snapshot.ends if is_followed(name, round_)]
 
         def fetch(group: NodeGroup, position: Position) -> ListPiece[_Item]:
             head = self._head | {
@@ -370,7 +354,32 @@ class ClusterStream(Feed):
             ahead.close()
 
 
-def _is_recorded(batch: str, round_: Round) -> bool:
+def cluster_snapshot(scatter: Scatter, batch: str | None, *, is_whole: bool) -> Snapshot:
+    """What all nodes know now, once those that answer have pulled it.
+
+    Raises NotFound if no node knows the batch, ClusterDown if it takes too long.
+    """
+    wanted: dict[str, int] = {}
+    end_s = time.monotonic() + _SETTLE_S
+    while True:
+        round_ = scatter.begin(is_whole=is_whole)
+        found = round_.gather(lambda group: round_.ask(group, "batches", {})[0])  # noqa: B023
+        if not wanted:
+            for each in found:
+                for name, end in each["ends"].items():
+                    wanted[name] = max(end, wanted.get(name, 0))
+        behind = [name for each in found for name, end in wanted.items() if each["pulled"].get(name, 0) < end]
+        if not any(is_followed(name, round_) for name in behind):
+            break
+        if time.monotonic() > end_s:
+            raise ClusterDown(f"nodes have not copied batch '{behind[0]}' yet: try again in a moment")
+        time.sleep(_SETTLE_LOOK_S)
+    if batch is not None and batch not in wanted:
+        raise NotFound(f"no batch '{batch}'; known are {', '.join(sorted(wanted))}")
+    return Snapshot({name: end for name, end in sorted(wanted.items()) if batch in (None, name)})
+
+
+def is_followed(batch: str, round_: Round) -> bool:
     """Whether the node of a batch is alive, so that others pull it; what a dead one recorded is compared instead."""
     return batch.rpartition(".")[2] in round_.table.live
 

@@ -6,9 +6,9 @@ It answers what an open `Archive` answers about several URLs. What concerns one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from holdfast.catalog import CaptureQuery, SearchResult
 from holdfast.catalog.query.search import Permits, Search
@@ -24,11 +24,13 @@ from holdfast.query.results import QueryOptions, QueryResult
 from holdfast.urls import parse_page_id
 
 if TYPE_CHECKING:
+    from holdfast.archive.export import ExportOptions, ExportReport
     from holdfast.cluster.access.routes import ClusterRouter
     from holdfast.cluster.access.streams import ClusterStream
     from holdfast.env import Environment
     from holdfast.query.access_filter import AccessFilter
     from holdfast.query.sql.result import SqlResult
+    from holdfast.records.selection import Selection
     from holdfast.records.stored_record import StoredRecord
     from holdfast.streams.options import StreamOptions
     from holdfast.streams.stream import Stream
@@ -111,6 +113,24 @@ class WholeArchive:
         return ClusterStream(
             self._scatter, self.archive, options or StreamOptions(), cluster, is_public=self._is_public
         )
+
+    def export(
+        self,
+        selection: Selection,
+        target: Path | BinaryIO,
+        options: ExportOptions,
+        progress: Callable[[int], None] | None = None,
+    ) -> ExportReport:
+        """As `Archive.export`, of all nodes; `coverage` of the report says what is missing.
+
+        Raises UsageError for imported files as they were, ClusterDown if the last holder of a record fails meanwhile.
+        """
+        from holdfast.archive.export import Exporter
+        from holdfast.cluster.access.export import ClusterSource
+
+        if options.exact:
+            raise UsageError("a node writes only those files exactly that were imported there")
+        return Exporter(self.archive, progress, source=ClusterSource(self._scatter)).run(selection, target, options)
 
     @property
     def env(self) -> Environment:

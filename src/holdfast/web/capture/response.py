@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from holdfast.catalog.revisits import can_stand_alone, is_empty
 from holdfast.env.files import Buffer
 from holdfast.errors import CaptureNotFound
 from holdfast.formats.http import decoded_content, media_type
 from holdfast.formats.record import Headers
-from holdfast.model import Capture
-from holdfast.records.records import Records
+from holdfast.model import Capture, RecordId
 from holdfast.records.stored_record import StoredRecord
 
 PART_BYTES = 256 << 10  # sent at a time
@@ -67,7 +67,14 @@ class Archived:
         return decoded_content(payload, self.headers, bytes_max) if self.encoding else payload
 
 
-def read(records: Records, capture: Capture) -> Archived:
+class RecordReader(Protocol):
+    """`Records`, or the records of all nodes of a cluster."""
+
+    def read(self, record: RecordId) -> StoredRecord:
+        """Raises CaptureNotFound."""
+
+
+def read(records: RecordReader, capture: Capture) -> Archived:
     """Raises CaptureNotFound if the payload of a revisit is not in the archive, and is needed."""
     record = records.read(capture.record)
     if record.entry.type != "revisit" or record.entry.contents != "-":
