@@ -67,14 +67,14 @@ class Archived:
         return decoded_content(payload, self.headers, bytes_max) if self.encoding else payload
 
 
-class RecordReader(Protocol):
+class StoredRecords(Protocol):
     """`Records`, or the records of all nodes of a cluster."""
 
     def read(self, record: RecordId) -> StoredRecord:
         """Raises CaptureNotFound."""
 
 
-def read(records: RecordReader, capture: Capture) -> Archived:
+def read(records: StoredRecords, capture: Capture) -> Archived:
     """Raises CaptureNotFound if the payload of a revisit is not in the archive, and is needed."""
     record = records.read(capture.record)
     if record.entry.type != "revisit" or record.entry.contents != "-":

@@ -11,7 +11,7 @@ from holdfast.formats.html.links.references import Hop
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, Pick
 from holdfast.web.capture.find import Finder
-from holdfast.web.capture.response import RecordReader
+from holdfast.web.capture.response import StoredRecords
 from holdfast.web.context import WebContext
 from holdfast.web.ui.comparison.side import Side, lines_of, side_of
 from holdfast.web.ui.comparison.text import TextDifference, text_difference
@@ -76,7 +76,7 @@ def compare(
     return compare_captures(site.archive.records, first, second, views=views)
 
 
-def compare_captures(records: RecordReader, a: Capture, b: Capture, *, views: Collection[str] = VIEWS) -> Comparison:
+def compare_captures(records: StoredRecords, a: Capture, b: Capture, *, views: Collection[str] = VIEWS) -> Comparison:
     """Compares any two captures, also of different URLs."""
     one, other = side_of(records, a), side_of(records, b)
     text, why = _text(one, other) if "text" in views else (None, "")

@@ -14,7 +14,7 @@ from holdfast.formats.http import HTML_TYPES, decoded_content, media_type
 from holdfast.formats.image_size import dimensions
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
-from holdfast.web.capture.response import Archived, RecordReader, read
+from holdfast.web.capture.response import Archived, StoredRecords, read
 
 LINES_MAX = 100_000  # of a text; what follows is not compared
 LINE_CHARS_MAX = 1000  # longer lines are folded after punctuation
@@ -77,7 +77,7 @@ def is_text(kind: str) -> bool:
     return known or kind.startswith("text/") or kind.endswith(("+xml", "+json"))
 
 
-def side_of(records: RecordReader, capture: Capture) -> Side:
+def side_of(records: StoredRecords, capture: Capture) -> Side:
     """Reads a capture. Never raises for a capture that cannot be read: its `problem` says why."""
     try:
         archived = read(records, capture)
