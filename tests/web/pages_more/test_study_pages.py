@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -149,17 +149,24 @@ def test_an_empty_archive_says_so(tmp_path: Path) -> None:
 
 
 def test_a_long_study_shows_its_progress(studied: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
+    go_on, advanced = threading.Event(), threading.Event()
     original = StudyRuns._work
 
-    def slow(self: StudyRuns, run: StudyRun, work: object) -> None:
-        run.advance(2)
-        go_on.wait(60)
-        original(self, run, work)  # type: ignore[arg-type]
+    def slow(self: StudyRuns, run: StudyRun, captures: Callable[[], int], work: Callable[..., StudyResult]) -> None:
+        def waits(run: StudyRun) -> StudyResult:
+            run.advance(2)
+            advanced.set()
+            go_on.wait(60)
+            return work(run)
+
+        threading.Thread(target=original, args=[self, run, captures, waits]).start()
+        assert advanced.wait(60)
 
     monkeypatch.setattr("holdfast.web.ui.study_runs._WAIT_S", 0.05)
     monkeypatch.setattr(StudyRuns, "_work", slow)
     try:
+        ask(studied.controls, "/studies/duplicates", {"by": "crawl"})
+        assert advanced.wait(60)
         told = ask(studied.controls, "/studies/duplicates", {"by": "crawl"})
         assert "2 of 6 captures read" in told.text and told.headers["refresh"] == "2"
         assert faults(Page(told.text)) == []
@@ -176,10 +183,10 @@ def test_results_are_used_again_while_nothing_changes() -> None:
         begun.append(run)
         return StudyResult("duplicates", {})
 
-    first = runs.get("key", 1, 10, work)
-    assert runs.get("key", 1, 10, work) is first
+    first = runs.get("key", 1, lambda: 10, work)
+    assert runs.get("key", 1, lambda: 10, work) is first
     first.ended_s -= 60
-    assert runs.get("key", 2, 10, work) is not first
+    assert runs.get("key", 2, lambda: 10, work) is not first
     assert len(begun) == 2
 
 
