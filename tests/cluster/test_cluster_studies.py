@@ -1,4 +1,4 @@
-"""Studies at any node of a cluster: as of one archive with the same records, with a node down, and partial (I6 to I8)."""
+"""Studies at any node of a cluster: as of one archive with the same records; with nodes down; partial (I6 to I8)."""
 
 from __future__ import annotations
 

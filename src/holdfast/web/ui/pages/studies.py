@@ -36,6 +36,7 @@ from holdfast.web.answers import partial_headers
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL
 from holdfast.web.ui.display import page_address, path_to
+from holdfast.web.ui.plan_form import INPUTS, PLANS, plan_of
 from holdfast.web.ui.render import page_headers, render
 from holdfast.web.ui.study_runs import StudyRun
 
@@ -51,8 +52,9 @@ class StudyField:
 
     name: str
     label: str
-    lines: int
+    lines: int  # 0: a short value
     example: str
+    is_required: bool = False  # without it, the study does not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class StudyForm:
     shown: tuple[str, ...]  # tables
     texts: tuple[str, ...] = ()  # parameters without a list of values, which only links set
     numbers: frozenset[str] = frozenset()  # parameters that are whole numbers
-    fields: tuple[StudyField, ...] = ()  # parameters that people write; without the first, the study does not run
+    fields: tuple[StudyField, ...] = ()  # parameters that people write
+    is_of_node: bool = False  # in a cluster too, it is about this node; and about all collections
 
 
 def _topics(archive: Archive | ClusterArchive, *, topics: str, by: str, **options: Any) -> StudyResult:
@@ -120,9 +123,18 @@ STUDIES = {
         (("by", (AUTO, *PeriodUnit)),),
         ("topics", "bursts", "pages", "kinds", "sites", "strength"),
         fields=(
-            StudyField("topics", "Topics, one a line", 2, "harbour tides"),
+            StudyField("topics", "Topics, one a line", 2, "harbour tides", is_required=True),
             StudyField("within", "Within (a query)", 1, "domain:gov"),
         ),
+    ),
+    "plan": StudyForm(
+        "Plans",
+        "What would it take to archive the web of a country, or more of it, and when is this archive's disk full?",
+        plan_of,
+        (("preset", PLANS),),
+        ("figures", "inputs", "traffic", "copies", "growth", "months"),
+        fields=tuple(StudyField(each.name, each.label, 0, each.example) for each in INPUTS),
+        is_of_node=True,
     ),
 }
 
@@ -144,7 +156,7 @@ class StudyRequest:
     @property
     def is_complete(self) -> bool:
         """Whether it can run: what people have to write is there."""
-        return all(self.values[each.name].strip() for each in self.form.fields[:1])
+        return all(self.values[each.name].strip() for each in self.form.fields if each.is_required)
 
     def link(self, file: str = "", **changes: str) -> str:
         """The address of a page or a file of this study that differs in this."""
@@ -167,7 +179,7 @@ async def one(site: WebContext, request: Request) -> Response:
     tables: Sequence[ShownTable] = ()
     if run.result is not None:
         names = ("members", "clusters") if wanted.values.get("cluster") else wanted.form.shown
-        tables = [_shown(site, wanted, run.result, name) for name in names if len(run.result.tables[name])]
+        tables = [_shown(site, wanted, run.result, name) for name in names if len(run.result.tables.get(name, ()))]
     install = "" if find_spec("matplotlib") else INSTALL
     response = render(site, request, "study.html", here="/studies", tables=tables, install=install, **values)
     if run.result is None:
@@ -226,7 +238,7 @@ def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
     archive: Archive | ClusterArchive = site.archive
     permits = site.permits
     changes = site.archive.catalog.changes
-    if site.is_clustered and isinstance(site.answers, ClusterArchive):
+    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
         archive, permits = site.answers, None  # each node applies its own rules
         changes = int(time.monotonic() // _CLUSTER_FRESH_S)  # of the catalogs of others nothing is known
     options: dict[str, Any] = {
@@ -238,15 +250,15 @@ def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
         return wanted.form.run(archive, permits=permits, progress=run.advance, **options)
 
     key = wanted.name, tuple(sorted(wanted.values.items())), site.access.rules
-    run = site.studies.get(key, changes, lambda: _captures(site), work)
+    run = site.studies.get(key, changes, lambda: _captures(site, wanted), work)
     if run.error is not None:
         raise run.error
     return run
 
 
-def _captures(site: WebContext) -> int:
+def _captures(site: WebContext, wanted: StudyRequest) -> int:
     """How many captures are to be read."""
-    if site.is_clustered and isinstance(site.answers, ClusterArchive):
+    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
         return site.answers.captures()
     return sum(total.captures for total in site.archive.catalog.totals()[0].values())
 
