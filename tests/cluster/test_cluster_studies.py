@@ -25,7 +25,7 @@ from holdfast.errors import UnknownCollection, UsageError
 from holdfast.study.engine.scan import NO_CRAWL, CrawlRun, CrawlVisits
 from holdfast.study.result import StudyResult
 
-NODES, COPIES = 3, 2
+NODES, COPIES = 4, 2
 
 
 @dataclass
@@ -124,9 +124,9 @@ def test_batches_are_those_in_which_captures_were_recorded(world: World) -> None
     for node in world.nodes:
         with ClusterRouter(node.path).open_whole() as archive:
             results.append(study.duplicates(archive, by="batch").rows())
-    assert results[0] == results[1] == results[2]
+    assert all(result == results[0] for result in results)
     assert sum(row["captures"] for row in results[0]) == len(exchanges())
-    assert len(results[0]) >= NODES
+    assert len(results[0]) >= 3
 
 
 def test_command_and_page(world: World) -> None:
