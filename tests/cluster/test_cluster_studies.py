@@ -111,7 +111,8 @@ def check_studies(world: World, nodes: list[RunningNode]) -> None:
         assert plain(result) == plain(expected), (name, options)
         assert result.table.num_rows
         assert result.notes == expected.notes
-        assert 0 < sum(counts) <= total
+        assert sum(counts) > 0
+        assert sum(counts) <= total or nodes != world.nodes  # holders that take over for a node read again
 
 
 def test_all_nodes_up(world: World) -> None:
