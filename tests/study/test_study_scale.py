@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from generated import made
 
+import holdfast
+from holdfast import study
+from holdfast.batches.batch import BatchState
 from holdfast.catalog import CatalogChange
 from holdfast.model import Capture, RecordId
 
@@ -56,7 +59,17 @@ def fill(path: Path, count: int) -> None:
                 if len(rows) == 5000:
                     archive.catalog.add(CatalogChange(rows, fresh=True))
                     rows = []
-            archive.catalog.add(CatalogChange(rows, fresh=True))
+            ends = {f"crawl-{crawl}": BatchState(next_serial=urls + 1).pack()}  # what a snapshot is taken of
+            archive.catalog.add(CatalogChange(rows, fresh=True, batches=ends))
+
+
+def test_what_is_measured_is_studied(tmp_path: Path) -> None:
+    """The same with few captures: each study finds something in what `fill` makes."""
+    fill(tmp_path / "archive", 500)
+    with holdfast.open(tmp_path / "archive", read_only=True) as archive:
+        for name in STUDIES:
+            options = [study.SampleOptions(captures=100, by=("site", "type"))] if name == "sample" else []
+            assert len(getattr(study, name)(archive, *options).table), name
 
 
 @pytest.mark.soak

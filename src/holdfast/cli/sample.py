@@ -11,7 +11,7 @@ import click
 from holdfast.cli.options import PATH, archive_option, collection_option, read_bytes
 from holdfast.cli.result import form_options
 from holdfast.cli.study import run_and_show
-from holdfast.cli.terminal import note
+from holdfast.cli.terminal import note, reading
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
@@ -76,7 +76,7 @@ def sample(
             return study.sample_again(opened, again, directory, progress=progress)
         return study.sample(opened, _options(given), directory, progress=progress)
 
-    run_and_show(archive, given["collection"], run, form, TABLES[:2])
+    run_and_show(archive, given["collection"], run, form, TABLES[:2], reading)
     if directory is not None:
         note(f"wrote '{directory}'" + (": every byte as before" if again is not None else ""))
 

@@ -10,10 +10,11 @@ import click
 
 from holdfast.cli.options import archive_option, collection_option
 from holdfast.cli.result import check_form, form_options, show_result
-from holdfast.cli.terminal import Interruption, reading
+from holdfast.cli.terminal import Interruption, asking, require_whole
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
+    from holdfast.cluster.access.whole_archive import WholeArchive
     from holdfast.study import StudyResult
 
 GROUPS = ("batch", "collection", "crawl")
@@ -50,7 +51,7 @@ def duplicates(*, archive: Path, by: str, collection: str | None, successful: bo
     if paper:
         form["table"] = form["table"] or "paper"
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast.study import duplicates
 
         return duplicates(opened, by=by, collection=collection, successful=successful, progress=progress)
@@ -82,7 +83,7 @@ def near_duplicates(
     They are listed in clusters: '--cluster ID' prints the pages of one. It needs the index ('holdfast index update').
     """
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast.study import near_duplicates
 
         options: dict[str, Any] = {"by": by, "distance": distance, "cluster": cluster, "collection": collection}
@@ -104,7 +105,7 @@ def change(*, archive: Path, collection: str | None, **form: Any) -> None:
     In days, with intervals of confidence of 95 %: by kind of site, top-level domain, type, depth, size and site.
     """
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast.study import change
 
         return change(opened, collection=collection, progress=progress)
@@ -122,7 +123,7 @@ COMPOSITION = ("figures", "types", "sizes", "lengths")
 def composition(*, archive: Path, collection: str | None, **form: Any) -> None:
     """Show what the archive is made of: types, sizes, links, compression, change."""
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast.study import composition
 
         return composition(opened, collection=collection, progress=progress)
@@ -156,7 +157,7 @@ MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
 def media(*, archive: Path, collection: str | None, images: int, recordings: int, **form: Any) -> None:
     """Show what there is besides pages: images, sound, film, documents and the rest."""
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast.study import media
 
         return media(opened, collection=collection, images=images, recordings=recordings, progress=progress)
@@ -190,7 +191,7 @@ def topic(
     captures, pages (URLs) and sites of the period. It needs the index ('holdfast index update').
     """
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast.study import topic
 
         return topic(opened, queries, unit=unit, within=within, collection=collection, progress=progress)
@@ -200,15 +201,32 @@ def topic(
 
 # -- output ------------------------------------------------------------------------------------------------------------
 
-Run = Callable[["Archive", Callable[[int], None]], "StudyResult"]
 
-
-def run_and_show(path: Path, collection: str | None, run: Run, form: dict[str, Any], shown: tuple[str, ...]) -> None:
-    """Runs a study and prints it; the tables `shown`, unless one is chosen."""
+def run_and_show(
+    path: Path,
+    collection: str | None,
+    run: Callable[[Any, Callable[[int], None]], StudyResult],
+    form: dict[str, Any],
+    shown: tuple[str, ...],
+    opens: Callable[[Path], Archive | WholeArchive] = asking,
+) -> None:
+    """Runs a study of what `opens` returns, and prints it; the tables `shown`, unless one is chosen."""
     check_form(form)
-    with Interruption() as interruption, reading(path) as opened:
-        totals = opened.catalog.totals()[0]
-        count = sum(total.captures for name, total in totals.items() if collection in (None, name))
-        with interruption.progress_bar("captures", count, counts=True) as advance:
-            result = run(opened, advance)
+    with (
+        Interruption() as interruption,
+        opens(path) as opened,
+        interruption.progress_bar("captures", _count(opened, collection), counts=True) as advance,
+    ):
+        result = run(opened, advance)
     show_result(result, form, shown)
+    require_whole(result.coverage)
+
+
+def _count(opened: Archive | WholeArchive, collection: str | None) -> int:
+    """How many captures are to be read."""
+    from holdfast.archive import Archive
+
+    if not isinstance(opened, Archive):
+        return opened.captures(collection)
+    totals = opened.catalog.totals()[0]
+    return sum(total.captures for name, total in totals.items() if collection in (None, name))

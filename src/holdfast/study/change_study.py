@@ -30,7 +30,7 @@ from holdfast.catalog.query.search import Permits
 from holdfast.catalog.timestamps import seconds
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
-from holdfast.study.engine.run import run_study, sources_of
+from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import Observation, Progress, StudySource
 from holdfast.study.engine.sites import kind_of_site, site_of
 from holdfast.study.result import StudyResult
@@ -370,11 +370,14 @@ def _panels(result: StudyResult) -> list[Panel]:
 
 @checked
 def change(
-    archive: Archive | Sequence[Archive],
+    archive: Archive | ClusterArchive | Sequence[Archive],
     *,
     collection: str | None = None,
     permits: Permits | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """Half-lives and intervals of change, of one archive or of several as one. Raises UnknownCollection."""
-    return run_study(ChangeStudy(), sources_of(archive, collection, permits, progress))
+    """Half-lives and intervals of change, of one archive, of several as one, or of a cluster.
+
+    Raises UnknownCollection.
+    """
+    return run_study(ChangeStudy(), archive, collection, permits, progress)

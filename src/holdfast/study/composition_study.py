@@ -19,7 +19,7 @@ from holdfast.study.change_study import PageVisit, durations
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
 from holdfast.study.engine.index_rows import missing_file, shown_rows
-from holdfast.study.engine.run import run_study, sources_of
+from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import Progress, StudySource
 from holdfast.study.engine.tally import Tally, median_of_powers, power_name, power_of
 from holdfast.study.result import StudyResult
@@ -56,7 +56,7 @@ class CompositionStudy:
                 tally.add("volume", "contents", 0, report.stat.content_bytes)
                 tally.add("volume", "stored", 0, report.stat.stored_bytes)
         if source.permits is None and source.collection is None:
-            _count_links(tally, source.archive)
+            _count_links(tally, source)
         tally.flush()
         database.write(Tally.MERGED, directory / "counts.parquet")
 
@@ -94,15 +94,18 @@ def _count_intervals(tally: Tally, visits: Sequence[PageVisit]) -> None:
                 tally.add("change", "yes" if each.is_end else "no", bin_of(each.seconds), each.seconds)
 
 
-def _count_links(tally: Tally, archive: Archive) -> None:
+def _count_links(tally: Tally, source: StudySource) -> None:
     """Links and the captures that have some; nothing without an index."""
+    import pyarrow
     from pyarrow import compute
 
     links, pages = 0, 0
     for left in reversed(range(_TRIES)):
         links, pages, last = 0, 0, -1
         try:
-            for rows in shown_rows(archive, "links", []):
+            served = pyarrow.array(source.part.numbers()) if source.part is not None else None
+            for shown in shown_rows(source.archive, "links", []):
+                rows = shown if served is None else shown.filter(compute.is_in(shown["number"], value_set=served))
                 distinct = compute.unique(rows["number"]).to_pylist()  # rows are sorted by record within a file
                 links += len(rows)
                 pages += len(distinct) - (1 if distinct and distinct[0] == last else 0)
@@ -226,11 +229,14 @@ def _panels(types: Sequence[Mapping[str, Any]], sizes: Sequence[Mapping[str, Any
 
 @checked
 def composition(
-    archive: Archive | Sequence[Archive],
+    archive: Archive | ClusterArchive | Sequence[Archive],
     *,
     collection: str | None = None,
     permits: Permits | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """Types, sizes, links, compression and change, of one archive or of several as one. Raises UnknownCollection."""
-    return run_study(CompositionStudy(), sources_of(archive, collection, permits, progress))
+    """Types, sizes, links, compression and change, of one archive, of several as one, or of a cluster.
+
+    Raises UnknownCollection.
+    """
+    return run_study(CompositionStudy(), archive, collection, permits, progress)

@@ -25,7 +25,7 @@ from holdfast.arguments import checked
 from holdfast.catalog.query.search import Permits
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
-from holdfast.study.engine.run import run_study, sources_of
+from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import NO_CRAWL, GroupBy, Observation, Progress, StudySource, group_function
 from holdfast.study.engine.tally import power_name
 from holdfast.study.result import StudyResult
@@ -122,7 +122,7 @@ class _Gatherer:
     def __init__(self, study: DuplicateStudy, source: StudySource, database: StudyDatabase) -> None:
         self._study = study
         self._source = source
-        self._group_of = group_function(source.archive, study.by)
+        self._group_of = group_function(source, study.by)
         self._captures = RowBuffer(database, "captures", _CAPTURES)
         self._url_rows = RowBuffer(database, "url_sets", (("groups", "VARCHAR"), ("urls", "BIGINT")))
         columns = (("grp", "VARCHAR"), ("captures", "BIGINT"), ("undated", "BIGINT"), ("first", "VARCHAR"))
@@ -369,7 +369,7 @@ def _powers(least: int, most: int) -> list[int]:
 
 @checked
 def duplicates(
-    archive: Archive | Sequence[Archive],
+    archive: Archive | ClusterArchive | Sequence[Archive],
     *,
     by: str = "batch",
     collection: str | None = None,
@@ -377,9 +377,9 @@ def duplicates(
     permits: Permits | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """Duplicates and persistent URLs by 'batch', 'collection' or 'crawl', of one archive or of several as one.
+    """Duplicates and persistent URLs by 'batch', 'collection' or 'crawl'.
 
-    Raises UnknownName or UnknownCollection.
+    Of one archive, of several as one, or of a cluster. Raises UnknownName or UnknownCollection.
     """
     study = DuplicateStudy(GroupBy.parse(by), successful)
-    return run_study(study, sources_of(archive, collection, permits, progress))
+    return run_study(study, archive, collection, permits, progress)

@@ -22,7 +22,7 @@ from holdfast.formats.media_length import INSTALL, can_read_lengths, length_s
 from holdfast.model import Capture
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
-from holdfast.study.engine.run import run_study, sources_of
+from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import Observation, Progress, StudySource
 from holdfast.study.engine.tally import Tally, median_of_powers, power_name, power_of
 from holdfast.study.result import StudyResult
@@ -266,7 +266,7 @@ def _panels(
 
 @checked
 def media(
-    archive: Archive | Sequence[Archive],
+    archive: Archive | ClusterArchive | Sequence[Archive],
     *,
     images: int = IMAGES,
     recordings: int = RECORDINGS,
@@ -274,9 +274,9 @@ def media(
     permits: Permits | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """What there is besides pages, of one archive or of several as one.
+    """What there is besides pages, of one archive, of several as one, or of a cluster.
 
     `images` are read for their dimensions, and `recordings` each of sound and film for their durations.
     Raises UsageError or UnknownCollection.
     """
-    return run_study(MediaStudy(images, recordings), sources_of(archive, collection, permits, progress))
+    return run_study(MediaStudy(images, recordings), archive, collection, permits, progress)

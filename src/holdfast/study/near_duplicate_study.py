@@ -23,7 +23,7 @@ from holdfast.model import Capture, RecordId
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import StudyDatabase
 from holdfast.study.engine.index_rows import missing_file, shown_rows
-from holdfast.study.engine.run import run_study, sources_of
+from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import NO_CRAWL, GroupBy, Progress, StudySource, group_function
 from holdfast.study.result import StudyResult
 
@@ -77,7 +77,7 @@ class NearDuplicateStudy:
         import pyarrow
         from pyarrow import compute
 
-        group_of = group_function(source.archive, self.by)
+        group_of = group_function(source, self.by)
         for each in shown_rows(source.archive, "captures", _COLUMNS):
             source.progress(len(each))
             rows = each.filter(compute.is_valid(each["sketch"]))
@@ -86,8 +86,7 @@ class NearDuplicateStudy:
             captures = [_capture(row) for row in rows.to_pylist()]
             groups = [group_of(each) for each in captures]
             wanted = [
-                group != NO_CRAWL and (source.permits is None or source.permits(capture))
-                for capture, group in zip(captures, groups, strict=True)
+                group != NO_CRAWL and source.reads(capture) for capture, group in zip(captures, groups, strict=True)
             ]
             chosen = rows.select(["sketch", "digest", "url", "timestamp", "collection"])
             chosen = chosen.add_column(0, "grp", pyarrow.array(groups, pyarrow.string()))
@@ -205,7 +204,7 @@ def _panels(result: StudyResult, by: GroupBy) -> list[Panel]:
 
 @checked
 def near_duplicates(
-    archive: Archive | Sequence[Archive],
+    archive: Archive | ClusterArchive | Sequence[Archive],
     *,
     by: str = "batch",
     distance: int = DISTANCE,
@@ -219,4 +218,4 @@ def near_duplicates(
     Sketches may differ in `distance` bits, 0 to 6. Raises IndexNotFound, UnknownName, UsageError or UnknownCollection.
     """
     study = NearDuplicateStudy(GroupBy.parse(by), distance, cluster)
-    return run_study(study, sources_of(archive, collection, permits, progress))
+    return run_study(study, archive, collection, permits, progress)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from holdfast.model import Coverage
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -20,6 +22,7 @@ class StudyResult:
     tables: Mapping[str, pyarrow.Table]
     notes: Sequence[str] = ()  # what was left out, and what is missing
     panels: Sequence[Panel] = field(default=(), repr=False)  # of the chart; none if there is nothing to draw
+    coverage: Coverage | None = None  # how much of a cluster it is about
 
     @property
     def table(self) -> pyarrow.Table:

@@ -28,7 +28,7 @@ from holdfast.study.chart import Mark, Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
 from holdfast.study.engine.matches import QueryMatches
 from holdfast.study.engine.periods import AUTO, PeriodUnit, best_unit, first_day, last_day, periods_of
-from holdfast.study.engine.run import run_study, sources_of
+from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import Observation, Progress, StudySource
 from holdfast.study.engine.sites import kind_of_site, site_of
 from holdfast.study.result import StudyResult
@@ -113,7 +113,7 @@ class _Gatherer:
         self._topics = range(len(study.topics))
         self._has_within = bool(study.within)
         self._places = [(_UNITS.index(unit), unit.value) for unit in PeriodUnit.parse(study.unit)]
-        self._matches = QueryMatches(source.archive, [*study.topics, *([study.within] if study.within else [])])
+        self._matches = QueryMatches(source, [*study.topics, *([study.within] if study.within else [])])
         self._strength = RowBuffer(database, "strength", _STRENGTH)
         self._hits = RowBuffer(database, "hits", _HITS)
         self._counts: dict[tuple[str, str, int], list[Any]] = {}  # unit, period, topic: captures, pages, first, last
@@ -396,7 +396,7 @@ def _place(period: str) -> float:
 
 @checked
 def topic(
-    archive: Archive | Sequence[Archive],
+    archive: Archive | ClusterArchive | Sequence[Archive],
     topics: str | Sequence[str],
     *,
     unit: str = AUTO,
@@ -411,4 +411,4 @@ def topic(
     UsageError or UnknownCollection.
     """
     study = TopicStudy((topics,) if isinstance(topics, str) else tuple(topics), unit, within)
-    return run_study(study, sources_of(archive, collection, permits, progress))
+    return run_study(study, archive, collection, permits, progress)

@@ -45,6 +45,7 @@ PAGES = {
     "side": f"/compare?a=2023&b=2024&url={HARBOUR}&view=side",
     "studies": "/studies",
     "study": "/studies/composition",
+    "plan": "/studies/plan?preset=archive&copies=2",
     "crawls": "/crawls",
     "crawl": "/crawls/harbour",
     "volumes": "/volumes",
@@ -101,6 +102,22 @@ def violations(browser: Browser, address: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("target", PAGES.values(), ids=PAGES)
 def test_no_page_has_a_fault(pictured: Served, browser: Browser, target: str) -> None:
     assert violations(browser, pictured.controls + target) == {}
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_figures_of_a_plan_are_in_sight(pictured: Served, browser: Browser, screen: str) -> None:
+    """No need to scroll a table sideways for the value of a figure, and nothing is wider than the screen (H9)."""
+    width, height = SCREENS[screen]
+    with browser.new_context(viewport={"width": width, "height": height}) as context:
+        page = context.new_page()
+        page.goto(f"{pictured.controls}/studies/plan?preset=thesis")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("document.querySelector('.chart img').naturalWidth") > 0
+        boxes = page.locator("table").first.locator("td.number")
+        assert boxes.count() > 15
+        for number in range(boxes.count()):
+            box = boxes.nth(number).bounding_box()
+            assert box is not None and box["x"] + box["width"] <= width, boxes.nth(number).inner_text()
 
 
 def test_an_empty_archive_has_none(tmp_path: Path, browser: Browser) -> None:

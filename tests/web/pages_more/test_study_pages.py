@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from page_reading import Page, faults
 from serving import Served, serving
 
 import holdfast
+from holdfast import plan
 from holdfast.archive.ingest.exchange import page
 from holdfast.study.result import StudyResult
 from holdfast.web.ui.study_runs import StudyRun, StudyRuns
@@ -53,6 +56,9 @@ PAGES = (
     "/studies/topic",
     "/studies/topic?topics=word1%0D%0Aonly&by=year&within=type%3Ahtml",
     "/studies/topic?topics=nobody",
+    "/studies/plan",
+    "/studies/plan?preset=archive&copies=2",
+    "/studies/plan?preset=thesis&pages=5e9&disk=1T&life=200d",
 )
 
 
@@ -114,6 +120,10 @@ def test_tables_as_csv(studied: Served) -> None:
         ("/studies/duplicates?collection=nowhere", 404, "no collection"),
         ("/studies/near-duplicates?cluster=xyz", 400, "is not a cluster"),
         ("/studies/duplicates/moon.csv", 404, "no file"),
+        ("/studies/plan?preset=moon", 400, "is none of national, thesis, archive"),
+        ("/studies/plan?pages=many", 400, "bad pages"),
+        ("/studies/plan?disk=0", 400, "bad disk_bytes"),
+        ("/studies/plan?copies=3&nodes=2", 400, "copies are on different nodes"),
         ("/studies/duplicates/../groups", 404, ""),
     ],
 )
@@ -149,17 +159,24 @@ def test_an_empty_archive_says_so(tmp_path: Path) -> None:
 
 
 def test_a_long_study_shows_its_progress(studied: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
+    go_on, advanced = threading.Event(), threading.Event()
     original = StudyRuns._work
 
-    def slow(self: StudyRuns, run: StudyRun, work: object) -> None:
-        run.advance(2)
-        go_on.wait(60)
-        original(self, run, work)  # type: ignore[arg-type]
+    def slow(self: StudyRuns, run: StudyRun, captures: Callable[[], int], work: Callable[..., StudyResult]) -> None:
+        def waits(run: StudyRun) -> StudyResult:
+            run.advance(2)
+            advanced.set()
+            go_on.wait(60)
+            return work(run)
+
+        threading.Thread(target=original, args=[self, run, captures, waits]).start()
+        assert advanced.wait(60)
 
     monkeypatch.setattr("holdfast.web.ui.study_runs._WAIT_S", 0.05)
     monkeypatch.setattr(StudyRuns, "_work", slow)
     try:
+        ask(studied.controls, "/studies/duplicates", {"by": "crawl"})
+        assert advanced.wait(60)
         told = ask(studied.controls, "/studies/duplicates", {"by": "crawl"})
         assert "2 of 6 captures read" in told.text and told.headers["refresh"] == "2"
         assert faults(Page(told.text)) == []
@@ -176,10 +193,10 @@ def test_results_are_used_again_while_nothing_changes() -> None:
         begun.append(run)
         return StudyResult("duplicates", {})
 
-    first = runs.get("key", 1, 10, work)
-    assert runs.get("key", 1, 10, work) is first
+    first = runs.get("key", 1, lambda: 10, work)
+    assert runs.get("key", 1, lambda: 10, work) is first
     first.ended_s -= 60
-    assert runs.get("key", 2, 10, work) is not first
+    assert runs.get("key", 2, lambda: 10, work) is not first
     assert len(begun) == 2
 
 
@@ -202,3 +219,28 @@ def test_topics_that_are_missing_or_wrong_are_named(studied: Served) -> None:
     assert ask(studied.controls, "/studies/topic", {"topics": "x" * 5000}).status == 400
     many = ask(studied.controls, "/studies/topic", {"topics": "\n".join("abcdefg")})
     assert (many.status, "topics: give 1 to 6" in many.text) == (400, True)
+
+
+def test_a_plan_is_that_of_the_command_with_this_archives_growth(studied: Served) -> None:
+    """H9: presets, values that are changed, and when the disk of this archive is full."""
+    rows = ask(studied.controls, "/studies/plan/figures.csv", {"preset": "thesis", "copies": "4"}).text
+    expected = plan.estimate(plan.preset("thesis").changed(copies=4)).rows()
+    found = [(row["figure"], float(row["value"])) for row in csv.DictReader(io.StringIO(rows))]
+    assert found == [(row["figure"], row["value"]) for row in expected]
+    text = ask(studied.controls, "/studies/plan", {"preset": "thesis", "copies": "4"}).text
+    assert 'name="copies" maxlength="40" placeholder="3" value="4"' in text
+    assert '<option value="thesis" selected>' in text
+    assert 'name="collection"' not in text
+    assert "<h2>Growth</h2>" in text and "<td>2020-01</td>" in text
+    inputs = ask(studied.controls, "/studies/plan/inputs.csv", {"preset": "archive", "copies": "2"}).text
+    assert "Copies,2" in inputs and "Nodes,2" in inputs
+
+
+def test_a_plan_shows_nothing_that_access_rules_hide(tmp_path: Path) -> None:
+    path = build(tmp_path / "archive")
+    with (path / "holdfast.toml").open("a") as file:
+        file.write(RULE)
+    with serving(path) as served:
+        text = ask(served.controls, "/studies/plan").text
+        assert "Access rules hide captures" in text and "2020-01" not in text
+        assert ask(served.controls, "/studies/plan", {"preset": "archive"}).status == 400

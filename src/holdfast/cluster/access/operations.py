@@ -1,10 +1,13 @@
-"""The operations of a shard, by name: what a node may ask of another (`docs/protocol/node.md`)."""
+"""The operations of a shard, by name: what a node may ask of another (`docs/protocol/node.md`).
+
+One more, `study`, is answered in frames (`studies`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.cluster.access import captures, export, records, search, sql, streams
+from holdfast.cluster.access import captures, export, records, search, sql, streams, studies
 from holdfast.cluster.access.shard import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -21,6 +24,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "names": export.answer_names,
     "record": records.answer_record,
     "records": export.answer_records,
+    "totals": studies.answer_totals,
+    "runs": studies.answer_runs,
     "url": captures.answer_url,
     "splits": captures.answer_splits,
 }

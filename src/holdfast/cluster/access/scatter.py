@@ -19,9 +19,10 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from holdfast.cluster.access.shard import ShardResponse
 from holdfast.cluster.copies.messages import pack_body, unpack_body
@@ -91,12 +92,25 @@ class Scatter:
         if group.node == table.node:
             response, parts = self._local(operation, head, group.partitions)
             return response, b"".join(parts)
-        packed = pack_partitions(group.partitions, table.rule.partitions).hex()
-        body = pack_body({"operation": operation, "partitions": packed, "head": head})
-        return self._peers.ask(table.members.get(group.node).web_address, group.node, body)
+        return self._peers.ask(*_request(table, group, operation, head))
+
+    @contextmanager
+    def opened(
+        self, table: RouteTable, group: NodeGroup, operation: str, head: dict[str, Any]
+    ) -> Iterator[PeerResponse]:
+        """The response of another node, to be read: for one that is sent while it is made. Raises as `ask`."""
+        with self._peers.opened(*_request(table, group, operation, head)) as response:
+            yield response
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         return self._pool.submit(function, *arguments)
+
+
+def _request(table: RouteTable, group: NodeGroup, operation: str, head: dict[str, Any]) -> tuple[str, str, bytes]:
+    """Address and name of a node, and the body of a request to it."""
+    packed = pack_partitions(group.partitions, table.rule.partitions).hex()
+    body = pack_body({"operation": operation, "partitions": packed, "head": head})
+    return table.members.get(group.node).web_address, group.node, body
 
 
 class ListPiece(NamedTuple, Generic[T]):
@@ -142,9 +156,10 @@ class Round:
         """All partitions, each with a node that is alive; what has none is missing."""
         return self._placed(self._partitions)
 
-    def gather(self, call: Callable[[NodeGroup], T]) -> list[T]:
-        """The results for all groups, asked at the same time."""
-        waiting = [(group, self._scatter.submit(call, group)) for group in self.groups()]
+    def gather(self, call: Callable[[NodeGroup], T], submit: Callable[..., Future[T]] | None = None) -> list[T]:
+        """The results for all groups, asked at the same time; `submit` is that of another pool of threads."""
+        submit = submit or self._scatter.submit
+        waiting = [(group, submit(call, group)) for group in self.groups()]
         found: list[T] = []
         while waiting:
             again: list[NodeGroup] = []
@@ -158,7 +173,7 @@ class Round:
                     failure = failure or error
             if failure is not None:
                 raise failure
-            waiting = [(group, self._scatter.submit(call, group)) for group in again]
+            waiting = [(group, submit(call, group)) for group in again]
         return found
 
     def merge(self, fetch: Fetch[T], start: Any, key: Callable[[T], Any], *, reverse: bool = False) -> Iterator[T]:
@@ -216,6 +231,36 @@ class NodeFailure(ClusterDown):
     """A node that does not respond, or that is cut off itself."""
 
 
+def raise_failure(node: str, packed: bytes) -> NoReturn:
+    """Raises what a node failed with; NodeFailure, if others may do better."""
+    failure = unpack_failure(packed)
+    if isinstance(failure, ClusterDown):
+        raise NodeFailure(f"node '{node}': {failure}")
+    raise type(failure)(f"node '{node}': {failure}")
+
+
+@contextmanager
+def _translated(address: str, node: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        raise NodeFailure(f"node '{node}' at {address} does not respond: {error or repr(error)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerResponse:
+    """A response that is read while it is made. One thread."""
+
+    _response: http.client.HTTPResponse
+    _address: str
+    _node: str
+
+    def read(self, count: int) -> bytes:
+        """At most so many bytes; none at the end. Raises NodeFailure."""
+        with _translated(self._address, self._node):
+            return self._response.read(count)
+
+
 class PeerConnections:
     """Connections of this process to the peer ports of other nodes. Any thread may call."""
 
@@ -229,15 +274,13 @@ class PeerConnections:
         """The response of a node. Raises NodeFailure, and what the node failed with."""
         with self._lock:
             connection = self._idle[address].pop() if self._idle[address] else None
-        try:
+        with _translated(address, node):
             if connection is not None:
                 try:
                     return self._exchanged(connection, address, node, body)
                 except (OSError, http.client.HTTPException):
                     connection.close()  # closed by the other end meanwhile
             return self._exchanged(self._connect(address), address, node, body)
-        except (OSError, http.client.HTTPException) as error:
-            raise NodeFailure(f"node '{node}' at {address} does not respond: {error or repr(error)}") from None
 
     def _exchanged(
         self, connection: _PeerConnection, address: str, node: str, body: bytes
@@ -259,10 +302,21 @@ class PeerConnections:
             return unpack_body(data)
         if response.getheader("content-type") != FAILURE_TYPE:
             raise NodeFailure(f"node '{node}' at {address} responds with status {response.status}")
-        failure = unpack_failure(data)
-        if isinstance(failure, ClusterDown):
-            raise NodeFailure(f"node '{node}': {failure}")
-        raise type(failure)(f"node '{node}': {failure}")
+        raise_failure(node, data)
+
+    @contextmanager
+    def opened(self, address: str, node: str, body: bytes) -> Iterator[PeerResponse]:
+        """The response of a node, to be read, over a connection of its own. Raises as `ask`."""
+        with ExitStack() as stack:
+            with _translated(address, node):
+                connection = stack.enter_context(closing(self._connect(address)))
+                connection.request("POST", PATH, body, _HEADERS)
+                response = connection.getresponse()
+                if response.getheader("content-type") == FAILURE_TYPE:
+                    raise_failure(node, response.read(RESPONSE_BYTES_MAX))
+                if response.status != http.client.OK:
+                    raise NodeFailure(f"node '{node}' at {address} responds with status {response.status}")
+            yield PeerResponse(response, address, node)
 
     def _connect(self, address: str) -> _PeerConnection:
         if self._context is None:

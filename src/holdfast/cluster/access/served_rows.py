@@ -91,6 +91,10 @@ class ServedRows(CaptureRows):
         partition = self._origins.rule.of_url(capture.url)
         return (self._origins.partition_of(capture.record) if partition is None else partition) in self._partitions
 
+    def origin_of(self, record: RecordId) -> RecordId:
+        """The id of a record of this node in the whole cluster."""
+        return self._origins.first_origins([record])[0]
+
     def named(self, captures: Sequence[Capture]) -> list[Capture]:
         """The captures under the ids of their origins."""
         if self._batch is not None:

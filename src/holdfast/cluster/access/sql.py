@@ -68,6 +68,13 @@ def _served(
     shard: NodeShard, view: IndexView, partitions: frozenset[int], batches: dict[str, int]
 ) -> dict[int, RecordId]:
     """The records that this node answers for: their numbers here, and their origins."""
+    shown = served_numbers(shard, view, partitions)
+    origins = shard.origins.first_origins([view.record_of(number) for number in shown])
+    return {number: origin for number, origin in zip(shown, origins, strict=True) if origin.batch in batches}
+
+
+def served_numbers(shard: NodeShard, view: IndexView, partitions: frozenset[int]) -> list[int]:
+    """The numbers here of the indexed records that this node answers for."""
     import pyarrow
     from pyarrow import compute
 
@@ -84,13 +91,11 @@ def _served(
         for at in np.flatnonzero(apart):
             inside[at] = shard.origins.partition_of(view.record_of(int(every[at]))) in partitions
         numbers += every[inside].tolist()
-    shown = [
+    return [
         number
         for number in numbers
         if number not in hidden and not any(first <= number <= last for first, last in later)
     ]
-    origins = shard.origins.first_origins([view.record_of(number) for number in shown])
-    return {number: origin for number, origin in zip(shown, origins, strict=True) if origin.batch in batches}
 
 
 def _numbers(names: dict[int, RecordId]) -> pyarrow.Array:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from holdfast.streams.options import StreamOptions
     from holdfast.streams.stream import Stream
     from holdfast.streams.work_queue import SharedStream
+    from holdfast.study.engine.run import Study
+    from holdfast.study.engine.scan import Progress
+    from holdfast.study.result import StudyResult
 
 
 class NodeAnswers:
@@ -99,6 +102,20 @@ class WholeArchive:
         from holdfast.cluster.access.sql import run_sql_on_all
 
         return run_sql_on_all(self._scatter, statement, parameters, self.archive.settings.query)
+
+    def study(self, study: Study, collection: str | None, progress: Progress) -> StudyResult:
+        """The result of a study of all nodes, for the functions of `holdfast.study`; each applies its access rules."""
+        from holdfast.cluster.access.studies import study_on_all
+
+        if collection is not None:
+            self.require_collection(collection)
+        return study_on_all(self._scatter, self._shard, study, collection, progress, is_public=self._is_public)
+
+    def captures(self, collection: str | None = None) -> int:
+        """How many captures all nodes read for a study, copies included."""
+        from holdfast.cluster.access.studies import captures_on_all
+
+        return captures_on_all(self._scatter, collection)
 
     def share(self, options: StreamOptions, path: Path) -> SharedStream:
         """Raises UsageError: workers of a cluster are on several machines, and have no file in common."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.archive import Archive
 from holdfast.index.schema import record_number
 from holdfast.model import RecordId
 from holdfast.query.snapshot import Numbers
+from holdfast.study.engine.scan import StudySource
 
 _TRIES = 5
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -19,12 +19,16 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 class QueryMatches:
     """The matches of some queries, all of one state of the index. Memory: eight bytes for each."""
 
-    def __init__(self, archive: Archive, queries: Sequence[str]) -> None:
+    def __init__(self, source: StudySource, queries: Sequence[str]) -> None:
         """Raises MalformedQuery or IndexNotFound."""
+        archive, part = source.archive, source.part
         for _ in range(_TRIES):
             state = archive.index.view().state
             ends = dict(state.batches)
-            self._found = [archive.queries.records_matching(query, ends) for query in queries]
+            self._found = [
+                archive.queries.records_matching(query, ends) if part is None else part.matching(query)
+                for query in queries
+            ]
             if archive.index.view().state.generation == state.generation:
                 break  # otherwise the index was rebuilt meanwhile
         self._batches = {name: (number, end) for number, (name, end) in enumerate(state.batches)}

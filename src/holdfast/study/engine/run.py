@@ -1,13 +1,14 @@
-"""How a study runs: gathered from each archive, merged, finished."""
+"""How a study runs: gathered from each archive or node, merged, finished."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from holdfast.catalog.query.search import Permits
 from holdfast.env.scratch import ScratchDirectory
+from holdfast.errors import UsageError
 from holdfast.study.engine.database import StudyDatabase
 from holdfast.study.engine.scan import Progress, StudySource
 from holdfast.study.result import StudyResult
@@ -38,11 +39,32 @@ def finished_result(study: Study, partials: Sequence[Path]) -> StudyResult:
         return study.finish(partials, database)
 
 
-def run_study(study: Study, sources: Sequence[StudySource]) -> StudyResult:
-    """Gathers from each archive, then finishes."""
+@runtime_checkable
+class ClusterArchive(Protocol):
+    """An archive on several machines: each gathers from what it answers for, and one finishes."""
+
+    def study(self, study: Study, collection: str | None, progress: Progress) -> StudyResult:
+        """The result of all nodes; `coverage` says how much is missing. Raises UnknownCollection or ClusterDown."""
+
+    def captures(self, collection: str | None = None) -> int:
+        """How many captures are read for a study, for progress."""
+
+
+def run_study(
+    study: Study,
+    archive: Archive | ClusterArchive | Sequence[Archive],
+    collection: str | None,
+    permits: Permits | None,
+    progress: Progress | None,
+) -> StudyResult:
+    """Gathers from each archive, or from each node, then finishes. Raises UnknownCollection."""
+    if isinstance(archive, ClusterArchive):
+        if permits is not None:
+            raise UsageError("'permits' cannot be given to a cluster: each node applies its own access rules")
+        return archive.study(study, collection, progress or (lambda _: None))
     with ScratchDirectory("study") as scratch:
         partials = []
-        for number, source in enumerate(sources):
+        for number, source in enumerate(sources_of(archive, collection, permits, progress)):
             directory = scratch.path / str(number)
             directory.mkdir()
             partial_result(study, source, directory)

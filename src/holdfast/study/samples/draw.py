@@ -92,7 +92,7 @@ class SampleDraw:
     def _read(self, snapshot: Snapshot) -> None:
         options = self._options
         queries = [*options.topics, *([options.within] if options.within else [])]
-        matches = QueryMatches(self._source.archive, queries) if queries else None
+        matches = QueryMatches(self._source, queries) if queries else None
         rows = RowBuffer(self._database, "population", _POPULATION)
         strata: set[str] = set()
         starts = RowBuffer(self._database, "starts", (("stratum", "VARCHAR"), ("start", "DOUBLE")))

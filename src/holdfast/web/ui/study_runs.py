@@ -20,8 +20,8 @@ _RESULTS_KEPT = 16
 class StudyRun:
     """A study that runs, or has."""
 
-    captures: int  # to be read
     changes: int  # of the catalog when it began
+    captures: int = 0  # to be read
     done: int = 0
     result: StudyResult | None = None
     error: HoldfastError | None = None
@@ -40,14 +40,16 @@ class StudyRuns:
         self._running = threading.Lock()  # one at a time
         self._runs: LruCache[Hashable, StudyRun] = LruCache(_RESULTS_KEPT)
 
-    def get(self, key: Hashable, changes: int, captures: int, work: Callable[[StudyRun], StudyResult]) -> StudyRun:
+    def get(
+        self, key: Hashable, changes: int, captures: Callable[[], int], work: Callable[[StudyRun], StudyResult]
+    ) -> StudyRun:
         """The run under this key; begins one unless there is one that is fresh enough. Waits a moment for its end."""
         with self._lock:
             run = self._runs.get(key)
             if run is None or not self._is_usable(run, changes):
-                run = StudyRun(captures, changes)
+                run = StudyRun(changes)
                 self._runs.put(key, run)
-                threading.Thread(target=self._work, args=[run, work], name="study", daemon=True).start()
+                threading.Thread(target=self._work, args=[run, captures, work], name="study", daemon=True).start()
         run.ended.wait(_WAIT_S)
         return run
 
@@ -57,9 +59,10 @@ class StudyRuns:
             return True
         return run.error is None and (run.changes == changes or time.monotonic() - run.ended_s < _FRESH_S)
 
-    def _work(self, run: StudyRun, work: Callable[[StudyRun], StudyResult]) -> None:
+    def _work(self, run: StudyRun, captures: Callable[[], int], work: Callable[[StudyRun], StudyResult]) -> None:
         with self._running:
             try:
+                run.captures = captures()
                 run.result = work(run)
             except HoldfastError as error:
                 run.error = error

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,17 +29,21 @@ from holdfast.errors import NotFound, UsageError
 from holdfast.study.chart import INSTALL, Theme, chart
 from holdfast.study.display import cell, heading, is_share, shown_columns
 from holdfast.study.engine.periods import AUTO, PeriodUnit, first_day, last_day
+from holdfast.study.engine.run import ClusterArchive
 from holdfast.study.engine.scan import GroupBy
 from holdfast.study.result import StudyResult
+from holdfast.web.answers import partial_headers
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL
 from holdfast.web.ui.display import page_address, path_to
+from holdfast.web.ui.plan_form import INPUTS, PLANS, plan_of
 from holdfast.web.ui.render import page_headers, render
 from holdfast.web.ui.study_runs import StudyRun
 
 ROWS_SHOWN = 50
 FIELD_MAX = 4096  # characters
 _BY = ("by", tuple(GroupBy))
+_CLUSTER_FRESH_S = 60.0  # a result of all nodes is used again for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,9 @@ class StudyField:
 
     name: str
     label: str
-    lines: int
+    lines: int  # 0: a short value
     example: str
+    is_required: bool = False  # without it, the study does not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,11 @@ class StudyForm:
     shown: tuple[str, ...]  # tables
     texts: tuple[str, ...] = ()  # parameters without a list of values, which only links set
     numbers: frozenset[str] = frozenset()  # parameters that are whole numbers
-    fields: tuple[StudyField, ...] = ()  # parameters that people write; without the first, the study does not run
+    fields: tuple[StudyField, ...] = ()  # parameters that people write
+    is_of_node: bool = False  # in a cluster too, it is about this node; and about all collections
 
 
-def _topics(archive: Archive, *, topics: str, by: str, **options: Any) -> StudyResult:
+def _topics(archive: Archive | ClusterArchive, *, topics: str, by: str, **options: Any) -> StudyResult:
     """One topic a line."""
     lines = [line.strip() for line in topics.splitlines() if line.strip()]
     return study.topic(archive, list(dict.fromkeys(lines)), unit=by, **options)
@@ -116,9 +123,18 @@ STUDIES = {
         (("by", (AUTO, *PeriodUnit)),),
         ("topics", "bursts", "pages", "kinds", "sites", "strength"),
         fields=(
-            StudyField("topics", "Topics, one a line", 2, "harbour tides"),
+            StudyField("topics", "Topics, one a line", 2, "harbour tides", is_required=True),
             StudyField("within", "Within (a query)", 1, "domain:gov"),
         ),
+    ),
+    "plan": StudyForm(
+        "Plans",
+        "What would it take to archive the web of a country, or more of it, and when is this archive's disk full?",
+        plan_of,
+        (("preset", PLANS),),
+        ("figures", "inputs", "traffic", "copies", "growth", "months"),
+        fields=tuple(StudyField(each.name, each.label, 0, each.example) for each in INPUTS),
+        is_of_node=True,
     ),
 }
 
@@ -140,7 +156,7 @@ class StudyRequest:
     @property
     def is_complete(self) -> bool:
         """Whether it can run: what people have to write is there."""
-        return all(self.values[each.name].strip() for each in self.form.fields[:1])
+        return all(self.values[each.name].strip() for each in self.form.fields if each.is_required)
 
     def link(self, file: str = "", **changes: str) -> str:
         """The address of a page or a file of this study that differs in this."""
@@ -154,8 +170,8 @@ async def overview(site: WebContext, request: Request) -> Response:
 
 
 async def one(site: WebContext, request: Request) -> Response:
-    wanted = wanted_of(site, request)
-    collections = [ALL, *site.collections()]
+    wanted = await run_in_threadpool(wanted_of, site, request)
+    collections = [ALL, *await run_in_threadpool(site.answers.collections)]
     if not wanted.is_complete:
         return render(site, request, "study.html", here="/studies", wanted=wanted, run=None, collections=collections)
     run = await run_in_threadpool(run_of, site, wanted)
@@ -163,33 +179,36 @@ async def one(site: WebContext, request: Request) -> Response:
     tables: Sequence[ShownTable] = ()
     if run.result is not None:
         names = ("members", "clusters") if wanted.values.get("cluster") else wanted.form.shown
-        tables = [_shown(site, wanted, run.result, name) for name in names if len(run.result.tables[name])]
+        tables = [_shown(site, wanted, run.result, name) for name in names if len(run.result.tables.get(name, ()))]
     install = "" if find_spec("matplotlib") else INSTALL
     response = render(site, request, "study.html", here="/studies", tables=tables, install=install, **values)
     if run.result is None:
         response.headers["Refresh"] = "2"
+    else:
+        response.headers.update(partial_headers(run.result.coverage))
     return response
 
 
 async def file(site: WebContext, request: Request) -> Response:
     """The chart, or a table as CSV."""
-    wanted = wanted_of(site, request)
+    wanted = await run_in_threadpool(wanted_of, site, request)
     name = request.path_params["file"]
     if not wanted.is_complete:
         raise UsageError(f"the study '{wanted.name}' needs {wanted.form.fields[0].name}")
     run = await run_in_threadpool(run_of, site, wanted)
     while run.result is None:
         run = await run_in_threadpool(run_of, site, wanted)  # waits a moment each time
+    headers = page_headers(site) | partial_headers(run.result.coverage)
     if name == "chart.svg" and run.result.panels:
         theme = Theme.DARK if request.query_params.get("theme") == Theme.DARK else Theme.LIGHT
         is_narrow = bool(request.query_params.get("narrow"))
         drawn = await run_in_threadpool(chart, run.result.panels, "svg", theme, is_narrow=is_narrow)
-        return Response(drawn, headers=page_headers(site), media_type="image/svg+xml")
+        return Response(drawn, headers=headers, media_type="image/svg+xml")
     table = name.removesuffix(".csv")
     if name.endswith(".csv") and table in run.result.tables:
         text = await run_in_threadpool(_csv, run.result, table)
         named = {"Content-Disposition": f'attachment; filename="{wanted.name}-{table}.csv"'}
-        return Response(text, headers=page_headers(site) | named, media_type="text/csv; charset=utf-8")
+        return Response(text, headers=headers | named, media_type="text/csv; charset=utf-8")
     raise NotFound(f"no file {name!r} of the study '{wanted.name}'")
 
 
@@ -200,7 +219,7 @@ def wanted_of(site: WebContext, request: Request) -> StudyRequest:
         raise NotFound(f"no study {name!r}: there are {', '.join(STUDIES)}")
     form = STUDIES[name]
     values = {"collection": request.query_params.get("collection") or ALL}
-    site.collection(values["collection"])
+    site.known_collection(values["collection"])
     for parameter, known in form.choices:
         values[parameter] = request.query_params.get(parameter) or known[0]
         if values[parameter] not in known:
@@ -216,21 +235,32 @@ def wanted_of(site: WebContext, request: Request) -> StudyRequest:
 
 def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
     """The run of the study, ended or not. Raises what ended it."""
-    archive, permits = site.archive, site.permits
+    archive: Archive | ClusterArchive = site.archive
+    permits = site.permits
+    changes = site.archive.catalog.changes
+    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
+        archive, permits = site.answers, None  # each node applies its own rules
+        changes = int(time.monotonic() // _CLUSTER_FRESH_S)  # of the catalogs of others nothing is known
     options: dict[str, Any] = {
         name: int(value) if name in wanted.form.numbers else value for name, value in wanted.values.items()
     }
-    options["collection"] = site.collection(wanted.values["collection"])
+    options["collection"] = site.known_collection(wanted.values["collection"])
 
     def work(run: StudyRun) -> StudyResult:
         return wanted.form.run(archive, permits=permits, progress=run.advance, **options)
 
-    captures = sum(total.captures for total in archive.catalog.totals()[0].values())
     key = wanted.name, tuple(sorted(wanted.values.items())), site.access.rules
-    run = site.studies.get(key, archive.catalog.changes, captures, work)
+    run = site.studies.get(key, changes, lambda: _captures(site, wanted), work)
     if run.error is not None:
         raise run.error
     return run
+
+
+def _captures(site: WebContext, wanted: StudyRequest) -> int:
+    """How many captures are to be read."""
+    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
+        return site.answers.captures()
+    return sum(total.captures for total in site.archive.catalog.totals()[0].values())
 
 
 @dataclass(frozen=True, slots=True)
