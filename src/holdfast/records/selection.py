@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from holdfast.arguments import check_fields, read_text_field
-from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, JournalEntry
+from holdfast.batches.entry import CHECKPOINT, FILE_HEAD, REMOVED, SOURCE, JournalEntry
 from holdfast.batches.frame import Walked
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
@@ -16,7 +16,7 @@ from holdfast.model import Capture, RecordId
 
 _NEARBY = 16  # serial numbers before and after a capture among which its companions are
 Read = Callable[[RecordId], JournalEntry | None]
-_OWN = (FILE_HEAD, REMOVED, SOURCE)
+_OWN = (CHECKPOINT, FILE_HEAD, REMOVED, SOURCE)
 
 
 @dataclass(frozen=True, slots=True)
