@@ -72,7 +72,8 @@ class PartitionShare:
     ) -> None:
         """`is_held`: whether all holders of a partition have a record of this node.
 
-        `end` writes the value of a job that has ended if its revision is the given one; `add_roots` adds to it."""
+        `end` writes the value of a job that has ended if its revision is the given one; `add_roots` adds to it.
+        """
         self._context = context
         self._shared = shared
         self._revision = revision
