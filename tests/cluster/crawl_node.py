@@ -1,15 +1,20 @@
-"""A node without pages that copies and crawls: `python crawl_node.py DIR`."""
+"""A node without pages that copies and crawls: `python crawl_node.py DIR`.
+
+With CHECKPOINT_MESSAGES in its environment it cuts logs off that early.
+"""
 
 from __future__ import annotations
 
 import faulthandler
 import logging
+import os
 import signal
 import sys
 import threading
 from pathlib import Path
 
 from holdfast.cluster.directory import NodeDirectory
+from holdfast.cluster.links import exchange
 from holdfast.cluster.links.service import node_services
 from holdfast.cluster.node import ClusterNode
 from holdfast.errors import HoldfastError
@@ -18,6 +23,7 @@ from holdfast.errors import HoldfastError
 def main() -> int:
     faulthandler.register(signal.SIGUSR1)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
+    exchange.CHECKPOINT_MESSAGES = int(os.environ.get("CHECKPOINT_MESSAGES", exchange.CHECKPOINT_MESSAGES))
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     node = ClusterNode(NodeDirectory(Path(sys.argv[1])), node_services())

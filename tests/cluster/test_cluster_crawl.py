@@ -5,6 +5,7 @@ Real node processes, real NATS servers, the hostile web.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -14,10 +15,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from crawl_cluster import (
     all_captured,
     captured,
-    crawl_state,
     crawling_cluster,
     fetched_by,
     fetchers_of,
@@ -29,8 +30,10 @@ from crawl_cluster import (
     wait_ended,
 )
 from hostile_web import LogEntry, Web, checks
-from node_cluster import WAIT_S, run_holdfast, wait_until
+from node_cluster import WAIT_S, NodeCluster, NodeProcess, run_holdfast, wait_until
 
+from holdfast.cluster.links.log import LogCut, LogMessage, last_cut, unpack_message
+from holdfast.cluster.membership.bus import Bus
 from holdfast.crawl.crawls import crawl_status
 from holdfast.crawl.job.file import write_job
 from holdfast.errors import Busy
@@ -111,7 +114,6 @@ def test_nodes_join_and_stop_while_it_crawls(tmp_path: Path) -> None:
         cluster.join("n3").start()
         wait_until(lambda: cluster["n3"].row("n3")["owned"], "partitions of n3")
         assert cluster["n2"].stop() == 0
-        assert crawl_state(cluster["n1"])["state"] == "running"
         assert wait_ended(cluster["n3"])["state"] == "finished"
         log = served.log()
         assert served.web.reachable() - all_captured(cluster) == set()
@@ -181,6 +183,62 @@ def test_all_data_of_nats_is_lost(tmp_path: Path) -> None:
         assert wait_ended(cluster["n2"])["state"] == "finished"
         assert served.web.reachable() - all_captured(cluster) == set()
         assert_polite(served.log(), served.web, 0.4)
+
+
+def log_of(cluster: NodeCluster) -> dict[str, list[tuple[int, LogMessage]]]:
+    """What is in the log now, by partition, with sequence numbers."""
+    directory = cluster["n1"].directory
+
+    async def read() -> dict[str, list[tuple[int, LogMessage]]]:
+        bus = Bus(directory.identity().access(directory.service()))
+        await bus.open()
+        try:
+            counts, _ = await bus.count_log("web.*")
+            found = {topic: await bus.read_log(topic, 0) for topic in counts}
+            return {topic: [(each.revision, unpack_message(each.value)) for each in found[topic]] for topic in found}
+        finally:
+            await bus.close()
+
+    return asyncio.run(read())
+
+
+def cuts_of(log: dict[str, list[tuple[int, LogMessage]]]) -> dict[str, LogCut]:
+    """The partitions whose log tells of a checkpoint, and up to where."""
+    found = {topic: [cut for _, each in messages if (cut := last_cut(each))] for topic, messages in log.items()}
+    return {topic: cuts[-1] for topic, cuts in found.items() if cuts}
+
+
+def test_the_log_is_cut_off_and_a_node_dies_with_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H5: whoever owns its partitions next reads checkpoints, then what is left of the log."""
+    delay_s = 0.3
+    monkeypatch.setenv("CHECKPOINT_MESSAGES", "4")
+    with web_of(flaky=0).serving() as served, crawling_cluster(tmp_path, 3, copies=3) as cluster:
+        start_crawl(cluster["n1"], job_for(served, delay=delay_s))
+        others = (cluster["n2"], cluster["n3"])
+
+        def cut_by_others() -> list[NodeProcess]:
+            names = [cut.record.rpartition("-")[0].rpartition(".")[2] for cut in cuts_of(log_of(cluster)).values()]
+            return [node for node in others if node.name in names]
+
+        dead = wait_until(cut_by_others, "a log that is cut off")[0]
+        alive = [node for node in cluster.nodes if node is not dead]
+        dead.kill()
+        copied = set.intersection(*(set(captured(node.path)) for node in alive))
+        safe = copied & set(fetched_by(dead.path)) - not_in_log(dead.path)
+        assert safe
+        shutil.rmtree(dead.path)
+        assert wait_ended(cluster["n1"])["state"] == "finished"
+        log = served.log()
+        assert served.web.reachable() - all_captured(cluster) == set()
+        again = {
+            served.web.graph.url(entry.host, entry.target) for entry in checks.repeated(requests_of(log, served.web))
+        }
+        assert again & safe == set()
+        assert_polite(log, served.web, delay_s)
+        left = log_of(cluster)
+        cuts = cuts_of(left)
+        assert cuts
+        assert [topic for topic, cut in cuts.items() for number, _ in left[topic] if number <= cut.sequence] == []
 
 
 def test_any_node_starts_shows_and_stops_it(tmp_path: Path) -> None:

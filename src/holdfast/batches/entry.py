@@ -43,6 +43,7 @@ REMOVED = "removed"  # type of a removed record, of which only the serial number
 SOURCE = "source"  # type of the list of records of a file
 REFERENCE = "reference"  # type of a record by reference, in a file elsewhere: its data is a line of CDXJ
 FILE_HEAD = "batch"  # type of the first entry of every file
+CHECKPOINT = "checkpoint"  # type of a part of the log of a crawl over many nodes
 _MONTH_DIGITS = {name: f"{number:02d}" for number, name in enumerate(MONTHS, 1)}
 _DATES_KEPT = 4096
 _ORDER = (

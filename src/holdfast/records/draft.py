@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.batches.entry import FILE_HEAD, REFERENCE, REMOVED, SOURCE, JournalEntry, lay, one_line
+from holdfast.batches.entry import CHECKPOINT, FILE_HEAD, REFERENCE, REMOVED, SOURCE, JournalEntry, lay, one_line
 from holdfast.formats.dates import mail_timestamp, partial_timestamp, warc_timestamp
 from holdfast.formats.http import HttpHead, Unframer, parse_head, split
 from holdfast.formats.io.record_block import BytesBlock
@@ -404,7 +404,7 @@ def _date_by_next(drafts: Sequence[RecordDraft]) -> None:
 def _type_of(kind: str) -> str:
     """The type of an imported record; never one of the journal's own types."""
     kind = one_line(kind)
-    return f"foreign-{kind}" if kind in (FILE_HEAD, REFERENCE, REMOVED, SOURCE) else kind
+    return f"foreign-{kind}" if kind in (CHECKPOINT, FILE_HEAD, REFERENCE, REMOVED, SOURCE) else kind
 
 
 @lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from holdfast.arguments import check_fields, read_text_field
-from holdfast.batches.entry import FILE_HEAD, REMOVED, SOURCE, JournalEntry
+from holdfast.batches.entry import CHECKPOINT, FILE_HEAD, REMOVED, SOURCE, JournalEntry
 from holdfast.batches.frame import Walked
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
@@ -18,7 +18,7 @@ from holdfast.model import Capture, RecordId
 _NEARBY = 16  # serial numbers before and after a capture among which its companions are
 Read = Callable[[RecordId], JournalEntry | None]
 T = TypeVar("T")
-OWN_TYPES = (FILE_HEAD, REMOVED, SOURCE)
+OWN_TYPES = (CHECKPOINT, FILE_HEAD, REMOVED, SOURCE)
 
 
 @dataclass(frozen=True, slots=True)

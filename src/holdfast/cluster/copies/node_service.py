@@ -25,6 +25,7 @@ from holdfast.cluster.membership.members import MemberList
 from holdfast.cluster.node import NodeContext
 from holdfast.crawl.schedule.retention import expire
 from holdfast.errors import ClusterDown, HoldfastError, UsageError
+from holdfast.model import RecordId
 from holdfast.records.selection import Selection
 
 log = logging.getLogger("holdfast.cluster")
@@ -161,6 +162,11 @@ class CopyService:
     def archive(self) -> Archive | None:
         """Open for writing, from `start` to `stop`, for other services of the node."""
         return self._archive
+
+    def is_held(self, record: RecordId, partition: int) -> bool:
+        """Whether all holders of a partition have a record of this node."""
+        copies = self._copies
+        return copies is not None and copies.is_held(record, partition)
 
     def _open(self) -> Archive:
         if self._archive is None:

@@ -2,6 +2,7 @@
 
     a record with a URL    registered domain                                    example.com
     of a split domain      the domain, and hash of two path segments mod n      example.com/3
+    a checkpoint           the partition of its log                             holdfast:checkpoint/17/web
     any other record       its fingerprint                                      9f3b0c6d...
 
 All records of one URL are in one partition, so a capture, its request and its metadata stay together.
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 
-from holdfast.batches.entry import JournalEntry
+from holdfast.batches.entry import CHECKPOINT, JournalEntry
 from holdfast.cluster.membership.placement import PARTITIONS, partition_of
 from holdfast.errors import MalformedInput, UsageError
 from holdfast.urls import parse, registered_domain
@@ -22,6 +23,7 @@ from holdfast.urls import parse, registered_domain
 _KEYS_CACHED = 65_536
 _SEGMENTS = 2  # of a path, that decide where a record of a split domain goes
 _PARTS_MAX = 65_536
+_CHECKPOINTS = "holdfast:checkpoint/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,9 @@ class PartitionRule:
         return frozenset(each for each in domains if self.splits.get(each, 1) != other.splits.get(each, 1))
 
     def of_record(self, entry: JournalEntry, fingerprint: bytes) -> int:
+        if entry.type == CHECKPOINT:
+            number = entry.url.removeprefix(_CHECKPOINTS).partition("/")[0]
+            return int(number) % self.partitions if number.isdecimal() else 0
         found = self.of_url(entry.url)
         return partition_of(fingerprint.hex(), self.partitions) if found is None else found
 
@@ -77,6 +82,11 @@ def _place(url: str) -> tuple[str, str]:
     if parsed is None or not parsed.host:
         return "", ""
     return registered_domain(parsed.host), "/".join(parsed.path.split("/")[1 : _SEGMENTS + 1])
+
+
+def checkpoint_url(partition: int, crawl: str) -> str:
+    """The URL of the checkpoints of a log: it names the partition whose holders hold them."""
+    return f"{_CHECKPOINTS}{partition}/{crawl}"
 
 
 def split_domain(text: str) -> str:

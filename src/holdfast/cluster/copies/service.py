@@ -216,6 +216,15 @@ class Copies:
         self.wake()
         return self.acknowledgements.wait(record, timeout_s)
 
+    def is_held(self, record: RecordId, partition: int) -> bool:
+        """Whether all holders of a partition have a record that was recorded here. If not, they are notified."""
+        self.origins.catch_up()
+        holders = self.holders.of(partition)
+        if self._links.node in holders and self.acknowledgements.copies_of(record, partition) >= len(holders):
+            return True
+        self.wake()
+        return False
+
     def drain(self, partition: int, timeout_s: float) -> bool:
         """Whether everything that this node has recorded of a partition is safe; waits for that, before a hand-over."""
         self.origins.catch_up()

@@ -13,6 +13,9 @@ Whoever claims a partition reads its log from its own last position. A URL count
 the capture is in this node's archive; all others are fetched. The log says so only after it has everything that was
 found on the page. So nothing is missed, and what is fetched again is what was under way, or not yet copied, at a death.
 
-The end: every live node reports that it has nothing to do, and how many messages of the log it knows. If all name the
+The log does not grow for ever: the owner of a partition writes `checkpoint`s, records that the holders copy, and then
+deletes what they have from NATS.
+
+The end: every live node reports that it has nothing to do, and the last message that the log had then. If all name the
 same number and together own all partitions, nothing can be under way.
 """

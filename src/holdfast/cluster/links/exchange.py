@@ -1,8 +1,8 @@
 """The exchange of links: appends the outbox to the log, and reads what others have appended for this node's partitions.
 
-A notification tells the other nodes which partitions have news; whoever owns one reads its log after its position. The
-count of messages, from the server that orders all writes, shows whether something was missed: a partition that was
-claimed is *ready* when this node has read as many as there are.
+A notification tells the other nodes which partitions have news; whoever owns one reads its log after its position. A
+partition that was claimed is *ready* when this node has read the last message, by the server that orders all writes.
+From then on, the count of messages shows whether something was missed: only the owner cuts the log off (`checkpoint`).
 
 One thread, beside the crawl's: the crawl puts rows into its outbox and takes messages from `inbox`.
 """
@@ -16,16 +16,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import count, groupby
 from typing import Any
 
 from holdfast.cluster.copies.removal_log import OnBus
+from holdfast.cluster.links.checkpoint import Checkpoint, CheckpointStore
 from holdfast.cluster.links.job import topic_of
-from holdfast.cluster.links.log import LogMessage, pack_message, unpack_message
+from holdfast.cluster.links.log import LogCut, LogMessage, cut_line, last_cut, pack_message, unpack_message
 from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox, OutboxRow
 from holdfast.cluster.membership.bus import Bus, KeyValue
 from holdfast.errors import ClusterDown, HoldfastError, MalformedInput
+from holdfast.model import RecordId
 
 log = logging.getLogger("holdfast.cluster")
 
@@ -38,6 +40,10 @@ _MESSAGE_BYTES_MAX = 256 << 10  # of lines
 _MESSAGES_AT_ONCE = 64
 _INBOX_MAX = 500  # messages that the crawl has not taken; then none are read
 _WARN_S = 60.0
+_PURGE_S = 60.0  # after a purge that failed
+_CHECKPOINTS_AT_ONCE = 8  # that are read before the crawl takes what they have
+CHECKPOINT_MESSAGES = 200  # so many of a log become a checkpoint
+_CLAIMS = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +78,16 @@ class LinkExchange:
     notify: Callable[[bytes], None]
     outbox: Outbox
     positions: dict[int, LogPosition]
+    checkpoints: CheckpointStore
     work: Callable[[], None]  # done in every round, by this thread: reports, credits, the end
     inbox: deque[Received | Caught | NewService] = field(default_factory=deque)
-    total: int | None = (
-        None  # messages of this crawl's log, if nothing of them is missing here and all of ours are there
-    )
+    total: int | None = None  # number of the last message, if nothing is missing here and all of ours are there
     is_idle: bool = False  # the crawl has nothing else to do: publish at once
-    _followed: set[int] = field(default_factory=set)
+    _followed: dict[int, int] = field(default_factory=dict)  # partitions, and which claim of this node's it is
     _catching: set[int] = field(default_factory=set)  # followed, and not ready
+    _counted: dict[int, int] = field(default_factory=dict)  # claims since which nobody else cuts the log off
+    _written: dict[int, tuple[int, RecordId, LogCut]] = field(default_factory=dict)  # by claim: waits for its copies
+    _purge_again_s: float = 0.0
     _hinted: set[int] = field(default_factory=set)
     _looked_s: float = 0.0
     _token: str = ""
@@ -106,7 +114,7 @@ class LinkExchange:
     def follow(self, partition: int) -> None:
         """Reads the log of a partition from now on; `Caught` comes when it is read."""
         with self._lock:
-            self._followed.add(partition)
+            self._followed[partition] = next(_CLAIMS)
             self._catching.add(partition)
             self.total = None
             self._looked_s = 0.0
@@ -114,7 +122,7 @@ class LinkExchange:
 
     def leave(self, partition: int) -> None:
         with self._lock:
-            self._followed.discard(partition)
+            self._followed.pop(partition, None)
             self._catching.discard(partition)
             self.total = None
 
@@ -219,11 +227,12 @@ class LinkExchange:
         topic, token = self._topic(first.partition), f"{self._token}-{first.number}-{rows[-1].number}"
         position = self.positions.get(first.partition, LogPosition()) if first.partition in self._followed else None
         if first.kind != LineKind.SENT and position is not None and first.partition not in self._catching:
-            before = LogPosition(position.sequence, position.count)
-            sequence = await bus.append(topic, data, token, after=before.sequence)
-            if sequence is not None and position.sequence == before.sequence and sequence > before.sequence:
+            sequence = await bus.append(topic, data, token, after=position.sequence)
+            is_next = self.positions.get(first.partition, LogPosition()) == position
+            if sequence is not None and is_next and sequence > position.sequence:
                 # nobody else was between: it need not be read
-                after = self.positions[first.partition] = LogPosition(sequence, before.count + 1)
+                after = replace(position, sequence=sequence, count=position.count + 1)
+                self.positions[first.partition] = after
                 self.inbox.append(Received(first.partition, after, None))
                 return sequence
             if sequence is not None:
@@ -243,36 +252,51 @@ class LinkExchange:
 
     def _read_hinted(self) -> None:
         with self._lock:
-            hinted, self._hinted = self._hinted & self._followed, set()
+            hinted, self._hinted = self._hinted & self._followed.keys(), set()
         for partition in hinted:
             self._read(partition)
 
     def _look(self) -> None:
-        """Compares the counts of the log with what was read."""
+        """Compares the end of the log with what was read."""
         if len(self.inbox) > _INBOX_MAX:
             return
         with self._lock:
-            followed, catching = frozenset(self._followed), frozenset(self._catching)
+            followed, catching = dict(self._followed), frozenset(self._catching)
         topic = topic_of(self.name)
-        counts = {
-            int(name.rpartition(".")[2]): count
-            for name, count in self.on_bus(lambda bus: bus.count_log(f"{topic}.*")).items()
-        }
+        found, last = self.on_bus(lambda bus: bus.count_log(f"{topic}.*"))
+        counts = {int(name.rpartition(".")[2]): number for name, number in found.items()}
         behind = False
-        for partition in followed:
-            if counts.get(partition, 0) > self._position(partition).count:
+        for partition, claim in followed.items():
+            number = counts.get(partition, 0)
+            if not self._is_read(partition, claim, number):
                 self._read(partition)
-            if counts.get(partition, 0) > self._position(partition).count:
-                behind = True  # a replica answered that is behind
-            elif partition in catching:
+                if not self._is_read(partition, claim, number):
+                    behind = True  # a replica answered that is behind, or there is more
+                    continue
+            self._finish_cut(partition, claim)
+            if partition in catching:
                 with self._lock:
+                    if self._followed.get(partition) != claim:
+                        continue
                     self._catching.discard(partition)
                 self.inbox.append(Caught(partition))
         if not behind and self.outbox.is_empty:
             with self._lock:
                 if followed == self._followed:
-                    self.total = sum(counts.values())
+                    self.total = last
+        if not behind:
+            self._cut_off(followed)
         self._looked_s = time.monotonic() if not behind else 0.0
+
+    def _is_read(self, partition: int, claim: int, number: int) -> bool:
+        """Whether all messages of a partition are read, of which the log has this number now.
+
+        The last message stays in the log, whatever is cut off.
+        """
+        position = self._position(partition)
+        if self._counted.get(partition) == claim:
+            return number + position.cut.count <= position.count
+        return not number or self.on_bus(lambda bus: bus.last_of_log(self._topic(partition))) <= position.sequence
 
     def _position(self, partition: int) -> LogPosition:
         return self.positions.get(partition) or LogPosition()
@@ -280,14 +304,102 @@ class LinkExchange:
     def _read(self, partition: int) -> None:
         position = self._position(partition)
         found: list[KeyValue] = self.on_bus(lambda bus: bus.read_log(self._topic(partition), position.sequence))
-        for each in found:
-            position = self.positions[partition] = LogPosition(each.revision, position.count + 1)
+        messages = [(each.revision, self._unpacked(partition, each)) for each in found]
+        cuts = [(number, each) for number, message in messages if message is not None and (each := _cut_of(message))]
+        if cuts:
+            cut = cuts[-1][1]
+            there = sum(number <= cut.sequence for number, _ in messages)
+            if cut.sequence > position.sequence and position.count + there != cut.count:
+                self._load(partition, cut)  # some are deleted
+                return
+        known = dict(cuts)
+        for number, message in messages:
+            position = LogPosition(number, position.count + 1, known.get(number, position.cut))
+            self._take(partition, position, message)
+
+    def _take(self, partition: int, position: LogPosition, message: LogMessage | None) -> None:
+        if position.cut != self._position(partition).cut:
+            self._counted.pop(partition, None)
+        self.positions[partition] = position
+        self.inbox.append(Received(partition, position, message))
+
+    def _load(self, partition: int, cut: LogCut) -> None:
+        """Reads checkpoints instead of the log, the first few after the position. Raises CaptureNotFound."""
+        position = self._position(partition)
+        for each in self.checkpoints.chain(cut, position.sequence)[:_CHECKPOINTS_AT_ONCE]:
+            for message in self.checkpoints.load(each.record).messages:
+                self.inbox.append(Received(partition, position, message))
+            position = LogPosition(each.sequence, each.count, each)
+            self._take(partition, position, None)
+
+    def _unpacked(self, partition: int, each: KeyValue) -> LogMessage | None:
+        try:
+            return unpack_message(each.value)
+        except MalformedInput as error:
+            log.error("partition %d of the crawl '%s', message %d: %s", partition, self.name, each.revision, error)
+            return None
+
+    # -- cutting off ----------------------------------------------------------------------------------------------
+
+    def _cut_off(self, followed: dict[int, int]) -> None:
+        """Writes checkpoints of long logs, and deletes what they have once all holders have them."""
+        for partition, claim in followed.items():
+            position = self._position(partition)
+            if self._counted.get(partition) != claim or not self.checkpoints.is_ours(partition):
+                continue
+            written = self._written.get(partition)
+            if written is not None and written[0] != claim:
+                written = None
+            if written is None and position.count - position.cut.count > CHECKPOINT_MESSAGES:
+                written = self._write(partition, claim, position)
+            if written is not None and self.checkpoints.is_held(written[1], partition):
+                self._announce(partition, position, written[2])
+                self._finish_cut(partition, claim)
+
+    def _write(self, partition: int, claim: int, position: LogPosition) -> tuple[int, RecordId, LogCut] | None:
+        """A checkpoint of the first messages after the last one."""
+        cut = position.cut
+        found: list[KeyValue] = self.on_bus(
+            lambda bus: bus.read_log(self._topic(partition), cut.sequence, CHECKPOINT_MESSAGES)
+        )
+        messages = [self._unpacked(partition, each) for each in found]
+        if len(found) < CHECKPOINT_MESSAGES or found[-1].revision >= position.sequence:
+            return None  # of a replica that is behind
+        last, number = found[-1].revision, cut.count + len(found)
+        kept = [each for each in messages if each is not None]
+        checkpoint = Checkpoint(self.name, partition, self.outbox.incarnation, last, number, cut.record or "-", kept)
+        record = self.checkpoints.write(checkpoint)
+        self._written[partition] = claim, record, LogCut(last, number, str(record))
+        return self._written[partition]
+
+    def _announce(self, partition: int, position: LogPosition, cut: LogCut) -> None:
+        """Tells of a checkpoint in the log, unless somebody has appended something that is not read yet."""
+        data = pack_message(LogMessage(self.outbox.id, True, 0, [cut_line(cut)]))
+        token = f"{self._token}-cut-{partition}-{position.sequence}"
+        sequence = self.on_bus(lambda bus: bus.append(self._topic(partition), data, token, after=position.sequence))
+        if sequence is not None:
+            self._written.pop(partition, None)
+            self._take(partition, LogPosition(sequence, position.count + 1, cut), None)
+
+    def _finish_cut(self, partition: int, claim: int) -> None:
+        """Deletes what the last checkpoint has: from then on the number of messages is known.
+
+        A node does so only while it has its right: then the log tells of the cut before any other node can claim the
+        partition, and that node deletes the same messages itself before it counts.
+        """
+        cut = self._position(partition).cut
+        if self._counted.get(partition) == claim or not self.checkpoints.is_ours(partition):
+            return
+        if cut.sequence:
+            if time.monotonic() < self._purge_again_s:
+                return
             try:
-                message: LogMessage | None = unpack_message(each.value)
-            except MalformedInput as error:
-                log.error("partition %d of the crawl '%s', message %d: %s", partition, self.name, each.revision, error)
-                message = None
-            self.inbox.append(Received(partition, position, message))
+                self.on_bus(lambda bus: bus.cut_log(self._topic(partition), cut.sequence))
+            except ClusterDown as error:
+                self._purge_again_s = time.monotonic() + _PURGE_S
+                log.warning("the log of partition %d of the crawl '%s' stays: %s", partition, self.name, error)
+                return
+        self._counted[partition] = claim
 
 
 def _messages(rows: list[OutboxRow]) -> list[list[OutboxRow]]:
@@ -303,6 +415,13 @@ def _messages(rows: list[OutboxRow]) -> list[list[OutboxRow]]:
             messages[-1].append(row)
             size += len(row.text)
     return messages
+
+
+def _cut_of(message: LogMessage) -> LogCut | None:
+    try:
+        return last_cut(message)
+    except ValueError as error:
+        raise MalformedInput(f"a cut of a crawl's log cannot be read: {error}") from error
 
 
 async def _incarnation(bus: Bus) -> int:

@@ -11,12 +11,14 @@ A message is a zstd frame of lines; the fields of a line are separated by tabs. 
     e  key  state  outcome  status  time           it was finished without a capture: failed or refused
     h  host  until  delay                          a host asked for a pause, or for a longer delay
     r  url                                         a root: the scope is wider
+    c  record  sequence  count                     the messages up to that one are in a checkpoint, and may be deleted
 """
 
 from __future__ import annotations
 
 from base64 import b85decode, b85encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import zstandard
@@ -40,10 +42,26 @@ class LogMessage(NamedTuple):
     lines: list[str]
 
 
-def pack_message(message: LogMessage) -> bytes:
+def message_text(message: LogMessage) -> str:
     state = "applied" if message.is_applied else "sent"
     head = f"{MAGIC} {FORMAT}\t{message.sender}\t{state}\t{message.visit}"
-    text = "\n".join((head, *message.lines)).encode("utf-8", "surrogatepass")
+    return "\n".join((head, *message.lines))
+
+
+def message_of(text: str) -> LogMessage:
+    """Raises ValueError, FormatTooNew."""
+    head, *lines = text.split("\n")
+    magic, sender, state, visit = head.split("\t")
+    name, _, version = magic.partition(" ")
+    if name != MAGIC:
+        raise ValueError(magic)
+    if int(version) > FORMAT:
+        raise FormatTooNew(f"the log of a crawl has format {version}, this release reads {FORMAT}: update the node")
+    return LogMessage(sender, state == "applied", int(visit), lines)
+
+
+def pack_message(message: LogMessage) -> bytes:
+    text = message_text(message).encode("utf-8", "surrogatepass")
     return zstandard.ZstdCompressor(level=_LEVEL).compress(text)
 
 
@@ -51,14 +69,7 @@ def unpack_message(data: bytes) -> LogMessage:
     """Raises MalformedInput, FormatTooNew."""
     try:
         text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_BYTES_MAX)
-        head, *lines = text.decode("utf-8", "surrogatepass").split("\n")
-        magic, sender, state, visit = head.split("\t")
-        name, _, version = magic.partition(" ")
-        if name != MAGIC:
-            raise ValueError(magic)
-        if int(version) > FORMAT:
-            raise FormatTooNew(f"the log of a crawl has format {version}, this release reads {FORMAT}: update the node")
-        return LogMessage(sender, state == "applied", int(visit), lines)
+        return message_of(text.decode("utf-8", "surrogatepass"))
     except (zstandard.ZstdError, ValueError) as error:
         raise MalformedInput(f"a message of a crawl's log cannot be read: {error}") from error
 
@@ -97,6 +108,31 @@ def host_line(host: str, until: float, delay_s: float) -> str:
 
 def root_line(url: str) -> str:
     return _line("r", url)
+
+
+@dataclass(frozen=True, slots=True)
+class LogCut:
+    """Where a log is cut off: what lies before is in checkpoints."""
+
+    sequence: int = 0  # of the last message that a checkpoint has; 0: there is none
+    count: int = 0  # of messages up to that one, since the log began
+    record: str = ""  # id of the last checkpoint
+
+
+NO_CUT = LogCut()
+
+
+def cut_line(cut: LogCut) -> str:
+    return _line("c", cut.record, cut.sequence, cut.count)
+
+
+def last_cut(message: LogMessage) -> LogCut | None:
+    """The last cut that a message tells of. Raises ValueError."""
+    for line in reversed(message.lines):
+        if line.startswith("c\t"):
+            _, record, sequence, count = line.split("\t")
+            return LogCut(int(sequence), int(count), record)
+    return None
 
 
 def packed_key(key: bytes) -> str:

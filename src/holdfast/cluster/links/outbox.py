@@ -4,7 +4,7 @@
     y  number                   incarnation and sequence number under which the log has them
     z  id                       of this frontier, random
     z  incarnation              of the service that the positions are about
-    z  position, partition      sequence number and count of the messages that this frontier has applied
+    z  position, partition      sequence number and count of the messages that this frontier has applied; the last cut
     z  run                      run of the crawl, and what was fetched here when it began: URLs, bytes
 
 A row for another node stays until that node has committed it: only then its links live in two places without NATS. A
@@ -24,11 +24,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from holdfast.cluster.links.log import NO_CUT, LogCut
 from holdfast.crawl.frontier import Frontier
 
 _ROW = struct.Struct("<IBI")  # partition, kind, visit
 _ACKNOWLEDGED = struct.Struct("<IQ")  # incarnation, sequence number
-_POSITION = struct.Struct("<QQ")  # sequence number, count
+_POSITION = struct.Struct("<QQ")  # sequence number, count; then those of the cut, and its record
 _ROW_BYTES_MAX = 32 << 10
 _ID = b"zid"
 _INCARNATION = b"zincarnation"
@@ -55,12 +56,27 @@ class OutboxRow:
     text: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LogPosition:
     """How far this node knows the log of a partition."""
 
     sequence: int = 0
-    count: int = 0
+    count: int = 0  # of messages since the log began
+    cut: LogCut = NO_CUT  # the last that it tells of
+
+    def pack(self) -> bytes:
+        packed = _POSITION.pack(self.sequence, self.count)
+        if not self.cut.sequence:
+            return packed
+        return packed + _POSITION.pack(self.cut.sequence, self.cut.count) + self.cut.record.encode()
+
+    @classmethod
+    def unpack(cls, data: bytes) -> LogPosition:
+        sequence, count = _POSITION.unpack_from(data)
+        if len(data) == _POSITION.size:
+            return cls(sequence, count)
+        last, number = _POSITION.unpack_from(data, _POSITION.size)
+        return cls(sequence, count, LogCut(last, number, data[2 * _POSITION.size :].decode()))
 
 
 @dataclass(slots=True)
@@ -103,7 +119,7 @@ class Outbox:
                 self._unpublished.append(row)
         prefix = _POSITIONS[1:]
         return {
-            int.from_bytes(key[len(prefix) :], "big"): LogPosition(*_POSITION.unpack(value))
+            int.from_bytes(key[len(prefix) :], "big"): LogPosition.unpack(value)
             for key, value in rows.items()
             if key.startswith(prefix)
         }
@@ -116,7 +132,7 @@ class Outbox:
 
     def set_position(self, partition: int, position: LogPosition) -> None:
         key = _POSITIONS + partition.to_bytes(4, "big")
-        self._changes[key] = _POSITION.pack(position.sequence, position.count)
+        self._changes[key] = position.pack()
 
     def begin_run(self, run: int, urls: int, size: int) -> None:
         self.run = run, urls, size

@@ -1,9 +1,9 @@
 """What the nodes report about a crawl, and when it has ended.
 
-Each node reports to all others, every second: what it owns, whether it has anything to do, how many messages of the log
-there were when it knew that none is missing, and its tally. Reports may get lost; the last one counts.
+Each node reports to all others, every second: what it owns, whether it has anything to do, the number of the
+log's last message when it knew that none is missing, and its tally. Reports may get lost; the last one counts.
 
-    finished    all live nodes have nothing to do, name the same number of messages, and own all partitions together
+    finished    all live nodes have nothing to do, name the same last message, and own all partitions together
     limit       nothing is left to draw, and all live nodes have used what they drew, by one revision of the credits
 
 Between two reports that name the same number nobody has appended anything. A node gets work by a message, by a claim,
@@ -33,7 +33,7 @@ class CrawlReport:
     incarnation: int = 0  # of the service
     owned: int = 0  # partitions whose log it has read, a bit for each
     is_idle: bool = False  # no queue, no transfers, nothing to publish
-    total: int = -1  # messages of the log; -1: it may not know all of its partitions
+    total: int = -1  # number of the last message of the log; -1: it may not know all of its partitions
     is_spent: bool = False  # no transfers, and no credit that is not used
     credit: int = 0  # revision of the credits
     positions: dict[str, int] = field(default_factory=dict)  # by partition: what it has committed

@@ -35,6 +35,7 @@ from holdfast.crawl.log import LogFilter, read_log
 from holdfast.crawl.paths import STOP
 from holdfast.crawl.why import why
 from holdfast.errors import ClusterDown, HoldfastError, UnknownName
+from holdfast.model import RecordId
 
 log = logging.getLogger("holdfast.cluster")
 
@@ -53,15 +54,22 @@ def node_services() -> list[MakeService]:
         made.append(CopyService(context))
         return made[-1]
 
-    return [make_copies, lambda context: CrawlService(context, lambda: made[-1].archive)]
+    return [make_copies, lambda context: CrawlService(context, lambda: made[-1].archive, made[-1].is_held)]
 
 
 class CrawlService:
     """A `NodeService`. Any thread may call."""
 
-    def __init__(self, context: NodeContext, archive: Callable[[], Archive | None]) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        archive: Callable[[], Archive | None],
+        is_held: Callable[[RecordId, int], bool],
+    ) -> None:
+        """`is_held`: whether all holders of a partition have a record of this node."""
         self._context = context
         self._archive = archive
+        self._is_held = is_held
         self._jobs: dict[str, tuple[SharedJob, int]] = {}  # by name, with the revision
         self._kept = kept_shared(context.archive)
         self._incarnation = 0
@@ -188,7 +196,7 @@ class CrawlService:
         if not running or not is_able or archive is None or time.monotonic() < self._again_s:
             return
         shared, revision = self._jobs[running[0]]
-        share = PartitionShare(self._context, shared, revision, archive, self._end, self._add_roots)
+        share = PartitionShare(self._context, shared, revision, archive, self._is_held, self._end, self._add_roots)
         self._share = share
         self._crawling = threading.Thread(target=self._crawl, args=(archive, shared, share), name="crawl")
         self._crawling.start()

@@ -19,6 +19,7 @@ from typing import Any
 
 from holdfast.archive import Archive
 from holdfast.cluster.copies.partitions import PartitionRule
+from holdfast.cluster.links.checkpoint import CheckpointStore
 from holdfast.cluster.links.credits import Amount, Credits
 from holdfast.cluster.links.exchange import Caught, LinkExchange, NewService, Received
 from holdfast.cluster.links.job import SharedJob
@@ -44,6 +45,7 @@ from holdfast.crawl.processes.feeder import Feeder
 from holdfast.crawl.processes.messages import FetchOutcome
 from holdfast.errors import MalformedInput
 from holdfast.formats.html.links.references import Hop
+from holdfast.model import RecordId
 from holdfast.urls import canonical
 
 log = logging.getLogger("holdfast.cluster")
@@ -64,14 +66,19 @@ class PartitionShare:
         shared: SharedJob,
         revision: int,
         archive: Archive,
+        is_held: Callable[[RecordId, int], bool],
         end: Callable[[SharedJob, int], None],
         add_roots: Callable[[str, list[str]], None],
     ) -> None:
-        """`end` writes the value of a job that has ended if its revision is the given one; `add_roots` adds to it."""
+        """`is_held`: whether all holders of a partition have a record of this node.
+
+        `end` writes the value of a job that has ended if its revision is the given one; `add_roots` adds to it.
+        """
         self._context = context
         self._shared = shared
         self._revision = revision
         self._archive = archive
+        self._checkpoints = CheckpointStore(archive, self._is_owned, is_held)
         self._end = end
         self._add_roots = add_roots
         self._job = shared.crawl_job()
@@ -127,7 +134,7 @@ class PartitionShare:
             context.on_bus,
         )
         self._exchange = LinkExchange(
-            self._shared.name, context.on_bus, context.notify, self._outbox, positions, self._work
+            self._shared.name, context.on_bus, context.notify, self._outbox, positions, self._checkpoints, self._work
         )
         frontier.sink = self
         self._seeds = [canonical(each) for each in self._job.seeds]
@@ -175,6 +182,11 @@ class PartitionShare:
     @property
     def until_s(self) -> float:
         return self._context.rights().until_s
+
+    def _is_owned(self, partition: int) -> bool:
+        """Whether this node has the right to a partition now. Any thread."""
+        rights = self._context.rights()
+        return partition in rights.claims and boot_time_s() < rights.until_s
 
     def is_ours(self, host: str) -> bool:
         return self._partition(host) in self._ready

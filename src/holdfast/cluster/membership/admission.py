@@ -85,6 +85,7 @@ def node_rights(cluster: str, name: str, *, administrator: bool) -> tuple[list[s
         "$JS.API.INFO",
         "$JS.API.STREAM.INFO.*",
         "$JS.API.STREAM.MSG.GET.*",
+        "$JS.API.STREAM.PURGE.*",  # the log of a crawl; the stream of keys does not allow it
     ]
     publish += ["$JS.API.DIRECT.GET.>"]
     heard = ["status.*", "notify.*", "service.*", "keys.>", f"ask.{name}.*", f"order.{name}.*", f"crawl.{name}.*"]

@@ -18,8 +18,8 @@ import json
 import logging
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -316,7 +316,7 @@ class Bus:
             storage=StorageType.FILE,
             num_replicas=self.access.service.replicas,
             deny_delete=True,
-            allow_rollup_hdrs=True,
+            deny_purge=True,
             allow_direct=True,
             republish=RePublish(src=self._subject(">"), dest=self._full(f"keys.{self._bucket}.>")),
         )
@@ -413,7 +413,7 @@ class Bus:
         prefix, messages = self._subject(""), self._read_many(self._stream, self._subject(keys), 1)
         return {subject.removeprefix(prefix): each async for subject, each in messages}
 
-    async def _read_many(self, stream: str, subjects: str, start: int) -> AsyncIterator[tuple[str, KeyValue]]:
+    async def _read_many(self, stream: str, subjects: str, start: int) -> AsyncGenerator[tuple[str, KeyValue]]:
         """The messages of a stream from a sequence number on."""
         client, _ = self._connection()
         while True:
@@ -471,20 +471,48 @@ class Bus:
                 raise
             raise ClusterDown(f"cannot append to '{topic}' ({_reason(error)})") from error
 
-    async def read_log(self, topic: str, after: int) -> list[KeyValue]:
-        """The messages of a topic after a sequence number. A replica may answer, a little behind."""
-        messages = self._read_many(self._log_stream, self._log_subject(topic), after + 1)
-        return [each async for _, each in messages]
+    async def read_log(self, topic: str, after: int, count: int | None = None) -> list[KeyValue]:
+        """The messages of a topic after a sequence number, the first `count`. A replica may answer, a little behind."""
+        found: list[KeyValue] = []
+        async with aclosing(self._read_many(self._log_stream, self._log_subject(topic), after + 1)) as messages:
+            async for _, each in messages:
+                found.append(each)
+                if len(found) == count:
+                    break
+        return found
 
-    async def count_log(self, topics: str) -> dict[str, int]:
-        """How many messages there are under each topic of a pattern, from the server that orders all writes."""
+    async def last_of_log(self, topic: str) -> int:
+        """The number of the last message of a topic, from the server that orders all writes; 0 without one."""
+        _, streams = self._connection()
+        try:
+            found = await streams.get_last_msg(self._log_stream, self._log_subject(topic), direct=False)
+        except nats.js.errors.NotFoundError:
+            return 0
+        except (nats.errors.Error, TimeoutError) as error:
+            raise ClusterDown(f"cannot read the end of '{topic}' ({_reason(error)})") from error
+        return found.seq or 0
+
+    async def cut_log(self, topic: str, last: int) -> None:
+        """Deletes the messages of a topic up to a sequence number. Idempotent."""
+        _, streams = self._connection()
+        try:
+            await streams.purge_stream(self._log_stream, seq=last + 1, subject=self._log_subject(topic))
+        except (nats.errors.Error, TimeoutError) as error:
+            raise ClusterDown(f"cannot cut off '{topic}' ({_reason(error)})") from error
+
+    async def count_log(self, topics: str) -> tuple[dict[str, int], int]:
+        """How many messages there are under each topic of a pattern, and the number of the last one of all topics.
+
+        From the server that orders all writes.
+        """
         _, streams = self._connection()
         try:
             info = await streams.stream_info(self._log_stream, subjects_filter=self._log_subject(topics))
         except (nats.errors.Error, TimeoutError) as error:
             raise ClusterDown(f"cannot read the state of the log ({_reason(error)})") from error
         prefix = self._log_subject("")
-        return {name.removeprefix(prefix): number for name, number in (info.state.subjects or {}).items()}
+        subjects = info.state.subjects or {}
+        return {name.removeprefix(prefix): number for name, number in subjects.items()}, info.state.last_seq
 
     # -- watches ---------------------------------------------------------------------------------------
 
