@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 import zstandard
@@ -14,8 +16,9 @@ from truths import EVERYTHING, PLAN, assert_exact, assert_sound, captures, impor
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings
-from holdfast.archive.removal import RemovalOptions
+from holdfast.archive.removal import Removal, RemovalOptions
 from holdfast.catalog import CaptureQuery
+from holdfast.env import paths
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.records.selection import Selection
 
@@ -275,3 +278,60 @@ def test_dead_bytes_of_a_removal_that_was_killed_can_be_compacted(quick: Path) -
         assert captures(archive) == []
         assert_exact(archive)
     assert traces(quick / "archive", SECRETS) == []
+
+
+# -- beside others -----------------------------------------------------------------------------------------------------
+
+
+def large(archive: Archive, quick: Path) -> None:
+    """Contents that are kept in volumes."""
+    random = Random(7)
+    pages = [random.randbytes(20_000) for _ in range(3)]
+    records = [each for n, page in enumerate(pages) for each in exchange(f"http://a.example/{n}", page, month(1))]
+    import_all(archive, write(quick / "large.warc", records))
+
+
+def test_a_second_removal_waits_for_the_first(archive: Archive, quick: Path) -> None:
+    """There is one plan of a removal, which a crash needs until the volumes are compacted."""
+    large(archive, quick)
+    plan = archive.path / paths.REMOVAL
+    others: list[Future[Removal]] = []
+    plans: list[bool] = []
+
+    def compacting(_: int) -> None:
+        if not others:
+            others.append(pool.submit(archive.remove, selecting("http://a.example/2"), WHY))
+            wait(others, 0.2)
+        plans.append(plan.exists())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert archive.remove(selecting("http://a.example/1"), WHY, compacting).captures == 1
+        assert others[0].result().captures == 1
+    assert plans and all(plans)
+    assert not plan.exists()
+    assert_exact(archive)
+
+
+def test_a_removal_ends_while_nobody_adds(archive: Archive, quick: Path) -> None:
+    """It clears the log of intents, which an addition needs until its records are there."""
+    large(archive, quick)
+    is_held, may_go_on = Event(), Event()
+
+    def hold() -> None:
+        with archive.writer.lock:
+            is_held.set()
+            may_go_on.wait()
+
+    def compacting(_: int) -> None:
+        if not is_held.is_set():
+            pool.submit(hold)
+            is_held.wait()
+
+    with ThreadPoolExecutor(2) as pool:
+        removal = pool.submit(archive.remove, selecting("http://a.example/1"), WHY, compacting)
+        is_held.wait()
+        wait([removal], 0.2)
+        is_early = removal.done()
+        may_go_on.set()
+        assert removal.result().captures == 1
+        assert not is_early

@@ -93,6 +93,7 @@ class Archive(OpenVolumes):
         watch = config.watch_settings(self.path / paths.SETTINGS, env.clock)
         self._lock = None if read_only else lock_archive(self.path)
         self._opening = threading.Lock()
+        self._removing = threading.Lock()  # one removal at a time, with its compaction: there is one plan of it
         self._closed = False
         self._streams: WeakSet[Stream | Multicast] = WeakSet()
         self._closing = ExitStack()
@@ -481,10 +482,11 @@ class Archive(OpenVolumes):
         `announce` is called with the records, while nobody adds, before anything is removed; what it raises stops it.
         """
         self._require_writable()
-        with self._writer.lock:
-            removal = self._remover.remove(selection, options, announce)
-        if options.compact and not options.dry_run and removal.records:
-            self._compact_all(removal.volumes, progress)
+        with self._removing:
+            with self._writer.lock:
+                removal = self._remover.remove(selection, options, announce)
+            if options.compact and not options.dry_run and removal.records:
+                self._compact_all(removal.volumes, progress)
         if removal.records and not options.dry_run and self.index.exists:
             self.index.purge_removed()
         return removal
@@ -494,7 +496,8 @@ class Archive(OpenVolumes):
         for name in names:
             self.compact(name, progress=progress)
         if names:
-            self._remover.finish()
+            with self._writer.lock:  # an addition may be about to write to the log of intents
+                self._remover.finish()
 
     # -- batches ------------------------------------------------------------------------------------------------
 
