@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import measurements, processes
+from benchmarks.cluster import answers, measurements, processes
 from benchmarks.cluster.figure import ClusterFigure, medians
 from benchmarks.harness.figure import OURS
 from benchmarks.harness.process import ChildFailed, Unavailable, run_apart
@@ -25,6 +25,7 @@ class ClusterWorkload(StrEnum):
     COMPARISON = "comparison"
     TAKE_OVER = "take-over"
     NATS = "nats"
+    ANSWERS = "answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ def run_cluster(plan: ClusterPlan, directory: Path, progress: Progress) -> Clust
         ClusterWorkload.COMPARISON: (measurements.comparison, (work, plan.compared)),
         ClusterWorkload.TAKE_OVER: (processes.take_over, (work,)),
         ClusterWorkload.NATS: (processes.service_memory, (work, plan.messages)),
+        ClusterWorkload.ANSWERS: (answers.answers, (work, plan.records)),
     }
     wanted = [each for each in steps if each in plan.workloads]
     found: list[ClusterFigure] = []

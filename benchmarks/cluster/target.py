@@ -15,6 +15,16 @@ _AT_MOST = (  # workload, figure, target, limit, unit
     (ClusterWorkload.COMPARISON, "seconds", "comparing equal holders", 1.0, "s"),
     (ClusterWorkload.COMPARISON, "received", "bytes for it", 1e6, "bytes"),
     (ClusterWorkload.NATS, "resident", "memory of a NATS server", 150.0, "MB"),
+    (
+        ClusterWorkload.ANSWERS,
+        "replay: beyond",
+        "p50 of replay through another node, beyond 1.5 x the holder",
+        3.0,
+        "ms",
+    ),
+    (ClusterWorkload.ANSWERS, "CDX: beyond", "p50 of CDX through another node, beyond 1.5 x the holder", 3.0, "ms"),
+    (ClusterWorkload.ANSWERS, "search: 4 nodes ÷", "p50 of a search of 4 nodes ÷ one index", 2.5, "x"),
+    (ClusterWorkload.ANSWERS, "stream: 4 nodes ÷", "CPU of a streamed page, 4 nodes ÷ one archive", 1.3, "x"),
 )
 _RATE_LEAST, _RATE_MOST = 0.8, 1.05
 
