@@ -24,10 +24,12 @@ from benchmarks.cluster.figure import ClusterFigure
 from benchmarks.cluster.processes import NodeProcess, form, holdfast_command, wait
 from benchmarks.cluster.rig import pages
 from benchmarks.crawl.tree import spent_by
+from holdfast.archive.export import ExportOptions
 from holdfast.cluster.access.routes import ClusterRouter
 from holdfast.cluster.access.whole_archive import WholeArchive
 from holdfast.cluster.status import read_table
 from holdfast.query.results import QueryOptions
+from holdfast.records.selection import ChosenUrls
 from holdfast.streams.options import StreamOptions
 
 _NODES = ("n1", "n2", "n3", "n4")
@@ -46,7 +48,7 @@ def answers(directory: Path, records: int) -> list[ClusterFigure]:
     nodes = {name: NodeProcess(directory / name) for name in _NODES}
     try:
         form(nodes, "--copies", "1")
-        _fill(nodes, directory / "one", records)
+        _fill(nodes, directory / "one", urls)
         found = _forwarded(nodes, urls)
         with ClusterRouter(nodes["n1"].path).open_whole() as whole, holdfast.open(directory / "one") as one:
             found += _searches(whole, one)
@@ -66,25 +68,25 @@ def _make_one(path: Path, records: int) -> list[str]:
     return [each.url for each in made]
 
 
-def _fill(nodes: dict[str, NodeProcess], one: Path, records: int) -> None:
-    """The same pages, each on its holder only."""
-    file = one.with_name("pages.warc.gz")
-    holdfast_command("export", "-a", str(one), "-o", str(file))
-    holdfast_command("import", "-a", str(nodes["n1"].path), str(file))
-
-    def is_moved() -> bool:
-        table = read_table(nodes["n1"].path / "cluster")
-        if any(row["outstanding"].get("copies") for row in table["nodes"]):
-            return False
-        counts = []
-        for node in nodes.values():
-            with holdfast.open(node.path, read_only=True) as archive:
-                counts.append(sum(total.captures for total in archive.catalog.totals()[0].values()))
-        return sum(counts) == records
-
-    wait(is_moved, "each page is on its holder only")
+def _fill(nodes: dict[str, NodeProcess], one: Path, urls: list[str]) -> None:
+    """The same pages, each imported at its holder."""
+    table = ClusterRouter(nodes["n1"].path).table()
+    of_node: dict[str, list[str]] = {name: [] for name in nodes}
+    for url in urls:
+        of_node[table.serving(table.rule.of_url(url) or 0)[0]].append(url)
+    for name, own in of_node.items():
+        file = one.with_name(f"{name}.warc.gz")
+        with holdfast.open(one, read_only=True) as archive:
+            archive.export(ChosenUrls(urls=tuple(own)), file, ExportOptions("warc.gz"))
+        holdfast_command("import", "-a", str(nodes[name].path), str(file))
+    wait(lambda: sum(_captures(node.path) for node in nodes.values()) == len(urls), "each page is on its holder only")
     for node in nodes.values():
         holdfast_command("index", "update", "-a", str(node.path))
+
+
+def _captures(path: Path) -> int:
+    with holdfast.open(path, read_only=True) as archive:
+        return sum(total.captures for total in archive.catalog.totals()[0].values())
 
 
 # -- one URL ----------------------------------------------------------------------------------------------------------
