@@ -163,7 +163,9 @@ def test_records_that_are_not_indexed_are_counted(archive: Archive) -> None:
 
 def test_a_snapshot_is_answered_the_same_again(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.index.rank()
-    generation = archive.queries.ranks_generation()
+    newest = archive.index.ranks()
+    assert newest is not None
+    generation = newest.head.generation
     ends = dict(archive.index.state().batches)
     texts = ("stanford", "inlinks>0", "rank<=100", "-title:stanford", "linked-from:a.example.edu/2", "*")
     before = [archive.queries.records_matching(text, ends, generation).tolist() for text in texts]

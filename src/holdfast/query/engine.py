@@ -105,11 +105,6 @@ class QueryEngine:
         """Whether the matches of a query depend on ranks. Raises MalformedQuery."""
         return is_ranked(parse(text))
 
-    def ranks_generation(self) -> int | None:
-        """The generation of the newest ranks; None if there are none."""
-        ranks = self._newest_ranks()
-        return ranks.head.generation if ranks is not None else None
-
     def tried(self, work: Callable[[], T]) -> T:
         """Retries if table files were replaced meanwhile."""
         for _ in range(_TRIES):
