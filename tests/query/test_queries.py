@@ -338,7 +338,7 @@ def test_the_term_of_a_facet_leaves_as_many_as_it_counts(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"sort": "relevanc"}, "unknown sort 'relevanc': did you mean 'relevance'?"),
+        ({"sort": "relevanc"}, "unknown sort 'relevanc'; did you mean 'relevance'?"),
         ({"facets": ("host",)}, "unknown facet 'host'"),
         ({"limit": -1}, "bad limit -1: give 0 to 10000"),
         ({"offset": 10**7}, "bad offset"),

@@ -15,7 +15,6 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from socket import gethostname
 from typing import Literal, NamedTuple, Protocol, Self
@@ -26,6 +25,7 @@ from isal import igzip_lib, isal_zlib
 from holdfast.env import REAL, Environment, File
 from holdfast.env.files import Buffer
 from holdfast.errors import UsageError, VolumeDown
+from holdfast.formats.dates import timestamp_at
 from holdfast.formats.warc.compose import ID_BYTES, Version, WarcHead, record_id, warcinfo_parts
 
 Compression = Literal["none", "gzip", "zstd"]
@@ -272,7 +272,7 @@ class WarcFiles:
         return writer or self._open_next()
 
     def _open_next(self) -> WarcWriter:
-        now = datetime.fromtimestamp(self._env.clock(), UTC).strftime("%Y%m%d%H%M%S")
+        now = timestamp_at(self._env.clock())
         self._sink = self._create(now)
         self._writer = WarcWriter(self._sink, compressor=self.compressor)
         self.warcinfo_id = record_id(self._env.random_bytes(ID_BYTES))

@@ -8,12 +8,12 @@ the statement apart, and every table and table function must be on a short list.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.arguments import nearest
 from holdfast.errors import Denied, MalformedQuery
 
 if TYPE_CHECKING:
@@ -161,9 +161,7 @@ def _shown_by(node: dict[str, Any]) -> str:
 def _unknown(table: str, known: Collection[str]) -> MalformedQuery | Denied:
     if "/" in table or "." in table:
         return Denied(f"no file may be read, such as '{table[:80]}': {_READ_ONLY}")
-    near = difflib.get_close_matches(table, sorted(known), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-    return MalformedQuery(f"no table '{table[:80]}': {hint}")
+    return MalformedQuery(f"no table '{table[:80]}'{nearest(table, sorted(known))}")
 
 
 def _check(node: dict[str, Any]) -> None:

@@ -35,9 +35,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from holdfast.arguments import nearest
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.access_rules import Verdict
-from holdfast.catalog.query.fields import nearest
 from holdfast.catalog.query.query import flag
 from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName, UsageError
