@@ -205,8 +205,6 @@ filter_options = together(  # arrive as keywords: pass them to `filters_of`
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The values of the shared filters."""
-
     query: dict[str, Any]  # keywords of CaptureQuery but the collection
     collection: str | None
     batch: str | None

@@ -212,7 +212,6 @@ def _at_most_every(interval_s: float, pace: Pace, show: Progress) -> Progress:
 
 
 def summarize(archive: Path, summary: Summary, *, quiet: bool, as_json: bool) -> None:
-    """Prints how a run ended."""
     from holdfast.crawl.crawls import log_path
 
     log = str(log_path(archive, summary.name))
@@ -244,7 +243,6 @@ def tally_fields(tally: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[s
 
 
 def _reasons(reasons: Mapping[str, int]) -> str:
-    """The most frequent ones."""
     ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
     shown = [f"{count:,} {reason}" for reason, count in ranked[:_REASONS_SHOWN]]
     rest = sum(count for _, count in ranked[_REASONS_SHOWN:])
@@ -258,7 +256,6 @@ def saved_bytes(tally: Mapping[str, Any]) -> int:
 
 
 def rate_of(tally: Mapping[str, Any]) -> float:
-    """URLs a second."""
     seconds = float(tally.get("seconds", 0.0))
     return float(tally.get("fetched", 0)) / seconds if seconds > 0 else 0.0
 
