@@ -182,11 +182,9 @@ class CaptureRows:
         return [(time.decode(), record_of(record)) for time, _, record in parted]
 
     def of_page(self, number: int) -> list[RecordId]:
-        """The captures of a page, by its number."""
         return self._records_below(page_area(number))
 
     def of_page_id(self, number: int) -> list[RecordId]:
-        """The captures whose URL has this WebBase page id."""
         return self._records_below(page_id_area(number))
 
     def _records_below(self, prefix: bytes) -> list[RecordId]:

@@ -136,8 +136,6 @@ def _placed(volume: VolumeSettings, directory: Path, path: Path) -> VolumeSettin
 
 
 class _Stamp(NamedTuple):
-    """Identifies a version of a file."""
-
     inode: int
     size: int
     changed_ns: int

@@ -208,7 +208,6 @@ class Compiler:
     # -- links --------------------------------------------------------------------------------------------------
 
     def _linking_to(self, page: int) -> Numbers:
-        """Records that link to a page."""
         return self._linked("backlinks", np.array([page], np.uint64), "number")
 
     def linked_from(self, page: int) -> Numbers:

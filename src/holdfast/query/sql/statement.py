@@ -94,7 +94,6 @@ def _check_names(connection: DuckDBPyConnection, own: set[str]) -> None:
 
 
 def _lists_tables(node: Any) -> bool:
-    """Whether it is SHOW TABLES."""
     return isinstance(node, dict) and node.get("type") == _SHOW and _shown_by(node) == _EVERY_TABLE
 
 
@@ -132,7 +131,6 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _defined(node: dict[str, Any]) -> Iterator[str]:
-    """Names defined by WITH."""
     names = node.get("cte_map")
     if isinstance(names, dict):
         yield from (each["key"] for each in names["map"])

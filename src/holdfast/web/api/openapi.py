@@ -34,8 +34,6 @@ async def docs(site: WebContext, request: Request) -> Response:
 
 
 def routes(site: WebContext) -> list[Route]:
-    """A route for each path of the API."""
-
     async def nothing(request: Request) -> Response:
         path = request.url.path[:200]
         return problem_response(NotFound(f"nothing is at '{path}': the endpoints are listed at /api/docs"))

@@ -89,7 +89,6 @@ def _require_readable(site: WebContext) -> None:
 
 
 def status(site: WebContext) -> dict[str, Any]:
-    """The response of `/status`."""
     counters = site.counters
     collections = _totals(site)
     started = min(filter(None, (counters.of_worker(row, "started") for row in range(counters.workers))), default=0)

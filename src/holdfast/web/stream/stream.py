@@ -72,8 +72,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """A parsed request."""
-
     options: StreamOptions
     form: str
     output: Output
@@ -205,7 +203,6 @@ def _limited(site: WebContext, asked: StreamRequest, consumer: Feed, headers: di
 
 
 def _allowed(site: WebContext, batch: StreamBatch) -> StreamBatch:
-    """Without what a rule excludes or blocks."""
     if site.access.is_open:
         return batch
     pages = [page for page in batch if site.access.verdict(page.capture) is Verdict.ALLOW]
@@ -213,7 +210,6 @@ def _allowed(site: WebContext, batch: StreamBatch) -> StreamBatch:
 
 
 def _mark(form: str, token: str) -> bytes:
-    """The token after a batch."""
     match form:
         case "jsonl":
             return json.dumps({"token": token}).encode() + b"\n"

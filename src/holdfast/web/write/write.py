@@ -267,8 +267,6 @@ def _named(archive: Archive, drafts: Sequence[RecordDraft]) -> Iterator[RecordId
 
 @dataclass(frozen=True, slots=True)
 class Named(Selection):
-    """Records by their ids."""
-
     records: tuple[RecordId, ...] = ()
 
     def record_ids(self, catalog: Catalog, journal: Journal) -> Iterator[RecordId]:
