@@ -136,9 +136,7 @@ def table_format(options: dict[str, Any], usual: str = "table") -> str:
 
 
 pick_option = click.option(
-    "--pick",
-    type=click.Choice(PICKS),
-    help="Which capture stands for a time; the setting records.pick by default.",
+    "--pick", type=click.Choice(PICKS), help="Which capture stands for a time; the setting records.pick by default."
 )
 index_option = click.option(
     "--index/--no-index", default=None, help="Whether to update the index afterwards; by default as the settings say."

@@ -53,9 +53,6 @@ _ROWS_SHOWN = 1000
 _CELL_MAX = 100
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
-
-
 def _facets(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -178,9 +175,6 @@ def _objects(answer: QueryResult) -> Iterator[str]:
     if answer.timeline:
         summary["timeline"] = {each.month: each.count for each in answer.timeline}
     yield json.dumps(summary)
-
-
-# -- sql ---------------------------------------------------------------------------------------------------------------
 
 
 @click.command()

@@ -189,12 +189,7 @@ class Compiler:
         number = int(asked.number)
         if asked.sign == "<":
             return self._range(asked.field, 0, number - 1) if number else self._query.empty_query()
-        bounds = {
-            "=": (number, number),
-            ">=": (number, _NUMBER_MAX),
-            ">": (number + 1, _NUMBER_MAX),
-            "<=": (0, number),
-        }
+        bounds = {"=": (number, number), ">=": (number, _NUMBER_MAX), ">": (number + 1, _NUMBER_MAX), "<=": (0, number)}
         return self._range(asked.field, *bounds[asked.sign])
 
     def _range(self, field: str, first: int, last: int) -> tantivy.Query:
@@ -261,13 +256,7 @@ def _is_ranked(part: Expression) -> bool:
 
 
 def _fits(asked: Compare) -> Callable[[np.ndarray], np.ndarray]:
-    compare = {
-        "<": np.less,
-        "<=": np.less_equal,
-        "=": np.equal,
-        ">=": np.greater_equal,
-        ">": np.greater,
-    }[asked.sign]
+    compare = {"<": np.less, "<=": np.less_equal, "=": np.equal, ">=": np.greater_equal, ">": np.greater}[asked.sign]
     return lambda values: compare(values, asked.number)
 
 

@@ -67,10 +67,7 @@ def run_crawl(
         with writing(archive) as (opened, interruption):
             if is_automatic(opened, index):
                 updater = closing.enter_context(IndexUpdater(archive, _INDEX_EVERY_S))
-            with (
-                _display(job, interruption, quiet=quiet, verbose=verbose) as progress,
-                _stop_requests() as requested,
-            ):
+            with _display(job, interruption, quiet=quiet, verbose=verbose) as progress, _stop_requests() as requested:
                 crawl = Crawl(opened, job, began=began, updater=updater, children=children)
                 summary = crawl.run(progress, lambda: interruption.pressed or requested())
             summarize(archive, summary, quiet=quiet, as_json=as_json)

@@ -73,9 +73,6 @@ def volume() -> None:
     """List, add, change, move and compact volumes; serve them to other machines."""
 
 
-# -- list --------------------------------------------------------------------------------------------------------------
-
-
 @volume.command("list")
 @store_options
 @click.option("--wide", is_flag=True, help="Print all columns.")

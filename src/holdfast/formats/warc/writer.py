@@ -109,11 +109,7 @@ class WarcWriter:
     """
 
     def __init__(
-        self,
-        sink: Sink,
-        *,
-        compression: Compression = "gzip",
-        compressor: RecordCompressor | None = None,
+        self, sink: Sink, *, compression: Compression = "gzip", compressor: RecordCompressor | None = None
     ) -> None:
         self.compressor = compressor or RecordCompressor(compression)
         self.offset = 0  # of the next record

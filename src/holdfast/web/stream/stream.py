@@ -181,9 +181,6 @@ async def _in_thread(site: WebContext, function: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(function, limiter=limiter)
 
 
-# -- response -------------------------------------------------------------------------------------------------------
-
-
 def _whole(site: WebContext, asked: StreamRequest, consumer: Feed) -> Iterator[bytes]:
     """The rest of the stream, each batch with its token."""
     begin = asked.output.begin()
