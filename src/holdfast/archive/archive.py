@@ -25,7 +25,7 @@ from holdfast.arguments import public
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog, SearchResult
 from holdfast.catalog.query.search import Permits
-from holdfast.config import ConnectorWatch, RecordSettings, VolumeSettings
+from holdfast.config import RecordSettings, SettingsWatch, VolumeSettings
 from holdfast.env import REAL, Environment, paths
 from holdfast.env.extras import require
 from holdfast.errors import CaptureNotFound, ClusterDown, Denied, MalformedInput, UnknownCollection, UsageError
@@ -104,7 +104,7 @@ class Archive(OpenVolumes):
             self._closing.close()
             raise
 
-    def _open(self, watch: ConnectorWatch) -> None:
+    def _open(self, watch: SettingsWatch) -> None:
         self._open_volumes(self.path, watch, self.env, writable=not self.read_only)
         self.journal = Journal(self.path, self.env, writable=not self.read_only)
         self._closing.callback(self.journal.close)

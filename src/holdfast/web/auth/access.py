@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.catalog.access_rules import Verdict, dated, prefix_key
-from holdfast.config import AccessRule, ConnectorWatch, load
+from holdfast.config import AccessRule, SettingsWatch, load
 from holdfast.env import paths
 from holdfast.formats.dates import timestamp_at
 from holdfast.model import Capture
@@ -37,7 +37,7 @@ class Access:
 
     def __init__(self, rules: Sequence[AccessRule] = (), clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._watch: ConnectorWatch | None = None
+        self._watch: SettingsWatch | None = None
         self._monotonic = time.monotonic
         self._look_at_s = 0.0
         self._filter: tuple[object, AccessFilter | None] = (None, None)  # and the rules that it was made of
@@ -49,7 +49,7 @@ class Access:
     ) -> Access:
         """The rules of the archive in the directory, as they are from second to second. Raises InvalidSetting."""
         path = root / paths.SETTINGS
-        watch = ConnectorWatch(lambda: load(path), lambda _: [path])
+        watch = SettingsWatch(lambda: load(path), lambda _: [path])
         access = cls(watch.settings.access, clock)
         access._watch, access._monotonic = watch, monotonic
         access._look_at_s = monotonic() + LOOK_EVERY_S
