@@ -130,10 +130,6 @@ class CaptureRows:
         found = self.by_place(collection, bounds, 1)
         return unpacked(found[0]) if found else None
 
-    def at(self, collection: str, place: bytes) -> Capture | None:
-        row = self._table.get(self._area(collection) + place)
-        return unpack_row(collection, place, row) if row is not None else None
-
     def of_records(self, records: list[RecordId]) -> list[Capture | None]:
         """The capture of each record; None if it is gone."""
         places: list[tuple[str, bytes] | None] = [
