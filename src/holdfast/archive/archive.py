@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.archive.update import Updates
     from holdfast.batches.entry import JournalEntry
     from holdfast.batches.verify import BatchReport
-    from holdfast.index import Index
+    from holdfast.index.index import Index
     from holdfast.query.access_filter import AccessFilter
     from holdfast.query.engine import QueryEngine
     from holdfast.query.results import QueryOptions, QueryResult
@@ -160,7 +160,7 @@ class Archive(OpenVolumes):
     @property
     def index(self) -> Index:
         """Words, metadata and links of captures."""
-        from holdfast.index import Index
+        from holdfast.index.index import Index
         from holdfast.records.active_state import active_state
 
         with self._opening:
