@@ -13,7 +13,6 @@ iterators are not. A list is accepted for a tuple, and a whole number for a frac
 from __future__ import annotations
 
 import collections.abc
-import difflib
 import enum
 import os
 import re
@@ -104,6 +103,8 @@ def read_text_field(instance: Any, name: str, read: Callable[[str], Any]) -> Non
 
 def nearest(name: str, known: Collection[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, or all of them."""
+    import difflib  # only errors need it
+
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(filter(None, known))}"
 
