@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.log import LogFilter, read_log
 from holdfast.crawl.paths import FRONTIER
+from holdfast.errors import Busy
 
 NAME = "web"
 _NODE = Path(__file__).with_name("crawl_node.py")
@@ -42,8 +43,15 @@ def crawling_cluster(root: Path, count: int = 3, **settings: Any) -> Iterator[No
         yield cluster
 
 
-def start_crawl(node: NodeProcess, job: CrawlJob) -> dict[str, Any]:
-    return node.command("crawl-start", job=write_job(job))
+def start_crawl(node: NodeProcess, job: CrawlJob) -> None:
+    """Repeated while the service has no leader: an answer that got lost may have started it."""
+
+    def is_started() -> bool:
+        with suppress(Busy):
+            node.command("crawl-start", job=write_job(job))
+        return True
+
+    wait_until(is_started, "the start of the crawl")
 
 
 def crawl_state(node: NodeProcess, name: str = NAME) -> dict[str, Any]:

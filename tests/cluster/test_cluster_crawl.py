@@ -294,16 +294,16 @@ def test_four_nodes_in_trouble_capture_what_one_node_captures(tmp_path: Path) ->
     """H4, H5: a server of NATS is killed, a node dies with its disk, one joins, one is stopped and comes back."""
     delay_s = 0.5
     with web_of(flaky=0).serving() as served, crawling_cluster(tmp_path, 4, copies=3) as cluster:
-        cluster["n1"].rebuild(["n1", "n2", "n3"])
+        wait_until(lambda: cluster["n1"].rebuild(["n1", "n2", "n3"]), "a service of three")
         cluster.wait_owned("n1", "n2", "n3", "n4")
-        wait_until(lambda: start_crawl(cluster["n3"], job_for(served, delay=delay_s)), "the new service")
+        start_crawl(cluster["n3"], job_for(served, delay=delay_s))
 
         def more_requests() -> None:
             before = len(served.log())
             wait_until(lambda: len(served.log()) > before + 8, "requests")
 
         more_requests()
-        os.kill(cluster["n2"].server_pid(), signal.SIGKILL)
+        os.kill(wait_until(cluster["n2"].server_pid, "the server of n2"), signal.SIGKILL)
         more_requests()
         cluster["n4"].kill()
         shutil.rmtree(cluster["n4"].path)
