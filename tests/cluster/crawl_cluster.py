@@ -13,14 +13,10 @@ from node_cluster import NodeCluster, NodeProcess, running_cluster, wait_until
 
 import holdfast
 from holdfast.catalog import CaptureQuery
-from holdfast.cluster.links.log import unpacked_key
-from holdfast.cluster.links.outbox import Outbox
-from holdfast.crawl.crawls import CrawlStatus, crawl_directory, crawl_status, log_path
-from holdfast.crawl.frontier import Frontier
+from holdfast.crawl.crawls import CrawlStatus, crawl_status, log_path
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.log import LogFilter, read_log
-from holdfast.crawl.paths import FRONTIER
 from holdfast.errors import Busy
 
 NAME = "web"
@@ -94,19 +90,6 @@ def fetched_by(path: Path, name: str = NAME) -> list[str]:
 def status_of(path: Path, name: str = NAME) -> CrawlStatus:
     """The status of the whole crawl, as a node has written it last."""
     return wait_until(lambda: (found := crawl_status(path, name)) and not found.running and found, "its end at a node")
-
-
-def not_in_log(path: Path, name: str = NAME) -> set[str]:
-    """The URLs that a node has fetched and that the log does not know as done, by the frontier of the dead node."""
-    frontier = Frontier(crawl_directory(path, name) / FRONTIER)
-    try:
-        outbox = Outbox(frontier)
-        outbox.load()
-        lines = [line for row in outbox.take(1_000_000) for line in row.text.split("\n")]
-        keys = {unpacked_key(line.split("\t")[1]) for line in lines if line.startswith(("d\t", "e\t"))}
-        return {row.url for key in keys if (row := frontier.row(key)) is not None}
-    finally:
-        frontier.close()
 
 
 def processes_of(node: NodeProcess) -> list[int]:

@@ -16,6 +16,8 @@ A log is cut off in four steps, by the owner of its partition:
 Killed before the line, the log is as it was, and a record is left that nobody needs. Killed after it, the next owner
 reads the line, since it was there before that owner could claim, and deletes the messages itself. Who lacks messages
 that are gone finds the line in what is left, and reads the checkpoints from the last one back.
+
+If the service is lost, its log is; what checkpoints have of it is the beginning of the next service's log.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from secrets import token_hex
 
 from holdfast.archive import Archive
 from holdfast.batches.entry import CHECKPOINT, JournalEntry
-from holdfast.cluster.copies.partitions import checkpoint_url
+from holdfast.cluster.copies.partitions import checkpoint_url, crawl_of_checkpoint
 from holdfast.cluster.links.log import MAGIC as MESSAGE
 from holdfast.cluster.links.log import LogCut, LogMessage, message_of, message_text
 from holdfast.errors import FormatTooNew, MalformedInput
@@ -109,6 +111,22 @@ class CheckpointStore:
     def load(self, record: str) -> Checkpoint:
         """Raises CaptureNotFound if this node has not got it yet, MalformedInput."""
         return unpack_checkpoint(b"".join(self.archive.records.read(record).raw()))
+
+    def before(self, crawl: str, incarnation: int) -> dict[int, list[RecordId]]:
+        """The checkpoints of the logs of earlier services, by partition, in the order of the logs.
+
+        Reads all batches: seldom needed, and derived from records alone.
+        """
+        found: dict[int, list[tuple[int, int, RecordId]]] = {}
+        for name in self.archive.journal.names():
+            for entry in self.archive.records.entries_from(RecordId(name, 1)):
+                if entry.type != CHECKPOINT or crawl_of_checkpoint(entry.url) != crawl:
+                    continue
+                head = unpack_checkpoint(entry.literals)
+                if head.incarnation < incarnation:
+                    place = (head.incarnation, head.last, RecordId(name, entry.serial))
+                    found.setdefault(head.partition, []).append(place)
+        return {partition: [record for *_, record in sorted(each)] for partition, each in found.items()}
 
     def chain(self, cut: LogCut, after: int) -> Sequence[LogCut]:
         """The checkpoints with messages after a sequence number, up to a cut, the first of them first."""

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from typing import Any
@@ -80,6 +80,7 @@ class LinkExchange:
     positions: dict[int, LogPosition]
     checkpoints: CheckpointStore
     work: Callable[[], None]  # done in every round, by this thread: reports, credits, the end
+    first_service: int = 0  # number of the one with which the crawl began
     inbox: deque[Received | Caught | NewService] = field(default_factory=deque)
     total: int | None = None  # number of the last message, if nothing is missing here and all of ours are there
     is_idle: bool = False  # the crawl has nothing else to do: publish at once
@@ -87,6 +88,7 @@ class LinkExchange:
     _catching: set[int] = field(default_factory=set)  # followed, and not ready
     _counted: dict[int, int] = field(default_factory=dict)  # claims since which nobody else cuts the log off
     _written: dict[int, tuple[int, RecordId, LogCut]] = field(default_factory=dict)  # by claim: waits for its copies
+    _earlier: dict[int, list[RecordId]] | None = None  # by partition: checkpoints of earlier services, to be read
     _purge_again_s: float = 0.0
     _hinted: set[int] = field(default_factory=set)
     _looked_s: float = 0.0
@@ -137,6 +139,11 @@ class LinkExchange:
             self._hinted.update(partitions)
         self._woken.set()
 
+    def safe_positions(self, partitions: Collection[int]) -> dict[str, int]:
+        """By partition: up to which message checkpoints have the log, that all holders have."""
+        known = {partition: self._position(partition).cut.sequence for partition in partitions}
+        return {str(partition): sequence for partition, sequence in known.items() if sequence}
+
     # -- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -162,6 +169,7 @@ class LinkExchange:
         number = self.on_bus(_incarnation)
         if number != self.outbox.incarnation:
             if not any(isinstance(each, NewService) for each in self.inbox):
+                self._earlier = None
                 self.inbox.append(NewService(number))  # the crawl's thread forgets the positions, and dumps
             return
         if flush or self.is_idle or self.outbox.age_s() >= FLUSH_S:
@@ -268,6 +276,9 @@ class LinkExchange:
         behind = False
         for partition, claim in followed.items():
             number = counts.get(partition, 0)
+            if partition in catching and not self._has_earlier(partition):
+                behind = True
+                continue
             if not self._is_read(partition, claim, number):
                 self._read(partition)
                 if not self._is_read(partition, claim, number):
@@ -331,6 +342,25 @@ class LinkExchange:
                 self.inbox.append(Received(partition, position, message))
             position = LogPosition(each.sequence, each.count, each)
             self._take(partition, position, None)
+
+    def _has_earlier(self, partition: int) -> bool:
+        """Whether the messages of earlier services are read, as far as checkpoints have them; reads a few of them.
+
+        That a page is done counts only if whoever says so can still name the links that were found on it: not here.
+        """
+        if self.outbox.incarnation <= self.first_service or partition in self.positions:
+            return True
+        if self._earlier is None:
+            self._earlier = self.checkpoints.before(self.name, self.outbox.incarnation)
+        records = self._earlier.get(partition, [])
+        for record in records[:_CHECKPOINTS_AT_ONCE]:
+            for message in self.checkpoints.load(str(record)).messages:
+                lines = [line for line in message.lines if not line.startswith("d\t")]
+                self.inbox.append(Received(partition, LogPosition(), message._replace(lines=lines)))
+        del records[:_CHECKPOINTS_AT_ONCE]
+        if not records:
+            self._take(partition, LogPosition(), None)
+        return not records
 
     def _unpacked(self, partition: int, each: KeyValue) -> LogMessage | None:
         try:
