@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -84,6 +85,7 @@ def _found(count: int) -> Iterator[tuple[int, str]]:
     """Partition and line of so many links, as documentation has them: each partition in turn."""
     library = Path(sysconfig.get_paths()["stdlib"])
     paths = sorted(str(each.relative_to(library).with_suffix(".html")) for each in library.rglob("*.py"))
+    Random(7).shuffle(paths)
     rule, sites = PartitionRule(PARTITIONS), dict[int, str]()
     for number in range(100 * PARTITIONS):
         sites.setdefault(rule.of_url(f"https://site{number}.org/") or 0, f"https://docs.site{number}.org")

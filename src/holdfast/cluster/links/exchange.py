@@ -38,6 +38,7 @@ _RETRY_S = 0.3
 _ROWS_MAX = 2000  # published at a time
 _MESSAGE_BYTES_MAX = 256 << 10  # of lines
 _MESSAGES_AT_ONCE = 64
+_READS_AT_ONCE = 64
 _INBOX_MAX = 500  # messages that the crawl has not taken; then none are read
 _WARN_S = 60.0
 _PURGE_S = 60.0  # after a purge that failed
@@ -261,8 +262,9 @@ class LinkExchange:
     def _read_hinted(self) -> None:
         with self._lock:
             hinted, self._hinted = self._hinted & self._followed.keys(), set()
-        for partition in hinted:
-            self._read(partition)
+        waiting = sorted(hinted)
+        for start in range(0, len(waiting), _READS_AT_ONCE):
+            self._read(*waiting[start : start + _READS_AT_ONCE])
 
     def _look(self) -> None:
         """Compares the end of the log with what was read."""
@@ -312,9 +314,17 @@ class LinkExchange:
     def _position(self, partition: int) -> LogPosition:
         return self.positions.get(partition) or LogPosition()
 
-    def _read(self, partition: int) -> None:
+    def _read(self, *partitions: int) -> None:
+        after = [(self._topic(each), self._position(each).sequence) for each in partitions]
+
+        async def read(bus: Bus) -> list[list[KeyValue]]:
+            return await asyncio.gather(*(bus.read_log(*each) for each in after))
+
+        for partition, found in zip(partitions, self.on_bus(read), strict=True):
+            self._take_found(partition, found)
+
+    def _take_found(self, partition: int, found: list[KeyValue]) -> None:
         position = self._position(partition)
-        found: list[KeyValue] = self.on_bus(lambda bus: bus.read_log(self._topic(partition), position.sequence))
         messages = [(each.revision, self._unpacked(partition, each)) for each in found]
         cuts = [(number, each) for number, message in messages if message is not None and (each := _cut_of(message))]
         if cuts:
