@@ -270,7 +270,12 @@ def test_any_node_starts_shows_and_stops_it(tmp_path: Path) -> None:
         job = tmp_path / "job.toml"
         job.write_text(write_job(job_for(served, delay=0.2)))
         with subprocess.Popen(holdfast_command("-a", paths[1], "crawl", job), stderr=subprocess.PIPE) as started:
-            wait_until(lambda: sum(len(fetched_by(path)) > 5 for path in paths) > 1, "requests of several nodes")
+
+            def is_shared() -> bool:
+                assert started.poll() is None, started.communicate()
+                return sum(len(fetched_by(path)) > 5 for path in paths) > 1
+
+            wait_until(is_shared, "requests of several nodes")
             for path in paths:
                 wait_until(lambda path=path: crawl_status(path, "web").tally["fetched"] > 10, "the tally of all nodes")
             shown = json.loads(holdfast("-a", paths[2], "crawl", "status", "web", "--json"))

@@ -21,7 +21,7 @@ from itertools import count, groupby
 from typing import Any
 
 from holdfast.cluster.copies.removal_log import OnBus
-from holdfast.cluster.links.checkpoint import Checkpoint, CheckpointStore
+from holdfast.cluster.links.checkpoint import MERGED, Checkpoint, CheckpointStore
 from holdfast.cluster.links.job import topic_of
 from holdfast.cluster.links.log import LogCut, LogMessage, cut_line, last_cut, pack_message, unpack_message
 from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox, OutboxRow
@@ -70,6 +70,16 @@ class NewService:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A checkpoint that the log does not tell of yet."""
+
+    claim: int
+    record: RecordId
+    cut: LogCut
+    replaced: Sequence[RecordId] = ()
+
+
 @dataclass(slots=True)
 class LinkExchange:
     """Of one crawl and one node. `start` and `stop` once."""
@@ -88,7 +98,9 @@ class LinkExchange:
     _followed: dict[int, int] = field(default_factory=dict)  # partitions, and which claim of this node's it is
     _catching: set[int] = field(default_factory=set)  # followed, and not ready
     _counted: dict[int, int] = field(default_factory=dict)  # claims since which nobody else cuts the log off
-    _written: dict[int, tuple[int, RecordId, LogCut]] = field(default_factory=dict)  # by claim: waits for its copies
+    _written: dict[int, _Written] = field(default_factory=dict)  # by partition: waits for its copies
+    _cuts: dict[int, tuple[int, int]] = field(default_factory=dict)  # by partition: claim, and cuts since a merger
+    _replaced: list[RecordId] = field(default_factory=list)  # checkpoints that are to be removed
     _earlier: dict[int, list[RecordId]] | None = None  # by partition: checkpoints of earlier services, to be read
     _purge_again_s: float = 0.0
     _hinted: set[int] = field(default_factory=set)
@@ -388,15 +400,26 @@ class LinkExchange:
             if self._counted.get(partition) != claim or not self.checkpoints.is_ours(partition):
                 continue
             written = self._written.get(partition)
-            if written is not None and written[0] != claim:
+            if written is not None and written.claim != claim:
                 written = None
             if written is None and position.count - position.cut.count > CHECKPOINT_MESSAGES:
                 written = self._write(partition, claim, position)
-            if written is not None and self.checkpoints.is_held(written[1], partition):
-                self._announce(partition, position, written[2])
+            elif written is None and self._cuts_of(partition, claim) >= MERGED:
+                record, replaced = self.checkpoints.merged(position.cut)
+                written = _Written(claim, record, replace(position.cut, record=str(record)), replaced)
+                self._written[partition] = written
+            if written is not None and self.checkpoints.is_held(written.record, partition):
+                self._announce(partition, position, written)
                 self._finish_cut(partition, claim)
+        if self._replaced:
+            self.checkpoints.remove(self._replaced)
+            self._replaced.clear()
 
-    def _write(self, partition: int, claim: int, position: LogPosition) -> tuple[int, RecordId, LogCut] | None:
+    def _cuts_of(self, partition: int, claim: int) -> int:
+        known, cuts = self._cuts.get(partition, (claim, 0))
+        return cuts if known == claim else 0
+
+    def _write(self, partition: int, claim: int, position: LogPosition) -> _Written | None:
         """A checkpoint of the first messages after the last one."""
         cut = position.cut
         found: list[KeyValue] = self.on_bus(
@@ -409,16 +432,20 @@ class LinkExchange:
         kept = [each for each in messages if each is not None]
         checkpoint = Checkpoint(self.name, partition, self.outbox.incarnation, last, number, cut.record or "-", kept)
         record = self.checkpoints.write(checkpoint)
-        self._written[partition] = claim, record, LogCut(last, number, str(record))
-        return self._written[partition]
+        written = self._written[partition] = _Written(claim, record, LogCut(last, number, str(record)))
+        return written
 
-    def _announce(self, partition: int, position: LogPosition, cut: LogCut) -> None:
+    def _announce(self, partition: int, position: LogPosition, written: _Written) -> None:
         """Tells of a checkpoint in the log, unless somebody has appended something that is not read yet."""
+        cut = written.cut
         data = pack_message(LogMessage(self.outbox.id, True, 0, [cut_line(cut)]))
         token = f"{self._token}-cut-{partition}-{position.sequence}"
         sequence = self.on_bus(lambda bus: bus.append(self._topic(partition), data, token, after=position.sequence))
         if sequence is not None:
             self._written.pop(partition, None)
+            cuts = 0 if written.replaced else self._cuts_of(partition, written.claim) + 1
+            self._cuts[partition] = written.claim, cuts
+            self._replaced += written.replaced
             self._take(partition, LogPosition(sequence, position.count + 1, cut), None)
 
     def _finish_cut(self, partition: int, claim: int) -> None:
