@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
+from secrets import token_hex
 from typing import Any
 
 from holdfast.cluster.copies.removal_log import OnBus
@@ -31,7 +32,7 @@ from holdfast.model import RecordId
 
 log = logging.getLogger("holdfast.cluster")
 
-FLUSH_S = 1.0  # a row is published at this age, or as soon as the crawl has nothing else to do
+FLUSH_S = 2.0  # a row is published at this age, or as soon as the crawl has nothing else to do
 LOOK_S = 1.0  # between two looks at the counts
 _ROUND_S = 0.05
 _RETRY_S = 0.3
@@ -113,7 +114,7 @@ class LinkExchange:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._token = f"{self.outbox.id}-{time.time_ns():x}"
+        self._token = token_hex(6)  # short, since each message in the log has it
         self._thread = threading.Thread(target=self._run, name=f"links of {self.name}", daemon=True)
         self._thread.start()
 
@@ -245,7 +246,10 @@ class LinkExchange:
         first = rows[0]
         lines = [line for row in rows for line in row.text.split("\n")]
         data = pack_message(LogMessage(self.outbox.id, first.kind != LineKind.SENT, first.visit, lines))
-        topic, token = self._topic(first.partition), f"{self._token}-{first.number}-{rows[-1].number}"
+        topic, token = (
+            self._topic(first.partition),
+            f"{self._token}-{first.number:x}-{rows[-1].number - first.number:x}",
+        )
         position = self.positions.get(first.partition, LogPosition()) if first.partition in self._followed else None
         if first.kind != LineKind.SENT and position is not None and first.partition not in self._catching:
             sequence = await bus.append(topic, data, token, after=position.sequence)
@@ -258,7 +262,7 @@ class LinkExchange:
                 return sequence
             if sequence is not None:
                 return sequence
-        sequence = await bus.append(topic, data, f"{token}-again")
+        sequence = await bus.append(topic, data, f"{token}a")
         assert sequence is not None
         return sequence
 
