@@ -20,7 +20,7 @@ from benchmarks.harness.command import known_names, measure, report_options, wor
     "--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="That a NATS server keeps."
 )
 @click.option("--links", type=click.IntRange(64_000), default=400_000, show_default=True, help="That are exchanged.")
-@click.option("--pages", type=click.IntRange(640), default=6400, show_default=True, help="That are crawled.")
+@click.option("--pages", type=click.IntRange(640), default=9600, show_default=True, help="That are crawled.")
 @workload_option
 @report_options
 def command(**options: Any) -> None:

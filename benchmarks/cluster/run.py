@@ -37,7 +37,7 @@ class ClusterPlan:
     compared: int = 1_000_000  # records of two equal holders
     messages: int = 1_000_000  # that a NATS server keeps
     links: int = 400_000  # that are exchanged
-    pages: int = 6400  # that are crawled
+    pages: int = 9600  # that are crawled
     workloads: frozenset[ClusterWorkload] = frozenset(ClusterWorkload)
     repeats: int = 3
 

@@ -12,12 +12,14 @@ from hostile_web import Served
 from node_cluster import NodeCluster, NodeProcess, running_cluster, wait_until
 
 import holdfast
+from holdfast.batches.entry import REMOVED
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.crawls import CrawlStatus, crawl_status, log_path
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.log import LogFilter, read_log
 from holdfast.errors import Busy
+from holdfast.model import RecordId
 
 NAME = "web"
 _NODE = Path(__file__).with_name("crawl_node.py")
@@ -72,6 +74,13 @@ def captured(path: Path) -> dict[str, int]:
         for row in archive.search(CaptureQuery(url="*")):
             counts[row.capture.url] = counts.get(row.capture.url, 0) + 1
     return counts
+
+
+def has_removed(path: Path) -> bool:
+    """Whether a node has removed a record."""
+    with holdfast.open(path, read_only=True) as archive:
+        first = [RecordId(name, 1) for name in archive.journal.names()]
+        return any(entry.type == REMOVED for each in first for entry in archive.records.entries_from(each))
 
 
 def all_captured(cluster: NodeCluster) -> set[str]:

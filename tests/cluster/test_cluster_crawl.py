@@ -23,6 +23,7 @@ from crawl_cluster import (
     crawling_cluster,
     fetched_by,
     fetchers_of,
+    has_removed,
     job_for,
     processes_of,
     start_crawl,
@@ -240,13 +241,15 @@ def cut_by(cluster: NodeCluster, *names: str) -> list[NodeProcess]:
 
 
 def test_the_log_is_cut_off_and_a_node_dies_with_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """H5: whoever owns its partitions next reads checkpoints, then what is left of the log."""
-    delay_s = 0.3
-    monkeypatch.setenv("CHECKPOINT_MESSAGES", "4")
-    with web_of(flaky=0).serving() as served, crawling_cluster(tmp_path, 3, copies=3) as cluster:
+    """H5: whoever owns its partitions next reads checkpoints, then what is left of the log. Merged ones are removed."""
+    delay_s = 0.4
+    monkeypatch.setenv("CHECKPOINT_MESSAGES", "2")
+    monkeypatch.setenv("CHECKPOINTS_MERGED", "2")
+    with web_of(160, flaky=0).serving() as served, crawling_cluster(tmp_path, 3, copies=3) as cluster:
         start_crawl(cluster["n1"], job_for(served, delay=delay_s))
         dead = wait_until(lambda: cut_by(cluster, "n2", "n3"), "a log that is cut off")[0]
         alive = [node for node in cluster.nodes if node is not dead]
+        wait_until(lambda: all(has_removed(node.path) for node in cluster.nodes), "checkpoints that are removed")
         dead.kill()
         copied = set.intersection(*(set(captured(node.path)) for node in alive))
         safe = copied & set(fetched_by(dead.path))
