@@ -406,12 +406,12 @@ class LinkExchange:
             written = self._written.get(partition)
             if written is not None and written.claim != claim:
                 written = None
-            if written is None and position.count - position.cut.count > CHECKPOINT_MESSAGES:
-                written = self._write(partition, claim, position)
-            elif written is None and self._cuts_of(partition, claim) >= MERGED:
+            if written is None and self._cuts_of(partition, claim) >= MERGED:
                 record, replaced = self.checkpoints.merged(position.cut)
                 written = _Written(claim, record, replace(position.cut, record=str(record)), replaced)
                 self._written[partition] = written
+            elif written is None and position.count - position.cut.count > CHECKPOINT_MESSAGES:
+                written = self._write(partition, claim, position)
             if written is not None and self.checkpoints.is_held(written.record, partition):
                 self._announce(partition, position, written)
                 self._finish_cut(partition, claim)
