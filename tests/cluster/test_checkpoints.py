@@ -109,7 +109,7 @@ class Node:
         self.frontier = Frontier(path)
         self.outbox = Outbox(self.frontier)
         positions = self.outbox.load()
-        self.outbox.begin(1) if not self.outbox.incarnation else None
+        self.outbox.begin(log.access.service.number) if not self.outbox.incarnation else None
         self.frontier.sink = self  # type: ignore[assignment]
         self.checkpoints = CheckpointStore(
             archive, lambda _: self.has_right, lambda _record, _partition: self.is_copied
@@ -258,6 +258,31 @@ def test_a_long_log_is_cut_off_again_and_again(tmp_path: Path, archive: Archive)
     assert checkpoints_in(archive)
     assert known_to_another(tmp_path, log, archive) == lines(50)
     node.close()
+
+
+def test_the_next_service_begins_with_the_checkpoints_of_the_last(tmp_path: Path, archive: Archive) -> None:
+    """That a page is done does not count: what was found on it may be in no checkpoint."""
+    log = Log()
+    node = Node(tmp_path / "n1", log, archive)
+    node.claim()
+    written = [
+        each for pair in zip(lines(20), [f"d\t{number}\t7" for number in range(20)], strict=True) for each in pair
+    ]
+    for line in written:
+        node.find(line)
+        node.round()
+    node.close()
+    log.messages.clear()
+    log.access.service.number = 2
+    other = Node(tmp_path / "n2", log, archive)
+    other.claim()
+    assert other.lines == [line for line in written[: 2 * len(other.lines)] if line.startswith("f")]
+    assert len(other.lines) > 20 - EACH, "all but what is in no checkpoint"
+    other.close()
+    back = Node(tmp_path / "n2", log, archive)
+    back.claim()
+    assert back.lines == [], "its frontier has them"
+    back.close()
 
 
 def test_checkpoints_that_are_merged_are_removed(
