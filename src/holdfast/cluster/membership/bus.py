@@ -336,12 +336,13 @@ class Bus:
             raise ClusterDown(f"cannot make the streams of '{self._bucket}': {_reason(error)}") from error
 
     async def close_keys(self) -> None:
-        """Lets nobody swap a key of this incarnation any more."""
+        """Lets nobody swap a key of this incarnation any more. Idempotent."""
         _, streams = self._connection()
         try:
             info = await streams.stream_info(self._stream)
-            info.config.sealed = True
-            await streams.update_stream(info.config)
+            if not info.config.sealed:
+                info.config.sealed = True
+                await streams.update_stream(info.config)
         except (nats.errors.Error, TimeoutError) as error:
             raise ClusterDown(f"cannot close the stream '{self._stream}': {_reason(error)}") from error
 
