@@ -127,9 +127,8 @@ class Bus:
         if self.refusal.done():
             raise self.refusal.result()
         where = ", ".join(_without_secrets(each) for each in self.access.service.urls)
-        raise ClusterDown(
-            f"no NATS server at {where} responds ({self._problem or 'no response'}): start a keeper's node"
-        )
+        advice = "start a keeper's node" if self.access.service.is_own else "start it, or correct its URL"
+        raise ClusterDown(f"no NATS server at {where} responds ({self._problem or 'no response'}): {advice}")
 
     async def close(self) -> None:
         self._is_closed = True
