@@ -42,6 +42,16 @@ def test_what_is_added_anywhere_reaches_its_holders(tmp_path: Path) -> None:
                 assert bytes_of(cluster.nodes[name].archive, record) == raw
 
 
+def test_a_node_counts_what_it_records_itself(tmp_path: Path) -> None:
+    """B5: pages a second, without copies."""
+    random = seeded()
+    with cluster_of(tmp_path, "n1", "n2") as cluster:
+        one, two = cluster.nodes["n1"], cluster.nodes["n2"]
+        wait_until(lambda: one.add(some_pages(random, 1)) and one.copies.counts()["pages_per_s"], "n1 records")
+        wait_until(lambda: all_bytes(two.archive), "n2 has copies")
+        assert two.copies.counts()["pages_per_s"] == two.copies.origins.recorded == 0
+
+
 def test_a_block_that_is_here_is_not_sent(tmp_path: Path) -> None:
     random = seeded()
     with cluster_of(tmp_path, "n1", "n2") as cluster:

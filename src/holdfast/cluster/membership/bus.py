@@ -117,8 +117,10 @@ class Bus:
         """Connects. Raises ClusterDown if no server answers in time, NotAMember if the service refuses this node."""
         self._maintenance = asyncio.create_task(self._maintain())
         waiting = asyncio.create_task(self.connected.wait())
-        await asyncio.wait([self._maintenance, waiting], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        try:
+            await asyncio.wait([self._maintenance, waiting], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
         if self.connected.is_set():
             return
         if self._maintenance.done() and not self.refusal.done():
@@ -417,7 +419,10 @@ class Bus:
         client, _ = self._connection()
         while True:
             inbox, responses = client.new_inbox(), asyncio.Queue[Msg]()
-            subscription = await client.subscribe(inbox, cb=responses.put)
+            try:
+                subscription = await client.subscribe(inbox, cb=responses.put)
+            except nats.errors.Error as error:
+                raise ClusterDown(f"cannot read the stream '{stream}' ({_reason(error)})") from error
             try:
                 query = {"seq": start, "next_by_subj": subjects, "batch": _READ_AT_ONCE}
                 subject = f"$JS.API.DIRECT.GET.{stream}"
@@ -432,7 +437,7 @@ class Bus:
             except (nats.errors.Error, TimeoutError) as error:
                 raise ClusterDown(f"cannot read the stream '{stream}' ({_reason(error)})") from error
             finally:
-                if not client.is_closed:
+                with suppress(nats.errors.Error):  # the connection may be lost
                     await subscription.unsubscribe()
             if status == "503":
                 raise ClusterDown("the NATS service does not know this incarnation of the cluster")
