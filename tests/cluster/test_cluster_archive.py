@@ -27,6 +27,7 @@ from holdfast.archive.ingest.exchange import page
 from holdfast.records.selection import Selection
 
 URLS = [f"http://site{number}.example/page" for number in range(12)]
+MORE = [f"http://late{number}.example/page" for number in range(12)]
 PUT = [f"http://put{number}.example/" for number in range(4)]
 
 
@@ -169,8 +170,10 @@ def test_what_a_cluster_refuses(cluster: list[RunningNode], tmp_path: Path) -> N
 def test_an_archive_of_three_nodes(cluster: list[RunningNode], tmp_path: Path) -> None:
     """Imported at one node, read at all; still there when a node's disk is gone; removed everywhere."""
     n1, n2, n3 = cluster
-    printed = holdfast("import", "-a", n2.path, write_warc(tmp_path, URLS))
+    warc = write_warc(tmp_path, URLS)
+    printed = holdfast("import", "-a", n2.path, warc, "--wait-safe", "180s")
     assert "13 added" in printed  # with the record about the file
+    assert all(_copies(cluster, url) >= 2 for url in URLS), "they are safe"
     for node in cluster:
         for url in URLS:
             status, found = wait_until(lambda node=node, url=url: _found(node, url), f"{url} at {node.path.name}")
@@ -189,6 +192,9 @@ def test_an_archive_of_three_nodes(cluster: list[RunningNode], tmp_path: Path) -
     shutil.rmtree(n3.path)
     for url in URLS:
         wait_until(lambda url=url: _found(n1, url), f"{url} without n3")
+    assert "not yet on as many nodes" in holdfast(
+        "import", "-a", n2.path, write_warc(tmp_path / "more", MORE), "--wait-safe", "0s", code=13
+    )
     wait_until(lambda: n1.is_settled(2), "two nodes")
     holdfast("node", "forget", "n3", "-a", n1.path)
     wait_until(lambda: all(_copies([n1, n2], url) == 2 for url in URLS), "two copies on two nodes")

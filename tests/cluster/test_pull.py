@@ -26,8 +26,7 @@ def test_what_is_added_anywhere_reaches_its_holders(tmp_path: Path) -> None:
         for node in cluster.live():
             for batch in [name for name in node.archive.journal.names() if name.endswith(node.name)]:
                 last = max(record.serial for record in added if record.batch == batch)
-                partitions = {row.partition for row in node.copies.origins.rows(batch)}
-                assert all(node.copies.drain(each, 120) for each in partitions)
+                assert node.copies.wait_all_safe(120)
                 assert node.copies.wait_safe(next(each for each in added if each == (batch, last)), 120)
         cluster.settle()
         cluster.check_digests()

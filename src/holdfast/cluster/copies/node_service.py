@@ -182,8 +182,10 @@ class CopyService:
     def _import(self, command: dict[str, Any]) -> dict[str, Any]:
         options = ImportOptions(**command["options"])
         summary = self._open().import_files([Path(each) for each in command["paths"]], options)
+        reports = [_report(each) for each in summary]
         self._wake()
-        return {"reports": [_report(each) for each in summary]}
+        wait_s = command["wait_safe_s"]
+        return {"reports": reports, "safe": wait_s is None or self._running().wait_all_safe(wait_s)}
 
     def _remove(self, command: dict[str, Any]) -> dict[str, Any]:
         query = CaptureQuery(**_tuples(command["query"])) if command["query"] is not None else None

@@ -76,7 +76,7 @@ class ServiceRemovalLog:
         return found is not None
 
     def _on_log(self, call: Callable[[Bus], Awaitable[T]]) -> T:
-        """As `_on_bus`; ClusterDown if another service has taken the place of the one whose entries are counted here."""
+        """As `_on_bus`; ClusterDown if it is not any more the service whose entries are counted here."""
 
         async def run(bus: Bus) -> T:
             if bus.access.service.number != self._incarnation:

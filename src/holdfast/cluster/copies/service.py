@@ -220,6 +220,12 @@ class Copies:
         self.wake()
         return self.acknowledgements.wait(record, timeout_s)
 
+    def wait_all_safe(self, timeout_s: float) -> bool:
+        """The same of all records that this node has recorded until now."""
+        end_s = time.monotonic() + timeout_s
+        self.origins.catch_up()
+        return all(self.drain(each, max(0.0, end_s - time.monotonic())) for each in self.origins.held())
+
     def is_held(self, record: RecordId, partition: int) -> bool:
         """Whether all holders of a partition have a record that was recorded here. If not, they are notified."""
         self.origins.catch_up()
