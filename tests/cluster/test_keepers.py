@@ -132,6 +132,7 @@ def a_node_finds_keepers_that_it_did_not_know(cluster: NodeCluster) -> None:
     """While it was away, the only server has moved to another node."""
     assert cluster["n3"].stop() == 0
     assert cluster["n1"].rebuild(["n2"])["not_informed"] == ["n3"]
+    wait_until(lambda: cluster["n1"].table()["incarnation"] == 5, "the new service")
     cluster.wait_owned("n1", "n2")
     with pytest.raises(ClusterDown, match="n3 do not run"):
         cluster["n1"].rebuild(["n3"])

@@ -698,9 +698,11 @@ class ClusterNode:
             finally:
                 await bus.close()
             return
-        names = [each.name for each in service.keepers]
-        absent = [name for name in names if name not in self._live() and name != self.address.name]
-        if 2 * len(absent) >= len(names) and not is_gone:  # if the service is gone, nobody has a lease
+        if self._agent is None or is_gone:  # nobody is known to have a lease
+            return
+        names, live = [each.name for each in service.keepers], self._live() | {self.address.name}
+        absent = [name for name in names if name not in live]
+        if 2 * len(absent) >= len(names):
             raise ClusterDown(f"keepers {', '.join(absent)} do not run: start them first, or choose others")
 
     async def _close_service(self, *, is_gone: bool) -> None:
