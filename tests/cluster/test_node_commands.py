@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from node_cluster import WAIT_S, free_address, wait_until
 
+from holdfast.cluster import node as node_module
 from holdfast.cluster.control import send_command
 from holdfast.cluster.create import create_cluster
 from holdfast.cluster.directory import NodeDirectory
@@ -118,6 +120,22 @@ def test_commands_that_last_hold_up_nothing(running: Running) -> None:
         for each in sent:
             with pytest.raises(ClusterDown, match="was stopped meanwhile"):
                 each.result(WAIT_S)
+
+
+def test_a_full_disk_does_not_end_the_table(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the node would count as cut off for good, and serve nothing."""
+    tries = 0
+
+    def fail(*_: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node_module, "write_table", fail)
+        wait_until(lambda: tries, "it fails")
+    now_s = time.time()
+    wait_until(lambda: running.table()["time"] > now_s, "the table is written again")
 
 
 def test_a_hand_over_that_lasts_does_not_keep_the_node_from_stopping(

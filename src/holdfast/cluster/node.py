@@ -501,22 +501,29 @@ class ClusterNode:
 
     async def _keep_table(self) -> None:
         while True:
-            more: dict[str, Any] = {}
-            for service in self._services:
-                more |= await asyncio.to_thread(service.status)
-            own = await asyncio.to_thread(self._own.look, self.pages, more)
-            self._status[self.address.name] = own
-            bus, agent = self._bus, self._agent
-            if bus is not None and bus.connected.is_set():
-                await _quietly(bus.publish(f"status.{self.address.name}", own.to_json()))
-            if agent is not None and self._administration is not None:
-                await _quietly(self._mark_lost(agent, self._administration))
-            duty = agent.duty if agent is not None and bus is not None and bus.connected.is_set() else None
-            table = node_table(self.address.name, self.settings, self._service, self._members, duty, self._status.get)
-            await asyncio.to_thread(write_table, self.directory.path, table)
-            if agent is not None and agent.rights.until_s > boot_time_s():
-                await asyncio.to_thread(self._routes(agent).write, self.directory.path)
+            try:
+                await self._renew_table()
+            except OSError as error:  # a full disk: there may be room again
+                log.debug("the table of nodes is not written: %s", error)
             await asyncio.sleep(_STATUS_S)
+
+    async def _renew_table(self) -> None:
+        """The table and the routes of this node; its figures, for the others."""
+        more: dict[str, Any] = {}
+        for service in self._services:
+            more |= await asyncio.to_thread(service.status)
+        own = await asyncio.to_thread(self._own.look, self.pages, more)
+        self._status[self.address.name] = own
+        bus, agent = self._bus, self._agent
+        if bus is not None and bus.connected.is_set():
+            await _quietly(bus.publish(f"status.{self.address.name}", own.to_json()))
+        if agent is not None and self._administration is not None:
+            await _quietly(self._mark_lost(agent, self._administration))
+        duty = agent.duty if agent is not None and bus is not None and bus.connected.is_set() else None
+        table = node_table(self.address.name, self.settings, self._service, self._members, duty, self._status.get)
+        await asyncio.to_thread(write_table, self.directory.path, table)
+        if agent is not None and agent.rights.until_s > boot_time_s():
+            await asyncio.to_thread(self._routes(agent).write, self.directory.path)
 
     def _routes(self, agent: DutyAgent) -> RouteTable:
         """For the web workers, while this node has a lease: it hears from the cluster."""
