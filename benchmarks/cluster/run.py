@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import crawls, links, measurements, processes
+from benchmarks.cluster import answers, crawls, links, measurements, processes
 from benchmarks.cluster.figure import ClusterFigure, medians
 from benchmarks.harness.figure import OURS
 from benchmarks.harness.process import ChildFailed, Unavailable, run_apart
@@ -27,6 +27,7 @@ class ClusterWorkload(StrEnum):
     NATS = "nats"
     LINKS = "links"
     CRAWL = "crawl"
+    ANSWERS = "answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def run_cluster(plan: ClusterPlan, directory: Path, progress: Progress) -> Clust
         ClusterWorkload.NATS: (processes.service_memory, (work, plan.messages)),
         ClusterWorkload.LINKS: (links.link_exchange, (work, plan.links)),
         ClusterWorkload.CRAWL: (crawls.crawl_cost, (work, plan.pages)),
+        ClusterWorkload.ANSWERS: (answers.answers, (work, plan.records)),
     }
     wanted = [each for each in steps if each in plan.workloads]
     found: list[ClusterFigure] = []

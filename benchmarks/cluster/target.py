@@ -29,6 +29,16 @@ _AT_MOST = (  # workload, figure, target, limit, unit
         for what, limit in (("2 nodes, 1", 1.25), ("4 nodes, 1", 1.25), ("2 nodes, 2", 1.6), ("4 nodes, 2", 1.6))
     ),
     (ClusterWorkload.CRAWL, "log of a known URL", "log of a known URL, three copies", 200.0, "bytes"),
+    (
+        ClusterWorkload.ANSWERS,
+        "replay: beyond",
+        "p50 of replay through another node, beyond 1.5 x the holder",
+        3.0,
+        "ms",
+    ),
+    (ClusterWorkload.ANSWERS, "CDX: beyond", "p50 of CDX through another node, beyond 1.5 x the holder", 3.0, "ms"),
+    (ClusterWorkload.ANSWERS, "search: 4 nodes ÷", "p50 of a search of 4 nodes ÷ one index", 2.5, "x"),
+    (ClusterWorkload.ANSWERS, "stream: 4 nodes ÷", "CPU of a streamed page, 4 nodes ÷ one archive", 1.3, "x"),
 )
 _AT_LEAST = (
     (ClusterWorkload.LINKS, "end to end", "links end to end, 100 a message", 100_000.0, "links/s"),

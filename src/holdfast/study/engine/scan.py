@@ -26,12 +26,13 @@ from holdfast.model import Capture, RecordId
 if TYPE_CHECKING:
     from holdfast.archive import Archive
     from holdfast.query.snapshot import Numbers
+    from holdfast.streams.snapshot import Snapshot
 
 Progress = Callable[[int], None]
 NO_CRAWL = "(no crawl)"
 _RANGE = 2048  # captures read at once
 _DOCUMENTS = frozenset(("response", "resource", "revisit"))
-_UNDATED = '"dateFrom": "none"'
+UNDATED_MARK = '"dateFrom": "none"'  # in the extra fields of a capture
 _END = b"\xff"
 
 
@@ -71,6 +72,9 @@ class ArchivePart(Protocol):
 
     def batch_of(self, record: RecordId) -> str:
         """The batch of a record as the whole cluster names it: the one in which it was recorded."""
+
+    def name_in(self, snapshot: Snapshot, record: RecordId) -> RecordId | None:
+        """The id of a record in a snapshot of the whole cluster; None if it came later."""
 
     def crawl_runs(self) -> Sequence[CrawlRun]:
         """Those of all nodes."""
@@ -135,7 +139,7 @@ class StudySource:
                 elif digest:
                     known[digest] = kind, size, status
                 last = digest or last
-                time_s = -1 if _UNDATED in capture.extra else seconds(capture.timestamp)
+                time_s = -1 if UNDATED_MARK in capture.extra else seconds(capture.timestamp)
                 number = int(status) if status.isdigit() else 0
                 has_payload = size > 0 or (capture.type == "revisit" and digest not in known and not is_empty(capture))
                 yield Observation(capture, host, type_of(kind), number, digest if has_payload else "", size, time_s)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.catalog.query.search import Permits
-from holdfast.env.paths import CLUSTER
 from holdfast.env.units import parse_duration, parse_size, rounded_duration, rounded_size
 from holdfast.errors import UsageError
 from holdfast.plan import PRESETS, Scenario, archive_scenario, estimate, growth, preset
+from holdfast.study.engine.run import ClusterArchive
 from holdfast.study.engine.scan import Progress
 from holdfast.study.result import StudyResult
 
@@ -71,7 +71,7 @@ INPUTS = (
 
 
 def plan_of(
-    archive: Archive,
+    archive: Archive | ClusterArchive,
     *,
     preset: str,
     permits: Permits | None = None,
@@ -88,20 +88,21 @@ def plan_of(
     estimated = estimate(scenario)
     tables = {name: estimated.tables[name] for name in ("figures", "traffic", "copies")}
     tables["inputs"] = _inputs(scenario)
-    notes, panels = list(estimated.notes), list(estimated.panels)
+    notes, panels, coverage = list(estimated.notes), list(estimated.panels), None
     if permits is None:
         grown = growth(archive, progress=progress)
         tables |= {"growth": grown.tables["figures"], "months": grown.tables["months"]}
         notes += grown.notes
-        if (archive.path / CLUSTER).is_dir():
-            notes.append("growth, and the preset 'archive', are about this node of the cluster")
         panels += grown.panels
+        coverage = grown.coverage
     else:
         notes.append("access rules hide captures, so the growth of this archive is not shown here")
-    return StudyResult("plan", tables, notes, panels)
+    return StudyResult("plan", tables, notes, panels, coverage)
 
 
-def _scenario(archive: Archive, name: str, permits: Permits | None, progress: Progress | None) -> Scenario:
+def _scenario(
+    archive: Archive | ClusterArchive, name: str, permits: Permits | None, progress: Progress | None
+) -> Scenario:
     if name != THIS_ARCHIVE:
         return preset(name)
     if permits is not None:

@@ -69,7 +69,7 @@ class StudyForm:
     texts: tuple[str, ...] = ()  # parameters without a list of values, which only links set
     numbers: frozenset[str] = frozenset()  # parameters that are whole numbers
     fields: tuple[StudyField, ...] = ()  # parameters that people write
-    is_of_node: bool = False  # in a cluster too, it is about this node; and about all collections
+    is_of_disk: bool = False  # it shows all of the archive, or with access rules nothing; and all collections
 
 
 def _topics(archive: Archive | ClusterArchive, *, topics: str, by: str, **options: Any) -> StudyResult:
@@ -134,7 +134,7 @@ STUDIES = {
         (("preset", PLANS),),
         ("figures", "inputs", "traffic", "copies", "growth", "months"),
         fields=tuple(StudyField(each.name, each.label, 0, each.example) for each in INPUTS),
-        is_of_node=True,
+        is_of_disk=True,
     ),
 }
 
@@ -175,7 +175,8 @@ async def one(site: WebContext, request: Request) -> Response:
     if not wanted.is_complete:
         return render(site, request, "study.html", here="/studies", wanted=wanted, run=None, collections=collections)
     run = await run_in_threadpool(run_of, site, wanted)
-    values: dict[str, Any] = {"wanted": wanted, "run": run, "collections": collections}
+    coverage = run.result.coverage if run.result is not None else None
+    values: dict[str, Any] = {"wanted": wanted, "run": run, "collections": collections, "coverage": coverage}
     tables: Sequence[ShownTable] = ()
     if run.result is not None:
         names = ("members", "clusters") if wanted.values.get("cluster") else wanted.form.shown
@@ -184,8 +185,6 @@ async def one(site: WebContext, request: Request) -> Response:
     response = render(site, request, "study.html", here="/studies", tables=tables, install=install, **values)
     if run.result is None:
         response.headers["Refresh"] = "2"
-    else:
-        response.headers.update(partial_headers(run.result.coverage))
     return response
 
 
@@ -238,8 +237,9 @@ def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
     archive: Archive | ClusterArchive = site.archive
     permits = site.permits
     changes = site.archive.catalog.changes
-    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
-        archive, permits = site.answers, None  # each node applies its own rules
+    if site.is_clustered and isinstance(site.answers, ClusterArchive):
+        archive = site.answers
+        permits = permits if wanted.form.is_of_disk else None  # each node applies its own rules
         changes = int(time.monotonic() // _CLUSTER_FRESH_S)  # of the catalogs of others nothing is known
     options: dict[str, Any] = {
         name: int(value) if name in wanted.form.numbers else value for name, value in wanted.values.items()
@@ -258,7 +258,7 @@ def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
 
 def _captures(site: WebContext, wanted: StudyRequest) -> int:
     """How many captures are to be read."""
-    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
+    if site.is_clustered and isinstance(site.answers, ClusterArchive):
         return site.answers.captures()
     return sum(total.captures for total in site.archive.catalog.totals()[0].values())
 
