@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from generated import Fact, add, made, undated_warc
 from holdfast import study
 from holdfast.archive import Archive
 from holdfast.study.chart import Theme, chart
+from holdfast.study.display import cell
 
 Run = Callable[[Archive], study.StudyResult]
 STUDIES: dict[str, Run] = {
@@ -42,6 +44,20 @@ def test_one_capture(tmp_path: Path, name: str) -> None:
     assert bool(result.rows()) == (name != "media")
     if result.panels:
         assert chart(result.panels, "svg", Theme.DARK, is_narrow=True).startswith(b"<?xml")
+
+
+def test_changes_within_minutes_are_shown_in_seconds(tmp_path: Path) -> None:
+    """As in the demo, whose two visits are seconds apart."""
+    seconds = [f"202001010000{second:02}" for second in (0, 20, 40)]
+    with made(tmp_path / "archive") as archive:
+        add(archive, [Fact("one", "http://a.example/", time, TEXT + time.encode()) for time in seconds])
+        result = study.change(archive)
+    assert result.panels[0].x_label == "seconds"
+    assert max(result.panels[0].series[0].places) == pytest.approx(10)  # halfway between two visits
+    (row,) = [row for row in result.rows() if row["kind"] == "all"]
+    assert re.fullmatch(r"\S+s \(\S+s to [\dms ]+\)", cell("change_interval_days", row))
+    assert cell("change_interval_days", row | {"change_interval_days": None}).startswith("over ")
+    assert cell("half_life_days", {"half_life_days": 12.3}) == "12.3"
 
 
 NOTES = {

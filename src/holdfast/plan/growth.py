@@ -278,7 +278,7 @@ def archive_scenario(
     steps = progress or (lambda _: None)
     found, _, _ = _measured(archive, window_days, steps)
     if not found.captures:
-        raise UsageError(f"cannot plan from '{archive.path}': it has no captures")
+        raise UsageError("cannot plan from this archive: it has no captures")
     figures = {row["figure"]: row["value"] for row in composition(archive, progress=steps).rows("figures")}
     pages = max(1.0, found.urls * figures.get("pages among captures", 100.0) / 100)
     stored = figures.get("stored bytes to a byte of content", 1.0)
