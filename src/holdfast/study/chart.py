@@ -162,7 +162,7 @@ def _draw(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> None:
         axis.set_yscale("log")
     else:
         axis.set_ylim(bottom=0, top=panel.y_max)
-        if all(value is None or isinstance(value, int) for series in panel.series for value in series.values):
+        if all(value is None or float(value).is_integer() for series in panel.series for value in series.values):
             axis.yaxis.get_major_locator().set_params(integer=True)
     if has_legend:
         place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "frameon": False}

@@ -196,6 +196,9 @@ def _for_programs(request: Request, status: int, message: str) -> Response:
     if "json" in request.headers.get("accept", "") or request.url.path.startswith("/api/"):
         body = {"error": message.encode("utf-8", "replace").decode(), "status": status}
         return JSONResponse(body, status, headers)
+    target = about(request)
+    if target is not None and target.modifier == "js_":  # of another type, it would be one more error in the console
+        return Response(b"", status, headers, media_type="text/javascript")
     return PlainTextResponse(f"{message}\n".encode("utf-8", "replace"), status, headers)
 
 
