@@ -153,9 +153,6 @@ def _mime_of(mime: str) -> str:
     return "" if mime in ("", "-", "unk") else mime.lower()
 
 
-# -- groups ------------------------------------------------------------------------------------------------------------
-
-
 def group_function(source: StudySource, by: GroupBy) -> Callable[[Capture], str]:
     """The group of a capture."""
     part = source.part
