@@ -205,8 +205,8 @@ def read_payload(record: StoredRecord, url: str, bytes_max: int) -> tuple[Payloa
 def extract_page(payload: Payload, limits: ExtractionLimits) -> tuple[Extracted | None, dict[str, str] | None]:
     """As `extract`, for a crawl, which parses a page once for its links and for the index.
 
-    Also returns the links of a page, the hop of each URL; None if it is not a page. The first value is None for documents
-    that the index workers extract, with their own limits: PDF, office files, very large pages.
+    Also returns the links of a page, the hop of each URL; None if it is not a page. The first value is None for
+    documents that the index workers extract, with their own limits: PDF, office files, very large pages.
     """
     if not may_have_text(payload.content_type):
         payload = payload._replace(content=b"")

@@ -72,7 +72,7 @@ def links_of_fields(document: Document) -> dict[str, str]:
 
 
 def links_of_page(document: Document, tree: Tree) -> tuple[dict[str, str], dict[str, str]]:
-    """The links of a page that was parsed, the hop of each URL; and the texts that lead to them, where there are some."""
+    """The links of a page that was parsed, the hop of each URL; and the texts that lead to them, if there are some."""
     page = read_tree(tree, document.content[:PAGE_BYTES_MAX], document.url)
     urls: dict[str, str | None] = {}  # of references: most lead to both
     links = _joined([*_read_fields(document), page], urls)

@@ -36,7 +36,7 @@ class LinkedPage(NamedTuple):
 
     references: References
     joining: Joiner
-    anchors: Sequence[tuple[str, Element]] = ()  # every <a> of the page itself with an href, as written
+    anchors: Sequence[tuple[str, Element]] = ()  # every <a> of the page itself, after its href without the fragment
 
 
 def read_page(content: bytes, charset: str, url: str) -> LinkedPage:
@@ -62,8 +62,7 @@ def read_tree(tree: Tree, content: bytes, url: str) -> LinkedPage:
 def anchor_texts(anchors: Sequence[tuple[str, Element]]) -> dict[str, str]:
     """What stands between <a> and </a>, or the `alt` of a picture there: of each reference the first that says any."""
     texts: dict[str, str] = {}
-    for href, anchor in anchors:
-        reference = href if "#" not in href else href[: href.index("#")]
+    for reference, anchor in anchors:
         if reference and reference not in texts:
             text = " ".join(anchor.text[:ANCHOR_CHARACTERS_MAX].split()) or _alternative_text(anchor)
             if text:
@@ -103,7 +102,9 @@ class _Walk:
     def _visit_anchors(self, tree: Tree) -> None:
         """Most links are such, so repeats are dropped before anything is looked at."""
         anchors = [
-            (href, anchor) for anchor in islice(tree.iter_elements("a"), ANCHORS_MAX) if (href := anchor.attr("href"))
+            (href if "#" not in href else href[: href.index("#")], anchor)
+            for anchor in islice(tree.iter_elements("a"), ANCHORS_MAX)
+            if (href := anchor.attr("href"))
         ]
         self._references.add_all(dict(anchors), Hop.LINK)
         if not self._within:
