@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import marshal
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -94,9 +94,9 @@ class OutLink(NamedTuple):
 class OutLinks(NamedTuple):
     """Links as columns: pages have many, and the index takes columns."""
 
-    urls: Sequence[str] = ()
-    kinds: Sequence[str] = ()
-    anchors: Sequence[str] = ()
+    urls: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
 
 
 class Extracted(NamedTuple):
@@ -278,7 +278,7 @@ def _kept(links: Mapping[str, str], anchors: Mapping[str, str]) -> OutLinks:
     """The links of the kinds that the index has, with their anchor texts."""
     kinds, anchor = _LINK_KINDS, anchors.get
     kept = {url: kinds[hop] for url, hop in links.items() if hop in kinds}
-    return OutLinks([*kept], [*kept.values()], [anchor(url, "") for url in kept]) if kept else OutLinks()
+    return OutLinks(tuple(kept), tuple(kept.values()), tuple([anchor(url, "") for url in kept]))
 
 
 def _page_language(tree: Tree, facts: list[Element], payload: Payload) -> str:

@@ -125,7 +125,7 @@ class Rows:
         self._linking.append((batch, serial, number, page, url, capture.timestamp))
         self._link_counts.append(len(urls))
         if not "".join(anchors).isascii():
-            anchors = [*map(clean, anchors)]
+            anchors = tuple(map(clean, anchors))
         self._targets += map(_target, urls)
         self._anchors += [anchor or None for anchor in anchors]
         self._kinds += kinds
