@@ -14,7 +14,7 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from socket import MSG_DONTWAIT, socket
 from typing import Any
@@ -71,16 +71,21 @@ class _ReportedLinks:
             self._roots = roots
             self._young, self._old = {}, {}
 
-    def is_new(self, url: str, hop: str) -> bool:
-        """True the first time it is called for a URL and hop."""
-        hops = self._young.get(url) or self._old.get(url, "")
-        if hop in hops:
-            return False
-        if self._half:
-            if len(self._young) >= self._half:
-                self._old, self._young = self._young, {}
-            self._young[url] = hops + hop
-        return True
+    def add(self, links: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those that it is given for the first time, by URL and hop: the scope may admit one hop and not another."""
+        if not self._half:
+            return [*links]
+        young, old = self._young, self._old
+        new = []
+        for link in links:
+            url, hop = link
+            hops = young.get(url) or old.get(url, "")
+            if hop not in hops:
+                young[url] = hops + hop
+                new.append(link)
+        if len(young) >= self._half:
+            self._old, self._young = young, {}
+        return new
 
 
 class ParseWorker:
@@ -208,7 +213,7 @@ class ParseWorker:
                 links = self._tags(fetched, head).followed(links)
             if page.mime in _FEEDS:
                 links += [(url, Hop.LINK) for url in read_sitemap(content, page.url, content_type).urls]
-        return page._replace(links=tuple(self._unreported(links)))
+        return page._replace(links=self._unreported(links))
 
     def _tags(self, fetched: Fetched, head: HttpHead) -> RobotsTags:
         """The robots tags of a response; robots.txt and sitemaps have none."""
@@ -226,16 +231,13 @@ class ParseWorker:
     def _sitemap(self, page: ParsedPage, content: bytes, content_type: str) -> ParsedPage:
         sitemap = read_sitemap(content, page.url, content_type)
         return page._replace(
-            links=tuple(self._unreported((url, Hop.MANIFEST) for url in sitemap.urls)),
+            links=self._unreported((url, Hop.MANIFEST) for url in sitemap.urls),
             sitemaps=tuple((key_of(self._traps.seen_form(url)), url) for url in sitemap.sitemaps),
         )
 
-    def _unreported(self, links: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, str, str]]:
-        reported, seen_form = self._reported, self._traps.seen_form
-        for url, hop in links:
-            if not reported.is_new(url, hop):  # the scope may admit one hop and not another
-                continue
-            yield key_of(seen_form(url)), url, hop
+    def _unreported(self, links: Iterable[tuple[str, str]]) -> tuple[tuple[bytes, str, str], ...]:
+        seen_form = self._traps.seen_form
+        return tuple([(key_of(seen_form(url)), url, hop) for url, hop in self._reported.add(links)])
 
     def _location(self, url: str, head: HttpHead) -> str:
         if not 300 <= head.status < 400 or not (location := head.headers.get("Location")):
