@@ -293,7 +293,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         size = sum(map(len, body))
         head = FRAME.pack(size + FRAME_REST, kind, request)
         if size <= _JOINED_BYTES_MAX:
-            self._transport.write(head + b"".join(body))
+            self._transport.write(b"".join((head, *body)))
         else:
             self._transport.writelines((head, *body))
 
