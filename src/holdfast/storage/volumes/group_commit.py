@@ -233,7 +233,7 @@ class GroupCommitted(ABC):
     def _sessions(self) -> Sessions:
         """The results of commits with idempotency keys."""
 
-    def _begin(self) -> None:
+    def _begin(self) -> None:  # noqa: B027  # most volumes have nothing to prepare
         """With the lock held: before commits that came together are carried out."""
 
     @abstractmethod
