@@ -21,6 +21,9 @@ WORKERS ?= 3
 # Where tests work: in memory, if there is room, since their syncs prove nothing about the disk.
 SCRATCH := $(shell test "$$(df --output=avail -B1M /dev/shm 2>/dev/null | tail -n 1)" -ge 4096 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 
+# Some tests start a dozen processes. What fails beside others is run once more, alone, and named; it must pass then.
+PYTEST = TMPDIR="$(SCRATCH)" HOLDFAST_PYWB="$(PYWB)" $(BIN)/pytest
+
 ifeq ($(CI),true)
 export NO_COLOR := 1
 endif
@@ -41,7 +44,8 @@ demo-cluster: .venv/.installed-cluster ## run three nodes of a cluster, with pag
 
 test: check $(filter $(PYWB_DEFAULT),$(PYWB)) ## check, then the whole test suite
 	$(BIN)/python -m compileall -q src  # for the hundreds of processes that tests start, whatever the environment says
-	TMPDIR="$(SCRATCH)" HOLDFAST_PYWB="$(PYWB)" $(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/project
+	$(PYTEST) -n $(WORKERS) --dist worksteal --ignore tests/project \
+		|| { test $$? -eq 1 && $(PYTEST) -vv --last-failed --last-failed-no-failures none; }
 
 check: .venv/.installed-test ## format, lint, types, and the rules of the house
 	$(BIN)/ruff format --check .

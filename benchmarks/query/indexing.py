@@ -35,8 +35,10 @@ def index_given_text(path: Path, scratch: Path) -> Figure:
     from holdfast.archive import open
     from holdfast.config import IndexSettings
     from holdfast.env import REAL
-    from holdfast.index import Index, IndexState, paths
+    from holdfast.index import paths
     from holdfast.index.build import IndexWriter
+    from holdfast.index.index import Index
+    from holdfast.index.state import IndexState
 
     harvests = given(path)
     scratch.mkdir()
@@ -102,9 +104,8 @@ def index_bare(path: Path, scratch: Path) -> Figure:
 def given(path: Path) -> Sequence[tuple[IndexTask, TaskResult]]:
     """The workers' results for the first documents of an archive, computed in this process."""
     from holdfast.archive import open
-    from holdfast.index import IndexState
     from holdfast.index.extract.extract import ExtractionLimits
-    from holdfast.index.state import targets
+    from holdfast.index.state import IndexState, targets
     from holdfast.index.workers.pool import tasks
     from holdfast.index.workers.worker import TaskReader
 

@@ -19,7 +19,7 @@ import re
 import reprlib
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from inspect import signature
@@ -99,6 +99,14 @@ def read_text_field(instance: Any, name: str, read: Callable[[str], Any]) -> Non
     """Replaces a field that was given as text by what `read` makes of it. For `__post_init__`, before the check."""
     if isinstance(value := getattr(instance, name), str):
         object.__setattr__(instance, name, read(value))
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, or all of them."""
+    import difflib  # only errors need it
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(filter(None, known))}"
 
 
 def _wrong(what: str, value: Any, annotation: Any) -> UsageError:

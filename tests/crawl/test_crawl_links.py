@@ -10,7 +10,7 @@ from crawl_sites import LittleWeb, linking, page
 from hostile_web.exchange import plain
 
 from holdfast.crawl.policy.robots_tags import RobotsTags, read_robots_tags
-from holdfast.formats.html.links import Document
+from holdfast.formats.html.links.document import Document
 from holdfast.formats.record import Headers
 
 

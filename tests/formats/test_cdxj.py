@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedInput
-from holdfast.formats.cdx.cdxj import CdxjRow, cdxj_line, is_header, object_line, parse_cdxj, sort_key
+from holdfast.formats.cdx.cdxj import CdxjRow, cdxj_line, is_header, object_line, parse_cdxj
 from holdfast.model import Capture, RecordId
 
 CAPTURE = Capture(
@@ -63,6 +63,5 @@ def test_a_line_that_does_not_fit_is_refused(line: str) -> None:
         parse_cdxj(line)
 
 
-def test_lines_sort_as_in_the_c_locale() -> None:
-    assert sorted(["com,b) 1", "com,B) 1", "com,é) 1"], key=sort_key) == ["com,B) 1", "com,b) 1", "com,é) 1"]
+def test_headers_are_known() -> None:
     assert is_header('!meta 0 {"format": "cdxj-gzip-1.0"}') and not is_header(LINE)

@@ -11,14 +11,11 @@ from random import Random
 from holdfast.env import Environment, LocalFiles
 from holdfast.formats.record import Finding
 from holdfast.formats.wacz.reader import DATAPACKAGE, DATAPACKAGE_DIGEST, PAGES, Wacz
-from holdfast.formats.wacz.writer import WaczOptions, WaczWriter
+from holdfast.formats.wacz.writer import WaczWriter
 from holdfast.formats.warc.compose import WarcHead, digest_of, record_id, record_parts
 from holdfast.formats.warc.writer import WarcWriter
 
 CLOCK = 1_794_794_400.0  # 2026-11-16T02:00:00Z
-OPTIONS = WaczOptions(
-    title="Träume", description="of a web", main_page_url="http://example.com/0", main_page_date="20261116020000"
-)
 NAMES = [
     "archive/a.warc.gz",
     "archive/B.warc.gz",
@@ -46,7 +43,7 @@ def write(path: Path, count: int = 10) -> list[bytes]:
     """A WACZ with two WARCs; returns its index lines in order."""
     env = Environment(files=LocalFiles(), clock=lambda: CLOCK)
     lines = []
-    with WaczWriter(path, OPTIONS, env=env) as writer:
+    with WaczWriter(path, env=env) as writer:
         for name, numbers in (("a.warc.gz", range(count)), ("B.warc.gz", range(count, 2 * count))):
             with writer.warc(name) as sink:
                 warc = WarcWriter(sink)
@@ -61,8 +58,8 @@ def write(path: Path, count: int = 10) -> list[bytes]:
                     lines.append(f"com,example)/{number} 20261116020000 {json.dumps(facts)}".encode())
         for line in reversed(lines):
             writer.add_index_line(line)
-        writer.add_page("http://example.com/0", "20261116020000", title="Nothing \n more")
-        writer.add_page("http://example.com/ü", "2026-11-16T02:00:01Z", text="words")
+        writer.add_page("http://example.com/0", "20261116020000")
+        writer.add_page("http://example.com/ü", "2026-11-16T02:00:01Z")
     return sorted(lines)
 
 

@@ -14,7 +14,7 @@ from tantivy import Occur, Query
 import holdfast
 from holdfast import Exchange
 from holdfast.archive import Archive
-from holdfast.index import Index, IndexView
+from holdfast.index.index import Index, IndexView
 from holdfast.index.schema import TEXT_FIELDS, schema, words_of
 from holdfast.index.tables import read_rows
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from index_samples import add, everything, finds, new_archive, pages, reading, update
 
-from holdfast.index import Index, paths
+from holdfast.index import paths
+from holdfast.index.index import Index
 from holdfast.index.state import read_state
 
 CHILD = """

@@ -130,5 +130,5 @@ def test_too_many_matches_to_compare_their_texts(asked: Asked, monkeypatch: pyte
 
 
 def test_an_unknown_group() -> None:
-    with pytest.raises(UnknownName, match="unknown group 'pages': did you mean 'page'"):
+    with pytest.raises(UnknownName, match="unknown group 'pages'; did you mean 'page'"):
         QueryOptions(group="pages")

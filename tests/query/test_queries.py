@@ -163,7 +163,9 @@ def test_records_that_are_not_indexed_are_counted(archive: Archive) -> None:
 
 def test_a_snapshot_is_answered_the_same_again(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.index.rank()
-    generation = archive.queries.ranks_generation()
+    newest = archive.index.ranks()
+    assert newest is not None
+    generation = newest.head.generation
     ends = dict(archive.index.state().batches)
     texts = ("stanford", "inlinks>0", "rank<=100", "-title:stanford", "linked-from:a.example.edu/2", "*")
     before = [archive.queries.records_matching(text, ends, generation).tolist() for text in texts]
@@ -336,7 +338,7 @@ def test_the_term_of_a_facet_leaves_as_many_as_it_counts(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"sort": "relevanc"}, "unknown sort 'relevanc': did you mean 'relevance'?"),
+        ({"sort": "relevanc"}, "unknown sort 'relevanc'; did you mean 'relevance'?"),
         ({"facets": ("host",)}, "unknown facet 'host'"),
         ({"limit": -1}, "bad limit -1: give 0 to 10000"),
         ({"offset": 10**7}, "bad offset"),

@@ -25,7 +25,7 @@ from holdfast.arguments import public
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog, SearchResult
 from holdfast.catalog.query.search import Permits
-from holdfast.config import ConnectorWatch, RecordSettings, VolumeSettings
+from holdfast.config import RecordSettings, SettingsWatch, VolumeSettings
 from holdfast.env import REAL, Environment, paths
 from holdfast.env.extras import require
 from holdfast.errors import CaptureNotFound, ClusterDown, Denied, MalformedInput, UnknownCollection, UsageError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.archive.update import Updates
     from holdfast.batches.entry import JournalEntry
     from holdfast.batches.verify import BatchReport
-    from holdfast.index import Index
+    from holdfast.index.index import Index
     from holdfast.query.access_filter import AccessFilter
     from holdfast.query.engine import QueryEngine
     from holdfast.query.results import QueryOptions, QueryResult
@@ -104,7 +104,7 @@ class Archive(OpenVolumes):
             self._closing.close()
             raise
 
-    def _open(self, watch: ConnectorWatch) -> None:
+    def _open(self, watch: SettingsWatch) -> None:
         self._open_volumes(self.path, watch, self.env, writable=not self.read_only)
         self.journal = Journal(self.path, self.env, writable=not self.read_only)
         self._closing.callback(self.journal.close)
@@ -160,7 +160,7 @@ class Archive(OpenVolumes):
     @property
     def index(self) -> Index:
         """Words, metadata and links of captures."""
-        from holdfast.index import Index
+        from holdfast.index.index import Index
         from holdfast.records.active_state import active_state
 
         with self._opening:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from holdfast import config
 from holdfast.archive.directory import lock_archive
 from holdfast.arguments import checked
-from holdfast.config import ConnectorWatch, Settings, VolumeSettings
+from holdfast.config import Settings, SettingsWatch, VolumeSettings
 from holdfast.env import REAL, Environment, WriterLock, paths
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import HoldfastError, UnknownName, UsageError, VolumeDown
@@ -151,7 +151,7 @@ class OpenVolumes(ABC):
     _watcher: ConnectorWatcher
     _reports: VolumeReports
 
-    def _open_volumes(self, root: Path, watch: ConnectorWatch, env: Environment, *, writable: bool) -> None:
+    def _open_volumes(self, root: Path, watch: SettingsWatch, env: Environment, *, writable: bool) -> None:
         """`root` is where the store keeps derived files, and volumes without a place of their own."""
         self.instance = BlockStore(root, watch.settings, env, writable=writable)
         self._closing.callback(self.instance.close)

@@ -157,7 +157,6 @@ class Catalog:
             return deletes
 
     def _totals_after(self, old: Iterable[Capture], new: Iterable[Capture]) -> dict[bytes, Total]:
-        """The totals that change."""
         changes: dict[tuple[str, str], Total] = {}
         for step, captures in ((-1, old), (1, new)):
             for capture in captures:
@@ -187,7 +186,6 @@ class Catalog:
         return self._rows
 
     def known(self, fingerprints: Sequence[bytes]) -> list[RecordId | None]:
-        """The records with these fingerprints."""
         self._refresh_if_due()
         found = self._table.get_many([FINGERPRINT + fingerprint for fingerprint in fingerprints])
         return [record_of(value) if value else None for value in found]

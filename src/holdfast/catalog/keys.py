@@ -128,7 +128,6 @@ def record_of(text: bytes) -> RecordId:
 
 
 def pack_row(capture: Capture) -> bytes:
-    """All fields of a capture that are not in its key."""
     _, _, url, mime, status, digest, length, offset, filename, kind, size, contents, _, _, *rest = capture
     fields = (url, mime, status, digest, length, offset, filename, kind, size, contents, *rest)
     row = "\t".join(map(str, fields))

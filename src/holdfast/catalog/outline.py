@@ -275,7 +275,6 @@ def _segment(rest: str, *, in_query: bool) -> tuple[str, ChildKind]:
 
 
 def _bounds(start: bytes, kind: ChildKind) -> tuple[bytes, bytes]:
-    """All places of a child."""
     start += {ChildKind.PAGE: b" ", ChildKind.FOLDER: b"/", ChildKind.QUERIES: b"?"}[kind]
     return start, beyond(start)
 

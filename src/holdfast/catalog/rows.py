@@ -130,10 +130,6 @@ class CaptureRows:
         found = self.by_place(collection, bounds, 1)
         return unpacked(found[0]) if found else None
 
-    def at(self, collection: str, place: bytes) -> Capture | None:
-        row = self._table.get(self._area(collection) + place)
-        return unpack_row(collection, place, row) if row is not None else None
-
     def of_records(self, records: list[RecordId]) -> list[Capture | None]:
         """The capture of each record; None if it is gone."""
         places: list[tuple[str, bytes] | None] = [
@@ -182,11 +178,9 @@ class CaptureRows:
         return [(time.decode(), record_of(record)) for time, _, record in parted]
 
     def of_page(self, number: int) -> list[RecordId]:
-        """The captures of a page, by its number."""
         return self._records_below(page_area(number))
 
     def of_page_id(self, number: int) -> list[RecordId]:
-        """The captures whose URL has this WebBase page id."""
         return self._records_below(page_id_area(number))
 
     def _records_below(self, prefix: bytes) -> list[RecordId]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import calendar
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from holdfast.errors import MalformedQuery
+from holdfast.formats.dates import mail_date
 
 _PUNCTUATION = str.maketrans("", "", "-:TZ ")
 _PARTS = ((0, 4, 1, 9999), (4, 6, 1, 12), (6, 8, 1, 31), (8, 10, 0, 23), (10, 12, 0, 59), (12, 14, 0, 59))
@@ -15,8 +16,6 @@ _EPOCH = datetime(1, 1, 1)
 _SECOND = timedelta(seconds=1)
 _DATES_KEPT = 16_384
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9]")
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def digits(text: str, name: str) -> str:
@@ -53,15 +52,13 @@ def seconds(timestamp: str) -> int:
 
 @lru_cache(_DATES_KEPT)
 def http_date(timestamp: str) -> str:
-    """A timestamp of 14 digits as HTTP writes it: `Thu, 31 May 2007 20:35:00 GMT`."""
+    """A timestamp of 14 digits as HTTP writes it; an impossible one as the nearest valid one before it."""
     try:
-        day = date(int(timestamp[:4]), int(timestamp[4:6]), int(timestamp[6:8]))
-    except ValueError:
-        day = None
-    if day is None or not _CLOCK.fullmatch(timestamp, 8):
-        return http_date(moment(timestamp).strftime("%Y%m%d%H%M%S").rjust(14, "0"))
-    clock = f"{timestamp[8:10]}:{timestamp[10:12]}:{timestamp[12:14]}"
-    return f"{_WEEKDAYS[day.weekday()]}, {day.day:02d} {_MONTHS[day.month - 1]} {day.year:04d} {clock} GMT"
+        if _CLOCK.fullmatch(timestamp, 8):
+            return mail_date(timestamp)
+    except ValueError:  # there is no such day
+        pass
+    return mail_date(real_time(timestamp))
 
 
 def moment(timestamp: str) -> datetime:

@@ -332,9 +332,6 @@ def _done(values: dict[str, Any], text: str, *, as_json: bool) -> None:
         note(text)
 
 
-# -- all nodes ---------------------------------------------------------------------------------------------------------
-
-
 @click.command()
 @archive_option
 @watch_option

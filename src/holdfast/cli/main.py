@@ -102,7 +102,6 @@ class _StandardError(logging.Handler):
 
 
 def main() -> None:
-    """The entry point of the program `holdfast`."""
     sys.exit(run())
 
 

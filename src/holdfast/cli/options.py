@@ -136,9 +136,7 @@ def table_format(options: dict[str, Any], usual: str = "table") -> str:
 
 
 pick_option = click.option(
-    "--pick",
-    type=click.Choice(PICKS),
-    help="Which capture stands for a time; the setting records.pick by default.",
+    "--pick", type=click.Choice(PICKS), help="Which capture stands for a time; the setting records.pick by default."
 )
 index_option = click.option(
     "--index/--no-index", default=None, help="Whether to update the index afterwards; by default as the settings say."
@@ -205,8 +203,6 @@ filter_options = together(  # arrive as keywords: pass them to `filters_of`
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The values of the shared filters."""
-
     query: dict[str, Any]  # keywords of CaptureQuery but the collection
     collection: str | None
     batch: str | None

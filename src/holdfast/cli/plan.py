@@ -234,9 +234,6 @@ def disk(*, adds: float, streams: float, reads: float, measured: Path | None, **
     show_result(result, values, DISK)
 
 
-# -- inputs ------------------------------------------------------------------------------------------------------------
-
-
 def _speed(values: dict[str, Any]) -> DiskSpeed:
     """The disk that was chosen or measured, with the values that were given."""
     from dataclasses import replace

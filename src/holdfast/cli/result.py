@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.options import PATH, table_format, table_format_options, together
-from holdfast.cli.terminal import note, show_lines, show_stream, table_lines, write_pieces
+from holdfast.cli.terminal import csv_lines, note, show_lines, show_stream, table_lines, write_pieces
 from holdfast.env.extras import require
 
 if TYPE_CHECKING:
@@ -67,20 +65,14 @@ def _show(result: StudyResult, form: dict[str, Any], shown: tuple[str, ...]) -> 
         names = [form["table"]] if form["table"] else list(result.tables)
         show_stream(json.dumps({"table": name, **row}) for name in names for row in result.rows(name))
     elif wanted == "csv":
-        show_stream(_csv(result.tables[form["table"]] if form["table"] else result.table))
+        table = result.tables[form["table"]] if form["table"] else result.table
+        show_stream(csv_lines([table.column_names, *(row.values() for row in table.to_pylist())]))
     else:
         for number, name in enumerate([form["table"]] if form["table"] else shown):
             table = result.tables[name]
             if len(table) and len(result.table):
                 show_lines([*([""] if number else []), *([f"{name}:"] if not form["table"] else [])])
                 show_lines(_lines(table, form["rows"]))
-
-
-def _csv(table: pyarrow.Table) -> Iterator[str]:
-    for row in [table.column_names, *(row.values() for row in table.to_pylist())]:
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(row)
-        yield line.getvalue()
 
 
 def _lines(table: pyarrow.Table, most: int) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import sys
@@ -30,6 +28,7 @@ from holdfast.cli.terminal import (
     STANDARD_STREAM,
     asking,
     counted,
+    csv_lines,
     note,
     replaced,
     require_whole,
@@ -52,9 +51,6 @@ _SQL_FILES = ("parquet", "arrow")
 _SQL_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _ROWS_SHOWN = 1000
 _CELL_MAX = 100
-
-
-# -- search ------------------------------------------------------------------------------------------------------------
 
 
 def _facets(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -170,16 +166,8 @@ def _objects(answer: QueryResult) -> Iterator[str]:
             values["snippet"] = hit.snippet.text
             values["marks"] = [list(mark) for mark in hit.snippet.marks]
         yield json.dumps(values)
-    summary: dict[str, Any] = {
-        "query": answer.query,
-        "sort": answer.sort,
-        "group": answer.group,
-        "total": answer.total,
-        "captures": answer.captures,
-        "is_exact": answer.is_exact,
-        "offset": answer.offset,
-        "pending": answer.pending,
-    }
+    names = ("query", "sort", "group", "total", "captures", "is_exact", "offset", "pending")
+    summary: dict[str, Any] = {name: getattr(answer, name) for name in names}
     if answer.facets:
         summary["facets"] = {each.name: {one.value: one.count for one in each.values} for each in answer.facets}
     if answer.coverage is not None and answer.coverage.missing:
@@ -187,9 +175,6 @@ def _objects(answer: QueryResult) -> Iterator[str]:
     if answer.timeline:
         summary["timeline"] = {each.month: each.count for each in answer.timeline}
     yield json.dumps(summary)
-
-
-# -- sql ---------------------------------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -274,14 +259,10 @@ def _plain(value: Any, *, finite: bool = False) -> Any:
 
 def _csv(answer: SqlResult) -> Iterator[str]:
     names = answer.schema.names
-    for row in chain([names], ([_plain(row[name]) for name in names] for row in answer)):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(row)
-        yield line.getvalue()
+    return csv_lines(chain([names], ([_plain(row[name]) for name in names] for row in answer)))
 
 
 def _write(answer: SqlResult, target: Path, form: str) -> None:
-    """Writes the whole file or nothing."""
     from pyarrow import ipc, parquet
 
     rows = 0

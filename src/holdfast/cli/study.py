@@ -47,16 +47,10 @@ def duplicates(*, archive: Path, by: str, collection: str | None, successful: bo
     Shares are of the documents, or URLs, of the batch, collection or crawl: duplicates within it, of the one before,
     and of any before.
     """
-
     if paper:
         form["table"] = form["table"] or "paper"
-
-    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
-        from holdfast.study import duplicates
-
-        return duplicates(opened, by=by, collection=collection, successful=successful, progress=progress)
-
-    run_and_show(archive, collection, run, form, ("groups", "types", "hosts", "saved"))
+    shown = ("groups", "types", "hosts", "saved")
+    _run("duplicates", archive, collection, form, shown, by=by, successful=successful)
 
 
 NEAR_DUPLICATES = ("groups", "clusters", "members")
@@ -82,14 +76,8 @@ def near_duplicates(
 
     They are listed in clusters: '--cluster ID' prints the pages of one. It needs the index ('holdfast index update').
     """
-
-    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
-        from holdfast.study import near_duplicates
-
-        options: dict[str, Any] = {"by": by, "distance": distance, "cluster": cluster, "collection": collection}
-        return near_duplicates(opened, **options, progress=progress)
-
-    run_and_show(archive, collection, run, form, ("members",) if cluster else NEAR_DUPLICATES[:2])
+    shown = ("members",) if cluster else NEAR_DUPLICATES[:2]
+    _run("near_duplicates", archive, collection, form, shown, by=by, distance=distance, cluster=cluster)
 
 
 CHANGE = ("strata", "survival")
@@ -104,13 +92,7 @@ def change(*, archive: Path, collection: str | None, **form: Any) -> None:
 
     In days, with intervals of confidence of 95 %: by kind of site, top-level domain, type, depth, size and site.
     """
-
-    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
-        from holdfast.study import change
-
-        return change(opened, collection=collection, progress=progress)
-
-    run_and_show(archive, collection, run, form, CHANGE[:1])
+    _run("change", archive, collection, form, CHANGE[:1])
 
 
 COMPOSITION = ("figures", "types", "sizes", "lengths")
@@ -122,13 +104,7 @@ COMPOSITION = ("figures", "types", "sizes", "lengths")
 @form_options(COMPOSITION)
 def composition(*, archive: Path, collection: str | None, **form: Any) -> None:
     """Show what the archive is made of: types, sizes, links, compression, change."""
-
-    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
-        from holdfast.study import composition
-
-        return composition(opened, collection=collection, progress=progress)
-
-    run_and_show(archive, collection, run, form, COMPOSITION[:2])
+    _run("composition", archive, collection, form, COMPOSITION[:2])
 
 
 MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
@@ -156,13 +132,7 @@ MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
 @form_options(MEDIA)
 def media(*, archive: Path, collection: str | None, images: int, recordings: int, **form: Any) -> None:
     """Show what there is besides pages: images, sound, film, documents and the rest."""
-
-    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
-        from holdfast.study import media
-
-        return media(opened, collection=collection, images=images, recordings=recordings, progress=progress)
-
-    run_and_show(archive, collection, run, form, (*MEDIA[:2], *MEDIA[3:]))
+    _run("media", archive, collection, form, (*MEDIA[:2], *MEDIA[3:]), images=images, recordings=recordings)
 
 
 TOPIC = ("topics", "strength", "bursts", "kinds", "sites", "pages")
@@ -190,16 +160,22 @@ def topic(
     Each QUERY is a topic, in the query language: 'harbour tides', '"iraq war"', 'sars OR pneumonia'. Shares are of all
     captures, pages (URLs) and sites of the period. It needs the index ('holdfast index update').
     """
+    shown = (TOPIC[0], *TOPIC[2:])
+    _run("topic", archive, collection, form, shown, topics=queries, unit=unit, within=within)
+
+
+def _run(
+    name: str, path: Path, collection: str | None, form: dict[str, Any], shown: tuple[str, ...], **options: Any
+) -> None:
+    """Runs a study of that name on the archive, or on that of all nodes, and prints it."""
 
     def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
-        from holdfast.study import topic
+        from holdfast import study
 
-        return topic(opened, queries, unit=unit, within=within, collection=collection, progress=progress)
+        found: StudyResult = getattr(study, name)(opened, collection=collection, **options, progress=progress)
+        return found
 
-    run_and_show(archive, collection, run, form, (TOPIC[0], *TOPIC[2:]))
-
-
-# -- output ------------------------------------------------------------------------------------------------------------
+    run_and_show(path, collection, run, form, shown)
 
 
 def run_and_show(
@@ -223,7 +199,6 @@ def run_and_show(
 
 
 def _count(opened: Archive | WholeArchive, collection: str | None) -> int:
-    """How many captures are to be read."""
     from holdfast.archive import Archive
 
     if not isinstance(opened, Archive):

@@ -7,6 +7,8 @@ Ctrl-C ends the process at once; nothing acknowledged is lost.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -110,8 +112,15 @@ def table_lines(heading: Sequence[str], rows: Sequence[Sequence[str]], *, left: 
     return lines
 
 
+def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:
+    """The rows, the first of them the heading."""
+    for row in rows:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(row)
+        yield line.getvalue()
+
+
 def show_fault(fault: Fault, text: str, *, as_json: bool) -> None:
-    """A fault of the store."""
     show({"event": "fault"} | asdict(fault) | {"key": str(fault.key) if fault.key else None}, text, as_json=as_json)
 
 
@@ -296,7 +305,6 @@ def reading(path: Path) -> Archive:
 def asking(path: Path) -> Archive | WholeArchive:
     """The archive, open for reading; that of all nodes, if the directory is that of a running node."""
     import holdfast
-    from holdfast.env.paths import CLUSTER, CONTROL
 
     if not (path / CLUSTER / CONTROL).exists():
         if (path / CLUSTER).exists():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast.config.address import join_address, split_address
 from holdfast.config.connector import (
-    ConnectorWatch,
+    SettingsWatch,
     is_xml,
     load_connector,
     merged,
@@ -35,13 +35,13 @@ INDEX_VARIABLE = "HOLDFAST_INDEX_AUTOMATIC"
 __all__ = [
     "INDEX_VARIABLE",
     "AccessRule",
-    "ConnectorWatch",
     "IndexSettings",
     "QuerySettings",
     "RecordSettings",
     "RemoteSettings",
     "ServeSettings",
     "Settings",
+    "SettingsWatch",
     "StoreSettings",
     "VolumeSettings",
     "check_place",

@@ -136,14 +136,12 @@ def _placed(volume: VolumeSettings, directory: Path, path: Path) -> VolumeSettin
 
 
 class _Stamp(NamedTuple):
-    """Identifies a version of a file."""
-
     inode: int
     size: int
     changed_ns: int
 
 
-class ConnectorWatch:
+class SettingsWatch:
     """Detects changed settings by watching their files. Thread-safe.
 
     A missing or invalid file is logged once; the previous settings stay until it is valid again.
@@ -195,18 +193,18 @@ class ConnectorWatch:
             log.warning("keeping the previous settings: %s", fault)
 
 
-def watch_connector(path: str | Path, clock: Callable[[], float] = time.time) -> ConnectorWatch:
+def watch_connector(path: str | Path, clock: Callable[[], float] = time.time) -> SettingsWatch:
     """For a client without an archive. Raises as `load_connector`."""
-    return ConnectorWatch(lambda: load_connector(path), lambda settings: [Path(path)], clock)
+    return SettingsWatch(lambda: load_connector(path), lambda settings: [Path(path)], clock)
 
 
-def watch_settings(path: Path, clock: Callable[[], float] = time.time) -> ConnectorWatch:
+def watch_settings(path: Path, clock: Callable[[], float] = time.time) -> SettingsWatch:
     """For an archive: its `holdfast.toml` and its connector. Raises as `load` and `merged`."""
 
     def files(settings: Settings) -> list[Path]:
         return [path, path.parent / settings.connector] if settings.connector else [path]
 
-    return ConnectorWatch(lambda: merged(load(path), path), files, clock)
+    return SettingsWatch(lambda: merged(load(path), path), files, clock)
 
 
 def _stamp(path: Path) -> _Stamp | None:

@@ -14,11 +14,11 @@ unknown elements and attributes.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 from xml.parsers import expat
 
+from holdfast.arguments import nearest
 from holdfast.config.address import PORT_MAX, join_address
 from holdfast.config.settings import VolumeSettings
 from holdfast.errors import InvalidSetting, UsageError
@@ -125,9 +125,7 @@ class _Reading:
     def _reject_unknown(self, said: dict[str, str], known: Sequence[str]) -> None:
         for name in said:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-                self._fail(f"unknown attribute {name[:_SHOWN]!r}{hint}")
+                self._fail(f"unknown attribute {name[:_SHOWN]!r}{nearest(name, known)}")
 
     def _fail(self, message: str) -> NoReturn:
         raise InvalidSetting(f"line {self._parser.CurrentLineNumber}: {message}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from dataclasses import Field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.arguments import nearest
 from holdfast.config.address import split_address
 from holdfast.config.settings import (
     AccessRule,
@@ -203,6 +203,5 @@ def _value(setting: Field[Any], value: Any, path: Path, name: str) -> Any:
 def _reject_unknown(table: dict[str, Any], known: Sequence[str], path: Path, where: str) -> None:
     for name in table:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-            raise InvalidSetting(f"'{path}': unknown setting {where + '.' if where else ''}{name}{hint}")
+            place = f"{where}." if where else ""
+            raise InvalidSetting(f"'{path}': unknown setting {place}{name}{nearest(name, known)}")

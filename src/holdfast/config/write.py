@@ -88,7 +88,6 @@ def _volume_table(volume: VolumeSettings) -> Any:
 
 
 def _differences(settings: Any) -> dict[str, Any]:
-    """The fields of a section that differ from their defaults."""
     return {
         each.name: getattr(settings, each.name)
         for each in fields(settings)

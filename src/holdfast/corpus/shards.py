@@ -51,7 +51,6 @@ class Shard:
             yield from stream.batches()
 
     def tables(self) -> Iterator[pyarrow.RecordBatch]:
-        """The rows, in batches."""
         for batch in self.batches():
             yield table_of(batch, self.fields)
 

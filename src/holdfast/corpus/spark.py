@@ -28,8 +28,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from holdfast.arguments import nearest
 from holdfast.catalog import CaptureQuery
-from holdfast.catalog.query.fields import nearest
 from holdfast.corpus.shards import DEFAULT, Shard, schema_of, split
 from holdfast.errors import UsageError
 from holdfast.streams import StreamOptions

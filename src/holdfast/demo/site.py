@@ -203,9 +203,7 @@ def _page(article: Article, shown: list[Article], *, changed: bool) -> bytes:
     links = [f'<a href="/{each.language}/{each.name}.html">{escape(each.title)}</a>' for each in others]
     links.append(f'<a href="{article.name}.html?print=1">{_PRINTED[article.language]}</a>')
     return document(
-        article.language,
-        article.title,
-        f"{_figure(number, article.title)}\n{prose}\n<nav>{' '.join(links)}</nav>",
+        article.language, article.title, f"{_figure(number, article.title)}\n{prose}\n<nav>{' '.join(links)}</nav>"
     )
 
 

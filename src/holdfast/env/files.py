@@ -48,8 +48,6 @@ class RewritableFile(File, Protocol):
 
 
 class Files(Protocol):
-    """A file system."""
-
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
         """Opens an existing file, or with `create` a new one that must not exist yet."""
 
@@ -97,7 +95,6 @@ def _replace(files: Files, path: Path, data: Buffer, create: Callable[[Path], Fi
 
 
 def read_file(files: Files, path: Path) -> bytes:
-    """The bytes of a small file."""
     file = files.open(path)
     try:
         return file.read(0, file.size())
@@ -213,8 +210,6 @@ class LocalFile:
 
 
 class LocalFiles:
-    """The operating system's file system."""
-
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
         flags = os.O_RDWR if writable else os.O_RDONLY
         return LocalFile(path, flags | (os.O_CREAT | os.O_EXCL if create else 0))

@@ -44,7 +44,6 @@ class LruCache(Generic[K, V]):
             self.pop(next(iter(self._entries)))
 
     def pop(self, key: K) -> V | None:
-        """Removes an entry, if it exists."""
         try:
             value = self._entries.pop(key)
         except KeyError:

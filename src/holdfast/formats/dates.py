@@ -37,7 +37,7 @@ def warc_timestamp(date: str) -> str:
     zone = match[7]
     if not digits or zone in (None, "Z", "z"):
         return digits
-    return _in_utc(f"{digits} {zone}", "%Y%m%d%H%M%S %z")
+    return _in_utc(f"{digits} {zone}")
 
 
 @lru_cache(maxsize=4096)
@@ -87,9 +87,14 @@ def _checked(digits: str) -> str:
     return digits if digits[8:10] < "24" and digits[10:12] < "60" and digits[12:] <= "60" else ""  # 60: a leap second
 
 
-def _in_utc(text: str, form: str) -> str:
+def timestamp_at(seconds: float) -> str:
+    """14 digits of a moment in seconds since the epoch."""
+    return _digits(datetime.fromtimestamp(seconds, UTC))
+
+
+def _in_utc(text: str) -> str:
     try:
-        return _digits(datetime.strptime(text, form))
+        return _digits(datetime.strptime(text, "%Y%m%d%H%M%S %z"))
     except ValueError:
         return ""
 

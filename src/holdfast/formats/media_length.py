@@ -12,7 +12,6 @@ _BROKEN = (ArithmeticError, LookupError, TypeError, ValueError, struct.error, EO
 
 
 def can_read_lengths() -> bool:
-    """Whether tinytag is installed."""
     return find_spec("tinytag") is not None
 
 

@@ -195,10 +195,10 @@ def _is_sound(head: bytes) -> bool:
     return url is not None and date is not None and mail_timestamp(date[1].decode("latin-1")) != ""
 
 
-def unzipped(data: bytes, bytes_max: int = UNZIPPED_BYTES_MAX) -> bytes:
-    """The data of a compressed Tianwang record, at most so much of it; as it is if it cannot be inflated."""
+def unzipped(data: bytes) -> bytes:
+    """The data of a compressed Tianwang record, at most `UNZIPPED_BYTES_MAX`; as it is if it cannot be inflated."""
     try:
-        return zlib.decompressobj().decompress(data, bytes_max)
+        return zlib.decompressobj().decompress(data, UNZIPPED_BYTES_MAX)
     except zlib.error:
         return data
 
@@ -239,10 +239,10 @@ _known_names: set[str] = set()
 _KNOWN_NAMES_MAX = 1000
 
 
-def tianwang_record(attributes: Attributes, data: bytes, *, version: str = "1.0", compress: bool = False) -> bytes:
-    """One record. `version`, `unzip-length` and `length` are added in their places.
+def tianwang_record(attributes: Attributes, data: bytes, *, compress: bool = False) -> bytes:
+    """One record of version 1.0. `version`, `unzip-length` and `length` are added in their places.
 
-    Raises UsageError for a value with a line end in it, a name that is not lower case, and a 1.0 without URL or date.
+    Raises UsageError for a value with a line end in it, a name not in lower case, a record without URL or date.
     """
     body = "".join([f"{name}: {value}\n" for name, value in attributes])
     if body.count("\n") != len(attributes) or "\r" in body:
@@ -250,13 +250,12 @@ def tianwang_record(attributes: Attributes, data: bytes, *, version: str = "1.0"
     for name, _ in attributes:
         if name not in _known_names:
             _check_name(name)
-    if version == "1.0":
-        _check_needed(attributes)
+    _check_needed(attributes)
     unzip_length = ""
     if compress:
         unzip_length = f"unzip-length: {len(data)}\n"
         data = zlib.compress(data, _ZLIB_LEVEL)
-    head = f"version: {version}\n{body}{unzip_length}length: {len(data)}\n\n"
+    head = f"version: 1.0\n{body}{unzip_length}length: {len(data)}\n\n"
     return b"".join((encoded(head), data, b"\n"))
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 
-from holdfast.formats.warc.compose import ID_BYTES, Version, WarcHead, digest_of, record_id, record_parts
+from holdfast.formats.warc.compose import ID_BYTES, WarcHead, digest_of, record_id, record_parts
 from holdfast.model import Capture
 
 
-def wet_record(
-    capture: Capture, text: str, *, refers_to: str = "", random: bytes | None = None, version: Version = "1.1"
-) -> list[bytes]:
+def wet_record(capture: Capture, text: str, *, refers_to: str = "") -> list[bytes]:
     """The conversion record of a capture's text, in pieces. `refers_to` is the WARC-Record-ID of the response.
 
-    Without `random` bytes its id is made of the capture, so that the same export gives the same file.
+    Its id is made of the capture, so that the same export gives the same file.
     """
     block = text.encode("utf-8", "replace")
     named = "\n".join(("wet", *map(str, (capture.record, capture.timestamp, capture.url, capture.digest))))
@@ -28,13 +26,13 @@ def wet_record(
     head = WarcHead(
         "conversion",
         capture.timestamp,
-        record_id(random or sha256(named.encode("utf-8", "surrogatepass")).digest()[:ID_BYTES]),
+        record_id(sha256(named.encode("utf-8", "surrogatepass")).digest()[:ID_BYTES]),
         url=capture.url,
         refers_to=refers_to,
         block_digest=digest_of([block]),
         extra=(("WARC-Identified-Content-Language", languages),) if languages else (),
     )
-    return record_parts(head, [block], version)
+    return record_parts(head, [block])
 
 
 def _languages(capture: Capture) -> str:

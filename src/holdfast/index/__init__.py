@@ -14,27 +14,3 @@ read it, each a consistent view of the last commit (`view`). A removed record is
 acknowledged. A document that crashes, hangs or exhausts memory affects no other. The whole directory can be deleted:
 `holdfast index build` rebuilds it.
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from holdfast.index.index import Index, IndexView
-    from holdfast.index.state import IndexState
-
-_HOMES = {
-    "Index": "index",
-    "IndexState": "state",
-    "IndexView": "index",
-}
-
-__all__ = ["Index", "IndexState", "IndexView"]
-
-
-def __getattr__(name: str) -> Any:
-    """Loads names on first use: a process that runs one SQL statement needs few of them."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -265,10 +265,7 @@ def _panels(found: Growth, months: dict[str, _Month], rate: float, reserve: floa
 
 @checked
 def archive_scenario(
-    archive: Archive,
-    *,
-    window_days: float = WINDOW_DAYS,
-    progress: Callable[[int], None] | None = None,
+    archive: Archive, *, window_days: float = WINDOW_DAYS, progress: Callable[[int], None] | None = None
 ) -> Scenario:
     """The scenario of an archive, from its measured figures: one copy on this machine, for a year from now.
 

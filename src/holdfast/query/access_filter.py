@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -19,6 +18,7 @@ import numpy as np
 
 from holdfast.catalog.access_rules import DatedRule, Verdict, before, dated, prefix_key
 from holdfast.config import AccessRule
+from holdfast.formats.dates import timestamp_at
 from holdfast.index.index import IndexView
 from holdfast.index.schema import host_of, page_number, schema
 from holdfast.index.tables import read_rows
@@ -64,7 +64,7 @@ class RuleFilter:
         from tantivy import Occur, Query
 
         pages = self._pages_of(view)
-        now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y%m%d%H%M%S")
+        now = timestamp_at(self._clock())
         hidden: tantivy.Query | None = None
         groups = groupby(reversed(self._rules), lambda each: each[1].verdict is Verdict.ALLOW)
         for is_allowed, rules in groups:

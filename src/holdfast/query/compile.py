@@ -189,12 +189,7 @@ class Compiler:
         number = int(asked.number)
         if asked.sign == "<":
             return self._range(asked.field, 0, number - 1) if number else self._query.empty_query()
-        bounds = {
-            "=": (number, number),
-            ">=": (number, _NUMBER_MAX),
-            ">": (number + 1, _NUMBER_MAX),
-            "<=": (0, number),
-        }
+        bounds = {"=": (number, number), ">=": (number, _NUMBER_MAX), ">": (number + 1, _NUMBER_MAX), "<=": (0, number)}
         return self._range(asked.field, *bounds[asked.sign])
 
     def _range(self, field: str, first: int, last: int) -> tantivy.Query:
@@ -208,7 +203,6 @@ class Compiler:
     # -- links --------------------------------------------------------------------------------------------------
 
     def _linking_to(self, page: int) -> Numbers:
-        """Records that link to a page."""
         return self._linked("backlinks", np.array([page], np.uint64), "number")
 
     def linked_from(self, page: int) -> Numbers:
@@ -262,13 +256,7 @@ def _is_ranked(part: Expression) -> bool:
 
 
 def _fits(asked: Compare) -> Callable[[np.ndarray], np.ndarray]:
-    compare = {
-        "<": np.less,
-        "<=": np.less_equal,
-        "=": np.equal,
-        ">=": np.greater_equal,
-        ">": np.greater,
-    }[asked.sign]
+    compare = {"<": np.less, "<=": np.less_equal, "=": np.equal, ">=": np.greater_equal, ">": np.greater}[asked.sign]
     return lambda values: compare(values, asked.number)
 
 

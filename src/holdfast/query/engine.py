@@ -43,8 +43,6 @@ T = TypeVar("T")
 
 
 class _HitNumbers(NamedTuple):
-    """The numeric fields of the hits."""
-
     dates: Numbers
     statuses: Numbers
     sizes: Numbers
@@ -104,11 +102,6 @@ class QueryEngine:
     def is_ranked(self, text: str) -> bool:
         """Whether the matches of a query depend on ranks. Raises MalformedQuery."""
         return is_ranked(parse(text))
-
-    def ranks_generation(self) -> int | None:
-        """The generation of the newest ranks; None if there are none."""
-        ranks = self._newest_ranks()
-        return ranks.head.generation if ranks is not None else None
 
     def tried(self, work: Callable[[], T]) -> T:
         """Retries if table files were replaced meanwhile."""
@@ -184,7 +177,6 @@ def sort_of(expression: Expression, options: QueryOptions) -> str:
 
 
 def is_ranked(expression: Expression) -> bool:
-    """Whether matches depend on ranks."""
     return any(isinstance(term, Compare) and term.field in _RANKED for term, _ in terms(expression))
 
 
@@ -230,7 +222,6 @@ def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Quer
 
 
 def hits_of(moment: QuerySnapshot, groups: Sequence[HitGroup], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
-    """What is shown of each group."""
     addresses = [each.shown.address for each in groups]
     numbers = _HitNumbers(*(moment.numbers(field, addresses) for field in ("date", "status", "size", "page")))
     ranks = moment.known_ranks

@@ -78,7 +78,6 @@ def _facet(name: str, counted: Counter[Any], most: int) -> Facet:
 
 
 def facet_of(name: str, values: Mapping[str, int], most: int) -> Facet:
-    """The facet with these counts."""
     found = sorted(values.items(), key=lambda each: (-each[1], each[0]))[:most]
     if name == "year":
         found.sort()

@@ -51,7 +51,6 @@ class Groups(NamedTuple):
 
 
 def by_capture(ordered: Ordered, offset: int, limit: int) -> Groups:
-    """Every match by itself."""
     matches, shown = ordered(offset + limit)
     return Groups(matches, matches, True, [HitGroup(each) for each in shown[offset : offset + limit]])
 

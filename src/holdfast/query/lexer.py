@@ -53,7 +53,6 @@ class QueryToken(NamedTuple):
 
 
 def fault(what: str, at: int, repair: str = "") -> MalformedQuery:
-    """The error for a position."""
     return MalformedQuery(f"{what} at character {at + 1}" + (f": {repair}" if repair else ""))
 
 
@@ -160,7 +159,6 @@ def _quotation(text: str, at: int) -> tuple[str, int]:
 
 
 def _value_end(text: str, begin: int) -> int:
-    """Where a value without quotes ends."""
     opened = 0
     for at in range(begin, len(text)):
         sign = text[at]

@@ -81,7 +81,6 @@ def _shown(records: Numbers, addresses: Any, places: Any) -> list[Shown]:
 
 
 def _at(query: tantivy.Query, date: int) -> tantivy.Query:
-    """The matches in one second."""
     from tantivy import FieldType, Occur, Query
 
     second = Query.range_query(schema(), "date", FieldType.Unsigned, date, date)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.arguments import check_fields, read_text_field
+from holdfast.arguments import check_fields, nearest, read_text_field
 from holdfast.errors import MalformedQuery, UnknownName
 from holdfast.model import Coverage, RecordId, batch_name
 
@@ -39,12 +38,12 @@ class QueryOptions:
         read_text_field(self, "facets", lambda name: (name,))
         check_fields(self)
         if self.sort and self.sort not in SORTS:
-            raise _unknown("sort", self.sort, SORTS)
+            raise UnknownName(f"unknown sort {self.sort!r}{nearest(self.sort, SORTS)}")
         if self.group not in GROUPS:
-            raise _unknown("group", self.group, GROUPS)
+            raise UnknownName(f"unknown group {self.group!r}{nearest(self.group, GROUPS)}")
         for name in self.facets:
             if name not in FACETS:
-                raise _unknown("facet", name, FACETS)
+                raise UnknownName(f"unknown facet {name!r}{nearest(name, FACETS)}")
         bounds = (("limit", LIMIT_MAX), ("offset", OFFSET_MAX), ("facet_values", FACET_VALUES_MAX))
         for name, most in bounds:
             if not 0 <= getattr(self, name) <= most:
@@ -133,9 +132,3 @@ class QueryResult:
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
-
-
-def _unknown(what: str, name: str, known: tuple[str, ...]) -> UnknownName:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return UnknownName(f"unknown {what} {name!r}: {hint}")

@@ -247,8 +247,6 @@ class ShardQuery:
         return list(hits_of(moment, list(map(HitGroup, shown, counts)), snippets))
 
     def matching(self) -> list[int]:
-        """The numbers of all matching records."""
-
         def numbers() -> list[int]:
             moment, expression, compiler = self._opened()
             matches = moment.gather(compiled(compiler, moment, expression, self.options))
@@ -329,7 +327,6 @@ def chosen(parts: Iterable[Candidates], options: QueryOptions, sort: str) -> lis
 
 
 def joined_facets(parts: Sequence[Candidates], options: QueryOptions) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:
-    """The facets and the timeline of all nodes."""
     facets = []
     for name in options.facets:
         values: Counter[str] = Counter()

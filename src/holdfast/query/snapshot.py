@@ -89,12 +89,10 @@ class QuerySnapshot:
         ]
 
     def count(self, query: tantivy.Query) -> int:
-        """The number of visible matches."""
         found: int = self.searcher.search(self.seen(query), 1).count  # type: ignore[attr-defined]
         return found
 
     def gather(self, query: tantivy.Query) -> MatchSet:
-        """All visible matches."""
         from tantivy import Order
 
         most = max(1, self.count(query))
@@ -103,7 +101,6 @@ class QuerySnapshot:
         return MatchSet(records, [address for _, address in hits])
 
     def numbers(self, field: str, addresses: Sequence[Any]) -> Numbers:
-        """The values of a numeric field."""
         if not addresses:
             return np.empty(0, np.uint64)
         return np.array(self.searcher.fast_field_values(field, list(addresses)), np.uint64)

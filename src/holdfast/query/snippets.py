@@ -29,8 +29,6 @@ LIMITS = ExtractionLimits(4 << 20, 1 << 20)
 
 
 class Snippets:
-    """Makes the snippets of one result."""
-
     def __init__(self, searcher: tantivy.Searcher, expression: Expression, bytes_max: int = BYTES_MAX) -> None:
         wanted = [term for term, is_wanted in terms(expression) if is_wanted and isinstance(term, TextTerm)]
         self._words = {word for term in wanted for word in _words(searcher, term)}

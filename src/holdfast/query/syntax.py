@@ -133,7 +133,6 @@ EVERYTHING = "*"
 
 
 def canonical(expression: Expression) -> str:
-    """The text of a query."""
     if isinstance(expression, And):
         return " ".join(_inner(part) for part in expression.parts)
     if isinstance(expression, Or):

@@ -45,8 +45,6 @@ from holdfast.streams.token import StreamToken, decode
 
 
 class SharedScan:
-    """One running scan and its consumers."""
-
     def __init__(self, stream: Stream) -> None:
         self.position: Bound = stream.left.first  # where the next piece begins; None: all is read
         self.is_led = False  # a consumer is reading the next piece
@@ -58,12 +56,10 @@ class SharedScan:
 
     @property
     def oldest(self) -> int:
-        """The number of the first piece kept."""
         return self._oldest
 
     @property
     def next(self) -> int:
-        """The number of the piece to read next."""
         return self._oldest + len(self._kept)
 
     def piece(self, number: int) -> ScanPiece:
@@ -209,7 +205,6 @@ class Multicast:
 
     @property
     def scans(self) -> int:
-        """Number of running scans."""
         with self._changed:
             return len(self._scans)
 

@@ -151,7 +151,6 @@ class Page:
 
     @property
     def capture(self) -> Capture:
-        """The catalog row."""
         if self._capture is None:
             self._capture = capture_of(self.entry, self.record.batch)
         return self._capture
@@ -168,7 +167,6 @@ class Page:
 
     @property
     def urlkey(self) -> str:
-        """The key in the catalog."""
         return self.capture.urlkey
 
     @property

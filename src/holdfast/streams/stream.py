@@ -71,7 +71,6 @@ class Feed:
 
     @property
     def left(self) -> Ranges:
-        """What has not been delivered."""
         if self._last is None:
             return self._left
         piece, page = self._last

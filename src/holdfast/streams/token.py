@@ -30,8 +30,6 @@ _JSON_BYTES_MAX = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class StreamToken:
-    """The contents of a token."""
-
     archive: str  # the archive's uid
     options: str  # digest of the options
     snapshot: Snapshot

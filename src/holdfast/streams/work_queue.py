@@ -260,7 +260,6 @@ class SharedStream:
         return int(start[1]) >= self._token.snapshot.ends.get(str(start[0]), 0)
 
     def _skip_to_next_batch(self, batch: str) -> None:
-        """Moves on to the next batch."""
         following = next((name for name in self._token.snapshot.ends if name > batch), None)
         with self._state() as state:
             state["units"].pop(self._worker, None)

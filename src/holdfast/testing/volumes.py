@@ -86,7 +86,6 @@ def marks(volume: ReadableVolume) -> list[ScanPosition]:
 
 
 def probed(volume: ReadableVolume, signature: bytes) -> set[BlockFacts]:
-    """The blocks with a signature."""
     (found,) = volume.probe([signature])
     assert len(found) == len(set(found))
     return set(found)

@@ -116,7 +116,6 @@ class Forwarder:
         raise ClusterDown(f"none of the nodes that hold '{url[:200]}' responds: {', '.join(route)}")
 
     def close(self) -> None:
-        """Closes idle connections."""
         for connections in self._idle.values():
             while connections:
                 connections.pop().close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.formats.html.links import Document, links_of
+from holdfast.formats.html.links.document import Document, links_of
 from holdfast.formats.record import Headers
 
 URL = "http://example.com/dir/page.html"

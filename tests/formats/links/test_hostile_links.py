@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from links_reading import DIR, found
 
-from holdfast.formats.html.links import LINKS_MAX, PAGE_BYTES_MAX, REFERENCE_CHARACTERS_MAX, SCRIPT_BYTES_MAX
 from holdfast.formats.html.links.css import unescaped
-from holdfast.formats.html.links.html import ANCHORS_MAX
+from holdfast.formats.html.links.html import ANCHORS_MAX, PAGE_BYTES_MAX
 from holdfast.formats.html.links.microsyntax import CANDIDATES_MAX, srcset_urls
-from holdfast.formats.html.links.references import Hop
+from holdfast.formats.html.links.references import LINKS_MAX, REFERENCE_CHARACTERS_MAX, Hop
+from holdfast.formats.html.links.script import SCRIPT_BYTES_MAX
 
 N = 200_000
 TYPES = [

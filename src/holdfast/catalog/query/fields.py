@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
+from holdfast.arguments import nearest
 from holdfast.errors import MalformedQuery
 from holdfast.formats.cdx.cdxj import EXTRA
 from holdfast.model import Capture
@@ -69,15 +69,9 @@ def canonical_field(name: str) -> str:
     """The field under any of its names. Raises MalformedQuery with the nearest one."""
     field = ALIASES.get(name, name)
     if field not in GETTERS:
-        raise MalformedQuery(f"unknown field {name!r}{nearest(name, [*GETTERS, *ALIASES])}")
+        raise MalformedQuery(f"unknown field {name!r}{nearest(name, sorted([*GETTERS, *ALIASES]))}")
     return field
 
 
 def getter(name: str) -> Getter:
     return GETTERS[canonical_field(name)]
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message: the nearest known name."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"

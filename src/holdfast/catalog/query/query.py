@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from holdfast.arguments import check_fields, checked, read_text_field
+from holdfast.arguments import check_fields, checked, nearest, read_text_field
 from holdfast.catalog.keys import after, encoded, place_of
 from holdfast.catalog.query.collapse import parse_collapse
-from holdfast.catalog.query.fields import Row, canonical_field, nearest
+from holdfast.catalog.query.fields import Row, canonical_field
 from holdfast.catalog.query.filters import FILTERS_MAX, parse_filter
 from holdfast.catalog.timestamps import digits, earliest, latest
 from holdfast.errors import MalformedQuery

@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from holdfast.catalog.query.fields import ORIGINAL, UNKNOWN, Getter, Row, canonical_field, getter, nearest
+from holdfast.arguments import nearest
+from holdfast.catalog.query.fields import ORIGINAL, UNKNOWN, Getter, Row, canonical_field, getter
 from holdfast.catalog.timestamps import http_date
 from holdfast.errors import MalformedQuery
 from holdfast.formats.cdx.cdx import CDX11, bare_digest, cdx_line

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from holdfast.storage.maintenance.check import CheckReport
 
 
-# -- init --------------------------------------------------------------------------------------------------------------
-
-
 @click.command()
 @click.argument("directory", metavar="DIR", type=PATH)
 @click.option("--volumes", type=click.IntRange(0, 1024), help="Number of its own volumes: 1, with --connector none.")
@@ -93,9 +90,6 @@ def init(
     if connector is not None:
         text = f"made archive '{directory}' on the volumes of '{connector}'"
     show(values, text, as_json=as_json)
-
-
-# -- status ------------------------------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -279,9 +273,6 @@ def _rebuild(archive: Path) -> int:
     shutil.rmtree(archive / paths.CATALOG, ignore_errors=True)
     with writing(archive) as (opened, _):
         return sum(total.captures for total in opened.catalog.totals()[0].values())
-
-
-# -- update ------------------------------------------------------------------------------------------------------------
 
 
 @click.group()

@@ -41,9 +41,6 @@ def batch() -> None:
     """List, show, seal, verify, back up and restore batches of records."""
 
 
-# -- list, show --------------------------------------------------------------------------------------------------------
-
-
 @batch.command("list")
 @archive_option
 @json_option
@@ -121,9 +118,6 @@ def _state(values: dict[str, Any]) -> str:
     return "sealed" if values["sealed"] else "open"
 
 
-# -- seal, verify ------------------------------------------------------------------------------------------------------
-
-
 @batch.command()
 @archive_option
 @click.argument("name")
@@ -169,9 +163,6 @@ def _show_verified(report: BatchReport, *, as_json: bool) -> None:
     sealed = "sealed" if report.sealed else "open"
     what = f"{counted(report.records, 'record')}{removed} ({rounded_size(report.bytes)})"
     note(f"verified batch '{report.name}', {sealed}, {what}: {found}")
-
-
-# -- backup, restore ---------------------------------------------------------------------------------------------------
 
 
 @batch.command()

@@ -30,15 +30,7 @@ _SIGNS = {"same": " ", "removed": "-", "added": "+"}
 @click.option("--headers", is_flag=True, help="Compare status and header fields.")
 @json_option
 def diff(
-    *,
-    archive: Path,
-    url: str,
-    a: str,
-    b: str,
-    pick: str | None,
-    collection: str | None,
-    as_json: bool,
-    **parts: bool,
+    *, archive: Path, url: str, a: str, b: str, pick: str | None, collection: str | None, as_json: bool, **parts: bool
 ) -> None:
     """Compare two captures of URL: those for two times.
 

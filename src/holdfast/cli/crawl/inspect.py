@@ -57,9 +57,6 @@ def time_text(at: float) -> str:
         return "-"
 
 
-# -- list --------------------------------------------------------------------------------------------------------------
-
-
 @click.command("list")
 @archive_option
 @json_option
@@ -101,9 +98,6 @@ def _values(status: CrawlStatus, archive: Path) -> dict[str, Any]:
     return values | more | {"rate": rate_of(status.tally), "saved_bytes": saved_bytes(status.tally)}
 
 
-# -- status ------------------------------------------------------------------------------------------------------------
-
-
 @click.command("status")
 @archive_option
 @click.argument("name", required=False)
@@ -129,9 +123,6 @@ def _state(status: CrawlStatus) -> str:
     if status.running:
         return "running on all nodes" if status.shared else f"running (pid {status.pid})"
     return f"{status.state} ({status.reason})" if status.reason else status.state.value
-
-
-# -- stop --------------------------------------------------------------------------------------------------------------
 
 
 @click.command("stop")

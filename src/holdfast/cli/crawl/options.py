@@ -148,7 +148,6 @@ def _without_outdated(job: CrawlJob, chosen: dict[str, Any]) -> CrawlJob:
 
 
 def secret_arguments(chosen: dict[str, Any]) -> list[str]:
-    """The secrets on the command line."""
     from holdfast.crawl.job.credentials import is_secret
 
     headers = [text.partition(":") for text in chosen.get("header") or ()]
@@ -219,7 +218,6 @@ def _lifetimes(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 def changed_options(old: CrawlJob, new: CrawlJob) -> list[str]:
-    """The options in which two jobs differ."""
     changed = (
         _NAMES.get(option, option.replace("_", "-"))
         for option, (part, field) in _FIELDS.items()

@@ -44,7 +44,6 @@ class CrawlPlan:
 
     @property
     def action(self) -> str:
-        """What running it does."""
         if self.known is None:
             return "begins"
         if self.is_revisit:
@@ -54,7 +53,6 @@ class CrawlPlan:
         return f"{how}: continues (visit {max(self.known.visit, 1)})"
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
         known = self.known.as_dict() if self.known else None
         return {"action": self.action, "notes": self.notes, "collection": self.collection, "known": known}
 
@@ -157,7 +155,6 @@ def _require_urls(words: Sequence[str], crawls: Sequence[str], commands: Sequenc
 
 
 def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict[str, Any]) -> CrawlJob:
-    """The job that options are applied to."""
     from holdfast.crawl import crawls
     from holdfast.crawl.job.file import read_job
     from holdfast.crawl.job.job import CrawlJob
@@ -215,7 +212,6 @@ def _in_full(kept: CrawlJob, job: CrawlJob, collection: str) -> list[str]:
 
 
 def plan_words(plan: CrawlPlan) -> dict[str, str]:
-    """The plan, a line for each of its parts."""
     job = plan.job
     fetch = job.fetch
     between = f"{duration_text(fetch.delay)} between fetches from a host" if fetch.delay else "none"

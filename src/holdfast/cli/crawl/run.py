@@ -67,10 +67,7 @@ def run_crawl(
         with writing(archive) as (opened, interruption):
             if is_automatic(opened, index):
                 updater = closing.enter_context(IndexUpdater(archive, _INDEX_EVERY_S))
-            with (
-                _display(job, interruption, quiet=quiet, verbose=verbose) as progress,
-                _stop_requests() as requested,
-            ):
+            with _display(job, interruption, quiet=quiet, verbose=verbose) as progress, _stop_requests() as requested:
                 crawl = Crawl(opened, job, began=began, updater=updater, children=children)
                 summary = crawl.run(progress, lambda: interruption.pressed or requested())
             summarize(archive, summary, quiet=quiet, as_json=as_json)
@@ -212,7 +209,6 @@ def _at_most_every(interval_s: float, pace: Pace, show: Progress) -> Progress:
 
 
 def summarize(archive: Path, summary: Summary, *, quiet: bool, as_json: bool) -> None:
-    """Prints how a run ended."""
     from holdfast.crawl.crawls import log_path
 
     log = str(log_path(archive, summary.name))
@@ -244,7 +240,6 @@ def tally_fields(tally: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[s
 
 
 def _reasons(reasons: Mapping[str, int]) -> str:
-    """The most frequent ones."""
     ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
     shown = [f"{count:,} {reason}" for reason, count in ranked[:_REASONS_SHOWN]]
     rest = sum(count for _, count in ranked[_REASONS_SHOWN:])
@@ -258,7 +253,6 @@ def saved_bytes(tally: Mapping[str, Any]) -> int:
 
 
 def rate_of(tally: Mapping[str, Any]) -> float:
-    """URLs a second."""
     seconds = float(tally.get("seconds", 0.0))
     return float(tally.get("fetched", 0)) / seconds if seconds > 0 else 0.0
 

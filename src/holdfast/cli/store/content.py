@@ -42,9 +42,6 @@ def content() -> None:
     """Store, fetch, remove and list contents."""
 
 
-# -- put ---------------------------------------------------------------------------------------------------------------
-
-
 @content.command()
 @store_options
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
@@ -179,9 +176,6 @@ def _stat_values(known: ContentStat) -> dict[str, Any]:
         "codec": known.codec,
         "place": known.place,
     }
-
-
-# -- list --------------------------------------------------------------------------------------------------------------
 
 
 @content.command("list")

@@ -44,6 +44,7 @@ from holdfast.cli.terminal import (
     writing_contents,
 )
 from holdfast.config import StoreSettings, VolumeSettings
+from holdfast.config.address import PORT_MAX
 from holdfast.env.units import rounded_size
 from holdfast.errors import Damaged, HoldfastError, VolumeDown
 from holdfast.model import VolumeState
@@ -60,7 +61,6 @@ _HEADING = ("NAME", "ORGANIZATION", "STATE", "ACTIVITY", "BLOCKS", "ON DISK", "C
 _WIDE = ("ROLE", "WEIGHT", "CLIENTS", "REFERENCES", "REPLICAS", "CONTENTS", "RECLAIMABLE", "SAVED BY DUPLICATES")
 _PLACE = "PLACE"
 _DEFAULT_LISTEN = "127.0.0.1:9400"
-_PORT_MAX = 65535
 _MESSAGE_BYTES_MIN = 64 << 10
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -71,9 +71,6 @@ Ended = Callable[[int, int], None]  # takes the number of a volume that is no lo
 @click.group()
 def volume() -> None:
     """List, add, change, move and compact volumes; serve them to other machines."""
-
-
-# -- list --------------------------------------------------------------------------------------------------------------
 
 
 @volume.command("list")
@@ -120,7 +117,6 @@ def _drawn() -> Iterator[Callable[[list[str]], None]]:
 
 
 def values_of(report: VolumeReport) -> dict[str, Any]:
-    """All that is known of a volume."""
     activity = report.activity
     values = asdict(report.settings) | {"up": report.stat is not None, "activity": activity.state}
     if report.stat is None:
@@ -453,8 +449,8 @@ def serve(*, directories: tuple[Path, ...], listen: str, processes: int | None, 
     if processes is not None and processes > len(directories):
         raise click.UsageError(f"--processes {processes}: there are only {len(directories)} volumes")
     host, port = split_address(listen)
-    if port + len(directories) - 1 > _PORT_MAX:
-        raise click.UsageError(f"--listen {listen}: {len(directories)} volumes need ports beyond {_PORT_MAX}")
+    if port + len(directories) - 1 > PORT_MAX:
+        raise click.UsageError(f"--listen {listen}: {len(directories)} volumes need ports beyond {PORT_MAX}")
     if chosen["message_max"] < _MESSAGE_BYTES_MIN:
         raise click.UsageError(f"--message-max: no content would be taken with less than {_MESSAGE_BYTES_MIN} bytes")
     options = _options(host, port, chosen)

@@ -16,7 +16,7 @@ from holdfast.crawl.browser.chromium import VIEWPORT
 from holdfast.crawl.browser.visit import Visit
 from holdfast.crawl.job.job import BrowserSettings
 from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome
-from holdfast.formats.html.links import Document, links_of
+from holdfast.formats.html.links.document import Document, links_of
 from holdfast.formats.html.links.references import Hop
 from holdfast.formats.record import Headers
 from holdfast.urls import canonical, parse

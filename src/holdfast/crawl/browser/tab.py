@@ -29,7 +29,7 @@ from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.policy.robots_gate import agent_of
 from holdfast.crawl.policy.robots_tags import RobotsTags, read_robots_tags
 from holdfast.errors import TooLarge
-from holdfast.formats.html.links import Document
+from holdfast.formats.html.links.document import Document
 from holdfast.formats.http import decoded_content, parse_head
 
 log = logging.getLogger("holdfast.crawl")

@@ -37,7 +37,7 @@ from holdfast.crawl.processes.messages import (
 )
 from holdfast.env.child_process import RECEIVE_BYTES, Frames, collect_seldom, frames_from
 from holdfast.errors import HoldfastError, TooLarge
-from holdfast.formats.html.links import Document, Link, followed_links, links_of
+from holdfast.formats.html.links.document import Document, Link, followed_links, links_of
 from holdfast.formats.html.links.references import Hop
 from holdfast.formats.http import HttpHead, decoded_content, parse_head
 from holdfast.index.extract.extract import ExtractionLimits, Payload, extract_page

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.formats.html.charset import charset_of
-from holdfast.formats.html.links import PAGE_BYTES_MAX, Document, is_page
-from holdfast.formats.html.links.html import read_tree
+from holdfast.formats.html.links.document import Document, is_page
+from holdfast.formats.html.links.html import PAGE_BYTES_MAX, read_tree
 from holdfast.formats.html.links.references import Hop
 from holdfast.formats.html.text import parsed_page
 

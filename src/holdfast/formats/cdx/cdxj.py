@@ -79,8 +79,3 @@ def _text(value: object) -> str:
 def is_header(line: str) -> bool:
     """Lines such as `!meta 0 {...}` that some writers put first."""
     return line.startswith("!")
-
-
-def sort_key(line: str) -> bytes:
-    """The order of the C locale, which is that of the bytes."""
-    return line.encode("utf-8", "surrogateescape")

@@ -22,8 +22,6 @@ _PROBE_BYTES = 1024
 
 
 class GzipSource(MemberSource):
-    """The decoded bytes of a gzip file."""
-
     unit = "gzip member"
 
     def __init__(self, stream: BinaryIO, first: bytes = b"") -> None:

@@ -31,8 +31,6 @@ _PROBE_BYTES = 1024
 
 
 class ZstdSource(MemberSource):
-    """The decoded bytes of a zstd file."""
-
     unit = "zstd frame"
     probe_bytes = 128 * 1024 + 64  # the whole of its first block is needed
 

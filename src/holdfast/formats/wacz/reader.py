@@ -21,8 +21,6 @@ import struct
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
 
@@ -47,17 +45,12 @@ _END64_LOCATOR_MAGIC = b"PK\x06\x07"
 _END64_SIZE_AT = 40  # of the directory's size in the zip64 end record
 _COMMENT_MAX = 0xFFFF
 _ENCRYPTED = 0x1
+# What a WACZ may demand of the reader; beyond it, it is refused.
+_DIRECTORY_BYTES_MAX = 256 << 20  # of the zip's directory, which is held in memory
+_MEMBERS_MAX = 200_000
+_JSON_BYTES_MAX = 64 << 20  # of datapackage.json
+_EXPANSION_MAX = 200  # how many times its stored size a deflated member may have
 _DAMAGED = (zipfile.BadZipFile, EOFError, RuntimeError, OSError, ValueError, struct.error)
-
-
-@dataclass(frozen=True, slots=True)
-class WaczLimits:
-    """What a WACZ may demand of the reader; beyond it, it is refused."""
-
-    directory_bytes_max: int = 256 << 20  # of the zip's directory, which is held in memory
-    members_max: int = 200_000
-    json_bytes_max: int = 64 << 20  # of datapackage.json, and of one line of a page list
-    expansion_max: int = 200  # how many times its stored size a deflated member may have
 
 
 class _Note(Protocol):
@@ -69,12 +62,10 @@ class _Note(Protocol):
 class Wacz:
     """An open WACZ. Any thread may call any method; each stream that `open` gives belongs to one thread."""
 
-    def __init__(self, source: Path | BinaryIO, limits: WaczLimits | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         """Raises MalformedInput if the file is not a zip, or must not be trusted."""
-        self.limits = limits or WaczLimits()
-        self._owned = isinstance(source, Path)
-        self._file: BinaryIO = source.open("rb") if isinstance(source, Path) else source
-        self.name = str(source) if isinstance(source, Path) else str(getattr(source, "name", "WACZ"))
+        self.name = str(path)
+        self._file = path.open("rb")
         self._lock = threading.Lock()
         try:
             self._size = self._file.seek(0, os.SEEK_END)
@@ -97,24 +88,9 @@ class Wacz:
     def indexes(self) -> list[str]:
         return self._below("indexes/")
 
-    @property
-    def page_lists(self) -> list[str]:
-        """`pages/pages.jsonl` and others beside it."""
-        return [name for name in self._below("pages/") if name.endswith(".jsonl")]
-
     def datapackage(self) -> dict[str, object]:
         """What datapackage.json says; raises MalformedInput if it is missing or no JSON object."""
         return self._json(DATAPACKAGE)
-
-    def pages(self, name: str = PAGES) -> Iterator[dict[str, object]]:
-        """The pages of a list, without its header line; lines that are not JSON objects are skipped."""
-        with self.open(name) as stream:
-            while line := stream.readline(self.limits.json_bytes_max + 1):
-                if len(line) > self.limits.json_bytes_max:
-                    raise self.malformed(name, f"a line longer than {self.limits.json_bytes_max} bytes")
-                page = _json_object(line)
-                if page is not None and "url" in page:
-                    yield page
 
     # -- bytes --------------------------------------------------------------------------------------------------
 
@@ -226,15 +202,15 @@ class Wacz:
     # -- the zip ------------------------------------------------------------------------------------------------
 
     def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
-        if self._directory_size() > self.limits.directory_bytes_max:
-            raise self._refused(f"its directory is larger than {self.limits.directory_bytes_max} bytes")
+        if self._directory_size() > _DIRECTORY_BYTES_MAX:
+            raise self._refused(f"its directory is larger than {_DIRECTORY_BYTES_MAX} bytes")
         try:
             with zipfile.ZipFile(self._file) as archive:
                 infos = archive.infolist()
         except _DAMAGED as error:
             raise self._refused(f"its directory is damaged ({error})") from error
-        if len(infos) > self.limits.members_max:
-            raise self._refused(f"it has more than {self.limits.members_max} members")
+        if len(infos) > _MEMBERS_MAX:
+            raise self._refused(f"it has more than {_MEMBERS_MAX} members")
         members: dict[str, zipfile.ZipInfo] = {}
         end = 0
         for info in sorted(infos, key=lambda each: each.header_offset):
@@ -251,7 +227,7 @@ class Wacz:
             raise self._refused(f"member {name!r} leads out of it")
         if info.header_offset < previous_end or info.header_offset + info.compress_size > self._size:
             raise self._refused(f"member {name!r} lies on another or beyond the end")
-        most = info.compress_size * (1 if info.compress_type == zipfile.ZIP_STORED else self.limits.expansion_max)
+        most = info.compress_size * (1 if info.compress_type == zipfile.ZIP_STORED else _EXPANSION_MAX)
         if info.file_size > most:
             raise self._refused(f"member {name!r} claims {info.file_size} bytes in {info.compress_size}")
 
@@ -279,8 +255,8 @@ class Wacz:
         return member
 
     def _json(self, name: str) -> dict[str, object]:
-        if self._member(name).file_size > self.limits.json_bytes_max:
-            raise self.malformed(name, f"larger than {self.limits.json_bytes_max} bytes")
+        if self._member(name).file_size > _JSON_BYTES_MAX:
+            raise self.malformed(name, f"larger than {_JSON_BYTES_MAX} bytes")
         with self.open(name) as stream:
             value = _json_object(stream.read())
         if value is None:
@@ -298,9 +274,8 @@ class Wacz:
         return MalformedInput(f"cannot open '{self.name}' as WACZ: {reason}")
 
     def close(self) -> None:
-        """Closes the file if it was opened by its path. Idempotent."""
-        if self._owned:
-            self._file.close()
+        """Idempotent."""
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, BinaryIO, Self, cast
@@ -37,23 +36,11 @@ _WARC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*\.warc(\.gz)?", re.ASCII)
 _UNFIT = re.compile(r"[^a-z0-9._-]+")  # in a resource's name, by the rules of data packages
 
 
-@dataclass(frozen=True, slots=True)
-class WaczOptions:
-    """What a WACZ says of itself."""
-
-    title: str = ""
-    description: str = ""
-    software: str = "holdfast"
-    main_page_url: str = ""
-    main_page_date: str = ""  # 14 digits or ISO 8601
-
-
 class WaczWriter:
     """A WACZ in the making. One thread at a time. Leaving a `with` by an exception removes what was written."""
 
-    def __init__(self, path: Path, options: WaczOptions | None = None, *, env: Environment = REAL) -> None:
+    def __init__(self, path: Path, *, env: Environment = REAL) -> None:
         self.path = path
-        self.options = options or WaczOptions()
         self._env = env
         self._draft = path.with_name(path.name + ".open")
         self._resources: list[dict[str, object]] = []
@@ -63,7 +50,6 @@ class WaczWriter:
             self._zip = zipfile.ZipFile(self._file, "w", allowZip64=True)
             self._lines = _SortedLines(path.parent)
             self._pages = self._temporary()
-        self._has_text = False
         self._created = datetime.fromtimestamp(env.clock(), UTC)
 
     @contextmanager
@@ -82,13 +68,11 @@ class WaczWriter:
         """A line of CDXJ, with or without its end; its `filename` is the WARC's name without `archive/`."""
         self._lines.add(line)
 
-    def add_page(self, url: str, date: str, *, title: str = "", text: str = "", page_id: str = "") -> None:
+    def add_page(self, url: str, date: str) -> None:
         """A page for people to start from; `date` is 14 digits or ISO 8601."""
         moment = warc_date(date)
-        known = page_id or hashlib.sha256(f"{moment} {url}".encode("utf-8", "surrogatepass")).hexdigest()[:20]
-        page = {"id": known, "url": url, "ts": moment, "title": title, "text": text}
-        self._has_text = self._has_text or bool(text)
-        self._pages.write(_json_line({name: value for name, value in page.items() if value}))
+        known = hashlib.sha256(f"{moment} {url}".encode("utf-8", "surrogatepass")).hexdigest()[:20]
+        self._pages.write(_json_line({"id": known, "url": url, "ts": moment}))
 
     def close(self) -> None:
         """Writes index, pages and list of members; on return the file is whole, durable and has its name."""
@@ -165,10 +149,7 @@ class WaczWriter:
             self._copy(idx, "indexes/index.idx")
 
     def _write_pages(self) -> None:
-        header: dict[str, object] = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-        if self._has_text:
-            header["hasText"] = True
-        self._copy(self._pages, PAGES, _json_line(header))
+        self._copy(self._pages, PAGES, _json_line({"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}))
 
     def _copy(self, source: IO[bytes], name: str, first: bytes = b"") -> None:
         source.seek(0)
@@ -178,30 +159,20 @@ class WaczWriter:
                 sink.write(chunk)
 
     def _write_datapackage(self) -> None:
-        facts = self._facts()
-        package = json.dumps({name: value for name, value in facts.items() if value}, indent=2).encode()
+        created = self._created.strftime("%Y-%m-%dT%H:%M:%SZ")
+        facts = {
+            "profile": "data-package",
+            "wacz_version": WACZ_VERSION,
+            "software": "holdfast",
+            "created": created,
+            "modified": created,
+            "resources": self._resources,
+        }
         with self._member(DATAPACKAGE, zipfile.ZIP_DEFLATED, listed=False) as sink:
-            sink.write(package)
+            sink.write(json.dumps(facts, indent=2).encode())
         digest = json.dumps({"path": DATAPACKAGE, "hash": sink.hash()}, indent=2).encode()
         with self._member(DATAPACKAGE_DIGEST, zipfile.ZIP_DEFLATED, listed=False) as sink:
             sink.write(digest)
-
-    def _facts(self) -> dict[str, object]:
-        created = self._created.strftime("%Y-%m-%dT%H:%M:%SZ")
-        options = self.options
-        return {
-            "profile": "data-package",
-            "wacz_version": WACZ_VERSION,
-            "title": options.title,
-            "description": options.description,
-            "software": options.software,
-            "created": created,
-            "modified": created,
-            "mainPageUrl": options.main_page_url,  # so the standard
-            "mainPageURL": options.main_page_url,  # so py-wacz
-            "mainPageDate": warc_date(options.main_page_date) if options.main_page_date else "",
-            "resources": self._resources,
-        }
 
 
 class MemberSink:

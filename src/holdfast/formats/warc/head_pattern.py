@@ -68,7 +68,6 @@ class _Shape:
         self.match = re.compile("".join([version, "\r\n", *lines, "\r\n"])).match
 
     def _value(self, name: str, value: str) -> str:
-        """The pattern of a field's values, one group."""
         if name == "warc-type" or (name == "content-type" and self.has_http):
             return f"({re.escape(value)})"
         return _VALUES.get(name, _TEXT)

@@ -59,10 +59,7 @@ _VERSION_LINE = re.compile(rb"WARC/\d+\.\d+\r*\n", re.IGNORECASE)
 WELL_FORMED = re.compile(rb"WARC/1\.[01]\r\n(?:[!#-'*+\-.0-9A-Z^-z|~]+:[^\r\n\0]*\r\n)+\r\n")
 _WORD = re.compile(r"=\?([^?\s]+)\?[QB]\?(?:[^?\s]*(\?=))?", re.IGNORECASE)
 _FULL_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII | re.IGNORECASE)
-_DATE_11 = re.compile(
-    r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?Z)?)?)?",
-    re.ASCII | re.IGNORECASE,
-)
+_DATE_11 = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?Z)?)?)?", re.ASCII | re.IGNORECASE)
 
 
 def head_faults(record: Record) -> list[str]:

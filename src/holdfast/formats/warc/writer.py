@@ -2,8 +2,7 @@
 
     .warc       record │ record │ ...
     .warc.gz    member │ member │ ...                           WARC 1.1, annex D
-    .warc.zst   [dictionary] │ frame │ frame │ ...              each frame with content checksum
-                └ skippable frame: 5D 2A 4D 18 │ size, 4 bytes little-endian │ the dictionary, itself one zstd frame
+    .warc.zst   frame │ frame │ ...                             each with content checksum
 
 `RecordCompressor` turns records into such pieces and may be called from many threads at once: the work is done outside
 the interpreter's lock. `WarcWriter` appends the pieces in one thread and knows offsets and lengths, exactly.
@@ -13,11 +12,9 @@ the interpreter's lock. `WarcWriter` appends the pieces in one thread and knows 
 from __future__ import annotations
 
 import re
-import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from socket import gethostname
 from typing import Literal, NamedTuple, Protocol, Self
@@ -28,17 +25,14 @@ from isal import igzip_lib, isal_zlib
 from holdfast.env import REAL, Environment, File
 from holdfast.env.files import Buffer
 from holdfast.errors import UsageError, VolumeDown
+from holdfast.formats.dates import timestamp_at
 from holdfast.formats.warc.compose import ID_BYTES, Version, WarcHead, record_id, warcinfo_parts
 
 Compression = Literal["none", "gzip", "zstd"]
 SUFFIXES: dict[Compression, str] = {"none": ".warc", "gzip": ".warc.gz", "zstd": ".warc.zst"}
-DICTIONARY_FRAME = 0x184D2A5D
-DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
 # Level 2 of isal costs as much as level 1; level 3 is 3 % smaller at half the speed (pages of 19 KiB).
 GZIP_LEVEL = 2
 ZSTD_LEVEL = 3
-_GZIP_LEVELS = range(4)
-_ZSTD_LEVELS = range(1, 20)  # above 19 a reader needs more memory than it may expect
 OPEN_SUFFIX = ".open"  # of a file that is being written
 _PENDING_BYTES_MAX = 1 << 20
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
@@ -69,27 +63,18 @@ class _Plain:
 class RecordCompressor:
     """Turns records into what lies in the file. Every method may be called from any thread."""
 
-    def __init__(
-        self, compression: Compression = "gzip", *, dictionary: bytes | None = None, level: int | None = None
-    ) -> None:
+    def __init__(self, compression: Compression = "gzip") -> None:
+        if compression not in SUFFIXES:
+            raise UsageError(f"unknown compression {compression!r} of WARC files: expected 'none', 'gzip' or 'zstd'")
         self.compression = compression
-        self.level = _checked_level(compression, level)
-        self._dictionary = _checked_dictionary(compression, dictionary, self.level)
         self._perthread = threading.local()  # zstd's compressors are costly to make and serve one thread at a time
-
-    def prologue(self) -> bytes:
-        """What stands at the beginning of every file: the dictionary, if there is one."""
-        if self._dictionary is None:
-            return b""
-        packed = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True).compress(self._dictionary.as_bytes())
-        return struct.pack("<II", DICTIONARY_FRAME, len(packed)) + packed
 
     def compress_record(self, parts: Sequence[Buffer]) -> bytes:
         """The whole record, given in pieces, as one member or frame."""
         record = b"".join(parts)
         match self.compression:
             case "gzip":
-                return igzip_lib.compress(record, self.level, flag=igzip_lib.COMP_GZIP)
+                return igzip_lib.compress(record, GZIP_LEVEL, flag=igzip_lib.COMP_GZIP)
             case "zstd":
                 return self._zstd().compress(record)
             case _:
@@ -99,20 +84,21 @@ class RecordCompressor:
         """Compresses one record piece by piece; with its `size`, a zstd frame says how long its content is."""
         match self.compression:
             case "gzip":
-                return isal_zlib.compressobj(self.level, wbits=_GZIP_WINDOW)
+                return isal_zlib.compressobj(GZIP_LEVEL, wbits=_GZIP_WINDOW)
             case "zstd":  # a new one: a compressor serves one record at a time
-                return self._new_zstd().compressobj(size=-1 if size is None else size)
+                return _new_zstd().compressobj(size=-1 if size is None else size)
             case _:
                 return _Plain()
 
     def _zstd(self) -> zstandard.ZstdCompressor:
         compressor: zstandard.ZstdCompressor | None = getattr(self._perthread, "compressor", None)
         if compressor is None:
-            compressor = self._perthread.compressor = self._new_zstd()
+            compressor = self._perthread.compressor = _new_zstd()
         return compressor
 
-    def _new_zstd(self) -> zstandard.ZstdCompressor:
-        return zstandard.ZstdCompressor(level=self.level, dict_data=self._dictionary, write_checksum=True)
+
+def _new_zstd() -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
 
 
 class WarcWriter:
@@ -123,21 +109,14 @@ class WarcWriter:
     """
 
     def __init__(
-        self,
-        sink: Sink,
-        *,
-        compression: Compression = "gzip",
-        dictionary: bytes | None = None,
-        level: int | None = None,
-        compressor: RecordCompressor | None = None,
+        self, sink: Sink, *, compression: Compression = "gzip", compressor: RecordCompressor | None = None
     ) -> None:
-        self.compressor = compressor or RecordCompressor(compression, dictionary=dictionary, level=level)
+        self.compressor = compressor or RecordCompressor(compression)
         self.offset = 0  # of the next record
         self._sink = sink
         self._failed = False
         self._stream: _Stream | None = None
         self._begun_at = 0
-        self._append(self.compressor.prologue())
 
     def write(self, parts: Sequence[Buffer]) -> tuple[int, int]:
         """Writes a record given in pieces (head, block, end); returns its offset and length in the file."""
@@ -186,35 +165,6 @@ class WarcWriter:
         self.offset += len(piece)
 
 
-def _checked_level(compression: Compression, level: int | None) -> int:
-    match compression:
-        case "gzip":
-            allowed, usual = _GZIP_LEVELS, GZIP_LEVEL
-        case "zstd":
-            allowed, usual = _ZSTD_LEVELS, ZSTD_LEVEL
-        case "none":
-            return 0
-        case _:
-            raise UsageError(f"unknown compression {compression!r} of WARC files: expected 'none', 'gzip' or 'zstd'")
-    if level is not None and level not in allowed:
-        raise UsageError(f"level {level} is not one of {compression}: expected {allowed[0]} to {allowed[-1]}")
-    return usual if level is None else level
-
-
-def _checked_dictionary(
-    compression: Compression, dictionary: bytes | None, level: int
-) -> zstandard.ZstdCompressionDict | None:
-    if dictionary is None:
-        return None
-    if compression != "zstd":
-        raise UsageError(f"a dictionary cannot be used with compression {compression!r}: choose 'zstd'")
-    if not dictionary.startswith(DICTIONARY_MAGIC):
-        raise UsageError("malformed zstd dictionary: it does not begin with 37a430ec; train one with 'zstd --train'")
-    made = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_FULLDICT)
-    made.precompute_compress(level=level)  # once for all threads and records
-    return made
-
-
 class WrittenRecord(NamedTuple):
     """Where a record lies: name of the file in its directory, offset and length."""
 
@@ -229,10 +179,7 @@ class WarcFilesOptions:
 
     bytes_max: int = 1_000_000_000  # a file that would grow beyond it is followed by the next
     compression: Compression = "gzip"
-    dictionary: bytes | None = None
-    level: int | None = None
     version: Version = "1.1"
-    hostname: str = ""  # where empty, that of this machine
     info: tuple[tuple[str, str], ...] = ()  # fields of the warcinfo record: software, operator, description ...
 
 
@@ -248,14 +195,12 @@ class WarcFiles:
         self, directory: Path, prefix: str, options: WarcFilesOptions | None = None, *, env: Environment = REAL
     ) -> None:
         self.options = options or WarcFilesOptions()
-        self.compressor = RecordCompressor(
-            self.options.compression, dictionary=self.options.dictionary, level=self.options.level
-        )
+        self.compressor = RecordCompressor(self.options.compression)
         self.finished: list[Path] = []
         self.warcinfo_id = ""  # of the current file, for the field WARC-Warcinfo-ID of its records
         self._directory = directory
         self._prefix = _name_part(prefix)
-        self._hostname = _UNFIT.sub("-", self.options.hostname or gethostname()) or "localhost"
+        self._hostname = _UNFIT.sub("-", gethostname()) or "localhost"
         self._env = env
         self._serial = 0
         self._sink: _FileSink | None = None
@@ -323,7 +268,7 @@ class WarcFiles:
         return writer or self._open_next()
 
     def _open_next(self) -> WarcWriter:
-        now = datetime.fromtimestamp(self._env.clock(), UTC).strftime("%Y%m%d%H%M%S")
+        now = timestamp_at(self._env.clock())
         self._sink = self._create(now)
         self._writer = WarcWriter(self._sink, compressor=self.compressor)
         self.warcinfo_id = record_id(self._env.random_bytes(ID_BYTES))

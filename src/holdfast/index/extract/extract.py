@@ -28,7 +28,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
 
 from holdfast.formats.html.charset import charset_of, decoded
-from holdfast.formats.html.links import PAGE_BYTES_MAX, Document, Link, is_page, links_of_fields, links_of_page
+from holdfast.formats.html.links.document import Document, Link, is_page, links_of_fields, links_of_page
+from holdfast.formats.html.links.html import PAGE_BYTES_MAX
 from holdfast.formats.html.links.references import Hop
 from holdfast.formats.html.text import parsed_page, text_with_main, title_of
 from holdfast.formats.http import HTML_TYPES, decoded_beginning, media_type

@@ -34,8 +34,6 @@ _THREAD_BYTES = 32 << 20  # stack and buffers of each thread
 
 @dataclass(frozen=True, slots=True)
 class SqlRequest:
-    """The work of one process."""
-
     statement: Statement
     parameters: Sequence[Any]
     sources: SqlSources

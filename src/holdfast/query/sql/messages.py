@@ -29,8 +29,6 @@ from holdfast.index.state import REPAIR
 
 
 class MessageKind:
-    """Kinds of messages."""
-
     REQUEST: Final = b"Q"
     CONTENTS: Final = b"C"
     CONTENTS_END: Final = b"X"

@@ -8,12 +8,12 @@ the statement apart, and every table and table function must be on a short list.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.arguments import nearest
 from holdfast.errors import Denied, MalformedQuery
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ def _check_names(connection: DuckDBPyConnection, own: set[str]) -> None:
 
 
 def _lists_tables(node: Any) -> bool:
-    """Whether it is SHOW TABLES."""
     return isinstance(node, dict) and node.get("type") == _SHOW and _shown_by(node) == _EVERY_TABLE
 
 
@@ -132,7 +131,6 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _defined(node: dict[str, Any]) -> Iterator[str]:
-    """Names defined by WITH."""
     names = node.get("cte_map")
     if isinstance(names, dict):
         yield from (each["key"] for each in names["map"])
@@ -161,9 +159,7 @@ def _shown_by(node: dict[str, Any]) -> str:
 def _unknown(table: str, known: Collection[str]) -> MalformedQuery | Denied:
     if "/" in table or "." in table:
         return Denied(f"no file may be read, such as '{table[:80]}': {_READ_ONLY}")
-    near = difflib.get_close_matches(table, sorted(known), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-    return MalformedQuery(f"no table '{table[:80]}': {hint}")
+    return MalformedQuery(f"no table '{table[:80]}'{nearest(table, sorted(known))}")
 
 
 def _check(node: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.config import ConnectorWatch, Settings, is_xml, with_state
+from holdfast.config import Settings, SettingsWatch, is_xml, with_state
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import HoldfastError, UnknownName, UsageError
 from holdfast.model import VolumeState
@@ -27,7 +27,7 @@ class ConnectorWatcher:
     Hold `lock` to change the settings of the store in another way.
     """
 
-    def __init__(self, store: BlockStore, watch: ConnectorWatch) -> None:
+    def __init__(self, store: BlockStore, watch: SettingsWatch) -> None:
         self.lock = threading.Lock()
         self._store = store
         self._watch = watch

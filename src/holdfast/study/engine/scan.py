@@ -147,9 +147,6 @@ def type_of(mime: str) -> str:
     return "unknown" if mime in ("", "-", "unk") else short_type(mime.lower())
 
 
-# -- groups ------------------------------------------------------------------------------------------------------------
-
-
 def group_function(source: StudySource, by: GroupBy) -> Callable[[Capture], str]:
     """The group of a capture."""
     part = source.part

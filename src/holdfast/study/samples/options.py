@@ -42,10 +42,7 @@ class SampleOptions:
                 raise UnknownName(f"cannot stratify by {name!r}: one of {', '.join(STRATA)}")
         if len(set(self.by)) < len(self.by):
             raise UsageError("strata are named twice")
-        for what, value, known in (
-            ("allocation", self.allocation, ALLOCATIONS),
-            ("format", self.format, FORMATS),
-        ):
+        for what, value, known in (("allocation", self.allocation, ALLOCATIONS), ("format", self.format, FORMATS)):
             if value not in known:
                 raise UnknownName(f"unknown {what} {value!r}: one of {', '.join(known)}")
         if self.unit not in tuple(PeriodUnit):

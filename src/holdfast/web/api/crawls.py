@@ -20,15 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.catalog.access_rules import Verdict
-from holdfast.crawl.crawls import (
-    CrawlStatus,
-    crawl_directory,
-    crawl_status,
-    crawls,
-    kept_job,
-    log_path,
-    request_stop,
-)
+from holdfast.crawl.crawls import CrawlStatus, crawl_directory, crawl_status, crawls, kept_job, log_path, request_stop
 from holdfast.crawl.job.job import CrawlJob, ScopeKind, checked
 from holdfast.crawl.log import Row, read_log
 from holdfast.crawl.paths import OUTPUT
@@ -47,9 +39,6 @@ _OUTPUT_CHARS = 2000
 _WISH_BYTES_MAX = 4 << 20
 _FIELDS = ("seeds", "name", "collection", "scope", "depth", "limit")
 _ERRORS: tuple[type[HoldfastError], ...] = (Busy, UsageError, VolumeFull, Denied)
-
-
-# -- listing -----------------------------------------------------------------------------------------------------------
 
 
 def listing(site: WebContext) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from holdfast.catalog.query.fields import nearest
+from holdfast.arguments import nearest
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import Pick
 from holdfast.web.auth.tokens import error_headers, may_write

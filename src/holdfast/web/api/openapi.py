@@ -22,9 +22,6 @@ _DECLARED = (archive, captures, crawls, write)  # their import has declared all 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-# -- routes ------------------------------------------------------------------------------------------------------------
-
-
 async def description(site: WebContext, request: Request) -> Response:
     return json_response(openapi(site.controls_origin, needs_token=not site.tokens.is_open))
 
@@ -34,8 +31,6 @@ async def docs(site: WebContext, request: Request) -> Response:
 
 
 def routes(site: WebContext) -> list[Route]:
-    """A route for each path of the API."""
-
     async def nothing(request: Request) -> Response:
         path = request.url.path[:200]
         return problem_response(NotFound(f"nothing is at '{path}': the endpoints are listed at /api/docs"))
@@ -63,9 +58,6 @@ def _route(site: WebContext, path: str, endpoints: dict[str, Endpoint]) -> Route
     return Route(path, respond, methods=list(_METHODS))
 
 
-# -- description -------------------------------------------------------------------------------------------------------
-
-
 def openapi(origin: str, *, needs_token: bool) -> dict[str, Any]:
     """The description. `needs_token`: reading needs a token too."""
     paths: dict[str, dict[str, Any]] = {}
@@ -81,10 +73,7 @@ def openapi(origin: str, *, needs_token: bool) -> dict[str, Any]:
         },
         "servers": [{"url": origin}],
         "paths": paths,
-        "components": {
-            "schemas": _COMPONENTS,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": _COMPONENTS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
 
 

@@ -23,10 +23,7 @@ from holdfast.web.server.counters import BUCKETS_S, KINDS, NAMES, Counters
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _UNCACHED = {"Cache-Control": "no-store"}
-_GAUGES = {
-    "connections_open": "Open connections.",
-    "in_flight": "Requests in progress.",
-}
+_GAUGES = {"connections_open": "Open connections.", "in_flight": "Requests in progress."}
 _NODE_GAUGES = {
     "owned": "Partitions that a node fetches for.",
     "held": "Partitions whose records a node holds.",
@@ -66,9 +63,6 @@ async def metrics_page(site: WebContext, request: Request) -> Response:
     return Response(await run_in_threadpool(metrics, site), media_type=_TEXT, headers=_UNCACHED)
 
 
-# -- health ------------------------------------------------------------------------------------------------------------
-
-
 async def health(site: WebContext, request: Request) -> Response:
     """`ok`, or 503 and why not. Needs no token: monitors have none."""
     try:
@@ -85,11 +79,7 @@ def _require_readable(site: WebContext) -> None:
         raise VolumeDown(f"volume {name!r} is down: {reason}")
 
 
-# -- status ------------------------------------------------------------------------------------------------------------
-
-
 def status(site: WebContext) -> dict[str, Any]:
-    """The response of `/status`."""
     counters = site.counters
     collections = _totals(site)
     started = min(filter(None, (counters.of_worker(row, "started") for row in range(counters.workers))), default=0)
@@ -134,9 +124,6 @@ def _stored(site: WebContext) -> dict[str, Any]:
         "volumes_up": len(stats),
         "volumes_down": len(reports) - len(stats),
     }
-
-
-# -- metrics -----------------------------------------------------------------------------------------------------------
 
 
 def metrics(site: WebContext) -> str:

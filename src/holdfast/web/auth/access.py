@@ -15,23 +15,19 @@ second at most, and new rules take effect at once. If it cannot be read, the old
 
 from __future__ import annotations
 
-import logging
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from holdfast import config
 from holdfast.catalog.access_rules import Verdict, dated, prefix_key
-from holdfast.config import AccessRule
+from holdfast.config import AccessRule, SettingsWatch, load
 from holdfast.env import paths
-from holdfast.errors import HoldfastError
+from holdfast.formats.dates import timestamp_at
 from holdfast.model import Capture
 from holdfast.query.access_filter import AccessFilter, RuleFilter
 from holdfast.urls import host_key, url_key
 
-log = logging.getLogger("holdfast.web")
 LOOK_EVERY_S = 1.0
 ANY = "*"
 
@@ -41,10 +37,9 @@ class Access:
 
     def __init__(self, rules: Sequence[AccessRule] = (), clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._path: Path | None = None
+        self._watch: SettingsWatch | None = None
         self._monotonic = time.monotonic
         self._look_at_s = 0.0
-        self._seen: object = None
         self._filter: tuple[object, AccessFilter | None] = (None, None)  # and the rules that it was made of
         self._use(rules)
 
@@ -54,10 +49,9 @@ class Access:
     ) -> Access:
         """The rules of the archive in the directory, as they are from second to second. Raises InvalidSetting."""
         path = root / paths.SETTINGS
-        access = cls((), clock)
-        access._path, access._monotonic = path, monotonic
-        access._seen = _stamp(path)
-        access._use(config.load(path).access)
+        watch = SettingsWatch(lambda: load(path), lambda _: [path])
+        access = cls(watch.settings.access, clock)
+        access._watch, access._monotonic = watch, monotonic
         access._look_at_s = monotonic() + LOOK_EVERY_S
         return access
 
@@ -84,12 +78,12 @@ class Access:
         """True unless the capture is excluded. For `Catalog.search`."""
         return self.verdict(capture) is not Verdict.EXCLUDE
 
-    def verdict_of_url(self, url: str, collection: str | None = None) -> Verdict:
+    def verdict_of_url(self, url: str) -> Verdict:
         """The verdict on a URL at any time: that of the first matching rule without a time."""
         self.refresh()
         if self._is_open:
             return Verdict.ALLOW
-        return self._of(collection or ANY).verdict(url_key(url), "", self._clock)
+        return self._of(ANY).verdict(url_key(url), "", self._clock)
 
     def index_filter(self) -> AccessFilter | None:
         """The filter of index queries for the current rules; None without rules.
@@ -117,19 +111,12 @@ class Access:
 
     def refresh(self) -> None:
         """Reloads the file if it has changed and a check is due. Verdicts do it by themselves."""
-        if self._path is None or (now := self._monotonic()) < self._look_at_s:
+        if self._watch is None or (now := self._monotonic()) < self._look_at_s:
             return
         self._look_at_s = now + LOOK_EVERY_S
-        stamp = _stamp(self._path)
-        if stamp == self._seen:
-            return
-        self._seen = stamp
-        try:
-            rules = config.load(self._path).access
-            if rules != self._rules:
-                self._use(rules)
-        except HoldfastError as error:
-            log.error("access rules stay as they were: %s", error)
+        settings = self._watch.poll()
+        if settings is not None and settings.access != self._rules:
+            self._use(settings.access)
 
 
 class _Compiled:
@@ -161,7 +148,7 @@ class _Compiled:
 
     def verdict(self, key: str, timestamp: str, clock: Callable[[], float]) -> Verdict:
         """Without a timestamp, rules that need one do not fit."""
-        now = datetime.fromtimestamp(clock(), UTC).strftime("%Y%m%d%H%M%S") if self._has_embargo else ""
+        now = timestamp_at(clock()) if self._has_embargo else ""
         for index in sorted(self._fitting(key)):
             rule = self._rules[index]
             if rule.fits(timestamp, now) if timestamp else not rule.asks_time:
@@ -205,11 +192,3 @@ def _nested(prefixes: Sequence[str]) -> list[int]:
         found.append(above[-1] if above else -1)
         above.append(index)
     return found
-
-
-def _stamp(path: Path) -> Iterable[int] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

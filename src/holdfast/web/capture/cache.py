@@ -29,7 +29,6 @@ class CachedReply(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in memory, about."""
         return len(self.body) + _OVERHEAD
 
 

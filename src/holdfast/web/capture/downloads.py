@@ -74,9 +74,6 @@ def _headers(filename: str) -> dict[str, str]:
     }
 
 
-# -- WARC files -----------------------------------------------------------------------------------------------------
-
-
 async def _subset(site: WebContext, target: RequestTargetPath, *, is_head: bool) -> Response:
     params = [pair for pair in parse_params(target.url) if pair[0] != "output"]
     limit_max = RECORDS_MAX + 1

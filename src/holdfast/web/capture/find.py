@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from holdfast.catalog.pick import ordered, picked_of
 from holdfast.catalog.revisits import resolved
 from holdfast.catalog.timestamps import latest, real_time
 from holdfast.errors import Blocked, CaptureNotFound, MalformedQuery
+from holdfast.formats.dates import timestamp_at
 from holdfast.model import Capture, Pick, RecordId
 from holdfast.records.draft import keyed_url
 from holdfast.urls import canonical, post_key, url_key
@@ -259,7 +259,7 @@ def shown_at(site: WebContext, target: RequestTargetPath, capture: Capture) -> s
     if (target.pick or site.pick) is Pick.NEAREST:
         return capture.timestamp
     if not target.timestamp:
-        return max(capture.timestamp, time.strftime("%Y%m%d%H%M%S", time.gmtime(site.archive.env.clock())))
+        return max(capture.timestamp, timestamp_at(site.archive.env.clock()))
     return real_time(latest(target.timestamp))
 
 

@@ -15,7 +15,6 @@ Immutable: any thread may call it.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 import tomllib
@@ -28,6 +27,7 @@ from urllib.parse import urlsplit
 
 import re2
 
+from holdfast.arguments import nearest
 from holdfast.env.paths import RULES
 from holdfast.errors import Denied, InvalidSetting
 from holdfast.urls import url_key
@@ -215,9 +215,7 @@ def _is_pair(value: object) -> bool:
 def _reject_unknown(table: dict[str, Any], known: Sequence[str], path: str) -> None:
     for name in table:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f": did you mean {near[0]!r}?" if near else f": known are {', '.join(known)}"
-            raise InvalidSetting(f"'{path}' has an unknown key {name!r}{hint}")
+            raise InvalidSetting(f"'{path}' has an unknown key {name!r}{nearest(name, known)}")
 
 
 def _names_pattern(names: Sequence[str]) -> re.Pattern[str]:

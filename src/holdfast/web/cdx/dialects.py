@@ -24,8 +24,9 @@ from itertools import chain, islice
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from holdfast.arguments import nearest
 from holdfast.catalog import OUTPUTS, CaptureQuery, Row, parse_query, render
-from holdfast.catalog.query.fields import UNKNOWN, getter, nearest
+from holdfast.catalog.query.fields import UNKNOWN, getter
 from holdfast.catalog.query.query import flag
 from holdfast.catalog.query.render import ARCHIVE_FIELDS, CDXJ_FIELDS, counters
 from holdfast.errors import CaptureNotFound, MalformedQuery, TooLarge

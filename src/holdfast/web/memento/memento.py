@@ -90,9 +90,6 @@ def _neighbours(site: WebContext, target: RequestTargetPath, capture: Capture) -
     return ", ".join(links)
 
 
-# -- TimeGate -------------------------------------------------------------------------------------------------------
-
-
 async def timegate(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """302 to the memento for the accepted time, or to the newest. Raises UsageError, Blocked."""
     if request.method not in _READING:

@@ -140,8 +140,6 @@ def _script_type(named: str) -> str:
     return named if "javascript" in named or "ecmascript" in named or "wasm" in named else "text/javascript"
 
 
-# -- manifests -------------------------------------------------------------------------------------------------------
-
 _HLS_LINE = re.compile(rb"^[ \t]*+(?!#)([^\s#][^\r\n]*?)[ \t]*+\r?$", re.MULTILINE)
 _HLS_URI = re.compile(rb'^(#[^\r\n]*?\b(?:X-ASSET-URI|X-ASSET-LIST|URI)=")([^"\r\n]*+)(")', re.MULTILINE)
 _DASH_ELEMENT = re.compile(

@@ -184,9 +184,6 @@ def _fitted(prefix: str, timestamp: str, base: str) -> tuple[_Match, tuple[bytes
     return pattern.match, tuple(escaped(mark).encode("ascii", "xmlcharrefreplace") for mark in marks)
 
 
-# -- the encoding ----------------------------------------------------------------------------------------------------
-
-
 def _encoding_of(content: bytes, label: str) -> str:
     """The standard's name of the encoding of a page; `label` is the charset of the HTTP header."""
     named = encoding_by_mark(content) or encoding_named(label) or _declared(content[:_PRESCAN_BYTES].lower())

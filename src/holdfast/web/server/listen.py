@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from holdfast.config import ServeSettings
+from holdfast.config.address import PORT_MAX
 from holdfast.errors import Busy, Denied, HoldfastError, UsageError
 
 BACKLOG = 2048
 ANY = ("0.0.0.0", "::")
 _ELSEWHERE = ("192.0.2.1", 9)  # reserved for documentation: only the route to it is looked up
 _ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # of a name that has addresses of both families
-_PORT_MAX = 65535
 
 Place = tuple[socket.AddressFamily, str]
 
@@ -39,15 +39,12 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The ports of a server."""
-
     controls: Port
     replay: Port
     peers: Port | None = None  # in a cluster: for requests that other nodes forward
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can connect."""
         places = [each.getsockname()[0] for each in self.controls.sockets[0]]
         return all(ip_address(place.partition("%")[0]).is_loopback for place in places)
 
@@ -97,7 +94,7 @@ def _places(host: str) -> list[Place]:
 
 
 def _open_port(places: Sequence[Place], number: int, workers: int, option: str) -> Port:
-    if number > _PORT_MAX:
+    if number > PORT_MAX:
         raise UsageError(f"port {number} does not exist: choose one with {option}")
     rows: list[list[socket.socket]] = [[] for _ in range(workers)]
     try:

@@ -52,8 +52,6 @@ _TOKEN_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server that is ready."""
-
     origins: Origins
     workers: int
     token: str  # for writing, made for this run; empty: none was

@@ -36,13 +36,11 @@ class SharedStreams:
 
     @property
     def clients(self) -> int:
-        """Number of running streams."""
         with self._lock:
             return self._clients.total()
 
     @property
     def running(self) -> int:
-        """Number of snapshots being read."""
         with self._lock:
             return len(self._running)
 

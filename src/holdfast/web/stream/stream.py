@@ -35,9 +35,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from holdfast.arguments import nearest
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.access_rules import Verdict
-from holdfast.catalog.query.fields import nearest
 from holdfast.catalog.query.query import flag
 from holdfast.env.files import Buffer
 from holdfast.errors import UnknownName, UsageError
@@ -72,8 +72,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """A parsed request."""
-
     options: StreamOptions
     form: str
     output: Output
@@ -183,9 +181,6 @@ async def _in_thread(site: WebContext, function: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(function, limiter=limiter)
 
 
-# -- response -------------------------------------------------------------------------------------------------------
-
-
 def _whole(site: WebContext, asked: StreamRequest, consumer: Feed) -> Iterator[bytes]:
     """The rest of the stream, each batch with its token."""
     begin = asked.output.begin()
@@ -205,7 +200,6 @@ def _limited(site: WebContext, asked: StreamRequest, consumer: Feed, headers: di
 
 
 def _allowed(site: WebContext, batch: StreamBatch) -> StreamBatch:
-    """Without what a rule excludes or blocks."""
     if site.access.is_open:
         return batch
     pages = [page for page in batch if site.access.verdict(page.capture) is Verdict.ALLOW]
@@ -213,7 +207,6 @@ def _allowed(site: WebContext, batch: StreamBatch) -> StreamBatch:
 
 
 def _mark(form: str, token: str) -> bytes:
-    """The token after a batch."""
     match form:
         case "jsonl":
             return json.dumps({"token": token}).encode() + b"\n"

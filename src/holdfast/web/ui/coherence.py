@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast.catalog.timestamps import seconds
 from holdfast.errors import Blocked, CaptureNotFound, Damaged, TooLarge
-from holdfast.formats.html.links import Document, links_of
+from holdfast.formats.html.links.document import Document, links_of
 from holdfast.formats.html.links.references import Hop
 from holdfast.model import Capture, Pick
 from holdfast.web.capture.find import Finder, shown_at

@@ -108,9 +108,6 @@ def _moment(text: str) -> str:
     return bare
 
 
-# -- one capture -------------------------------------------------------------------------------------------------------
-
-
 @endpoint(
     "PUT /api/captures",
     "Written",
@@ -159,9 +156,6 @@ def _drafts(site: WebContext, exchange: Exchange, collection: str) -> list[Recor
     return drafts_of([exchange], Drafting(collection), env)
 
 
-# -- a file ------------------------------------------------------------------------------------------------------------
-
-
 @endpoint(
     "POST /api/warc",
     "Imported",
@@ -207,9 +201,6 @@ def _require_sound(spool: Path) -> None:
             count += 1
     if not count:
         raise MalformedInput("nothing was imported: this is not a WARC, ARC or Tianwang file")
-
-
-# -- lines of CDX ------------------------------------------------------------------------------------------------------
 
 
 async def post_lines(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
@@ -267,8 +258,6 @@ def _named(archive: Archive, drafts: Sequence[RecordDraft]) -> Iterator[RecordId
 
 @dataclass(frozen=True, slots=True)
 class Named(Selection):
-    """Records by their ids."""
-
     records: tuple[RecordId, ...] = ()
 
     def record_ids(self, catalog: Catalog, journal: Journal) -> Iterator[RecordId]:

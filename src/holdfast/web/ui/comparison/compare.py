@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.formats.html.links import LINKS_MAX, Document, Link, links_of
-from holdfast.formats.html.links.references import Hop
+from holdfast.formats.html.links.document import Document, Link, links_of
+from holdfast.formats.html.links.references import LINKS_MAX, Hop
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, Pick
 from holdfast.web.capture.find import Finder
