@@ -63,7 +63,7 @@ def sample(
     Without DIRECTORY only the report is printed. The same seed draws the same captures; '--again' makes a sample once
     more and compares every byte.
     """
-    form = {name: given.pop(name) for name in ("table", "rows", "form", "as_json", "as_csv", "plot")}
+    form = {name: given.pop(name) for name in ("table", "rows", "form", "as_json", "as_csv", "plots")}
     if again is not None:
         odd = [name for name in _OF_THE_DRAW if context.get_parameter_source(name) is _COMMANDLINE]
         if odd or directory is None:

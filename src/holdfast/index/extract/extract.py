@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import marshal
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from holdfast.formats.html.charset import charset_of, decoded
-from holdfast.formats.html.links.document import Document, Link, is_page, links_of_fields, links_of_page
+from holdfast.formats.html.links.document import Document, is_page, links_of_fields, links_of_page
 from holdfast.formats.html.links.html import PAGE_BYTES_MAX
 from holdfast.formats.html.links.references import Hop
 from holdfast.formats.html.text import parsed_page, text_with_main, title_of
@@ -93,6 +92,14 @@ class OutLink(NamedTuple):
     anchor: str
 
 
+class OutLinks(NamedTuple):
+    """Links as columns: pages have many, and the index takes columns."""
+
+    urls: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
+
+
 class Extracted(NamedTuple):
     """What was extracted. Missing texts are ''."""
 
@@ -100,9 +107,13 @@ class Extracted(NamedTuple):
     text: str = ""
     language: str = UNKNOWN_LANGUAGE  # ISO 639-1
     date: str = ""  # stated by the document; 14 digits
-    links: tuple[OutLink, ...] = ()
+    out: OutLinks = OutLinks()
     failure: str = ""
     main: tuple[int, int] | None = None  # begin and end of the main text in `text`; None: all of it
+
+    @property
+    def links(self) -> tuple[OutLink, ...]:
+        return tuple(map(OutLink, *self.out))
 
     @property
     def main_text(self) -> str:
@@ -119,14 +130,14 @@ class Extracted(NamedTuple):
 
     def pack(self) -> bytes:
         """As plain values, for another process."""
-        return marshal.dumps((*self[:4], tuple(map(tuple, self.links)), self.failure, self.main))
+        return marshal.dumps((*self[:4], tuple(self.out), self.failure, self.main))
 
     @classmethod
     def unpack(cls, packed: bytes) -> Self:
-        return cls(*marshal.loads(packed))  # links are plain tuples then
+        title, text, language, date, out, failure, main = marshal.loads(packed)
+        return cls(title, text, language, date, OutLinks(*out), failure, main)
 
 
-_MAKE_LINK = cast("Callable[[tuple[str, str, str]], OutLink]", partial(tuple.__new__, OutLink))  # without a Python call
 Reader = Callable[[Payload, ExtractionLimits], Extracted]
 _PDF_KINDS = frozenset(("application/pdf", "application/x-pdf"))
 _OFFICE_BEGINNINGS = ("application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.")
@@ -162,14 +173,14 @@ def extract(payload: Payload, limits: ExtractionLimits) -> Extracted:
     """Extracts a payload. Raises nothing but MemoryError, whatever the bytes."""
     reader = _reader_of(payload)
     if reader is None:
-        return Extracted(links=_links_of_fields(payload))
+        return Extracted(out=_links_of_fields(payload))
     if len(payload.content) > limits.document_bytes:
         if reader in (_read_pdf, _read_office):  # their directories are at the end
-            return Extracted(links=_links_of_fields(payload), failure=Failure.TOO_LARGE)
+            return Extracted(out=_links_of_fields(payload), failure=Failure.TOO_LARGE)
         payload = payload._replace(content=payload.content[: limits.document_bytes])
     found = reader(payload, limits)
     if reader is not _read_page:
-        found = found._replace(links=_links_of_fields(payload))
+        found = found._replace(out=_links_of_fields(payload))
     return found
 
 
@@ -192,11 +203,11 @@ def read_payload(record: StoredRecord, url: str, bytes_max: int) -> tuple[Payloa
     return Payload(url, content, content_type, headers, status), size
 
 
-def extract_page(payload: Payload, limits: ExtractionLimits) -> tuple[Extracted | None, list[Link] | None]:
+def extract_page(payload: Payload, limits: ExtractionLimits) -> tuple[Extracted | None, dict[str, str] | None]:
     """As `extract`, for a crawl, which parses a page once for its links and for the index.
 
-    Also returns the links of a page with their hops; None if it is not a page. The first value is None for documents
-    that the index workers extract, with their own limits: PDF, office files, very large pages.
+    Also returns the links of a page, the hop of each URL; None if it is not a page. The first value is None for
+    documents that the index workers extract, with their own limits: PDF, office files, very large pages.
     """
     if not may_have_text(payload.content_type):
         payload = payload._replace(content=b"")
@@ -234,10 +245,10 @@ def _reader_of(payload: Payload) -> Reader | None:
     return _read_plain if kind.startswith("text/") and kind not in _CODE_KINDS else None
 
 
-def _links_of_fields(payload: Payload) -> tuple[OutLink, ...]:
+def _links_of_fields(payload: Payload) -> OutLinks:
     """The links in the header of a response: a redirect, above all."""
     document = Document(payload.url, b"", "", payload.headers, payload.status)
-    return tuple(OutLink(url, _LINK_KINDS[hop], "") for url, hop in links_of_fields(document) if hop in _LINK_KINDS)
+    return _kept(links_of_fields(document), {})
 
 
 # -- pages ---------------------------------------------------------------------------------------------------------
@@ -247,14 +258,14 @@ def _read_page(payload: Payload, limits: ExtractionLimits) -> Extracted:
     return _parsed(payload, limits)[0]
 
 
-def _parsed(payload: Payload, limits: ExtractionLimits) -> tuple[Extracted, list[Link]]:
-    """A page, and its links with their hops. The text comes last: extracting it changes the tree."""
+def _parsed(payload: Payload, limits: ExtractionLimits) -> tuple[Extracted, dict[str, str]]:
+    """A page, and its links: the hop of each URL. The text comes last: extracting it changes the tree."""
     tree = parsed_page(payload.content, charset_of(payload.content_type))
     document = Document(payload.url, payload.content, payload.content_type, payload.headers, payload.status)
     links, anchors = links_of_page(document, tree)
-    out = tuple(map(_MAKE_LINK, _kept(links, anchors)))
+    out = _kept(links, anchors)
     title = title_of(tree)[:TITLE_CHARACTERS_MAX]
-    facts = tree.find_all("meta")
+    facts = [*tree.iter_elements("meta")]
     date = _page_date(facts)
     declared = _page_language(tree, facts, payload)
     text, start, end = text_with_main(tree)
@@ -264,11 +275,11 @@ def _parsed(payload: Payload, limits: ExtractionLimits) -> tuple[Extracted, list
     return Extracted(title, text, language_of(text, declared), date, out, main=main), links
 
 
-def _kept(links: list[Link], anchors: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+def _kept(links: Mapping[str, str], anchors: Mapping[str, str]) -> OutLinks:
+    """The links of the kinds that the index has, with their anchor texts."""
     kinds, anchor = _LINK_KINDS, anchors.get
-    for url, hop in links:
-        if hop in kinds:
-            yield url, kinds[hop], anchor(url, "")
+    kept = {url: kinds[hop] for url, hop in links.items() if hop in kinds}
+    return OutLinks(tuple(kept), tuple(kept.values()), tuple([anchor(url, "") for url in kept]))
 
 
 def _page_language(tree: Tree, facts: list[Element], payload: Payload) -> str:

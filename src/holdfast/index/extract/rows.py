@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _STATUS_MAX = 999
 _TARGETS_CACHED = 65_536
 _SITES_CACHED = 4096
+_MOMENTS_CACHED = 4096
 _LINKING = ("batch", "serial", "number", "page", "url", "timestamp")  # columns shared by all links of a page
 _DOCUMENTS = frozenset(("response", "resource", "revisit", "conversion"))
 
@@ -44,7 +45,9 @@ class Rows:
         self._captures: list[tuple[Any, ...]] = []
         self._linking: list[tuple[Any, ...]] = []  # what all links of a page share
         self._link_counts: list[int] = []
-        self._links: list[tuple[Any, ...]] = []
+        self._targets: list[tuple[str, str, int]] = []  # text, key and page number
+        self._anchors: list[str | None] = []
+        self._kinds: list[str] = []
 
     def add(self, capture: Capture, original: Capture | None, found: Extracted) -> None:
         """Adds a capture and what was extracted from it; `original` is the capture that has its payload, if another."""
@@ -118,10 +121,14 @@ class Rows:
 
     def _add_links(self, number: int, capture: Capture, page: int, found: Extracted) -> None:
         batch, serial, url = capture.record.batch, capture.record.serial, clean(capture.url)
+        urls, kinds, anchors = found.out
         self._linking.append((batch, serial, number, page, url, capture.timestamp))
-        self._link_counts.append(len(found.links))
-        for target, kind, anchor in found.links:
-            self._links.append((*_target(target), clean(anchor) or None, kind))
+        self._link_counts.append(len(urls))
+        if not "".join(anchors).isascii():
+            anchors = tuple(map(clean, anchors))
+        self._targets += map(_target, urls)
+        self._anchors += [anchor or None for anchor in anchors]
+        self._kinds += kinds
 
     def note_unresolved(self, serial: int) -> None:
         """Notes a revisit without an original."""
@@ -130,7 +137,7 @@ class Rows:
     def captures(self) -> bytes:
         """The rows, as an Arrow stream."""
         schema = row_schema("captures")
-        return _stream(schema, _arrays(self._captures, schema))
+        return _stream(schema, _filled(_columns(self._captures, len(schema)), schema))
 
     def links(self) -> bytes:
         """The rows, as an Arrow stream."""
@@ -146,8 +153,8 @@ class Rows:
                 )
             else:
                 repeated.append(pyarrow.array(values, field.type).take(pages))
-        own = pyarrow.schema(list(schema)[common:])
-        return _stream(schema, [*repeated, *_arrays(self._links, own)])
+        own = [*_columns(self._targets, 3), self._anchors, self._kinds]
+        return _stream(schema, [*repeated, *_filled(own, list(schema)[common:])])
 
 
 def _words(title: str, found: Extracted) -> dict[str, Any]:
@@ -185,11 +192,10 @@ def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[Any]:
     return list(zip(*rows, strict=True)) or [()] * count
 
 
-def _arrays(rows: Sequence[tuple[Any, ...]], schema: pyarrow.Schema) -> list[pyarrow.Array]:
+def _filled(columns: Sequence[Any], fields: Iterable[pyarrow.Field]) -> list[pyarrow.Array]:
     import pyarrow
 
-    columns = _columns(rows, len(schema))
-    return [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return [pyarrow.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
 
 
 def _stream(schema: pyarrow.Schema, arrays: list[pyarrow.Array]) -> bytes:
@@ -206,15 +212,23 @@ def _known(text: str) -> str | None:
     return None if text in ("", "-") else text
 
 
-@lru_cache(_SITES_CACHED)
 def _site_of(url: str) -> str:
     """The registered domain of a URL's host, by which clusters place records; '' if it has none."""
+    parts = url.split("/", 3)
+    return _site_of_begin("/".join(parts[:3]) if len(parts) == 4 and parts[2] else url)
+
+
+@lru_cache(_SITES_CACHED)
+def _site_of_begin(url: str) -> str:
+    """The same, of the begin of a URL with all of its authority: cached, as all pages of a site have it."""
     parsed = parse(url)
     return registered_domain(parsed.host) if parsed is not None and parsed.host else ""
 
 
-def _moment(digits: str) -> datetime | None:
+@lru_cache(_MOMENTS_CACHED)
+def _moment(digits: str) -> int | None:
+    """Seconds since the epoch, which Arrow takes in a tenth of the time of a datetime."""
     try:
-        return datetime.fromisoformat(f"{digits[:8]}T{digits[8:]}").replace(tzinfo=UTC)
+        return int(datetime.fromisoformat(f"{digits[:8]}T{digits[8:]}").replace(tzinfo=UTC).timestamp())
     except ValueError:
         return None

@@ -58,6 +58,7 @@ class Observation(NamedTuple):
     capture: Capture
     host: str  # '' if its URL has none
     type: str  # html, image, pdf, ...; of the original, if it is a revisit
+    mime: str  # likewise; '' if it is not known
     status: int  # 0: none
     digest: str  # '' if there is no payload, or an unknown one
     size: int  # bytes of the payload
@@ -142,13 +143,18 @@ class StudySource:
                 time_s = -1 if UNDATED_MARK in capture.extra else seconds(capture.timestamp)
                 number = int(status) if status.isdigit() else 0
                 has_payload = size > 0 or (capture.type == "revisit" and digest not in known and not is_empty(capture))
-                yield Observation(capture, host, type_of(kind), number, digest if has_payload else "", size, time_s)
+                shown = digest if has_payload else ""
+                yield Observation(capture, host, type_of(kind), _mime_of(kind), number, shown, size, time_s)
 
 
 @lru_cache(4096)
 def type_of(mime: str) -> str:
     """What people call a type; `unknown` where there is none."""
-    return "unknown" if mime in ("", "-", "unk") else short_type(mime.lower())
+    return short_type(known) if (known := _mime_of(mime)) else "unknown"
+
+
+def _mime_of(mime: str) -> str:
+    return "" if mime in ("", "-", "unk") else mime.lower()
 
 
 def group_function(source: StudySource, by: GroupBy) -> Callable[[Capture], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,15 @@ INPUTS = (
 )
 
 
+def examples(values: Mapping[str, str]) -> dict[str, str]:
+    """What each input of the form stands at if nothing is written there: the chosen preset's value."""
+    scenario = PRESETS.get(values["preset"])
+    if scenario is None:
+        return {each.name: "as it is here" for each in INPUTS}
+    known = {each: getattr(scenario, each.field) for each in INPUTS}
+    return {each.name: each.show(value).replace(",", "") for each, value in known.items() if value is not None}
+
+
 def plan_of(
     archive: Archive | ClusterArchive,
     *,
@@ -122,7 +131,9 @@ def _read(each: PlanInput, text: str) -> float:
     try:
         return each.read(text.strip())
     except (ValueError, OverflowError):
-        raise UsageError(f"bad {each.name}: {text[:40]!r} is no number, such as {each.example}") from None
+        raise UsageError(
+            f"bad {each.name}: {text[:40]!r} is not a number; write '{each.example}' or the like"
+        ) from None
 
 
 def _inputs(scenario: Scenario) -> pyarrow.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -54,26 +54,25 @@ def links_of(document: Document) -> list[Link]:
     found = _read_fields(document)
     if document.content:
         found.append(_read(document))
-    return followed_links(document.url, _joined(found).items())
+    return [*map(_MAKE_LINK, followed_links(document.url, _joined(found)))]
 
 
-def followed_links(url: str, links: Iterable[tuple[str, str]]) -> list[Link]:
+def followed_links(url: str, links: Mapping[str, str]) -> list[tuple[str, str]]:
     """What to fetch of the links of the page at `url`: not itself, unless it redirects; a RELATION as a LINK."""
-    pairs = (
-        (target, Hop.LINK if hop == Hop.RELATION else hop)
-        for target, hop in links
-        if target != url or hop == Hop.REDIRECT
-    )
-    return list(islice(map(_MAKE_LINK, pairs), LINKS_MAX))
+    link, relation = Hop.LINK, Hop.RELATION
+    followed = [(target, hop if hop != relation else link) for target, hop in links.items()]
+    if links.get(url, Hop.REDIRECT) != Hop.REDIRECT:
+        followed = [each for each in followed if each[0] != url]
+    return followed
 
 
-def links_of_fields(document: Document) -> list[Link]:
-    """What the header of a response links to. Never raises."""
-    return list(islice(map(_MAKE_LINK, _joined(_read_fields(document)).items()), LINKS_MAX))
+def links_of_fields(document: Document) -> dict[str, str]:
+    """What the header of a response links to: the hop of each URL. Never raises."""
+    return _joined(_read_fields(document))
 
 
-def links_of_page(document: Document, tree: Tree) -> tuple[list[Link], dict[str, str]]:
-    """The links of a page that was parsed, and the texts that lead to them, by URL, as far as there are some."""
+def links_of_page(document: Document, tree: Tree) -> tuple[dict[str, str], dict[str, str]]:
+    """The links of a page that was parsed, the hop of each URL; and the texts that lead to them, if there are some."""
     page = read_tree(tree, document.content[:PAGE_BYTES_MAX], document.url)
     urls: dict[str, str | None] = {}  # of references: most lead to both
     links = _joined([*_read_fields(document), page], urls)
@@ -81,7 +80,7 @@ def links_of_page(document: Document, tree: Tree) -> tuple[list[Link], dict[str,
     for reference, text in anchor_texts(page.anchors).items():
         if url := urls[reference] if reference in urls else page.joining.url(reference):
             texts.setdefault(url, text)
-    return list(islice(map(_MAKE_LINK, links.items()), LINKS_MAX)), texts
+    return links, texts
 
 
 def is_page(content_type: str, content: bytes) -> bool:
@@ -121,15 +120,22 @@ def _is_page(kind: str, content: bytes) -> bool:
 
 
 def _joined(found: list[LinkedPage], last: dict[str, str | None] | None = None) -> dict[str, str]:
-    """The strongest hop of each URL. `last` is filled with the references of the last page, and their URLs."""
-    links: dict[str, str] = {}
+    """The strongest hop of each URL; at most `LINKS_MAX` URLs.
+
+    `last` is filled with the references of the last page, and their URLs.
+    """
+    links: dict[str | None, str] = {None: ""}  # which is what has no URL
     for hop in STRONGEST_FIRST:
         for page in found:
-            references, join = page.references.by_hop[hop], page.joining.url
-            urls = list(map(join, references))
+            if not (references := page.references.by_hop[hop]):
+                continue
+            urls = [*map(page.joining.url, references)]
             if last is not None and page is found[-1]:
                 last.update(zip(references, urls, strict=True))
-            for url in urls:
-                if url is not None and url not in links:
-                    links[url] = hop
-    return links
+            weaker = dict.fromkeys(urls, hop)
+            for url in links.keys() & weaker.keys():
+                del weaker[url]
+            links.update(weaker)
+    del links[None]
+    joined = cast("dict[str, str]", links)
+    return joined if len(joined) <= LINKS_MAX else dict(islice(joined.items(), LINKS_MAX))

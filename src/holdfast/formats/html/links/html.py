@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.formats.html.charset import UTF_8
@@ -35,7 +36,7 @@ class LinkedPage(NamedTuple):
 
     references: References
     joining: Joiner
-    anchors: Sequence[tuple[str, Element]] = ()  # every <a> of the page itself with an href, as written
+    anchors: Sequence[tuple[str, Element]] = ()  # every <a> of the page itself, after its href without the fragment
 
 
 def read_page(content: bytes, charset: str, url: str) -> LinkedPage:
@@ -61,18 +62,17 @@ def read_tree(tree: Tree, content: bytes, url: str) -> LinkedPage:
 def anchor_texts(anchors: Sequence[tuple[str, Element]]) -> dict[str, str]:
     """What stands between <a> and </a>, or the `alt` of a picture there: of each reference the first that says any."""
     texts: dict[str, str] = {}
-    for href, anchor in anchors:
-        reference = href if "#" not in href else href[: href.index("#")]
-        if reference and reference not in texts and (text := _anchor_text(anchor)):
-            texts[reference] = text
+    for reference, anchor in anchors:
+        if reference and reference not in texts:
+            text = " ".join(anchor.text[:ANCHOR_CHARACTERS_MAX].split()) or _alternative_text(anchor)
+            if text:
+                texts[reference] = text
     return texts
 
 
-def _anchor_text(anchor: Element) -> str:
-    text = " ".join(anchor.text[:ANCHOR_CHARACTERS_MAX].split())
-    if not text and (picture := anchor.find("img")) is not None:
-        text = " ".join((picture.attr("alt") or "")[:ANCHOR_CHARACTERS_MAX].split())
-    return text
+def _alternative_text(anchor: Element) -> str:
+    picture = anchor.find("img")
+    return " ".join((picture.attr("alt") or "")[:ANCHOR_CHARACTERS_MAX].split()) if picture is not None else ""
 
 
 class _Walk:
@@ -101,7 +101,11 @@ class _Walk:
 
     def _visit_anchors(self, tree: Tree) -> None:
         """Most links are such, so repeats are dropped before anything is looked at."""
-        anchors = [(href, anchor) for anchor in tree.find_all("a", limit=ANCHORS_MAX) if (href := anchor.attr("href"))]
+        anchors = [
+            (href if "#" not in href else href[: href.index("#")], anchor)
+            for anchor in islice(tree.iter_elements("a"), ANCHORS_MAX)
+            if (href := anchor.attr("href"))
+        ]
         self._references.add_all(dict(anchors), Hop.LINK)
         if not self._within:
             self.anchors = anchors

@@ -8,6 +8,7 @@ how a URL was found.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 
@@ -50,10 +51,10 @@ class References:
 
     def add_all(self, references: Iterable[str], hop: str) -> None:
         """As `add` of each, but for many."""
+        whole = dict.fromkeys([each if "#" not in each else each[: each.index("#")] for each in references])
+        whole.pop("", None)
         kept = self.by_hop[hop]
-        for reference in references:
-            if len(kept) >= LINKS_MAX:
-                break
-            whole = reference if "#" not in reference else reference[: reference.index("#")]
-            if whole and len(whole) <= REFERENCE_CHARACTERS_MAX:
-                kept[whole] = None
+        if len(kept) + len(whole) > LINKS_MAX or (whole and max(map(len, whole)) > REFERENCE_CHARACTERS_MAX):
+            short = (each for each in whole if len(each) <= REFERENCE_CHARACTERS_MAX and each not in kept)
+            whole = dict.fromkeys(islice(short, LINKS_MAX - len(kept)))
+        kept.update(whole)
