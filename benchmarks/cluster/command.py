@@ -19,15 +19,19 @@ from benchmarks.harness.command import known_names, measure, report_options, wor
 @click.option(
     "--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="That a NATS server keeps."
 )
+@click.option("--links", type=click.IntRange(64_000), default=400_000, show_default=True, help="That are exchanged.")
+@click.option("--pages", type=click.IntRange(640), default=9600, show_default=True, help="That are crawled.")
 @workload_option
 @report_options
 def command(**options: Any) -> None:
-    """Copies, movement, repair and comparison in a cluster, a change of owner, and the memory of NATS."""
+    """Copies, repair and comparison in a cluster, a change of owner, NATS, the exchange of links, and a crawl."""
     names = known_names("workload", options["workload"], tuple(each.value for each in ClusterWorkload))
     plan = ClusterPlan(
         records=options["records"],
         compared=options["compared"],
         messages=options["messages"],
+        links=options["links"],
+        pages=options["pages"],
         workloads=frozenset(ClusterWorkload(name) for name in names),
         repeats=options["repeat"],
     )

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from holdfast.cluster.membership.keeper import server_program
 from holdfast.cluster.status import read_table
 
 _LEASE_S = 2.0
-_PARTITIONS = 64
+PARTITIONS = 64
 _NAMES = ("n1", "n2", "n3", "n4")
 _KEEPERS = _NAMES[:3]
 _PATIENCE_S = 300.0
@@ -34,9 +34,9 @@ def take_over(directory: Path) -> list[ClusterFigure]:
     """From kill -9 of a node to the claim of its last partition by others, less the lease."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    nodes = {name: _NodeProcess(directory / name) for name in _NAMES}
+    nodes = {name: NodeProcess(directory / name) for name in _NAMES}
     try:
-        _form(nodes)
+        form(nodes, "--copies", "3", keepers=_KEEPERS)
         plain = _killed(nodes, "n4", "n1")
         keepers = [_killed(nodes, name, "n4") for name in _KEEPERS]
     finally:
@@ -50,33 +50,35 @@ def take_over(directory: Path) -> list[ClusterFigure]:
     ]
 
 
-def _form(nodes: dict[str, _NodeProcess]) -> None:
-    first = nodes["n1"]
-    settings = ["--copies", "3", "--partitions", str(_PARTITIONS), "--lease", f"{_LEASE_S:g}s"]
-    made = _holdfast("cluster", "init", str(first.path), *settings, "--address", _free_address(), "--json")
+def form(nodes: dict[str, NodeProcess], *settings: str, keepers: Sequence[str] = ("n1",)) -> None:
+    """Starts the nodes as a cluster; the first makes it."""
+    first, *others = nodes.values()
+    settings = ("--partitions", str(PARTITIONS), "--lease", f"{_LEASE_S:g}s", *settings)
+    made = holdfast_command("cluster", "init", str(first.path), *settings, "--address", free_address(), "--json")
     token = json.loads(made)["token"]
     first.start()
-    for name in _NAMES[1:]:
-        nodes[name].start("--join", token, "--address", _free_address())
-        token = _holdfast("cluster", "token", "-a", str(first.path)).strip()
-    _wait(lambda: _owners(first, set(_NAMES)), "all nodes own partitions")
-    _holdfast("cluster", "rebuild", "-a", str(first.path), "--keepers", ",".join(_KEEPERS))
-    _wait(lambda: _owners(first, set(_NAMES)), "all nodes own partitions of the new service")
+    for node in others:
+        node.start("--join", token, "--address", free_address())
+        token = holdfast_command("cluster", "token", "-a", str(first.path)).strip()
+    wait(lambda: _owners(first, set(nodes)), "all nodes own partitions")
+    if len(keepers) > 1:
+        holdfast_command("cluster", "rebuild", "-a", str(first.path), "--keepers", ",".join(keepers))
+        wait(lambda: _owners(first, set(nodes)), "all nodes own partitions of the new service")
 
 
-def _killed(nodes: dict[str, _NodeProcess], name: str, witness: str) -> float:
+def _killed(nodes: dict[str, NodeProcess], name: str, witness: str) -> float:
     """Seconds beyond the lease until the others own everything; then the node is back."""
     seen = nodes[witness]
-    _wait(lambda: _owners(seen, set(_NAMES)), "all nodes own partitions")
+    wait(lambda: _owners(seen, set(_NAMES)), "all nodes own partitions")
     begun = time.monotonic()
     nodes[name].kill()
-    _wait(lambda: _owners(seen, set(_NAMES) - {name}), f"others own the partitions of {name}")
+    wait(lambda: _owners(seen, set(_NAMES) - {name}), f"others own the partitions of {name}")
     seconds = time.monotonic() - begun - _LEASE_S
     nodes[name].start()
     return seconds
 
 
-def _owners(witness: _NodeProcess, names: set[str]) -> bool:
+def _owners(witness: NodeProcess, names: set[str]) -> bool:
     """Whether just these nodes own all partitions, as one of them sees it."""
     try:
         table: dict[str, Any] = read_table(witness.path / "cluster")
@@ -86,7 +88,7 @@ def _owners(witness: _NodeProcess, names: set[str]) -> bool:
     return bool(table["connected"]) and table["owned"] == table["partitions"] and owners == names
 
 
-class _NodeProcess:
+class NodeProcess:
     """`holdfast node run`."""
 
     def __init__(self, path: Path) -> None:
@@ -113,6 +115,11 @@ class _NodeProcess:
         if not self._process.stdout.readline():
             raise RuntimeError(self.path.with_suffix(".err").read_text())
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -122,13 +129,13 @@ class _NodeProcess:
             process.stdout.close()
 
 
-def _holdfast(*arguments: str) -> str:
+def holdfast_command(*arguments: str) -> str:
     return subprocess.run(
         [sys.executable, "-m", "holdfast", *arguments], capture_output=True, text=True, check=True
     ).stdout
 
 
-def _free_address() -> str:
+def free_address() -> str:
     """An address with four free ports in a row."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as first:
@@ -141,7 +148,7 @@ def _free_address() -> str:
         return f"127.0.0.1:{port}"
 
 
-def _wait(is_so: Callable[[], bool], what: str) -> None:
+def wait(is_so: Callable[[], bool], what: str) -> None:
     end_s = time.monotonic() + _PATIENCE_S
     while not is_so():
         if time.monotonic() > end_s:
@@ -160,13 +167,13 @@ def service_memory(directory: Path, messages: int) -> list[ClusterFigure]:
         raise Unavailable(str(error)) from error
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    port = int(_free_address().rpartition(":")[2])
+    port = int(free_address().rpartition(":")[2])
     config = directory / "nats.conf"
     config.write_text(f'host: 127.0.0.1\nport: {port}\njetstream {{ store_dir: "{directory}/store" }}\n')
     with (directory / "log").open("wb") as log:
         server = subprocess.Popen([program, "-c", str(config)], stdout=log, stderr=log)
     try:
-        _wait(lambda: _listens(port), "the server listens")
+        wait(lambda: _listens(port), "the server listens")
         asyncio.run(_fill(port, messages))
         status = Path(f"/proc/{server.pid}/status").read_text()
     finally:

@@ -21,7 +21,8 @@ def cluster_report(plan: ClusterPlan, outcome: ClusterOutcome, machine: dict[str
         )
         for each in outcome.figures
     ]
-    about = f"{plan.records:,} records copied, {plan.compared:,} compared, {plan.messages:,} messages"
+    about = f"{plan.records:,} records copied, {plan.compared:,} compared, {plan.messages:,} messages, "
+    about += f"{plan.links:,} links, {plan.pages:,} pages crawled"
     return Report(
         "cluster",
         machine,

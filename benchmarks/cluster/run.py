@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import measurements, processes
+from benchmarks.cluster import answers, crawls, links, measurements, processes
 from benchmarks.cluster.figure import ClusterFigure, medians
 from benchmarks.harness.figure import OURS
 from benchmarks.harness.process import ChildFailed, Unavailable, run_apart
@@ -25,6 +25,9 @@ class ClusterWorkload(StrEnum):
     COMPARISON = "comparison"
     TAKE_OVER = "take-over"
     NATS = "nats"
+    LINKS = "links"
+    CRAWL = "crawl"
+    ANSWERS = "answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class ClusterPlan:
     records: int = 4000  # that are copied
     compared: int = 1_000_000  # records of two equal holders
     messages: int = 1_000_000  # that a NATS server keeps
+    links: int = 400_000  # that are exchanged
+    pages: int = 9600  # that are crawled
     workloads: frozenset[ClusterWorkload] = frozenset(ClusterWorkload)
     repeats: int = 3
 
@@ -59,6 +64,9 @@ def run_cluster(plan: ClusterPlan, directory: Path, progress: Progress) -> Clust
         ClusterWorkload.COMPARISON: (measurements.comparison, (work, plan.compared)),
         ClusterWorkload.TAKE_OVER: (processes.take_over, (work,)),
         ClusterWorkload.NATS: (processes.service_memory, (work, plan.messages)),
+        ClusterWorkload.LINKS: (links.link_exchange, (work, plan.links)),
+        ClusterWorkload.CRAWL: (crawls.crawl_cost, (work, plan.pages)),
+        ClusterWorkload.ANSWERS: (answers.answers, (work, plan.records)),
     }
     wanted = [each for each in steps if each in plan.workloads]
     found: list[ClusterFigure] = []

@@ -15,6 +15,34 @@ _AT_MOST = (  # workload, figure, target, limit, unit
     (ClusterWorkload.COMPARISON, "seconds", "comparing equal holders", 1.0, "s"),
     (ClusterWorkload.COMPARISON, "received", "bytes for it", 1e6, "bytes"),
     (ClusterWorkload.NATS, "resident", "memory of a NATS server", 150.0, "MB"),
+    (ClusterWorkload.LINKS, "CPU of a link, 10 ", "CPU of a link, 10 a message", 40.0, "µs"),
+    (ClusterWorkload.LINKS, "bytes of a link, 10 ", "bytes of a link, 10 a message", 45.0, "bytes"),
+    (ClusterWorkload.LINKS, "bytes of a link, 30 ", "bytes of a link, 30 a message", 30.0, "bytes"),
+    *(
+        (
+            ClusterWorkload.CRAWL,
+            f"CPU of a page ÷ no cluster, {what}",
+            f"CPU of a page ÷ no cluster, {what}",
+            limit,
+            "x",
+        )
+        for what, limit in (("2 nodes, 1", 1.25), ("4 nodes, 1", 1.25), ("2 nodes, 2", 1.6), ("4 nodes, 2", 1.6))
+    ),
+    (ClusterWorkload.CRAWL, "log of a known URL", "log of a known URL, three copies", 200.0, "bytes"),
+    (
+        ClusterWorkload.ANSWERS,
+        "replay: beyond",
+        "p50 of replay through another node, beyond 1.5 x the holder",
+        3.0,
+        "ms",
+    ),
+    (ClusterWorkload.ANSWERS, "CDX: beyond", "p50 of CDX through another node, beyond 1.5 x the holder", 3.0, "ms"),
+    (ClusterWorkload.ANSWERS, "search: 4 nodes ÷", "p50 of a search of 4 nodes ÷ one index", 2.5, "x"),
+    (ClusterWorkload.ANSWERS, "stream: 4 nodes ÷", "CPU of a streamed page, 4 nodes ÷ one archive", 1.3, "x"),
+)
+_AT_LEAST = (
+    (ClusterWorkload.LINKS, "end to end", "links end to end, 100 a message", 100_000.0, "links/s"),
+    (ClusterWorkload.LINKS, "frontier made", "frontier made of the log", 25_000.0, "links/s"),
 )
 _RATE_LEAST, _RATE_MOST = 0.8, 1.05
 
@@ -22,13 +50,15 @@ _RATE_LEAST, _RATE_MOST = 0.8, 1.05
 def cluster_verdicts(outcome: ClusterOutcome) -> list[Verdict]:
     """Every target, in the order of docs/benchmarks.md."""
     found = []
-    for workload, name, target, limit, unit in _AT_MOST:
-        needed = f"at most {limit:g} {unit}"
+    limits = [(each, True) for each in _AT_MOST] + [(each, False) for each in _AT_LEAST]
+    for (workload, name, target, limit, unit), is_most in limits:
+        needed = f"at {'most' if is_most else 'least'} {limit:,g} {unit}"
         figure = outcome.find(workload, name)
         if figure is None:
             found.append(Verdict.none(target, needed))
         else:
-            found.append(Verdict(target, needed, f"{figure.value:,.2f} {unit}", figure.value <= limit))
+            is_met = figure.value <= limit if is_most else figure.value >= limit
+            found.append(Verdict(target, needed, f"{figure.value:,.2f} {unit}", is_met))
     target, needed = "repair rate ÷ its limit", f"{_RATE_LEAST} to {_RATE_MOST}"
     rate = outcome.find(ClusterWorkload.REPAIR, "rate")
     if rate is None:

@@ -98,6 +98,12 @@ def cpu_of(pids: Iterable[int]) -> float:
     return sum(_cpu_s(fields) for fields in map(_stat, pids) if fields)
 
 
+def spent_by(pid: int) -> float:
+    """User and system time of a process and its descendants, also of those that have ended and were waited for."""
+    fields = [each for each in map(_stat, family(pid)) if each]
+    return sum(_cpu_s(each) + _cpu_s(each[2:]) for each in fields)
+
+
 @dataclass(slots=True)
 class _Seen:
     """The processes of a tree, over time. For the watching thread."""

@@ -133,6 +133,12 @@ def test_no_archive(shell: Shell, arguments: list[str]) -> None:
     assert list(shell.directory.iterdir()) == []
 
 
+def test_init_makes_nothing_for_a_crawl_that_cannot_be(shell: Shell) -> None:
+    for words in ([], ["not-a-url"], ["--resume", "news"]):
+        assert shell.quick("crawl", "--init", "--limit", "5", *words, code=2).errors
+    assert not (shell.directory / "holdfast.toml").exists()
+
+
 def test_the_name_of_a_crawl_is_no_seed(archive: Shell) -> None:
     keep_job(archive.directory, replace(JOB, name="bg"))
     said = archive.quick("crawl", "bg", "--dry-run", code=2).errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from urllib.request import urlopen
 
 from program import Shell
 
-from holdfast.errors import CrawlFailed
+from holdfast.errors import Busy, CrawlFailed
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -92,8 +93,17 @@ def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
 
 
 def test_demo_of_a_site_that_does_not_answer(shell: Shell) -> None:
-    done = run(shell, sys.executable, "-m", "holdfast", "demo", "http://127.0.0.1:1/")
+    done = run(shell, sys.executable, "-m", "holdfast", "demo", "--port", "0", "http://127.0.0.1:1/")
     assert done.returncode == CrawlFailed.exit_code, done.stdout
+
+
+def test_demo_on_a_port_that_is_taken(shell: Shell) -> None:
+    """It says so before it crawls anything."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        done = run(shell, sys.executable, "-m", "holdfast", "demo", "--port", port)
+    assert (done.returncode, done.stdout) == (Busy.exit_code, "")
+    assert "is taken by another program" in done.stderr
 
 
 def test_python_example_of_the_readme(shell: Shell) -> None:

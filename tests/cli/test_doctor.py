@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
 from program import Shell
+
+from holdfast.config import INDEX_VARIABLE
+from holdfast.errors import InvalidSetting
 
 
 def states(shell: Shell, *arguments: str, code: int = 0) -> dict[str, tuple[str, str]]:
@@ -38,6 +42,14 @@ def test_a_volume_that_is_gone_and_broken_settings_are_problems(shell: Shell) ->
     state, text = states(shell, "-a", "archive", code=1)["archive"]
     assert state == "problem"
     assert "portt" in text
+
+
+def test_the_environment_is_a_place_that_settings_come_from(archive: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(INDEX_VARIABLE, "no")
+    (found,) = archive.quick("config", "show", "index.automatic", "--json").objects
+    assert found == {"index.automatic": {"value": False, "from": INDEX_VARIABLE}}
+    monkeypatch.setenv(INDEX_VARIABLE, "perhaps")
+    assert "give true or false" in archive.quick("config", "show", code=InvalidSetting.exit_code).errors
 
 
 def test_settings_and_where_they_come_from(shell: Shell) -> None:

@@ -192,7 +192,7 @@ def test_get_tells_in_json_what_it_found(shown: Shell) -> None:
     ("arguments", "message"),
     [
         (["http://example.com/abuot"], "such as 'http://example.com/about'"),
-        (["http://nowhere.net/"], "and of nothing else on its host"),
+        (["http://nowhere.net/"], "nor of anything else on its host"),
         (["http://other.org/", "-c", "elsewhere"], "collection 'main' has it"),
         (["pages-0000004711"], "record pages-0000004711 does not exist"),
     ],

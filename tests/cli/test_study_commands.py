@@ -81,16 +81,17 @@ def test_rows_of_a_printed_table_are_limited(studied: Shell) -> None:
 
 def test_charts_as_png_and_svg(studied: Shell) -> None:
     pytest.importorskip("matplotlib")
-    told = studied.quick("study", "duplicates", "--plot", studied.directory / "d.png", "--csv")
+    files = ("--plot", studied.directory / "d.png", "--plot", studied.directory / "d.svg")
+    told = studied.quick("study", "duplicates", *files, "--csv")
     assert "d.png'" in told.errors
     assert (studied.directory / "d.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    studied.quick("study", "duplicates", "--plot", studied.directory / "d.svg")
     root = ElementTree.parse(studied.directory / "d.svg").getroot()
     assert root.tag.endswith("svg")
 
 
 def test_mistakes_are_named(studied: Shell) -> None:
     assert "must end with .png or .svg" in studied.quick("study", "duplicates", "--plot", "d.gif", code=2).errors
+    assert "'many' is not a whole number" in studied.quick("study", "change", "--rows", "many", code=2).errors
     assert "'moon' is not one of" in studied.quick("study", "duplicates", "--by", "moon", code=2).errors
     assert "--json and --csv exclude" in studied.quick("study", "duplicates", "--json", "--csv", code=2).errors
     assert "no collection 'nowhere'" in studied.quick("study", "duplicates", "-c", "nowhere", code=3).errors

@@ -30,6 +30,7 @@ WORDS = [
     "index",
     "stream",
 ]
+NOTICES = [" ".join(f"{name}{each} notice" for each in range(80)) for name in ("tide", "wind")]  # of many pages
 TYPES = ("text/html", "text/plain", "application/json")
 TEXTS = {"text/html": "<!doctype html><html lang=en><title>{title}</title><p>{text}</p>{links}"}
 
@@ -54,7 +55,7 @@ def _exchange(chance: random.Random, url: str, number: int, visit: int, host: st
     links = "".join(f'<a href="http://{chance.choice(DOMAINS)}/page">{chance.choice(WORDS)}</a>' for _ in range(3))
     body = TEXTS.get(kind, "{text}").format(title=title, text=text, links=links)
     if chance.random() < 0.2:
-        body = f"the same everywhere, {number % 2}"
+        body = f"the same everywhere, {number % 2}: {NOTICES[number % 2]}"
     year, month, hour = 2010 + visit * 3 + chance.randrange(3), 1 + chance.randrange(12), chance.randrange(24)
     stamp = f"{year}{month:02d}{len(host):02d}{hour:02d}{number:02d}{chance.randrange(60):02d}"
     made = page(url, body.encode(), kind, stamp)

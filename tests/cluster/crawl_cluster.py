@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,14 @@ from hostile_web import Served
 from node_cluster import NodeCluster, NodeProcess, running_cluster, wait_until
 
 import holdfast
+from holdfast.batches.entry import REMOVED
 from holdfast.catalog import CaptureQuery
-from holdfast.cluster.links.log import unpacked_key
-from holdfast.cluster.links.outbox import Outbox
-from holdfast.crawl.crawls import CrawlStatus, crawl_directory, crawl_status, log_path
-from holdfast.crawl.frontier import Frontier
+from holdfast.crawl.crawls import CrawlStatus, crawl_status, log_path
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 from holdfast.crawl.log import LogFilter, read_log
-from holdfast.crawl.paths import FRONTIER
+from holdfast.errors import Busy
+from holdfast.model import RecordId
 
 NAME = "web"
 _NODE = Path(__file__).with_name("crawl_node.py")
@@ -42,8 +41,15 @@ def crawling_cluster(root: Path, count: int = 3, **settings: Any) -> Iterator[No
         yield cluster
 
 
-def start_crawl(node: NodeProcess, job: CrawlJob) -> dict[str, Any]:
-    return node.command("crawl-start", job=write_job(job))
+def start_crawl(node: NodeProcess, job: CrawlJob) -> None:
+    """Repeated while the service has no leader: an answer that got lost may have started it."""
+
+    def is_started() -> bool:
+        with suppress(Busy):
+            node.command("crawl-start", job=write_job(job))
+        return True
+
+    wait_until(is_started, "the start of the crawl")
 
 
 def crawl_state(node: NodeProcess, name: str = NAME) -> dict[str, Any]:
@@ -70,6 +76,13 @@ def captured(path: Path) -> dict[str, int]:
     return counts
 
 
+def has_removed(path: Path) -> bool:
+    """Whether a node has removed a record."""
+    with holdfast.open(path, read_only=True) as archive:
+        first = [RecordId(name, 1) for name in archive.journal.names()]
+        return any(entry.type == REMOVED for each in first for entry in archive.records.entries_from(each))
+
+
 def all_captured(cluster: NodeCluster) -> set[str]:
     """What the nodes have together."""
     return {url for node in cluster.nodes if node.path.exists() for url in captured(node.path)}
@@ -86,19 +99,6 @@ def fetched_by(path: Path, name: str = NAME) -> list[str]:
 def status_of(path: Path, name: str = NAME) -> CrawlStatus:
     """The status of the whole crawl, as a node has written it last."""
     return wait_until(lambda: (found := crawl_status(path, name)) and not found.running and found, "its end at a node")
-
-
-def not_in_log(path: Path, name: str = NAME) -> set[str]:
-    """The URLs that a node has fetched and that the log does not know as done, by the frontier of the dead node."""
-    frontier = Frontier(crawl_directory(path, name) / FRONTIER)
-    try:
-        outbox = Outbox(frontier)
-        outbox.load()
-        lines = [line for row in outbox.take(1_000_000) for line in row.text.split("\n")]
-        keys = {unpacked_key(line.split("\t")[1]) for line in lines if line.startswith(("d\t", "e\t"))}
-        return {row.url for key in keys if (row := frontier.row(key)) is not None}
-    finally:
-        frontier.close()
 
 
 def processes_of(node: NodeProcess) -> list[int]:

@@ -1,6 +1,6 @@
 """A node without pages that copies and crawls: `python crawl_node.py DIR`.
 
-With CHECKPOINT_MESSAGES in its environment it cuts logs off that early.
+With CHECKPOINT_MESSAGES in its environment it cuts logs off that early, and with CHECKPOINTS_MERGED it merges as many.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from holdfast.cluster.directory import NodeDirectory
-from holdfast.cluster.links import exchange
+from holdfast.cluster.links import checkpoint, exchange
 from holdfast.cluster.links.service import node_services
 from holdfast.cluster.node import ClusterNode
 from holdfast.errors import HoldfastError
@@ -24,6 +24,7 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
     exchange.CHECKPOINT_MESSAGES = int(os.environ.get("CHECKPOINT_MESSAGES", exchange.CHECKPOINT_MESSAGES))
+    checkpoint.MERGED = exchange.MERGED = int(os.environ.get("CHECKPOINTS_MERGED", checkpoint.MERGED))
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     node = ClusterNode(NodeDirectory(Path(sys.argv[1])), node_services())

@@ -159,7 +159,13 @@ class NodeCluster:
 
     def join(self, name: str, *, administrator: bool = False) -> NodeProcess:
         node = NodeProcess(self.root / name, self._program)
-        join_cluster(node.path, self.token(administrator=administrator), name, free_address())
+        token, address = self.token(administrator=administrator), free_address()
+
+        def is_joined() -> bool:
+            join_cluster(node.path, token, name, address)
+            return True
+
+        wait_until(is_joined, f"{name} joins")
         self.nodes.append(node)
         return node
 

@@ -20,8 +20,15 @@ from holdfast.archive import Archive
 from holdfast.batches.entry import CHECKPOINT
 from holdfast.catalog import CaptureQuery
 from holdfast.cluster.copies.partitions import PartitionRule
+from holdfast.cluster.links import checkpoint as checkpoint_module
 from holdfast.cluster.links import exchange as exchange_module
-from holdfast.cluster.links.checkpoint import Checkpoint, CheckpointStore, pack_checkpoint, unpack_checkpoint
+from holdfast.cluster.links.checkpoint import (
+    Checkpoint,
+    CheckpointStore,
+    merged_messages,
+    pack_checkpoint,
+    unpack_checkpoint,
+)
 from holdfast.cluster.links.exchange import Caught, LinkExchange, Received
 from holdfast.cluster.links.log import LogCut, LogMessage, cut_line, last_cut
 from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
@@ -102,7 +109,7 @@ class Node:
         self.frontier = Frontier(path)
         self.outbox = Outbox(self.frontier)
         positions = self.outbox.load()
-        self.outbox.begin(1) if not self.outbox.incarnation else None
+        self.outbox.begin(log.access.service.number) if not self.outbox.incarnation else None
         self.frontier.sink = self  # type: ignore[assignment]
         self.checkpoints = CheckpointStore(
             archive, lambda _: self.has_right, lambda _record, _partition: self.is_copied
@@ -245,11 +252,115 @@ def test_a_long_log_is_cut_off_again_and_again(tmp_path: Path, archive: Archive)
     for line in lines(50):
         node.find(line)
         node.round()
+        node.round()
         assert len(log.messages) <= 2 * EACH
         assert node.exchange.total == log.last
-    assert checkpoints_in(archive) > 10
+    assert checkpoints_in(archive)
     assert known_to_another(tmp_path, log, archive) == lines(50)
     node.close()
+
+
+def test_the_next_service_begins_with_the_checkpoints_of_the_last(tmp_path: Path, archive: Archive) -> None:
+    """That a page is done does not count: what was found on it may be in no checkpoint."""
+    log = Log()
+    node = Node(tmp_path / "n1", log, archive)
+    node.claim()
+    written = [
+        each for pair in zip(lines(20), [f"d\t{number}\t7" for number in range(20)], strict=True) for each in pair
+    ]
+    for line in written:
+        node.find(line)
+        node.round()
+    node.close()
+    log.messages.clear()
+    log.access.service.number = 2
+    other = Node(tmp_path / "n2", log, archive)
+    other.claim()
+    assert other.lines == [line for line in written[: 2 * len(other.lines)] if line.startswith("f")]
+    assert len(other.lines) > 20 - EACH, "all but what is in no checkpoint"
+    other.close()
+    back = Node(tmp_path / "n2", log, archive)
+    back.claim()
+    assert back.lines == [], "its frontier has them"
+    back.close()
+
+
+def test_checkpoints_that_are_merged_are_removed(
+    tmp_path: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (exchange_module, checkpoint_module):
+        monkeypatch.setattr(module, "MERGED", 3)
+    log = Log()
+    node = Node(tmp_path / "n1", log, archive)
+    node.claim()
+    for line in lines(100):
+        node.find(line)
+        node.round()
+        node.round()
+        assert node.exchange.total == log.last
+    assert checkpoints_in(archive) < 3 + 5, "of 24; three that wait, and one for each power of two"
+    assert sorted(known_to_another(tmp_path, log, archive)) == sorted(lines(100))
+    node.close()
+    back = Node(tmp_path / "n1", log, archive)
+    back.claim()
+    assert back.position == node.position
+    back.close()
+
+
+def test_a_kill_beside_a_merger_loses_nothing(
+    tmp_path: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (exchange_module, checkpoint_module):
+        monkeypatch.setattr(module, "MERGED", 2)
+    remove, merge = CheckpointStore.remove, CheckpointStore.merged
+    for number, moment in enumerate(("before line", "after line", "before removal", "after removal")):
+        log, path = Log(), tmp_path / str(number)
+
+        def killed(store: CheckpointStore, records: Any, moment: str = moment) -> None:
+            if moment == "after removal":
+                remove(store, records)
+            raise Killed
+
+        def merged(store: CheckpointStore, cut: Any, log: Log = log, moment: str = moment) -> Any:
+            log.kill_at = moment if "line" in moment else ""
+            return merge(store, cut)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(CheckpointStore, "merged", merged)
+            patched.setattr(CheckpointStore, "remove", killed)
+            node = Node(path, log, archive)
+            node.claim()
+            found = []
+            with pytest.raises(Killed):
+                for line in lines(50):
+                    found.append(line)
+                    node.find(line)
+                    node.round()
+            node.close()
+        log.kill_at = ""
+        assert len(found) < 50
+        assert sorted(known_to_another(path, log, archive)) == sorted(found)
+        back = Node(path, log, archive)
+        back.claim()
+        for line in lines(50, len(found)):
+            found.append(line)
+            back.find(line)
+            back.round()
+        assert sorted(known_to_another(path, log, archive)) == sorted(found)
+        back.close()
+
+
+def test_a_merger_keeps_each_url_once() -> None:
+    one = LogMessage("a", True, 1, ["f\thttp://a/\tL\t2\t0\tpage\t-", "r\tx", "h\tb\t1\t2", "d\tk\t7", "c\tr\t1\t1"])
+    two = LogMessage(
+        "b", False, 2, ["f\thttp://a/\tL\t1\t0\tpage\t-", "r\tx", "h\tb\t3\t4", "d\tk\t9", "e\tl\tfailed\t-"]
+    )
+    three = LogMessage("b", False, 1, ["f\thttp://a/\tL\t3\t0\tpage\t-", "d\tm\t5"])
+    assert merged_messages([one, two, three]) == [
+        LogMessage("-", False, 0, ["r\tx", "h\tb\t3\t4", "f\thttp://a/\tL\t1\t0\tpage\t-"]),
+        LogMessage("-", False, 1, ["d\tm\t5"]),
+        LogMessage("-", False, 2, ["d\tk\t9", "e\tl\tfailed\t-"]),
+    ]
 
 
 def test_a_node_that_was_away_reads_what_it_missed(tmp_path: Path, archive: Archive) -> None:

@@ -6,7 +6,10 @@ Real node processes, real NATS servers, real web workers (H1, H6, H8, N2, N8).
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_cluster import wait_until
+from node_cluster import WAIT_S, wait_until
 from running_nodes import TIME, TOKEN, RunningNode, end_cluster, holdfast, start_cluster
 
 from holdfast.archive.archive import Archive
@@ -24,6 +27,7 @@ from holdfast.archive.ingest.exchange import page
 from holdfast.records.selection import Selection
 
 URLS = [f"http://site{number}.example/page" for number in range(12)]
+MORE = [f"http://late{number}.example/page" for number in range(12)]
 PUT = [f"http://put{number}.example/" for number in range(4)]
 
 
@@ -166,13 +170,21 @@ def test_what_a_cluster_refuses(cluster: list[RunningNode], tmp_path: Path) -> N
 def test_an_archive_of_three_nodes(cluster: list[RunningNode], tmp_path: Path) -> None:
     """Imported at one node, read at all; still there when a node's disk is gone; removed everywhere."""
     n1, n2, n3 = cluster
-    printed = holdfast("import", "-a", n2.path, write_warc(tmp_path, URLS))
+    warc = write_warc(tmp_path, URLS)
+    printed = holdfast("import", "-a", n2.path, warc, "--wait-safe", "180s")
     assert "13 added" in printed  # with the record about the file
+    assert all(_copies(cluster, url) >= 2 for url in URLS), "they are safe"
     for node in cluster:
         for url in URLS:
             status, found = wait_until(lambda node=node, url=url: _found(node, url), f"{url} at {node.path.name}")
             assert (status, found) == (200, body(url))
     assert n3.replayed("http://site1.example/missing")[0] == 404
+
+    # What would go, and a question before it does: nothing changes.
+    rm = ("rm", URLS[0], "-a", n2.path, "--reason", "asked by the owner")
+    assert "would remove 1 capture" in holdfast(*rm, "--dry-run")
+    assert "Remove 1 capture" in answered("n", *rm)
+    assert n1.replayed(URLS[0])[0] == 200
 
     # A node dies and its disk is lost: every capture is still served, and copied again once the node is forgotten.
     wait_until(lambda: all(_copies(cluster, url) >= 2 for url in URLS), "two copies of everything")
@@ -180,6 +192,9 @@ def test_an_archive_of_three_nodes(cluster: list[RunningNode], tmp_path: Path) -
     shutil.rmtree(n3.path)
     for url in URLS:
         wait_until(lambda url=url: _found(n1, url), f"{url} without n3")
+    assert "not yet on as many nodes" in holdfast(
+        "import", "-a", n2.path, write_warc(tmp_path / "more", MORE), "--wait-safe", "0s", code=13
+    )
     wait_until(lambda: n1.is_settled(2), "two nodes")
     holdfast("node", "forget", "n3", "-a", n1.path)
     wait_until(lambda: all(_copies([n1, n2], url) == 2 for url in URLS), "two copies on two nodes")
@@ -204,6 +219,20 @@ def _found(node: RunningNode, url: str) -> tuple[int, bytes] | None:
     """The answer, unless the cluster is still settling: then it is 503, or the holder has not pulled it yet."""
     status, found = node.replayed(url)
     return (status, found) if status == 200 else None
+
+
+def answered(answer: str, *arguments: str | Path) -> str:
+    """What a command prints that asks at a terminal, and is given up after this answer."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
+        done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 130, done.stderr
+    return done.stdout + done.stderr
 
 
 def _lists_all(node: RunningNode) -> bool:

@@ -335,8 +335,13 @@ def test_a_job_is_started_ended_and_started_again(tmp_path: Path) -> None:
 
 def test_a_job_that_cannot_be_shared_is_refused() -> None:
     secret = Credential("https://example.com", "Authorization", "Bearer x")
-    with pytest.raises(UsageError, match="credentials"):
-        SharedJob.started(CrawlJob(seeds=(URL,), name="a", fetch=FetchSettings(credentials=(secret,))), None)
+    for fetch in (
+        FetchSettings(credentials=(secret,)),
+        FetchSettings(headers=(("Authorization", "Bearer x"),)),
+        FetchSettings(proxy="http://user:x@proxy.example:3128"),
+    ):
+        with pytest.raises(UsageError, match="holdfast import"):
+            SharedJob.started(CrawlJob(seeds=(URL,), name="a", fetch=fetch), None)
     seeds = tuple(f"http://example.com/{number}/{'x' * 80}" for number in range(10_000))
     with pytest.raises(UsageError, match="bytes"):
         SharedJob.started(CrawlJob(seeds=seeds, name="a"), None)

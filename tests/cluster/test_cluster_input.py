@@ -149,6 +149,7 @@ def test_a_node_of_another_cluster(tmp_path: Path, token: str) -> None:
     ("arguments", "words"),
     [
         (("--copies", "0"), "copies"),
+        (("--copies", "3", "--ack-copies", "4"), "ack_copies"),
         (("--partitions", "0"), "partitions"),
         (("--lease", "1ms"), "lease_s"),
         (("--name", "N 1"), "name"),
@@ -193,8 +194,10 @@ assert not [name for name in sys.modules if name.startswith("holdfast.cluster.")
 
 def test_the_first_node_may_have_an_archive(tmp_path: Path) -> None:
     holdfast.init(tmp_path / "a", Plan(store=StoreSettings(signature="rabin64")))
-    assert run_holdfast("cluster", "init", tmp_path / "a", *SMALL, "--address", free_address()).returncode == 0
-    assert NodeDirectory(tmp_path / "a").settings().signature == "rabin64"
+    options = ("--address", free_address(), "--copies", "4", "--ack-copies", "3")
+    assert run_holdfast("cluster", "init", tmp_path / "a", *SMALL, *options).returncode == 0
+    settings = NodeDirectory(tmp_path / "a").settings()
+    assert (settings.signature, settings.copies, settings.ack_copies) == ("rabin64", 4, 3)
 
 
 def test_ctrl_c_at_any_step(tmp_path: Path) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pyarrow.parquet
 import pytest
 from answer_world import DOMAINS, exchanges, one_archive, write_files
 from node_cluster import wait_until
@@ -21,7 +24,9 @@ from holdfast import study
 from holdfast.archive.archive import Archive
 from holdfast.catalog import CaptureQuery
 from holdfast.cluster.access.routes import ClusterRouter
-from holdfast.errors import UnknownCollection, UsageError
+from holdfast.errors import ClusterDown, UnknownCollection, UsageError
+from holdfast.plan import archive_scenario, growth
+from holdfast.study import SampleOptions
 from holdfast.study.engine.scan import NO_CRAWL, CrawlRun, CrawlVisits
 from holdfast.study.result import StudyResult
 
@@ -146,6 +151,75 @@ def test_command_and_page(world: World) -> None:
     assert "no collection 'moon'" in holdfast("study", "change", "-a", node.path, "--collection", "moon", code=3)
 
 
+def digests(directory: Path) -> dict[str, str]:
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in directory.iterdir()}
+
+
+def drawn(directory: Path) -> list[tuple[str, str]]:
+    lines = map(json.loads, (directory / "captures.jsonl").read_text().splitlines())
+    return sorted((line["url"], line["timestamp"]) for line in lines)
+
+
+SAMPLES: list[dict[str, Any]] = [
+    {"captures": 40, "by": ("site",)},
+    {"captures": 12, "by": ("type", "topic"), "topics": ("stanford", f"linked-from:http://{DOMAINS[1]}/page")},
+    {"bytes_max": 9000, "within": "crawl OR rank", "format": "parquet"},
+]
+
+
+def test_a_sample_has_the_same_bytes_at_every_node(world: World, tmp_path: Path) -> None:
+    """And the captures that it has on one machine; records are named by the batches of their nodes."""
+    for number, values in enumerate(SAMPLES):
+        options = SampleOptions(**values)
+        one = tmp_path / f"one{number}"
+        expected = world.expected("sample", options, one)
+        found = []
+        for node in world.nodes[number : number + 2]:
+            target = tmp_path / f"{node.path.name}-{number}"
+            with ClusterRouter(node.path).open_whole() as archive:
+                result = study.sample(archive, options, target)
+            assert result.coverage is not None and result.coverage.missing == 0
+            assert plain(result) == plain(expected)
+            found.append(digests(target))
+            assert drawn(target) == drawn(one)
+            for name in ("distributions.csv", "distances.csv", "strata.csv"):
+                assert found[-1][name] == digests(one)[name], name
+        assert found[0] == found[1]
+        if "format" not in values:
+            records = gzip.decompress((target / "sample.warc.gz").read_bytes()).count(b"WARC-Type: response")
+            assert records == values["captures"]
+        else:
+            (one_file, cluster_file) = (
+                pyarrow.parquet.read_table(each / "sample.parquet").drop_columns(["record"]).to_pylist()
+                for each in (one, target)
+            )
+            assert sorted(map(str, one_file)) == sorted(map(str, cluster_file))
+    again = tmp_path / "again"
+    node = world.nodes[-1]
+    holdfast("sample", again, "-a", node.path, "--again", tmp_path / f"{world.nodes[0].path.name}-0")
+    assert digests(again) == digests(tmp_path / f"{world.nodes[0].path.name}-0")
+
+
+def test_growth_and_plans_are_of_all_nodes(world: World) -> None:
+    with Archive(world.one, read_only=True) as archive:
+        expected = growth(archive)
+        scenario = archive_scenario(archive)
+    with ClusterRouter(world.nodes[0].path).open_whole() as archive:
+        found = growth(archive)
+        planned = archive_scenario(archive)
+    assert found.rows("months") == expected.rows("months")
+    for number in (0, 1, 4, 5):  # captures, URLs, and both a day
+        assert found.rows()[number] == expected.rows()[number]
+    assert (planned.nodes, planned.copies, planned.partitions) == (NODES, COPIES, 32)
+    assert planned.pages == scenario.pages and planned.visits_per_day == scenario.visits_per_day
+    printed = holdfast("plan", "growth", "-a", world.nodes[1].path, "--json", "--table", "figures")
+    assert json.loads(printed.splitlines()[0])["value"] == len(exchanges())
+    assert holdfast("plan", "estimate", "-a", world.nodes[1].path, "--preset", "archive", "--json")
+    status, headers, page = world.nodes[2].exchange("/studies/plan/months.csv?preset=archive")
+    assert (status, headers.get("holdfast-partial")) == (200, None)
+    assert sum(int(row["captures"]) for row in csv.DictReader(io.StringIO(page.decode()))) == len(exchanges())
+
+
 def test_what_a_cluster_cannot_do_is_refused(world: World) -> None:
     with ClusterRouter(world.nodes[0].path).open_whole() as archive:
         with pytest.raises(UsageError, match="each node applies its own access rules"):
@@ -160,6 +234,10 @@ def test_one_node_down(world: World) -> None:
     """With two copies, nothing is missing: other holders answer."""
     world.nodes[-1].kill()
     check_studies(world, world.nodes[:-1])  # at once: nodes still take it for alive
+    with ClusterRouter(world.nodes[0].path).open_whole() as archive:
+        assert plain(study.sample(archive, SampleOptions(captures=40))) == plain(
+            world.expected("sample", SampleOptions(captures=40))
+        )
 
 
 def test_too_many_nodes_down(world: World) -> None:
@@ -172,7 +250,10 @@ def test_too_many_nodes_down(world: World) -> None:
     assert 0 < int(missing) < int(partitions) == 32
     assert "This is not all" in node.get("/studies/composition")[1].decode()
     assert f"{missing} of 32 partitions" in holdfast("study", "change", "-a", node.path, code=14)
+    assert holdfast("sample", "-a", node.path, "--size", "9", code=13)
     with ClusterRouter(node.path).open_whole() as archive:
+        with pytest.raises(ClusterDown):
+            study.sample(archive, SampleOptions(captures=9))
         result = study.change(archive)
     assert result.coverage is not None and result.coverage.missing == int(missing)
     assert 0 < result.rows()[0]["captures"] < world.expected("change").rows()[0]["captures"]

@@ -124,7 +124,7 @@ def readable(archives: list[holdfast.Archive], record: RecordId, digest: str) ->
     return False
 
 
-@pytest.mark.parametrize("run", range(3))
+@pytest.mark.parametrize("run", [*range(3), *(pytest.param(run, marks=pytest.mark.soak) for run in range(3, 50))])
 def test_two_disks_are_deleted_under_load(tmp_path: Path, run: int) -> None:
     """With three copies and all of them acknowledged, no two disks take a safe record along."""
     random = seeded()

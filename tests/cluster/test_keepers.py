@@ -93,6 +93,8 @@ def wrong_keepers_are_refused(cluster: NodeCluster) -> None:
     for keepers in (["n1", "n2"], ["n1", "n1", "n2"], ["n1", "n2", "n9"]):
         with pytest.raises(UsageError):
             cluster["n1"].rebuild(keepers)
+    with pytest.raises(ClusterDown, match=r"127\.0\.0\.1:9 .*correct its URL"):
+        cluster["n1"].rebuild([], "nats://127.0.0.1:9")
     with pytest.raises(NotAMember, match="administrator"):
         cluster["n2"].rebuild(["n2"])
     with pytest.raises(UsageError, match="keeper"):
@@ -126,6 +128,20 @@ def a_node_that_was_away_finds_the_new_service(cluster: NodeCluster) -> None:
     assert cluster.overlaps() == []
 
 
+def a_node_finds_keepers_that_it_did_not_know(cluster: NodeCluster) -> None:
+    """While it was away, the only server has moved to another node."""
+    assert cluster["n3"].stop() == 0
+    assert cluster["n1"].rebuild(["n2"])["not_informed"] == ["n3"]
+    wait_until(lambda: cluster["n1"].table()["incarnation"] == 5, "the new service")
+    cluster.wait_owned("n1", "n2")
+    with pytest.raises(ClusterDown, match="n3 do not run"):
+        cluster["n1"].rebuild(["n3"])
+    assert cluster["n1"].table()["incarnation"] == 5
+    cluster["n3"].start()
+    wait_rebuilt(cluster, 5)
+    assert cluster.overlaps() == []
+
+
 def test_the_life_of_a_service(cluster: NodeCluster) -> None:
     """In this order: each step begins with what the one before has left."""
     one_server_becomes_three(cluster)
@@ -134,3 +150,4 @@ def test_the_life_of_a_service(cluster: NodeCluster) -> None:
     wrong_keepers_are_refused(cluster)
     all_data_of_the_service_is_lost(cluster)
     a_node_that_was_away_finds_the_new_service(cluster)
+    a_node_finds_keepers_that_it_did_not_know(cluster)

@@ -26,8 +26,7 @@ def test_what_is_added_anywhere_reaches_its_holders(tmp_path: Path) -> None:
         for node in cluster.live():
             for batch in [name for name in node.archive.journal.names() if name.endswith(node.name)]:
                 last = max(record.serial for record in added if record.batch == batch)
-                partitions = {row.partition for row in node.copies.origins.rows(batch)}
-                assert all(node.copies.drain(each, 120) for each in partitions)
+                assert node.copies.wait_all_safe(120)
                 assert node.copies.wait_safe(next(each for each in added if each == (batch, last)), 120)
         cluster.settle()
         cluster.check_digests()
@@ -40,6 +39,16 @@ def test_what_is_added_anywhere_reaches_its_holders(tmp_path: Path) -> None:
             assert row is not None
             for name in cluster.live()[0].copies.holders.of(row.partition):
                 assert bytes_of(cluster.nodes[name].archive, record) == raw
+
+
+def test_a_node_counts_what_it_records_itself(tmp_path: Path) -> None:
+    """B5: pages a second, without copies."""
+    random = seeded()
+    with cluster_of(tmp_path, "n1", "n2") as cluster:
+        one, two = cluster.nodes["n1"], cluster.nodes["n2"]
+        wait_until(lambda: one.add(some_pages(random, 1)) and one.copies.counts()["pages_per_s"], "n1 records")
+        wait_until(lambda: all_bytes(two.archive), "n2 has copies")
+        assert two.copies.counts()["pages_per_s"] == two.copies.origins.recorded == 0
 
 
 def test_a_block_that_is_here_is_not_sent(tmp_path: Path) -> None:

@@ -103,3 +103,46 @@ def test_without_the_service_nothing_is_appended(tmp_path: Path) -> None:
     with pytest.raises(ClusterDown):
         log.read_after(0)
     assert not (tmp_path / FILE).exists()
+
+
+def test_a_service_that_is_replaced_meanwhile_gets_no_number_of_the_old_one(tmp_path: Path) -> None:
+    """Else there is a gap in its log, and nobody reads on behind it."""
+    service = Service()
+    log, other = (ServiceRemovalLog(tmp_path / name, service) for name in ("a", "b"))
+    for number in range(3):
+        log.append(entry(number))
+
+    def rebuilt(call: Callable[[Any], Awaitable[T]]) -> T:
+        """The connection is another one when the entry is to be written."""
+        if call.__qualname__.startswith("ServiceRemovalLog._on_log") and service.keys.access.service.number == 1:
+            service.keys = KeysInMemory(2)
+        return service(call)
+
+    log._on_bus = rebuilt
+    with pytest.raises(ClusterDown, match="new NATS service"):
+        log.append(entry(3))
+    assert service.keys.values == {}
+    log.append(entry(4))
+    assert [each for _, each in other.read_after(0)] == [entry(0), entry(1), entry(2), entry(4)]
+
+
+def test_a_node_goes_on_completing_the_log_of_a_new_service(tmp_path: Path) -> None:
+    """The service fails in the middle of it: what only this node has kept comes all the same."""
+    service = Service()
+    log = ServiceRemovalLog(tmp_path / "a", service)
+    for number in range(4):
+        log.append(entry(number))
+    service.keys = keys = KeysInMemory(2)
+    swap = keys.swap
+
+    async def failing(key: str, value: bytes, revision: int) -> int | None:
+        if len(keys.values) == 2:
+            raise ClusterDown("no quorum")
+        return await swap(key, value, revision)
+
+    keys.swap = failing  # type: ignore[method-assign]
+    with pytest.raises(ClusterDown):
+        log.read_after(0)
+    keys.swap = swap  # type: ignore[method-assign]
+    assert [each for _, each in log.read_after(0)] == list(map(entry, range(4)))
+    assert len(keys.values) == 4

@@ -41,6 +41,7 @@ def test_a_member_that_does_not_respond(tmp_path: Path, monkeypatch: pytest.Monk
         responds.clear()
         try:
             wait_until(lambda: waiting == {"n1", "n2"}, "both wait for n3")
+            assert one.copies.counts()["lag_s"] > 0
             pages = some_pages(random, 30)
             records = one.add(pages)
             assert one.copies.wait_safe(records[-1], 120), "on n1 and n2"
@@ -54,6 +55,7 @@ def test_a_member_that_does_not_respond(tmp_path: Path, monkeypatch: pytest.Monk
             responds.set()
         cluster.settle()
         cluster.check_digests()
+        wait_until(lambda: one.copies.counts()["lag_s"] == 0, "n1 has caught up with n3")
 
 
 def _has(node: Node, url: str) -> bool:

@@ -147,6 +147,17 @@ class BruteForce:
         return found
 
 
+def revisit(url: str, date: str, body: bytes) -> bytes:
+    from holdfast.formats.warc.compose import digest_of
+
+    head = (
+        f"WARC/1.1\r\nWARC-Type: revisit\r\nWARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-000000000001>\r\n"
+        f"WARC-Date: {date}\r\nWARC-Target-URI: {url}\r\nWARC-Payload-Digest: {digest_of([body])}\r\n"
+        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\nContent-Length: 0\r\n\r\n"
+    )
+    return head.encode() + b"\r\n\r\n"
+
+
 def undated_warc(url: str, body: bytes) -> bytes:
     """A WARC file of one response without a readable date."""
     text = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from generated import Fact, add, crawls_with_duplicates, made
+from generated import Fact, add, crawls_with_duplicates, made, revisit
 
 from holdfast import study
 from holdfast.archive import Archive
@@ -116,6 +116,16 @@ def test_media_are_those_of_brute_force(archive: Archive) -> None:
     assert {row["from_pixels"]: row["images"] for row in result.rows("dimensions")} == sides
     assert result.notes == ["1 of 6 images could not be read for their dimensions"]
     assert len(result.panels) == 2
+
+
+def test_a_revisit_has_the_type_of_its_original(tmp_path: Path) -> None:
+    url, body = "http://a.example/i", png(16, 16)
+    with made(tmp_path / "archive") as archive:
+        archive.add([page(url, body, "image/png", timestamp="20200101000000")])
+        (tmp_path / "again.warc").write_bytes(revisit(url, "2020-02-01T00:00:00Z", body))
+        archive.import_files(tmp_path / "again.warc")
+        types = study.media(archive).rows("types")
+    assert [(row["category"], row["mime"], row["captures"]) for row in types] == [("image", "image/png", 2)]
 
 
 def test_a_sample_of_images_is_the_same_each_time(archive: Archive) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from generated import BruteForce, Fact, add, crawls_with_duplicates, made, undated_warc
+from generated import BruteForce, Fact, add, crawls_with_duplicates, made, revisit, undated_warc
 
 import holdfast
 from holdfast import study
@@ -111,17 +111,6 @@ def test_a_revisit_counts_as_its_original(tmp_path: Path) -> None:
         {"type": "html", "documents": 2, "duplicates": 1, "share": 0.5, "bytes": 2 * len(body)}
         | {"duplicate_bytes": len(body)}
     ]
-
-
-def revisit(url: str, date: str, body: bytes) -> bytes:
-    from holdfast.formats.warc.compose import digest_of
-
-    head = (
-        f"WARC/1.1\r\nWARC-Type: revisit\r\nWARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-000000000001>\r\n"
-        f"WARC-Date: {date}\r\nWARC-Target-URI: {url}\r\nWARC-Payload-Digest: {digest_of([body])}\r\n"
-        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\nContent-Length: 0\r\n\r\n"
-    )
-    return head.encode() + b"\r\n\r\n"
 
 
 def test_groups_are_collections_too(tmp_path: Path) -> None:

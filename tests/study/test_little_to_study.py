@@ -11,6 +11,7 @@ from generated import Fact, add, made, undated_warc
 from holdfast import study
 from holdfast.archive import Archive
 from holdfast.study.chart import Theme, chart
+from holdfast.study.display import cell
 
 Run = Callable[[Archive], study.StudyResult]
 STUDIES: dict[str, Run] = {
@@ -21,6 +22,7 @@ STUDIES: dict[str, Run] = {
     "media": study.media,
     "topic": lambda archive: study.topic(archive, "harbour"),
 }
+DAY_S = 86_400
 TEXT = b"<p>The harbour opens at nine, and closes when the last boat is in. " * 3
 
 
@@ -42,6 +44,20 @@ def test_one_capture(tmp_path: Path, name: str) -> None:
     assert bool(result.rows()) == (name != "media")
     if result.panels:
         assert chart(result.panels, "svg", Theme.DARK, is_narrow=True).startswith(b"<?xml")
+
+
+def test_changes_within_minutes_are_shown_in_seconds(tmp_path: Path) -> None:
+    """As in the demo, whose two visits are seconds apart."""
+    seconds = [f"202001010000{second:02}" for second in (0, 20, 40)]
+    with made(tmp_path / "archive") as archive:
+        add(archive, [Fact("one", "http://a.example/", time, TEXT + time.encode()) for time in seconds])
+        result = study.change(archive)
+    assert result.panels[0].x_label == "seconds"
+    assert max(result.panels[0].series[0].places) == pytest.approx(10)  # halfway between two visits
+    row = {"change_interval_days": 20 / DAY_S, "change_interval_low": 10 / DAY_S, "change_interval_high": 200 / DAY_S}
+    assert cell("change_interval_days", row) == "20s (10s to 3m 20s)"
+    assert cell("change_interval_days", row | {"change_interval_days": None}) == "over 10s"
+    assert cell("half_life_days", {"half_life_days": 12.3}) == "12.3"
 
 
 NOTES = {

@@ -137,7 +137,7 @@ def test_shares_of_the_sites_that_mention_two_topics(tmp_path: Path) -> None:
     }
     listed = [row["site"] for row in result.rows("sites") if row["topic"] == "sars"]
     assert len(listed) == SARS and all(site.endswith(".gov.cn") for site in listed)
-    assert result.notes == ["bursts need 3 periods with captures: there is 1 by month"]
+    assert result.notes == ["bursts need 3 months with captures; the archive has 1"]
 
 
 # -- brute force -------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_one_capture_and_a_topic_nobody_mentions(tmp_path: Path) -> None:
         None,
     )
     assert (unicorn["captures"], unicorn["share"], unicorn["peak"], unicorn["bursts"]) == (0, 0.0, None, 0)
-    assert result.notes == ["no capture mentions 'unicorn'", "bursts need 3 periods with captures: there is 1 by day"]
+    assert result.notes == ["no capture mentions 'unicorn'", "bursts need 3 days with captures; the archive has 1"]
     assert list(nobody.panels) == []
 
 

@@ -171,6 +171,13 @@ def test_collections_are_apart_and_all_of_them_are_one(served: Served) -> None:
     assert ask(f"{served.replay}/nowhere/{TIME}mp_/{address}").status == 404
 
 
+def test_a_script_that_is_missing_is_no_error_of_types(served: Served) -> None:
+    """A browser reports that it is missing, as it did live, and nothing else."""
+    told = ask(f"{served.replay}/main/{TIME}js_/http://nowhere.example/s.js")
+    assert (told.status, told.body) == (404, b"")
+    assert told.headers["Content-Type"].startswith("text/javascript")
+
+
 def test_the_controls_show_a_banner_to_people_and_send_programs_on(served: Served) -> None:
     banner = ask(f"{served.controls}/main/{TIME}/{A}/", Accept="text/html,*/*")
     assert banner.status == 200

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from holdfast.archive.update import Updates
     from holdfast.batches.entry import JournalEntry
     from holdfast.batches.verify import BatchReport
+    from holdfast.catalog.outline import Outline
     from holdfast.index.index import Index
     from holdfast.query.access_filter import AccessFilter
     from holdfast.query.engine import QueryEngine
@@ -334,6 +335,10 @@ class Archive(OpenVolumes):
         A text is a URL, or a shorthand: 'example.com/a*', '*.example.com', '*'. For words, see `query`.
         """
         return self.catalog.search(CaptureQuery(url=query) if isinstance(query, str) else query, permits)
+
+    def outline(self, permits: Permits | None = None) -> Outline:
+        """Its hosts, and what is below them, level by level; without captures that are not permitted."""
+        return self.catalog.outline(permits)
 
     @public
     def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int:

@@ -42,10 +42,16 @@ def is_automatic(settings: IndexSettings, chosen: bool | None = None) -> bool:
         if chosen:
             require("search")
         return chosen
+    said = by_environment()
+    return (settings.automatic if said is None else said) and is_installed("search")
+
+
+def by_environment() -> bool | None:
+    """What the environment says of `index.automatic`, if anything. Raises InvalidSetting."""
     said = os.environ.get(INDEX_VARIABLE, "").strip().lower()
     if said and said not in _WORDS:
         raise InvalidSetting(f"bad value {said!r} of {INDEX_VARIABLE}: give true or false")
-    return _WORDS.get(said, settings.automatic) and is_installed("search")
+    return _WORDS.get(said)
 
 
 def bring_up_at(root: Path) -> None:

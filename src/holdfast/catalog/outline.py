@@ -30,8 +30,8 @@ from holdfast.catalog.keys import after as beyond
 from holdfast.catalog.keys import encoded
 from holdfast.catalog.query.search import Permits
 from holdfast.catalog.rows import CaptureRows, unpacked
-from holdfast.model import Capture
-from holdfast.urls import parse, url_key
+from holdfast.model import Capture, Coverage
+from holdfast.urls import parse, url_key, without_www
 
 COUNTED_MAX = 1000  # captures counted per entry
 REFUSED_MAX = 2000  # refused captures in a row after which an entry is left out
@@ -41,7 +41,6 @@ TYPED_MAX = 5000  # captures whose types are counted
 
 Entry = TypeVar("Entry")
 _HOST = re.compile(r"([^)/?]+)\)/")
-_WWW = re.compile(r"^www\d*\.(?=.)")
 _END = b"\xff"  # above every key of a collection: keys are ASCII
 
 
@@ -69,6 +68,11 @@ class HostEntry:
     host: str  # 'example.com:8080'
     extent: Extent
     capture: Capture  # the first by key
+
+    @property
+    def place(self) -> bytes:
+        """The least of its places: listings are in this order."""
+        return encoded(f"{self.key})/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class Types:
 class Outline:
     """Reads the outline of a collection, or of all together (None). Thread-safe."""
 
+    coverage: Coverage | None = None  # of a cluster: how much of it has answered so far
+
     def __init__(self, rows: CaptureRows, permits: Permits | None = None) -> None:
         self._rows = rows
         self._permits = permits
@@ -114,7 +120,7 @@ class Outline:
         place = encoded(after)
         skipped = 0
         while (capture := look.first(place, _END)) is not None:
-            start, place = _leap(capture.urlkey)
+            start, place = key_bounds(capture.urlkey)
             if (key := _host_of_key(capture.urlkey)) is None:
                 continue
             if wanted and wanted not in _name_of_key(key):
@@ -238,7 +244,7 @@ def host_name(capture: Capture) -> str:
     """The host of a capture with its port, without 'www', which keys do not have."""
     url = parse(capture.url)
     if url is not None and url.scheme in ("http", "https") and url.host:
-        return _WWW.sub("", url.host) + (f":{url.port}" if url.port else "")
+        return without_www(url.host) + (f":{url.port}" if url.port else "")
     return _name_of_key(capture.urlkey.partition(")")[0])
 
 
@@ -253,7 +259,7 @@ def _host_of_key(key: str) -> str | None:
     return match[1] if match else None
 
 
-def _leap(key: str) -> tuple[bytes, bytes]:
+def key_bounds(key: str) -> tuple[bytes, bytes]:
     """The range of places of a key's host; without a host, of its scheme or itself."""
     host = _host_of_key(key)
     if host is not None:

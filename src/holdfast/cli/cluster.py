@@ -64,6 +64,7 @@ def cluster() -> None:
 @cluster.command(name="init")
 @click.argument("directory", metavar="DIR", type=PATH)
 @click.option("--copies", default=3, show_default=True, help="Of every record, on distinct nodes.")
+@click.option("--ack-copies", type=int, help="Nodes that must have a record before it counts as safe; 2 by default.")
 @click.option("--partitions", default=1024, show_default=True, help="Of the URL space; fixed for good.")
 @click.option(
     "--lease",
@@ -90,6 +91,7 @@ def create(
     *,
     directory: Path,
     copies: int,
+    ack_copies: int | None,
     partitions: int,
     lease: float,
     lost_after: float,
@@ -109,7 +111,7 @@ def create(
         cluster=new_id(),
         partitions=partitions,
         copies=copies,
-        ack_copies=min(2, copies),
+        ack_copies=min(2, copies) if ack_copies is None else ack_copies,
         lease_s=lease,
         lost_after_s=lost_after,
     )

@@ -112,6 +112,14 @@ class Demo:
             raise click.exceptions.Exit(process.returncode)  # it has printed its error
 
 
+def _require_ports(port: int) -> None:
+    """Raises Busy or Denied now, rather than when all is done."""
+    from holdfast.config import ServeSettings
+    from holdfast.web.server.listen import listen
+
+    listen(ServeSettings(port=port), 1).close()
+
+
 def _visited(found: dict[str, Any]) -> str:
     unchanged = f", {found['unchanged']} unchanged" if found["unchanged"] else ""
     return (
@@ -134,6 +142,7 @@ def demo(url: str | None, port: int) -> None:
 
     Ctrl-C ends it; the archive is deleted then.
     """
+    _require_ports(port)
     try:
         with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
             shown = Demo(Path(directory) / "archive")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -19,6 +20,7 @@ from holdfast.errors import HoldfastError, MissingExtra, of_the_system
 
 INTERRUPTED = 130  # a shell's exit code after SIGINT
 BROKEN_PIPE = 1  # as click has it
+_CLICK_NUMBER = re.compile(r"is not a valid (integer|float)(?: range)?\b")
 
 _COMMANDS = {  # where each is below holdfast.cli
     "init": "archive.archive.init",
@@ -140,10 +142,14 @@ def _say(message: str) -> None:
     click.echo(f"holdfast: {message}", err=True)
 
 
+def _plain_number(found: re.Match[str]) -> str:
+    return f"is not a {'whole ' if found[1] == 'integer' else ''}number"
+
+
 def _explain(error: click.ClickException) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
-    _say(error.format_message())
+    _say(_CLICK_NUMBER.sub(_plain_number, error.format_message()))
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)

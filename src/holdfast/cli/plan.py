@@ -10,10 +10,10 @@ import click
 
 from holdfast.cli.options import PATH, archive_option, read_bytes, read_seconds, together
 from holdfast.cli.result import check_form, form_options, show_result
-from holdfast.cli.terminal import Interruption, reading
+from holdfast.cli.study import measured, run_and_show
+from holdfast.cli.terminal import Interruption
 
 if TYPE_CHECKING:
-    from holdfast.archive import Archive
     from holdfast.plan.disk_model import DiskSpeed
     from holdfast.plan.scenario import Scenario
 
@@ -103,7 +103,7 @@ ESTIMATE = ("figures", "traffic", "copies", "lives", "uptimes")
 def estimate(**values: Any) -> None:
     """Compute nodes, storage, bandwidth, availability and the probability of loss.
 
-    Options change single values of a preset. 'archive' measures this archive, or this node of a cluster.
+    Options change single values of a preset. 'archive' measures this archive, or the cluster of a node that runs.
     """
     check_form(values)
     from holdfast.plan import estimate
@@ -181,16 +181,15 @@ GROWTH = ("figures", "months")
 @click.option("--growth", metavar="SIZE", callback=read_bytes, help="Bytes a day, instead of the measured growth.")
 @form_options(GROWTH)
 def growth(*, archive: Path, window: float, reserve: float, growth: int | None, **form: Any) -> None:
-    """Show how this archive grows, and when its disk is full."""
-    check_form(form)
-    from holdfast.plan import growth as measured
+    """Show how this archive grows, and when its disk is full; of a running node, those of the whole cluster."""
+    from holdfast.plan import growth as of_archive
 
     given = float(growth) if growth is not None else None
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> Any:
-        return measured(opened, window_days=window / _DAY_S, reserve=reserve, bytes_day=given, progress=progress)
+    def run(opened: Any, progress: Callable[[int], None]) -> Any:
+        return of_archive(opened, window_days=window / _DAY_S, reserve=reserve, bytes_day=given, progress=progress)
 
-    show_result(_measured(archive, 1, run), form, GROWTH)
+    run_and_show(archive, None, run, form, GROWTH)
 
 
 DISK = ("choice", "table_3", "table_4", "disk")
@@ -269,34 +268,8 @@ def _scenario(values: dict[str, Any]) -> Scenario:
 
 
 def _own_scenario(path: Path) -> Scenario:
-    """This archive; if it is a node of a cluster, the cluster, whose nodes hold as much as this one."""
-    from holdfast.env.paths import CLUSTER
+    """This archive; if it is a node of a cluster that runs, the cluster."""
     from holdfast.plan import archive_scenario
 
-    made: Scenario = _measured(path, 2, lambda opened, progress: archive_scenario(opened, progress=progress))
-    if not (path / CLUSTER).is_dir():
-        return made
-    from holdfast.cluster.directory import NodeDirectory  # it needs the extra of clusters
-
-    node = NodeDirectory(path)
-    if not node.is_member:
-        return made
-    settings, nodes = node.settings(), max(1, len(list(node.members())))
-    copies = min(settings.copies, nodes)
-    share = nodes / copies  # of this node's contents, in those of the cluster
-    return made.changed(
-        pages=made.pages * share,
-        copies=copies,
-        nodes=nodes,
-        partitions=settings.partitions,
-        stored_bytes=(made.stored_bytes or 0.0) * share,
-        growth_bytes_day=(made.growth_bytes_day or 0.0) * share,
-    )
-
-
-def _measured(path: Path, scans: int, run: Callable[[Archive, Callable[[int], None]], Any]) -> Any:
-    """What a function finds in the archive that it reads so many times, with a progress bar."""
-    with Interruption() as interruption, reading(path) as opened:
-        count = sum(total.captures for total in opened.catalog.totals()[0].values())
-        with interruption.progress_bar("captures", count * scans, counts=True) as advance:
-            return run(opened, advance)
+    made: Scenario = measured(path, None, 2, lambda opened, progress: archive_scenario(opened, progress=progress))
+    return made

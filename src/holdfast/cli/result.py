@@ -29,7 +29,13 @@ def form_options(tables: tuple[str, ...]) -> Callable[[Any], Any]:
         ),
         click.option("--rows", type=click.IntRange(1), default=20, show_default=True, help="Rows of a printed table."),
         table_format_options(("table", "csv", "jsonl")),
-        click.option("--plot", metavar="FILE", type=PATH, help="Draw a chart as well: FILE.png or FILE.svg."),
+        click.option(
+            *("--plot", "plots"),
+            metavar="FILE",
+            type=PATH,
+            multiple=True,
+            help="Draw a chart as well: FILE.png or FILE.svg; may be repeated.",
+        ),
     )
 
 
@@ -39,16 +45,16 @@ def check_form(form: dict[str, Any]) -> None:
 
     table_format(form)
     require("search")
-    if form["plot"] is not None:
-        chart_format(form["plot"])
+    for plot in form["plots"]:
+        chart_format(plot)
 
 
 def show_result(result: StudyResult, form: dict[str, Any], shown: tuple[str, ...]) -> None:
     """Draws the chart if one is wanted, prints the tables `shown` unless one is chosen, and the remarks."""
     from holdfast.study.chart import chart, chart_format
 
-    plot: Path | None = form["plot"]
-    if plot is not None:
+    plots: tuple[Path, ...] = form["plots"]
+    for plot in plots:
         if result.panels:
             write_pieces(plot, [chart(result.panels, chart_format(plot))])
             note(f"drew '{plot}'")

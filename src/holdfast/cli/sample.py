@@ -11,10 +11,11 @@ import click
 from holdfast.cli.options import PATH, archive_option, collection_option, read_bytes
 from holdfast.cli.result import form_options
 from holdfast.cli.study import run_and_show
-from holdfast.cli.terminal import note, reading
+from holdfast.cli.terminal import note
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
+    from holdfast.cluster.access.whole_archive import WholeArchive
     from holdfast.study import StudyResult
 
 TABLES = ("sizes", "distances", "distributions", "strata")
@@ -62,13 +63,13 @@ def sample(
     Without DIRECTORY only the report is printed. The same seed draws the same captures; '--again' makes a sample once
     more and compares every byte.
     """
-    form = {name: given.pop(name) for name in ("table", "rows", "form", "as_json", "as_csv", "plot")}
+    form = {name: given.pop(name) for name in ("table", "rows", "form", "as_json", "as_csv", "plots")}
     if again is not None:
         odd = [name for name in _OF_THE_DRAW if context.get_parameter_source(name) is _COMMANDLINE]
         if odd or directory is None:
             raise click.UsageError("--again takes a DIRECTORY, and everything else from the manifest")
 
-    def run(opened: Archive, progress: Callable[[int], None]) -> StudyResult:
+    def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast import study
 
         if again is not None:
@@ -76,7 +77,7 @@ def sample(
             return study.sample_again(opened, again, directory, progress=progress)
         return study.sample(opened, _options(given), directory, progress=progress)
 
-    run_and_show(archive, given["collection"], run, form, TABLES[:2], reading)
+    run_and_show(archive, given["collection"], run, form, TABLES[:2])
     if directory is not None:
         note(f"wrote '{directory}'" + (": every byte as before" if again is not None else ""))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.cluster.access.whole_archive import WholeArchive
     from holdfast.study import StudyResult
 
+T = TypeVar("T")
 GROUPS = ("batch", "collection", "crawl")
 
 by_option = click.option(
@@ -184,18 +185,22 @@ def run_and_show(
     run: Callable[[Any, Callable[[int], None]], StudyResult],
     form: dict[str, Any],
     shown: tuple[str, ...],
-    opens: Callable[[Path], Archive | WholeArchive] = asking,
 ) -> None:
-    """Runs a study of what `opens` returns, and prints it; the tables `shown`, unless one is chosen."""
+    """Runs a study of the archive or the cluster, and prints it; the tables `shown`, unless one is chosen."""
     check_form(form)
-    with (
-        Interruption() as interruption,
-        opens(path) as opened,
-        interruption.progress_bar("captures", _count(opened, collection), counts=True) as advance,
-    ):
-        result = run(opened, advance)
+    result = measured(path, collection, 1, run)
     show_result(result, form, shown)
     require_whole(result.coverage)
+
+
+def measured(path: Path, collection: str | None, scans: int, run: Callable[[Any, Callable[[int], None]], T]) -> T:
+    """What a function finds in the archive or the cluster that it reads so many times, with a progress bar."""
+    with (
+        Interruption() as interruption,
+        asking(path) as opened,
+        interruption.progress_bar("captures", scans * _count(opened, collection), counts=True) as advance,
+    ):
+        return run(opened, advance)
 
 
 def _count(opened: Archive | WholeArchive, collection: str | None) -> int:

@@ -19,7 +19,7 @@ from holdfast.cluster.membership.admission import error_response, raised
 from holdfast.env.paths import CONTROL
 from holdfast.errors import ClusterDown, HoldfastError
 
-_LINE_BYTES_MAX = 1 << 20
+_LINE_BYTES_MAX = 64 << 20  # an import names all of its files
 _LOOK_S = 5.0
 
 Command = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -35,6 +35,8 @@ async def serve_control(directory: Path, handle: Command) -> asyncio.Server:
                 response = json.dumps(await handle(json.loads(line))).encode()
             except HoldfastError as error:
                 response = error_response(error)
+            except asyncio.CancelledError:  # the node stops: its event loop ends after this
+                response = error_response(ClusterDown("the node was stopped meanwhile: start it, and give it again"))
             writer.write(response + b"\n")
             await writer.drain()
         except (OSError, ValueError):

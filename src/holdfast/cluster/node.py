@@ -17,7 +17,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,7 +55,8 @@ _PATIENCE_S = 5.0  # before the log says what the node waits for
 _STATUS_S = 1.0
 _RENEWAL_LOOK_S = 3600.0
 _ORDER_S = 5.0
-_STOP_S = 60.0
+_COMMANDS_MAX = 16  # to services, at a time
+_DRAINS_MAX = 32  # partitions, at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ class ClusterNode:
         self._waits_since_s = 0.0
         self._has_left = False
         self._has_connected = False
+        # Of their own, because these may last: an import for hours, a partition until other nodes have its records.
+        self._commands = ThreadPoolExecutor(_COMMANDS_MAX, "command")
+        self._drains = ThreadPoolExecutor(_DRAINS_MAX, "drain")
 
     # -- life -------------------------------------------------------------------------------------------
 
@@ -193,6 +197,8 @@ class ClusterNode:
         finally:
             table.cancel()
             control.close()
+            for pool in (self._commands, self._drains):
+                pool.shutdown(wait=False, cancel_futures=True)
             (self.directory.path / CONTROL).unlink(missing_ok=True)
             for service in reversed(started):
                 await asyncio.to_thread(service.stop)
@@ -287,8 +293,11 @@ class ClusterNode:
             try:
                 await self._take_part(service)
             except ClusterDown as error:
-                if self._keeper is None and not self._has_connected:
-                    raise
+                if self._keeper is None:
+                    await self._drop_connection()
+                    await self._look_elsewhere(service)
+                    if not self._has_connected:
+                        raise
                 self._wait_for(str(error))
             await self._drop_connection()
             await asyncio.sleep(_RETRY_S)
@@ -357,7 +366,7 @@ class ClusterNode:
                     self.directory.set_founding(False)
                 if await bus.has_keys():
                     return
-                await self._ask_for_service(bus, service)
+                await self._ask_for_service(bus)
                 self._wait_for("it has no keys of this cluster; if they are lost: 'holdfast cluster rebuild'")
             except ClusterDown as error:
                 if bus.refusal.done():
@@ -366,10 +375,25 @@ class ClusterNode:
             await asyncio.sleep(_RETRY_S)
         raise ClusterDown(self._waits_for)  # another server may know more
 
-    async def _ask_for_service(self, bus: Bus, service: NatsService) -> None:
+    async def _ask_for_service(self, bus: Bus) -> None:
         """Whether another node knows a later service."""
         with suppress(ClusterDown, NotAMember):
             self._take_service((await bus.request(f"service.{self.address.name}", b"", 1.0)).decode())
+
+    async def _look_elsewhere(self, service: NatsService) -> None:
+        """Asks where any member may run a server: the keepers may be others since this node has heard of them."""
+        places = []
+        for member in self._members:
+            host, port = split_address(member.address)
+            places.append(NodeAddress(member.name, host, port).keeper)
+        bus = Bus(self._access(replace(service, keepers=tuple(places), url="")))
+        try:
+            await bus.open(_CONNECT_S)
+            await self._ask_for_service(bus)
+        except (ClusterDown, NotAMember) as error:
+            log.debug("%s", error)
+        finally:
+            await bus.close()
 
     async def _look_for_service(self, bus: Bus, agent: DutyAgent, service: NatsService) -> None:
         """A connection that was made again may be to a server that knows another incarnation only."""
@@ -378,7 +402,7 @@ class ClusterNode:
             if bus.connected.is_set() and agent.rights.until_s < boot_time_s():
                 with suppress(ClusterDown):
                     if not await bus.has_keys():
-                        await self._ask_for_service(bus, service)
+                        await self._ask_for_service(bus)
 
     async def _compare_settings(self, bus: Bus) -> None:
         known = await bus.get(SETTINGS)
@@ -417,7 +441,7 @@ class ClusterNode:
 
     async def _drain(self, partition: int) -> None:
         for service in reversed(self._services):  # the copies last: what the others have fetched is safe then
-            await asyncio.to_thread(service.drain, partition)
+            await asyncio.get_running_loop().run_in_executor(self._drains, service.drain, partition)
 
     def _take_members(self, members: MemberList) -> None:
         self._members = members
@@ -477,22 +501,29 @@ class ClusterNode:
 
     async def _keep_table(self) -> None:
         while True:
-            more: dict[str, Any] = {}
-            for service in self._services:
-                more |= await asyncio.to_thread(service.status)
-            own = await asyncio.to_thread(self._own.look, self.pages, more)
-            self._status[self.address.name] = own
-            bus, agent = self._bus, self._agent
-            if bus is not None and bus.connected.is_set():
-                await _quietly(bus.publish(f"status.{self.address.name}", own.to_json()))
-            if agent is not None and self._administration is not None:
-                await _quietly(self._mark_lost(agent, self._administration))
-            duty = agent.duty if agent is not None and bus is not None and bus.connected.is_set() else None
-            table = node_table(self.address.name, self.settings, self._service, self._members, duty, self._status.get)
-            await asyncio.to_thread(write_table, self.directory.path, table)
-            if agent is not None and agent.rights.until_s > boot_time_s():
-                await asyncio.to_thread(self._routes(agent).write, self.directory.path)
+            try:
+                await self._renew_table()
+            except OSError as error:  # a full disk: there may be room again
+                log.debug("the table of nodes is not written: %s", error)
             await asyncio.sleep(_STATUS_S)
+
+    async def _renew_table(self) -> None:
+        """The table and the routes of this node; its figures, for the others."""
+        more: dict[str, Any] = {}
+        for service in self._services:
+            more |= await asyncio.to_thread(service.status)
+        own = await asyncio.to_thread(self._own.look, self.pages, more)
+        self._status[self.address.name] = own
+        bus, agent = self._bus, self._agent
+        if bus is not None and bus.connected.is_set():
+            await _quietly(bus.publish(f"status.{self.address.name}", own.to_json()))
+        if agent is not None and self._administration is not None:
+            await _quietly(self._mark_lost(agent, self._administration))
+        duty = agent.duty if agent is not None and bus is not None and bus.connected.is_set() else None
+        table = node_table(self.address.name, self.settings, self._service, self._members, duty, self._status.get)
+        await asyncio.to_thread(write_table, self.directory.path, table)
+        if agent is not None and agent.rights.until_s > boot_time_s():
+            await asyncio.to_thread(self._routes(agent).write, self.directory.path)
 
     def _routes(self, agent: DutyAgent) -> RouteTable:
         """For the web workers, while this node has a lease: it hears from the cluster."""
@@ -564,7 +595,8 @@ class ClusterNode:
                 return await self._rebuild(command["keepers"], command["nats"], is_gone=command["old_is_gone"])
             case other:
                 for service in self._services:
-                    if (response := await asyncio.to_thread(service.command, command)) is not None:
+                    run = asyncio.get_running_loop().run_in_executor(self._commands, service.command, command)
+                    if (response := await run) is not None:
                         return response
                 raise UsageError(f"unknown command '{other}'")
         return {}
@@ -641,6 +673,7 @@ class ClusterNode:
         if not self.directory.is_administrator:
             raise NotAMember(f"node '{self.address.name}' has no administrator right: use a node that has it")
         service = self._new_service(keepers, nats)
+        await self._require_usable(service, is_gone=is_gone)
         await self._close_service(is_gone=is_gone)
         signed = service.signed(self.directory.authority())
         informed = await self._inform(signed)
@@ -653,6 +686,8 @@ class ClusterNode:
         if nats:
             return NatsService(self._service.number + 1, new_id(), (), nats)
         names = keepers or [each.name for each in self._service.keepers]
+        if not names:
+            raise UsageError("the present service is run by others: say which is the next one, --keepers or --nats")
         if len(names) not in (1, 3, 5) or len(set(names)) != len(names):
             raise UsageError(f"bad keepers {', '.join(names)}: 1, 3 or 5 different nodes")
         places = []
@@ -660,6 +695,22 @@ class ClusterNode:
             host, port = split_address(self._members.get(name).address)
             places.append(NodeAddress(name, host, port).keeper)
         return NatsService(self._service.number + 1, new_id(), tuple(places))
+
+    async def _require_usable(self, service: NatsService, *, is_gone: bool) -> None:
+        """Raises before anything is changed: nobody fetches while a service does not work."""
+        if not service.is_own:
+            bus = Bus(self._access(service))
+            try:
+                await bus.open(_CONNECT_S)
+            finally:
+                await bus.close()
+            return
+        if self._agent is None or is_gone:  # nobody is known to have a lease
+            return
+        names, live = [each.name for each in service.keepers], self._live() | {self.address.name}
+        absent = [name for name in names if name not in live]
+        if 2 * len(absent) >= len(names):
+            raise ClusterDown(f"keepers {', '.join(absent)} do not run: start them first, or choose others")
 
     async def _close_service(self, *, is_gone: bool) -> None:
         """Nobody renews a lease of the old service after this."""

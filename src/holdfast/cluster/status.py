@@ -43,8 +43,8 @@ class NodeStatus:
     free_bytes: int = 0
     dead_bytes: int = 0
     outstanding: dict[str, int] = field(default_factory=dict)  # requests by kind
-    pages_per_s: float = 0.0
-    lag_s: float = 0.0  # how old the oldest record is that this node should have copied and has not
+    pages_per_s: float = 0.0  # captures that it records by itself, without copies
+    lag_s: float = 0.0  # for how long it has not had all that live members have for it
     version: str = holdfast.__version__
     pages: str = ""  # URL of its pages
     time_s: float = 0.0  # by its clock

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from calendar import timegm
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -33,12 +34,20 @@ from holdfast.crawl.policy.robots_gate import RobotsGate
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.children import CrawlChildren
 from holdfast.crawl.processes.feeder import Feeder
-from holdfast.crawl.processes.messages import FetcherStart, FetchJob, FetchOutcome, ParsedPage, ParseWorkerStart
+from holdfast.crawl.processes.messages import (
+    DECODED_BYTES_MAX,
+    Fetched,
+    FetcherStart,
+    FetchJob,
+    FetchOutcome,
+    ParsedPage,
+    ParseWorkerStart,
+)
 from holdfast.crawl.processes.pipeline import Pipeline, ProcessDied
 from holdfast.crawl.progress import ProgressFile, ProgressSample
 from holdfast.crawl.schedule.retention import Retention, expired_events, remove_superseded
 from holdfast.crawl.share import CrawlShare
-from holdfast.errors import HoldfastError
+from holdfast.errors import Damaged, HoldfastError, NotFound, VolumeDown
 from holdfast.formats.html.links.references import Hop
 from holdfast.index.updater import IndexUpdater
 from holdfast.storage.store.encoder import ContentEncoding
@@ -105,7 +114,8 @@ class Crawl:
         self._closing.callback(crawl_log.close)
         self._gate = RobotsGate(self._frontier, job)
         is_ours = share.is_ours if share is not None else lambda host: True
-        self._feeder = Feeder(self._frontier, self._gate, job, self._is_held, is_ours)
+        kept = share.kept if share is not None else lambda row: ""
+        self._feeder = Feeder(self._frontier, self._gate, job, self._is_held, is_ours, kept)
         self._admission = Admission(job, self._frontier, Traps(job.traps))
         self._retention = Retention(archive, self._frontier, job)
         self._ingest = CrawlIngest(
@@ -459,6 +469,13 @@ class Crawl:
     def _send(self, jobs: list[FetchJob]) -> None:
         if not jobs or self._pipeline is None:
             return
+        jobs, stored = [job for job in jobs if not job.record], [job for job in jobs if job.record]
+        for job in stored:
+            try:
+                self._pipeline.read(self._read(job))
+            except (NotFound, Damaged, VolumeDown) as error:  # removed meanwhile, or damaged
+                log.warning("'%s' is fetched again: %s", job.url, error)
+                jobs.append(self._feeder.fetch_anyway(job))
         now = time.time()
         for job in jobs:  # a process that is gone may have sent a request to the host a moment ago
             if self._owed_from + job.delay > now:
@@ -466,6 +483,15 @@ class Crawl:
             if self._share is not None and (owed := self._share.not_before(job.host, job.delay)) > now:
                 self._pause(job.host, owed, "another node may have asked before")
         self._pipeline.send(jobs)
+
+    def _read(self, job: FetchJob) -> Fetched:
+        """The response of a capture that this visit has made. Raises what reading a record may."""
+        record = self._archive.records.read(job.record)
+        entry = record.entry
+        body = b"".join(_beginning(record.stream(), DECODED_BYTES_MAX))
+        started = timegm(time.strptime(entry.timestamp, "%Y%m%d%H%M%S"))
+        head = record.http_bytes()
+        return Fetched(job, FetchOutcome.OK, "", started, 0.0, b"", head, body, size=entry.size, ip=entry.ip)
 
     def _pause(self, host: str, until: float, reason: str) -> None:
         if self._pipeline is not None:
@@ -523,6 +549,15 @@ class Crawl:
         write_status(self._archive.path, status)
         sample = ProgressSample(status.visit, *(tally[name] for name in ProgressSample._fields[1:]))
         self._progress.note(sample, is_last=not status.running)
+
+
+def _beginning(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """As many of the pieces as are parsed."""
+    for piece in pieces:
+        if size <= 0:
+            return
+        yield piece
+        size -= len(piece)
 
 
 def reach_of(job: CrawlJob) -> str:

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 EVENTS = (
     *("fetch", "start", "stop", "robots", "refused", "trapped"),
-    *("abandoned", "pause", "expired", "superseded", "warning"),
+    *("abandoned", "stored", "pause", "expired", "superseded", "warning"),
 )
 RESULTS = (
     *("new", "duplicate", "unchanged", "redirect", "gone", "empty"),

@@ -74,6 +74,9 @@ class CrawlShare(FetchRight, LinkSink, Protocol):
         Returns hosts whose jobs must be recalled from the fetcher, since they are of another node now.
         """
 
+    def kept(self, row: UrlRow) -> str:
+        """The record of a capture that this visit has made already, by a node that is gone; empty without one."""
+
     def host_changed(self, host: str, paused_until: float, delay_s: float) -> None:
         """A host asked for a pause, or for a longer delay than the job's."""
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 
 from holdfast.archive import Archive
 from holdfast.arguments import checked
-from holdfast.catalog.rows import unpacked
 from holdfast.env.extras import require
 from holdfast.errors import UsageError
 from holdfast.plan.scenario import GB, Scenario
 from holdfast.study import composition
 from holdfast.study.chart import Panel, Series
+from holdfast.study.engine.run import ClusterArchive, run_study
+from holdfast.study.engine.scan import Progress
+from holdfast.study.growth_study import GrowthStudy
 from holdfast.study.result import StudyResult
 
 WINDOW_DAYS = 365
-_RANGE = 2048  # captures read at once
-_END = b"\xff"
-_UNDATED = '"dateFrom": "none"'
 _FIGURES = (
     ("figure", "string"),
     ("value", "float64"),
@@ -54,7 +49,7 @@ class _Month:
 class Growth:
     """What an archive has, and how much is added. Bytes a day are those on disk."""
 
-    used_bytes: int  # of the archive's directory
+    used_bytes: int  # of the archive's directory, or of all nodes
     free_bytes: int  # of its disk; of those of its volumes, if they are elsewhere
     captures: int
     urls: int
@@ -80,47 +75,13 @@ def _name(number: int) -> str:
     return f"{number // 12:04d}{number % 12 + 1:02d}"
 
 
-def _months(archive: Archive, progress: Callable[[int], None]) -> tuple[dict[str, _Month], int, int]:
-    """By month of capture, the number of URLs, and captures without a date. Memory does not grow with the archive."""
-    months: dict[str, _Month] = {}
-    place, urlkey, urls, undated = b"", "", 0, 0
-    while found := archive.catalog.rows.by_place(None, (place, _END), _RANGE):
-        place = found[-1][0] + b"\0"
-        progress(len(found))
-        for capture in map(unpacked, found):
-            is_new = capture.urlkey != urlkey
-            urls += is_new
-            urlkey = capture.urlkey
-            if _UNDATED in capture.extra or not capture.timestamp[:6].isdigit():
-                undated += 1
-                continue
-            month = months.setdefault(capture.timestamp[:6], _Month())
-            month.captures += 1
-            month.new_urls += is_new
-            month.payload_bytes += capture.size if capture.type != "revisit" else 0
-    return months, urls, undated
-
-
-def _disk_usage(directory: Path) -> int:
-    """Bytes on disk of all files below; files that go away meanwhile do not count."""
-    total = 0
-    for path, _, names in os.walk(directory):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(path, name)).st_blocks * 512
-            except FileNotFoundError:
-                continue
-    return total
-
-
 def _measured(
-    archive: Archive, window_days: float, progress: Callable[[int], None]
-) -> tuple[Growth, dict[str, _Month], int]:
-    months, urls, undated = _months(archive, progress)
-    used, free = _disk_usage(archive.path), shutil.disk_usage(archive.path).free
-    if elsewhere := [each.stat for each in archive.volumes() if each.place and each.stat is not None]:
-        used += sum(stat.disk_bytes for stat in elsewhere)
-        free = sum(stat.free_bytes for stat in elsewhere)
+    archive: Archive | ClusterArchive, window_days: float, progress: Progress | None
+) -> tuple[Growth, dict[str, _Month], StudyResult]:
+    result = run_study(GrowthStudy(), archive, None, None, progress)
+    months = {row["month"]: _Month(row["captures"], row["new_urls"], row["bytes"]) for row in result.rows("months")}
+    (totals,) = result.rows("totals")
+    used, free = totals["used_bytes"], totals["free_bytes"]
     payload = sum(each.payload_bytes for each in months.values())
     on_disk = used / payload if payload else 0.0  # bytes on disk for one of a payload
     rates = [0.0]
@@ -139,8 +100,8 @@ def _measured(
     growth = Growth(
         used,
         free,
-        sum(each.captures for each in months.values()) + undated,
-        urls,
+        sum(each.captures for each in months.values()) + totals["undated"],
+        totals["urls"],
         mean,
         max(0.0, mean - half),
         mean + half,
@@ -149,21 +110,22 @@ def _measured(
         min(months, default=""),
         max(months, default=""),
     )
-    return growth, months, undated
+    return growth, months, result
 
 
 @checked
 def growth(
-    archive: Archive,
+    archive: Archive | ClusterArchive,
     *,
     window_days: float = WINDOW_DAYS,
     reserve: float = 0.1,
     bytes_day: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> StudyResult:
     """Tables `figures` and `months`: size, growth in the last `window_days`, and when the disk is full.
 
-    It counts as full when only the share `reserve` of it is free. `bytes_day` is used instead of the measured growth.
+    Of a cluster: of all nodes, with what their disks take and have free together. It counts as full when only the
+    share `reserve` of it is free. `bytes_day` is used instead of the measured growth.
     Raises UsageError.
     """
     require("search")
@@ -175,7 +137,7 @@ def growth(
         raise UsageError(f"bad reserve: {reserve:g} must be from 0 to less than 1")
     if bytes_day is not None and not 0 <= bytes_day < math.inf:
         raise UsageError(f"bad growth: {bytes_day:g} bytes a day must be finite, and not negative")
-    found, months, undated = _measured(archive, window_days, progress or (lambda _: None))
+    found, months, measured = _measured(archive, window_days, progress)
     rate = found.bytes_day if bytes_day is None else bytes_day
     full = found.full_days(rate, reserve)
     sooner = found.full_days(found.high_bytes_day, reserve) if bytes_day is None else full
@@ -207,7 +169,11 @@ def growth(
         "months": pyarrow.Table.from_pylist(rows, pyarrow.schema(_MONTHS)),
     }
     panels = _panels(found, months, rate, reserve) if months else []
-    return StudyResult("growth", tables, _notes(found, full, undated, bytes_day), panels)
+    (totals,) = measured.rows("totals")
+    notes = _notes(found, full, totals["undated"], bytes_day)
+    if measured.coverage is not None:
+        notes.append(f"of the cluster: sizes on disk are those of {totals['nodes']} nodes together, copies included")
+    return StudyResult("growth", tables, notes, panels, measured.coverage)
 
 
 def _bounds(found: Growth, given: float | None) -> tuple[float | None, float | None]:
@@ -265,18 +231,21 @@ def _panels(found: Growth, months: dict[str, _Month], rate: float, reserve: floa
 
 @checked
 def archive_scenario(
-    archive: Archive, *, window_days: float = WINDOW_DAYS, progress: Callable[[int], None] | None = None
+    archive: Archive | ClusterArchive, *, window_days: float = WINDOW_DAYS, progress: Progress | None = None
 ) -> Scenario:
     """The scenario of an archive, from its measured figures: one copy on this machine, for a year from now.
 
-    What the archive does not say, such as lives and bandwidth of nodes, is that of a usual server. Raises UsageError
+    Of a cluster: its nodes and copies, and disks of their mean size. What the archive does not say, such as lives and
+    bandwidth of nodes, is that of a usual server. Raises UsageError
     for an archive without captures.
     """
-    steps = progress or (lambda _: None)
-    found, _, _ = _measured(archive, window_days, steps)
+    found, _, measured = _measured(archive, window_days, progress)
     if not found.captures:
-        raise UsageError(f"cannot plan from '{archive.path}': it has no captures")
-    figures = {row["figure"]: row["value"] for row in composition(archive, progress=steps).rows("figures")}
+        raise UsageError("cannot plan from this archive: it has no captures")
+    figures = {row["figure"]: row["value"] for row in composition(archive, progress=progress).rows("figures")}
+    nodes = int(measured.rows("totals")[0]["nodes"])
+    copies, partitions = (1, None) if isinstance(archive, Archive) else archive.copies_and_partitions()
+    copies = min(copies, nodes)
     pages = max(1.0, found.urls * figures.get("pages among captures", 100.0) / 100)
     stored = figures.get("stored bytes to a byte of content", 1.0)
     made = Scenario(
@@ -295,16 +264,16 @@ def archive_scenario(
         new_links=0.1,
         request_bytes=600,
         days=365,
-        copies=1,
-        disk_bytes=float(found.used_bytes + found.free_bytes),
+        copies=copies,
+        disk_bytes=(found.used_bytes + found.free_bytes) / nodes,
         fill=0.9,
         bandwidth_bytes_s=12.5e6,
         life_days=1825,
         uptime=0.99,
         outage_s=1800,
-        nodes=1,
-        stored_bytes=float(found.used_bytes),
-        growth_bytes_day=found.bytes_day,
+        nodes=nodes,
+        stored_bytes=found.used_bytes / copies,
+        growth_bytes_day=found.bytes_day / copies,
     )
     made.check()
-    return made
+    return made if partitions is None else made.changed(partitions=partitions)

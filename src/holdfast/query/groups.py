@@ -91,21 +91,59 @@ def first_of_pages(moment: QuerySnapshot, query: tantivy.Query, ordered: Ordered
 
 def by_text(moment: QuerySnapshot, ordered: Ordered, offset: int, limit: int) -> Groups:
     """One hit for all pages of which the shown captures have nearly the same text. Raises TooLarge."""
+    every = every_match(ordered)
+    pages = text_pages(moment, every)
+    total, texts = text_groups(pages.sketches, pages.captures, offset, limit)
+    groups = [HitGroup(every[pages.firsts[each.at]], each.captures, each.pages) for each in texts]
+    return Groups(total, len(every), True, groups)
+
+
+def every_match(ordered: Ordered) -> list[Shown]:
+    """All matches, in order. Raises TooLarge."""
     matches, shown = ordered(TEXTS_MAX)
+    require_comparable(matches)
+    return shown
+
+
+def require_comparable(matches: int) -> None:
+    """Raises TooLarge."""
     if matches > TEXTS_MAX:
         raise TooLarge(f"{matches:,} matches cannot be grouped by text: narrow the query to {TEXTS_MAX:,}")
-    pages = _pages(moment, shown)
+
+
+class TextPages(NamedTuple):
+    """The pages of all matches of a query, in order."""
+
+    firsts: NDArray[np.int64]  # the place of the first match of each
+    captures: NDArray[np.int64]  # how many matches each has
+    sketches: Numbers  # of the texts of the first matches
+
+
+def text_pages(moment: QuerySnapshot, every: Sequence[Shown]) -> TextPages:
+    pages = _pages(moment, every)
     firsts = _firsts(pages)
-    of_page = dict(zip(*(column.tolist() for column in np.unique(pages, return_counts=True)), strict=True))
-    captures = np.array([of_page[page] for page in pages[firsts].tolist()], np.int64)
-    texts = _texts(moment.numbers("sketch", [shown[at].address for at in firsts.tolist()]))
+    numbers, counts = np.unique(pages, return_counts=True)
+    captures = counts[np.searchsorted(numbers, pages[firsts])] if len(firsts) else np.zeros(0, np.int64)
+    return TextPages(firsts, captures, moment.numbers("sketch", [every[at].address for at in firsts.tolist()]))
+
+
+class TextGroup(NamedTuple):
+    """All pages with nearly the same text."""
+
+    at: int  # the place of the first page
+    captures: int
+    pages: int
+
+
+def text_groups(sketches: Numbers, captures: NDArray[np.int64], offset: int, limit: int) -> tuple[int, list[TextGroup]]:
+    """The number of texts of some pages in order, and the requested ones."""
+    texts = _texts(sketches)
     leaders = _firsts(texts)
-    members = {text: texts == text for text in texts[leaders[offset : offset + limit]].tolist()}
-    groups = [
-        HitGroup(shown[firsts[at]], int(captures[alike].sum()), int(alike.sum()))
-        for at, alike in zip(leaders[offset : offset + limit], members.values(), strict=True)
-    ]
-    return Groups(len(leaders), matches, True, groups)
+    groups = []
+    for at in leaders[offset : offset + limit].tolist():
+        alike = texts == texts[at]
+        groups.append(TextGroup(at, int(captures[alike].sum()), int(alike.sum())))
+    return len(leaders), groups
 
 
 def _pages(moment: QuerySnapshot, shown: Sequence[Shown]) -> Numbers:

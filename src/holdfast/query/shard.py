@@ -21,6 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.index.index import IndexView
 from holdfast.index.words import records_query
 from holdfast.model import RecordId
@@ -28,11 +31,21 @@ from holdfast.query.access_filter import AccessFilter
 from holdfast.query.compile import Compiler, Elsewhere, Leaf
 from holdfast.query.engine import QueryEngine, compiled, hits_of, ordered_by, sort_of
 from holdfast.query.facets import count_facets, facet_of
-from holdfast.query.groups import HitGroup, captures_of, first_of_pages
+from holdfast.query.groups import (
+    HitGroup,
+    Ordered,
+    TextGroup,
+    captures_of,
+    every_match,
+    first_of_pages,
+    require_comparable,
+    text_groups,
+    text_pages,
+)
 from holdfast.query.order import EQUALS_MAX, Shown
 from holdfast.query.parser import parse
 from holdfast.query.results import FACET_VALUES_MAX, Facet, Hit, Month, QueryOptions, Snippet
-from holdfast.query.snapshot import QuerySnapshot
+from holdfast.query.snapshot import Numbers, QuerySnapshot
 from holdfast.query.snippets import Snippets
 from holdfast.query.syntax import Expression, TextTerm, terms
 
@@ -40,6 +53,7 @@ if TYPE_CHECKING:
     import tantivy
 
 SPARE = 20  # candidates beyond those that are shown, at least
+SCORED_MAX = 5000  # matches that are scored again to be grouped by text
 _K1, _B = 1.2, 0.75  # of BM25, as tantivy has them
 
 
@@ -106,6 +120,13 @@ class Candidate(NamedTuple):
     page: int
 
 
+class PageTexts(NamedTuple):
+    """All pages that match, in order: first those of the candidates."""
+
+    sketches: Numbers
+    captures: NDArray[np.int64]  # matches of each
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The matches of one node: their number, the first of them, and counts by their values."""
@@ -117,6 +138,7 @@ class Candidates:
     facets: Mapping[str, Mapping[str, int]]
     months: Mapping[str, int]
     pending: int
+    texts: PageTexts | None = None  # if hits are grouped by text
 
 
 class _First(NamedTuple):
@@ -168,11 +190,18 @@ class ShardQuery:
         moment, expression, compiler = self._opened()
         options, sort = self.options, sort_of(expression, self.options)
         query = compiled(compiler, moment, expression, options)
-        found = self._first(moment, query, sort)
-        if sort == "relevance":
-            keys = self._scores(moment, compiler, expression, found.shown, statistics)
+
+        def keys_of(shown: Sequence[Shown]) -> list[float]:
+            if sort == "relevance":
+                return self._scores(moment, compiler, expression, shown, statistics)
+            return [float(date) for date in moment.numbers("date", [each.address for each in shown])]
+
+        texts = None
+        if options.group == "text":
+            found, keys, texts = self._first_texts(moment, ordered_by(moment, query, sort), sort, keys_of)
         else:
-            keys = [float(date) for date in moment.numbers("date", [each.address for each in found.shown])]
+            found = self._first(moment, query, sort)
+            keys = keys_of(found.shown)
         facets = {}
         for name in options.facets:  # a host is on one node; of other fields, all values are counted
             values = options.facet_values if name == "site" else FACET_VALUES_MAX
@@ -190,7 +219,29 @@ class ShardQuery:
             facets,
             {each.month: each.count for each in months},
             self.engine.index.pending(),
+            texts,
         )
+
+    def _first_texts(
+        self, moment: QuerySnapshot, ordered: Ordered, sort: str, keys_of: Callable[[Sequence[Shown]], list[float]]
+    ) -> tuple[_First, list[float], PageTexts]:
+        """The first matches, of each page one, that have as many texts as may be shown; and the texts of all pages."""
+        every = every_match(ordered)
+        wanted = self.options.offset + self.options.limit
+        wanted += max(SPARE, wanted // 4)
+        pages = text_pages(moment, every)
+        _, some = text_groups(pages.sketches, pages.captures, 0, wanted)
+        most = int(pages.firsts[some[-1].at]) + 1 if len(some) == wanted else len(every)
+        shown = every[: min(most, SCORED_MAX)]
+        keys = keys_of(shown)
+        order = sorted(range(len(shown)), key=lambda at: keys[at], reverse=sort != "oldest")
+        every[: len(shown)] = [shown[at] for at in order]
+        keys = [keys[at] for at in order]
+        pages = text_pages(moment, every)
+        count = int(np.searchsorted(pages.firsts, len(shown)))
+        firsts = pages.firsts[:count].tolist()
+        first = _First(0, len(every), True, [every[at] for at in firsts], firsts)
+        return first, [keys[at] for at in firsts], PageTexts(pages.sketches, pages.captures)
 
     def _first(self, moment: QuerySnapshot, query: tantivy.Query, sort: str) -> _First:
         """The first matches by this node's own order. All captures of a page are here: one node has its domain."""
@@ -324,6 +375,26 @@ def chosen(parts: Iterable[Candidates], options: QueryOptions, sort: str) -> lis
             of_page.setdefault(each.page, each)
         every = list(of_page.values())
     return [each.record for each in every[options.offset : options.offset + options.limit]]
+
+
+def chosen_texts(
+    parts: Sequence[Candidates], options: QueryOptions, sort: str
+) -> tuple[int, dict[RecordId, TextGroup]]:
+    """The number of texts of all nodes, and those that are shown, by the records that stand for them.
+
+    Raises TooLarge.
+    """
+    require_comparable(sum(part.captures for part in parts))
+    known = [(each, part.texts, at) for part in parts if part.texts for at, each in enumerate(part.first)]
+    known.sort(key=lambda each: each[0].record, reverse=sort != "oldest")
+    known.sort(key=lambda each: each[0].key, reverse=sort != "oldest")
+    columns = []
+    for column in (0, 1):  # sketches, captures
+        first = np.array([texts[column][at] for _, texts, at in known])
+        rest = [part.texts[column][len(part.first) :] for part in parts if part.texts]
+        columns.append(np.concatenate([first.astype(np.uint64 if column == 0 else np.int64), *rest]))
+    total, groups = text_groups(columns[0], columns[1], options.offset, options.limit)
+    return total, {known[each.at][0].record: each for each in groups if each.at < len(known)}
 
 
 def joined_facets(parts: Sequence[Candidates], options: QueryOptions) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:

@@ -26,7 +26,7 @@ header, and a block file of the `tree` organization is a segment of one block.
 from __future__ import annotations
 
 import struct
-from binascii import unhexlify
+from binascii import hexlify, unhexlify
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -89,7 +89,7 @@ class Header(NamedTuple):
 def pack(header: Header) -> bytes:
     """The 320 bytes of a header."""
     kind, uid, serial, after, algorithm, signature, overflow, home, codec, *numbers = header
-    name = signature.hex().encode()
+    name = hexlify(signature)
     text = _FORMAT % (kind, uid, serial, after, algorithm, name, overflow, home or b"-", codec, *numbers)
     assert len(text) == CHECKED_BYTES, "a field outgrew its place in the header"
     return b"%b%08x\n\n" % (text, crc32(text))
@@ -141,7 +141,7 @@ def parse_encoding(raw: Buffer, signature: bytes) -> Encoding | None:
     encoding, size, stored, checksum, header_checksum, end = _ENCODING.unpack_from(raw)
     if raw[:11] != MAGIC or end != b"\n\n" or b"%08x" % crc32(raw[:CHECKED_BYTES]) != header_checksum:
         return None
-    text = signature.hex().encode()
+    text = hexlify(signature)
     if raw[_SIGNATURE_AT : _SIGNATURE_AT + len(text)] != text or raw[_SIGNATURE_AT + len(text)] not in b" \n":
         return None
     return Encoding(*_codec_and_dictionary(encoding), int(size), int(stored), int(checksum, 16))

@@ -227,6 +227,8 @@ class Effect(Enum):
     CONFLICT = "conflict"  # the counter was not as expected; nothing changed
     HEALED = "healed"  # a damaged block has sound data again
 
+    __hash__ = object.__hash__  # that of `Enum` is a call in Python, and every commit looks some of them up
+
     @property
     def changes(self) -> bool:
         """True if the volume has changed."""

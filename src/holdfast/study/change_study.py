@@ -29,6 +29,7 @@ from holdfast.arguments import checked
 from holdfast.catalog.query.search import Permits
 from holdfast.catalog.timestamps import seconds
 from holdfast.study.chart import Panel, Series
+from holdfast.study.display import in_time_unit
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
 from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import Observation, Progress, StudySource
@@ -341,30 +342,27 @@ def _panels(result: StudyResult) -> list[Panel]:
     if rows:
         begin = {"days": 0.0} | dict.fromkeys(("survival", "low", "high", "exponential"), 1.0)
         rows = [begin, *rows]
-        days = [row["days"] for row in rows]
+        unit, places = in_time_unit([row["days"] for row in rows])
         measured = Series(
             "measured (Kaplan-Meier, 95 %)",
             [100 * row["survival"] for row in rows],
-            days,
+            places,
             [100 * row["low"] for row in rows],
             [100 * row["high"] for row in rows],
             is_stepped=True,
         )
-        fit = Series("exponential fit", [100 * row["exponential"] for row in rows], days)
+        fit = Series("exponential fit", [100 * row["exponential"] for row in rows], places)
         title = "Pages not changed since they were first captured"
-        panels.append(Panel(title, "days", "pages (%)", [measured, fit], y_max=100))
+        panels.append(Panel(title, unit, "pages (%)", [measured, fit], y_max=100))
     for kind, title in (("category", "kind of site"), ("tld", "top-level domain"), ("type", "type")):
         known = [row for row in result.rows() if row["kind"] == kind and row["change_interval_days"] is not None][:12]
         if known:
-            bounds = [(row["change_interval_low"], row["change_interval_high"]) for row in known]
-            series = Series(
-                "days",
-                [row["change_interval_days"] for row in known],
-                low=[low if low is not None else 0.0 for low, _ in bounds],
-                high=[high if high is not None else 0.0 for _, high in bounds],
-            )
+            parts = [row[f"change_interval_{part}"] or 0.0 for part in ("days", "low", "high") for row in known]
+            unit, times = in_time_unit(parts)
+            values, low, high = (times[at : at + len(known)] for at in range(0, len(times), len(known)))
             names = [row["value"] for row in known]
-            panels.append(Panel(f"Interval of change by {title}", title, "days between changes", [series], names))
+            series = Series(unit, values, low=low, high=high)
+            panels.append(Panel(f"Interval of change by {title}", title, f"{unit} between changes", [series], names))
     return panels
 
 

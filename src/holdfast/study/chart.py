@@ -29,6 +29,10 @@ _LEGEND_MAX = 44
 _TITLE_MAX = 40  # characters of a line of a narrow chart's title
 _BARS_MAX = 24
 _SLOTS_MIN = 4
+_LETTERS = 84  # that fit below the bars, and below those of a narrow chart
+_LETTERS_NARROW = 42
+_DATES_NAMED = 4  # as many single dates stand on the axis as they are
+_DATE_FORMS = {"month": "%Y-%m", "year": "%Y"}
 _POINTS_MARKED = 60
 _drawing = threading.Lock()
 
@@ -140,7 +144,7 @@ def _draw(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> None:
     if panel.names:
         _draw_bars(panel, axis, theme, is_narrow=is_narrow)
     else:
-        _draw_lines(panel, axis, theme)
+        _draw_lines(panel, axis, theme, is_narrow=is_narrow)
     has_legend = len(panel.series) > 1 or bool(panel.marks)
     handles, labels = axis.get_legend_handles_labels()
     if panel.marks:
@@ -158,6 +162,8 @@ def _draw(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> None:
         axis.set_yscale("log")
     else:
         axis.set_ylim(bottom=0, top=panel.y_max)
+        if all(value is None or float(value).is_integer() for series in panel.series for value in series.values):
+            axis.yaxis.get_major_locator().set_params(integer=True)
     if has_legend:
         place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "frameon": False}
         axis.legend(handles, [_short(label, _LEGEND_MAX) for label in labels], ncols=columns, fontsize=9, **place)
@@ -184,8 +190,9 @@ def _draw_bars(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> Non
         )
     spare = max(0, _SLOTS_MIN - len(names)) / 2  # few bars stay slim
     axis.set_xlim(-0.5 - spare, len(names) - 0.5 + spare)
-    is_crowded = len(names) > 6 or sum(map(len, names)) > (24 if is_narrow else 60)
     short = [_short(name) for name in names]
+    room = (_LETTERS_NARROW if is_narrow else _LETTERS) / max(len(names), _SLOTS_MIN)
+    is_crowded = max(map(len, short), default=0) + 1 > room
     axis.set_xticks(range(len(names)), short, fontsize=8)
     if is_crowded:
         axis.tick_params(axis="x", rotation=40)
@@ -199,7 +206,7 @@ def _errors(heights: Sequence[float], series: Series) -> list[list[float]]:
     return [below, [max(0.0, high - height) for height, high in zip(heights, series.high, strict=True)]]
 
 
-def _draw_lines(panel: Panel, axis: Any, theme: Theme) -> None:
+def _draw_lines(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> None:
     for number, series in enumerate(panel.series):
         colour = _COLOURS[theme][number % len(_COLOURS[theme])]
         step = {"drawstyle": "steps-post"} if series.is_stepped else {}
@@ -223,16 +230,20 @@ def _draw_lines(panel: Panel, axis: Any, theme: Theme) -> None:
     if panel.is_log_x:
         axis.set_xscale("log")
     if panel.is_dates:
-        _date_axis(panel, axis)
+        _date_axis(panel, axis, is_narrow=is_narrow)
 
 
-def _date_axis(panel: Panel, axis: Any) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+def _date_axis(panel: Panel, axis: Any, *, is_narrow: bool) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DateFormatter
 
-    locator = AutoDateLocator(minticks=3, maxticks=9)
-    axis.xaxis.set_major_locator(locator)
-    axis.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=True))
-    places = [place for series in panel.series for place in series.places]
+    places = sorted({place for series in panel.series for place in series.places})
+    if len(places) <= _DATES_NAMED:
+        axis.set_xticks(places)
+        axis.xaxis.set_major_formatter(DateFormatter(_DATE_FORMS.get(panel.x_label, "%Y-%m-%d")))
+    else:
+        locator = AutoDateLocator(minticks=3, maxticks=5 if is_narrow else 9)
+        axis.xaxis.set_major_locator(locator)
+        axis.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=True))
     if places:
         spare = max(1.0, (max(places) - min(places)) / 50)
         axis.set_xlim(min(places) - spare, max(places) + spare)

@@ -12,8 +12,10 @@ from holdfast.study.composition_study import CompositionStudy
 from holdfast.study.duplicate_study import DuplicateStudy
 from holdfast.study.engine.run import Study
 from holdfast.study.engine.scan import GroupBy
+from holdfast.study.growth_study import GrowthStudy
 from holdfast.study.media_study import MediaStudy
 from holdfast.study.near_duplicate_study import NearDuplicateStudy
+from holdfast.study.samples.draw import SampleStudy
 from holdfast.study.topic_study import TopicStudy
 
 KINDS: Mapping[str, type[Any]] = {
@@ -23,6 +25,8 @@ KINDS: Mapping[str, type[Any]] = {
     "composition": CompositionStudy,
     "media": MediaStudy,
     "topic": TopicStudy,
+    "growth": GrowthStudy,
+    "sample": SampleStudy,
 }
 
 

@@ -23,7 +23,7 @@ from holdfast.model import Capture
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
 from holdfast.study.engine.run import ClusterArchive, run_study
-from holdfast.study.engine.scan import Observation, Progress, StudySource
+from holdfast.study.engine.scan import Progress, StudySource
 from holdfast.study.engine.tally import Tally, median_of_powers, power_name, power_of
 from holdfast.study.result import StudyResult
 from holdfast.study.statistics.survival import Count
@@ -69,7 +69,7 @@ class MediaStudy:
             if not each.digest or each.type == "html" or not (each.status == 0 or 200 <= each.status < 300):
                 continue
             category = category_of(each.type)
-            mime = _mime(each)
+            mime = each.mime[:100] or "unknown"
             tally.add("category", category, power_of(each.size), each.size)
             tally.add("mime", f"{category}\t{mime}", power_of(each.size), each.size)
             if category not in seen:
@@ -145,10 +145,6 @@ class _Sample:
 def category_of(type: str) -> str:
     """What kind of media a type is."""
     return _CATEGORIES.get(type, "other")
-
-
-def _mime(each: Observation) -> str:
-    return "unknown" if each.capture.mime in ("", "-", "unk") else each.capture.mime.lower()[:100]
 
 
 def _payload(archive: Archive, capture: Capture) -> bytes:

@@ -60,6 +60,11 @@ class TopicStudy:
     unit: str = AUTO
     within: str = ""
 
+    @property
+    def queries(self) -> list[str]:
+        """The topics, then `within`, if there is one."""
+        return [*self.topics, *([self.within] if self.within else [])]
+
     def __post_init__(self) -> None:
         if not 1 <= len(self.topics) <= TOPICS_MAX:
             raise UsageError(f"{len(self.topics)} topics: give 1 to {TOPICS_MAX}")
@@ -113,7 +118,7 @@ class _Gatherer:
         self._topics = range(len(study.topics))
         self._has_within = bool(study.within)
         self._places = [(_UNITS.index(unit), unit.value) for unit in PeriodUnit.parse(study.unit)]
-        self._matches = QueryMatches(source, [*study.topics, *([study.within] if study.within else [])])
+        self._matches = QueryMatches(source, study.queries)
         self._strength = RowBuffer(database, "strength", _STRENGTH)
         self._hits = RowBuffer(database, "hits", _HITS)
         self._counts: dict[tuple[str, str, int], list[Any]] = {}  # unit, period, topic: captures, pages, first, last
@@ -349,7 +354,7 @@ class _Finisher:
         notes += [f"no capture mentions '{row['topic']}'" for row in rows["topics"] if not row["captures"]]
         periods = len(self._periods(_WHOLE))
         if rows["topics"] and periods < PERIODS_MIN:
-            notes.append(f"bursts need {PERIODS_MIN} periods with captures: there is {periods} by {self._unit}")
+            notes.append(f"bursts need {PERIODS_MIN} {self._unit}s with captures; the archive has {periods}")
         if undated:
             notes.append(f"{undated:,} captures have no date and are left out")
         if pending:

@@ -22,7 +22,7 @@ from holdfast.urls.domain import public_suffix, registered_domain
 from holdfast.urls.page_id import PAGE_ID_MAX, page_id, page_id_text, parse_page_id
 from holdfast.urls.parse import Url, canonical, completed, parse
 from holdfast.urls.post import body_query, post_key
-from holdfast.urls.surt import host_key, url_key
+from holdfast.urls.surt import host_key, url_key, without_www
 
 __all__ = [
     "PAGE_ID_MAX",
@@ -39,4 +39,5 @@ __all__ = [
     "public_suffix",
     "registered_domain",
     "url_key",
+    "without_www",
 ]

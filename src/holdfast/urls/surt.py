@@ -98,9 +98,12 @@ def host_key(host: str) -> str:
         return name.strip("[]")
     if ".." in name:
         name = _DOTS.sub(".", name)
-    if name.startswith("www"):
-        name = _WWW.sub("", name)
-    return ",".join(reversed(name.split(".")))
+    return ",".join(reversed(without_www(name).split(".")))
+
+
+def without_www(host: str) -> str:
+    """The host as keys have it: without `www`, `www2` and the like, unless that is all."""
+    return _WWW.sub("", host) if host.startswith("www") else host
 
 
 def _ascii_host(host: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.catalog import CaptureQuery, SearchResult
+from holdfast.catalog.outline import Outline
 from holdfast.catalog.query.search import Permits
 from holdfast.model import Coverage, RecordId
 from holdfast.query.access_filter import AccessFilter
@@ -24,6 +25,7 @@ class Answers(Protocol):
 
     def search(self, query: CaptureQuery, permits: Permits | None = None) -> SearchResult: ...
     def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int: ...
+    def outline(self, permits: Permits | None = None) -> Outline: ...
     def query(
         self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None
     ) -> QueryResult: ...

@@ -400,7 +400,7 @@ class ReplayApp(App):
 def _routed_url(target: RequestTargetPath, scope: Scope) -> str:
     """The URL that a request is about; empty if it is about several, or none."""
     if target.kind in _SOUGHT:
-        return target.url
+        return "" if target.kind == "calendar" and calendar.is_pattern(target.url) else target.url
     if target.kind in ("cdx", "warc") or (target.kind == "collection" and scope["method"] in _READING):
         return _one_site(parse_qs(scope["query_string"].decode("latin-1")))
     return ""

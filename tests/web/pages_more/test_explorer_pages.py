@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from html import unescape
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from more_archive import build
@@ -11,6 +13,7 @@ from serving import Served, serving
 
 from holdfast.config import AccessRule
 from holdfast.web.auth.access import Access
+from holdfast.web.ui.render import environment
 
 
 def test_hosts_by_domain_page_by_page(seen: Served) -> None:
@@ -47,6 +50,21 @@ def test_types_and_the_addresses_of_one(seen: Served) -> None:
     pictures = ask(seen.controls, "/explore", {"host": "example.com", "type": "image/png"})
     assert "/all/20230102030405/http://example.com/i.png" in pictures.text
     assert "/news/" not in pictures.text
+
+
+@pytest.mark.parametrize(
+    ("type", "mime", "status", "word"),
+    [
+        ("response", "text/html", "200", "text/html"),
+        ("revisit", "warc/revisit", "200", "unchanged"),
+        ("response", "-", "301", "redirect"),
+        ("response", "-", "404", ""),
+    ],
+)
+def test_what_a_capture_is(type: str, mime: str, status: str, word: str) -> None:
+    templates: Any = environment().get_template("captures.html").module
+    capture = SimpleNamespace(type=type, mime=mime, status=status)
+    assert templates.kind(capture).strip() == f'<span class="aside">{word}</span>'
 
 
 def test_what_is_not_there_is_said(seen: Served) -> None:

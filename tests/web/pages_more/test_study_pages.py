@@ -155,7 +155,12 @@ def test_an_empty_archive_says_so(tmp_path: Path) -> None:
         told = ask(served.controls, "/studies/duplicates")
         assert "There are no captures to study." in told.text
         assert "<picture>" not in told.text
-        assert ask(served.controls, "/studies/near-duplicates").status == 404
+        told = ask(served.controls, "/studies/near-duplicates")
+        assert told.status == 404 and "holdfast index update" in told.text
+        assert str(tmp_path) not in told.text
+        planned = ask(served.controls, "/studies/plan", {"preset": "archive"})
+        assert planned.status == 400 and "it has no captures" in planned.text
+        assert str(tmp_path) not in planned.text
 
 
 def test_a_long_study_shows_its_progress(studied: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +220,10 @@ def test_topics_lead_to_the_captures_that_were_counted(studied: Served) -> None:
 def test_topics_that_are_missing_or_wrong_are_named(studied: Served) -> None:
     assert "Give topics to study" in ask(studied.controls, "/studies/topic").text
     assert ask(studied.controls, "/studies/topic/topics.csv").status == 400
-    assert ask(studied.controls, "/studies/topic", {"topics": '"open'}).status == 400
+    wrong = ask(studied.controls, "/studies/topic", {"topics": '"open'})
+    assert wrong.status == 400
+    assert 'role="alert"' in wrong.text and "&#34;open</textarea>" in wrong.text  # to be corrected there
+    assert faults(Page(wrong.text)) == []
     assert ask(studied.controls, "/studies/topic", {"topics": "x" * 5000}).status == 400
     many = ask(studied.controls, "/studies/topic", {"topics": "\n".join("abcdefg")})
     assert (many.status, "topics: give 1 to 6" in many.text) == (400, True)
@@ -228,7 +236,10 @@ def test_a_plan_is_that_of_the_command_with_this_archives_growth(studied: Served
     found = [(row["figure"], float(row["value"])) for row in csv.DictReader(io.StringIO(rows))]
     assert found == [(row["figure"], row["value"]) for row in expected]
     text = ask(studied.controls, "/studies/plan", {"preset": "thesis", "copies": "4"}).text
-    assert 'name="copies" maxlength="40" placeholder="3" value="4"' in text
+    usual = plan.preset("thesis").copies
+    assert (
+        f'name="copies" maxlength="40" placeholder="{usual}" value="4"' in text
+    )  # the preset's own, and what is given
     assert '<option value="thesis" selected>' in text
     assert 'name="collection"' not in text
     assert "<h2>Growth</h2>" in text and "<td>2020-01</td>" in text

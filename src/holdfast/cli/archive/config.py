@@ -13,6 +13,7 @@ from holdfast.cli.terminal import show_json, show_table
 from holdfast.errors import UnknownName
 
 DEFAULT, FILE = "default", "holdfast.toml"
+_INDEXED = "index.automatic"
 _SECTIONS = ("store", "records", "serve", "remote", "index", "query")
 
 
@@ -24,14 +25,15 @@ def config() -> None:
 @config.command("show")
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @archive_option
-@click.option("--changed", is_flag=True, help="Only the settings in holdfast.toml.")
+@click.option("--changed", is_flag=True, help="Only the settings that are not the default.")
 @json_option
 def show_settings(*, keys: tuple[str, ...], archive: Path, changed: bool, as_json: bool) -> None:
     """Print every setting that is in force, and whether it is the default.
 
     KEY is a setting such as serve.port, or a section such as serve.
     """
-    from holdfast.config import load
+    from holdfast.archive.index_update import by_environment
+    from holdfast.config import INDEX_VARIABLE, load
     from holdfast.env.paths import SETTINGS
 
     settings = load(archive / SETTINGS)
@@ -46,8 +48,10 @@ def show_settings(*, keys: tuple[str, ...], archive: Path, changed: bool, as_jso
             raise UnknownName(f"no setting '{key}': a section is one of {', '.join(_SECTIONS)}")
     shown = {name: value for name, value in found.items() if not keys or name in keys or name.split(".")[0] in keys}
     origin = {name: FILE if name in settings.said else DEFAULT for name in shown}
+    if _INDEXED in shown and (said := by_environment()) is not None:
+        shown[_INDEXED], origin[_INDEXED] = said, INDEX_VARIABLE
     if changed:
-        shown = {name: value for name, value in shown.items() if origin[name] == FILE}
+        shown = {name: value for name, value in shown.items() if origin[name] != DEFAULT}
     if as_json:
         show_json({name: {"value": value, "from": origin[name]} for name, value in shown.items()})
         return

@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.archive.index import bring_up, is_automatic
-from holdfast.cli.options import archive_option, index_option, init_option, is_verbose, json_option
+from holdfast.cli.options import (
+    archive_option,
+    index_option,
+    init_option,
+    is_verbose,
+    json_option,
+    read_seconds,
+)
 from holdfast.cli.terminal import (
     STANDARD_STREAM,
     Interruption,
@@ -38,7 +45,7 @@ from holdfast.cli.terminal import (
 from holdfast.env.paths import CLUSTER
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.env.units import rounded_size
-from holdfast.errors import MalformedInput, NotFound, UsageError
+from holdfast.errors import ClusterDown, MalformedInput, NotFound, UsageError
 from holdfast.model import batch_name
 
 if TYPE_CHECKING:
@@ -78,6 +85,12 @@ def _named(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--jobs", type=click.IntRange(1, 64), default=JOBS, help=f"Files read at a time; {JOBS} by default here.")
 @click.option("--strict", is_flag=True, help="Stop at the first fault of a file.")
 @click.option("--no-verify", is_flag=True, help="Do not compare blocks and payloads with their digests.")
+@click.option(
+    "--wait-safe",
+    metavar="TIME",
+    callback=read_seconds,
+    help="At a node of a cluster: wait so long until enough nodes have the records.",
+)
 @init_option
 @index_option
 @json_option
@@ -92,6 +105,7 @@ def import_(
     jobs: int,
     strict: bool,
     no_verify: bool,
+    wait_safe: float | None,
     makes: bool,
     index: bool | None,
     as_json: bool,
@@ -111,8 +125,10 @@ def import_(
     options = ImportOptions(collection, batch, jobs, strict, not no_verify, index=False)
     tally = ImportTally(as_json=as_json, verbose=is_verbose(context))
     if is_running_node(archive):
-        _import_by_node(archive, paths, options, tally)
+        _import_by_node(archive, paths, options, tally, wait_safe)
         return
+    if wait_safe is not None:
+        raise UsageError(f"'{archive}' is not a running node of a cluster: --wait-safe is for one")
     with ExitStack() as closing, writing(archive) as (opened, interruption):
         wanted = is_automatic(opened, index)
         with interruption.allowed():
@@ -129,7 +145,9 @@ def import_(
         raise click.exceptions.Exit(MalformedInput.exit_code)
 
 
-def _import_by_node(archive: Path, paths: Sequence[str], options: ImportOptions, tally: ImportTally) -> None:
+def _import_by_node(
+    archive: Path, paths: Sequence[str], options: ImportOptions, tally: ImportTally, wait_safe_s: float | None
+) -> None:
     """Has the running node of a cluster import the files: its process is the archive's writer."""
     from holdfast.archive.ingest.importer import ImportReport
     from holdfast.cluster.control import send_command
@@ -140,8 +158,9 @@ def _import_by_node(archive: Path, paths: Sequence[str], options: ImportOptions,
     with reading(archive) as opened:
         before = _stored(opened)
     names = [str(Path(each).resolve()) for each in paths]
-    command = {"command": "import", "paths": names, "options": asdict(options)}
-    for values in send_command(archive / CLUSTER, command, timeout_s=None)["reports"]:
+    command = {"command": "import", "paths": names, "options": asdict(options), "wait_safe_s": wait_safe_s}
+    done = send_command(archive / CLUSTER, command, timeout_s=None)
+    for values in done["reports"]:
         findings = [Finding(**{**each, "kind": FindingKind(each["kind"])}) for each in values.pop("findings")]
         error = MalformedInput(values.pop("error")) if values["error"] else values.pop("error")
         tally.take(ImportReport(**values, findings=findings, error=error), values["name"])
@@ -149,6 +168,8 @@ def _import_by_node(archive: Path, paths: Sequence[str], options: ImportOptions,
         stored = _stored(opened)
     stored.subtract(before)
     tally.summarize(stored)
+    if not done["safe"]:
+        raise ClusterDown("imported, but not yet on as many nodes as make a record safe: see 'holdfast nodes'")
     if tally.failed:
         raise click.exceptions.Exit(MalformedInput.exit_code)
 

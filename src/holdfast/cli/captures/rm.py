@@ -18,7 +18,7 @@ from holdfast.cli.options import (
     is_verbose,
     json_option,
 )
-from holdfast.cli.terminal import Interruption, counted, show_json, show_stream, writing
+from holdfast.cli.terminal import Interruption, counted, is_running_node, show_json, show_stream, writing
 from holdfast.env.paths import CLUSTER, MEMBER
 from holdfast.env.units import rounded_size
 
@@ -58,8 +58,8 @@ def rm(context: click.Context, /, *, archive: Path, **options: Any) -> None:
         raise click.UsageError("Missing option '--reason': it is written to the audit log")
     selection = filters.selection()
     wanted = RemovalOptions(options["reason"] or "dry run", options["refuse"], not options["no_compact"], dry_run)
-    if (archive / CLUSTER / MEMBER).exists() and not dry_run:
-        _remove_everywhere(archive, selection, wanted, as_json=options["as_json"])
+    if (archive / CLUSTER / MEMBER).exists() and (not dry_run or is_running_node(archive)):
+        _remove_everywhere(context, archive, selection, wanted, is_sure=options["yes"], as_json=options["as_json"])
         return
     with writing(archive) as (opened, interruption):
         if not (dry_run or options["yes"]) and sys.stdin.isatty():
@@ -70,10 +70,19 @@ def rm(context: click.Context, /, *, archive: Path, **options: Any) -> None:
     _show_removal(removal, wanted, verbose=is_verbose(context), as_json=options["as_json"])
 
 
-def _remove_everywhere(archive: Path, selection: Selection, options: RemovalOptions, *, as_json: bool) -> None:
+def _remove_everywhere(
+    context: click.Context,
+    archive: Path,
+    selection: Selection,
+    options: RemovalOptions,
+    *,
+    is_sure: bool,
+    as_json: bool,
+) -> None:
     """In a cluster: every node removes the captures, those that are away before they serve again (N2)."""
     import getpass
 
+    from holdfast.archive.removal import Removal
     from holdfast.cluster.control import send_command
 
     query = asdict(selection.query) if selection.query is not None else None
@@ -84,7 +93,18 @@ def _remove_everywhere(archive: Path, selection: Selection, options: RemovalOpti
         "collection": selection.collection,
     }
     command |= {"reason": options.reason, "refuse": options.refuse, "who": getpass.getuser()}
-    found = send_command(archive / CLUSTER, command, timeout_s=None)
+
+    def planned() -> Removal:
+        values = send_command(archive / CLUSTER, command | {"dry_run": True}, timeout_s=None)
+        lists = {"volumes": tuple(values["volumes"]), "listed": tuple(map(tuple, values["listed"]))}
+        return Removal(**{**values, **lists})
+
+    if options.dry_run:
+        _show_removal(planned(), options, verbose=is_verbose(context), as_json=as_json)
+        return
+    if not is_sure and sys.stdin.isatty():
+        _confirm(planned(), where=" here, and what the other nodes have of it")
+    found = send_command(archive / CLUSTER, command | {"dry_run": False}, timeout_s=None)
     if as_json:
         show_json(found)
         return
@@ -98,8 +118,12 @@ def _ask(archive: Archive, selection: Selection, options: RemovalOptions, interr
     if not planned.records:
         return
     with interruption.allowed():
-        if not click.confirm(f"Remove {_text(planned)}?", err=True):
-            raise click.Abort
+        _confirm(planned)
+
+
+def _confirm(planned: Removal, where: str = "") -> None:
+    if not click.confirm(f"Remove {_text(planned)}{where}?", err=True):
+        raise click.Abort
 
 
 def _show_removal(removal: Removal, options: RemovalOptions, *, verbose: bool, as_json: bool) -> None:

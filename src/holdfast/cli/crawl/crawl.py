@@ -88,9 +88,9 @@ def crawl(
     from holdfast.cli.crawl.run import run_crawl
 
     mask_arguments(secret_arguments(chosen))
+    plan = plan_of(archive, words, chosen, tuple(crawl.commands), makes=makes)
     if makes and not dry_run:
         make_archive(archive)
-    plan = plan_of(archive, words, chosen, tuple(crawl.commands))
     for remark in () if quiet else plan.notes:
         note(f"note: {remark}")
     words_of_plan = plan_words(plan)

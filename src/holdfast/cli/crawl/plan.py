@@ -63,10 +63,12 @@ class CrawlPlan:
             raise Busy(f"the crawl '{name}' is running (pid {self.known.pid}); 'holdfast crawl stop {name}' ends it")
 
 
-def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any], commands: Sequence[str] = ()) -> CrawlPlan:
+def plan_of(
+    archive: Path, words: Sequence[str], chosen: dict[str, Any], commands: Sequence[str] = (), *, makes: bool = False
+) -> CrawlPlan:
     """Reads job, seeds and crawl state; changes nothing. Raises UsageError, NotFound or InvalidSetting.
 
-    A word that looks like one of `commands` is reported as a misspelt command.
+    A word that looks like one of `commands` is reported as a misspelt command. With `makes`, there need be no archive.
     """
     from holdfast import config
     from holdfast.crawl import crawls
@@ -75,7 +77,8 @@ def plan_of(archive: Path, words: Sequence[str], chosen: dict[str, Any], command
     from holdfast.crawl.job.job import checked, has_scheme, seed_of
     from holdfast.env import paths
 
-    settings = config.load(archive / paths.SETTINGS)
+    file_of_settings = archive / paths.SETTINGS
+    settings = config.Settings() if makes and not file_of_settings.exists() else config.load(file_of_settings)
     is_revisit = chosen["revisit"] or chosen["due"]
     if chosen["revisit"] and chosen["due"]:
         raise UsageError("--revisit visits everything again, --due only what is due: give one of them")

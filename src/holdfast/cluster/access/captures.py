@@ -21,7 +21,7 @@ from holdfast.cluster.access.scatter import Fetch, ListPiece, NodeGroup, Round, 
 from holdfast.cluster.access.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.partitions import PartitionRule
 from holdfast.model import Capture, Coverage, RecordId
-from holdfast.urls import completed, parse, registered_domain, url_key
+from holdfast.urls import completed, url_key
 
 ROWS_MAX = 2000  # in one response
 _ROWS_FEW = 200  # in one response, where a query needs fewer
@@ -201,15 +201,10 @@ def partitions_of(query: CaptureQuery, rule: PartitionRule) -> frozenset[int] | 
     if plain.match in ("all", "range"):
         return None
     url = completed(plain.url)
-    parsed = parse(url)
-    if parsed is None or not parsed.host or ")" not in url_key(url):
+    if ")" not in url_key(url):
         return None
-    # A key has no 'www.': captures of both hosts have it. They are in one partition, unless 'www' is all they have.
-    host = parsed.host.removeprefix("www.")
-    if registered_domain(f"www.{host}") != registered_domain(host):
-        return None
-    partition = rule.of_url(url)
-    return frozenset((partition,)) if partition is not None and not rule.splits else None
+    partition = rule.of_host(url)
+    return frozenset((partition,)) if partition is not None else None
 
 
 def _place(row: Row) -> bytes:

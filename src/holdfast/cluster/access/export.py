@@ -192,10 +192,12 @@ class ClusterSource:
 
     def _choose(self, selection: Selection) -> None:
         for capture in self.captures(selection):
-            partition = self._rule.of_url(capture.url)
-            low = _NO_PARTITION if partition is None else partition
-            packed = capture.record.serial << _PARTITION_BITS | low
-            self._chosen.setdefault(capture.record.batch, array("Q")).append(packed)
+            self._add(capture.record, capture.url)
+
+    def _add(self, record: RecordId, url: str) -> None:
+        partition = self._rule.of_url(url)
+        low = _NO_PARTITION if partition is None else partition
+        self._chosen.setdefault(record.batch, array("Q")).append(record.serial << _PARTITION_BITS | low)
 
     def _places(self) -> Iterator[_Place]:
         for batch in sorted(self._chosen):
@@ -295,6 +297,20 @@ class ClusterSource:
             self._originals[record] = _Place(RecordId.parse(original), place.partition)
         contents: Any = _FetchedContents(self._scatter, record, entry.url, known)
         return _FetchedRecord(record, entry, contents, lambda _: None), at
+
+
+class ChosenSource(ClusterSource):
+    """Records of all nodes that were chosen by their ids, with their companions."""
+
+    def __init__(self, scatter: Scatter, records: Iterable[tuple[RecordId, str]]) -> None:
+        """Each record with its URL. They take 8 bytes each in memory."""
+        super().__init__(scatter)
+        for record, url in records:
+            self._add(record, url)
+
+    def records(self, selection: Selection) -> Iterator[StoredRecord]:
+        for _, record in each_once(self._groups(self._places(), {"collection": None, "companions": True})):
+            yield record
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.cluster.access import captures, export, records, search, sql, streams, studies
+from holdfast.cluster.access import captures, export, outline, records, search, sql, streams, studies
 from holdfast.cluster.access.shard import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -21,6 +21,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "pages": streams.answer_pages,
     "content": records.answer_content,
     "table": sql.answer_table,
+    "hosts": outline.answer_hosts,
+    "children": outline.answer_children,
+    "types": outline.answer_types,
+    "of_type": outline.answer_of_type,
     "names": export.answer_names,
     "record": records.answer_record,
     "records": export.answer_records,

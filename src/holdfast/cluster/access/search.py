@@ -18,15 +18,26 @@ import numpy as np
 from holdfast.cluster.access.scatter import NodeFailure, NodeGroup, Round, Scatter
 from holdfast.cluster.access.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.partitions import PartitionRule
+from holdfast.env.files import Buffer
 from holdfast.errors import UsageError
 from holdfast.index.index import IndexView
 from holdfast.index.schema import PARTITIONS, page_number, schema
 from holdfast.index.words import records_query
 from holdfast.model import RecordId
 from holdfast.query.engine import is_ranked, sort_of
+from holdfast.query.groups import TextGroup
 from holdfast.query.parser import parse
 from holdfast.query.results import Hit, QueryOptions, QueryResult, Snippet
-from holdfast.query.shard import Candidate, Candidates, ShardQuery, TermStatistics, chosen, joined_facets
+from holdfast.query.shard import (
+    Candidate,
+    Candidates,
+    PageTexts,
+    ShardQuery,
+    TermStatistics,
+    chosen,
+    chosen_texts,
+    joined_facets,
+)
 from holdfast.query.snapshot import Numbers
 from holdfast.query.syntax import Expression, Match, canonical, terms
 from holdfast.urls import url_key
@@ -110,6 +121,9 @@ def answer_candidates(shard: NodeShard, head: dict[str, Any], partitions: frozen
     found = shard_query(shard, head, partitions).candidates(statistics)
     origins = shard.origins.first_origins([each.record for each in found.first])
     first = [[each.key, str(origin), each.page] for each, origin in zip(found.first, origins, strict=True)]
+    texts: list[Buffer] = []
+    if found.texts is not None:
+        texts = [found.texts.sketches.astype("<u8").tobytes(), found.texts.captures.astype("<i8").tobytes()]
     return {
         "total": found.total,
         "captures": found.captures,
@@ -118,7 +132,7 @@ def answer_candidates(shard: NodeShard, head: dict[str, Any], partitions: frozen
         "facets": found.facets,
         "months": found.months,
         "pending": found.pending,
-    }, []
+    }, texts
 
 
 def answer_hits(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
@@ -152,7 +166,7 @@ def _unpacked(values: dict[str, Any]) -> Hit:
 def ask_all(scatter: Scatter, text: str, options: QueryOptions, *, is_public: bool) -> QueryResult:
     """The result of a query over all nodes.
 
-    Raises MalformedQuery, UsageError for what needs ranks or groups by text, IndexNotFound if a node has no index.
+    Raises MalformedQuery, UsageError for what needs ranks, TooLarge, IndexNotFound if a node has no index.
     """
     expression = parse(text)
     sort = sort_of(expression, options)
@@ -160,8 +174,6 @@ def ask_all(scatter: Scatter, text: str, options: QueryOptions, *, is_public: bo
         raise UsageError(
             "page ranks are computed by each node for itself: a cluster cannot be queried or ordered by them"
         )
-    if options.group == "text":
-        raise UsageError("texts of several nodes are not compared: group by page or capture")
     for attempt in range(_TRIES):
         try:
             return _asked(scatter, expression, sort, options, is_public=is_public)
@@ -188,7 +200,13 @@ def _asked(
     asked = head | {"statistics": statistics.to_json()}
     parts = round_.gather(lambda group: (group, _candidates(round_, group, asked)))
     found = [candidates for _, candidates in parts]
-    records = chosen(found, options, sort)
+    total = sum(part.total for part in found)
+    texts: dict[RecordId, TextGroup] = {}
+    if options.group == "text":
+        total, texts = chosen_texts(found, options, sort)
+        records = list(texts)
+    else:
+        records = chosen(found, options, sort)
     scores = {each.record: each.key for part in found for each in part.first} if sort == "relevance" else {}
     hits = _hits(round_, head, parts, records)
     facets, timeline = joined_facets(found, options)
@@ -196,16 +214,25 @@ def _asked(
         query=canonical(expression),
         sort=sort,
         group=options.group,
-        total=sum(part.total for part in found),
+        total=total,
         captures=sum(part.captures for part in found),
         is_exact=all(part.is_exact for part in found),
         offset=options.offset,
-        hits=tuple(replace(hits[record], score=scores.get(record, 0.0)) for record in records if record in hits),
+        hits=tuple(
+            replace(hits[record], score=scores.get(record, 0.0), **_counts(texts.get(record)))
+            for record in records
+            if record in hits
+        ),
         facets=facets,
         timeline=timeline,
         pending=sum(part.pending for part in found),
         coverage=round_.coverage,
     )
+
+
+def _counts(group: TextGroup | None) -> dict[str, Any]:
+    """What only the node that was asked knows of a group of pages."""
+    return {} if group is None else {"captures": group.captures, "pages": group.pages}
 
 
 def linked_pages(scatter: Scatter, expression: Expression, head: dict[str, Any]) -> list[tuple[int, list[int]]]:
@@ -224,7 +251,11 @@ def linked_pages(scatter: Scatter, expression: Expression, head: dict[str, Any])
 
 
 def _candidates(round_: Round, group: NodeGroup, head: dict[str, Any]) -> Candidates:
-    response, _ = round_.ask(group, "candidates", head)
+    response, raw = round_.ask(group, "candidates", head)
+    texts = None
+    if raw:
+        sketches, captures = np.split(np.frombuffer(raw, "<u8"), 2)
+        texts = PageTexts(sketches, captures.astype(np.int64))
     first = [Candidate(float(key), RecordId.parse(record), int(page)) for key, record, page in response["first"]]
     return Candidates(
         response["total"],
@@ -234,6 +265,7 @@ def _candidates(round_: Round, group: NodeGroup, head: dict[str, Any]) -> Candid
         response["facets"],
         response["months"],
         response["pending"],
+        texts,
     )
 
 

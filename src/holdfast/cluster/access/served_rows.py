@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from holdfast.catalog.keys import place_of
-from holdfast.catalog.rows import CaptureRows
+from holdfast.catalog.outline import key_bounds
+from holdfast.catalog.rows import CaptureRows, Found, unpacked
 from holdfast.cluster.copies.origins import KIND, OriginTable
 from holdfast.env.table import Table
 from holdfast.model import Capture, RecordId
 from holdfast.records.draft import origin_of
+from holdfast.streams.snapshot import Snapshot
 
 _CACHE_BYTES = 16 << 20
 _LOOK_S = 0.2  # between two looks at what the node's process has written
@@ -79,6 +81,26 @@ class ServedRows(CaptureRows):
                 named.sort(key=place_of, reverse=reverse)
             yield from [capture for capture in named if low <= place_of(capture) < high]
 
+    def found(self, collection: str | None, bounds: tuple[bytes, bytes], *, reverse: bool = False) -> Iterator[Found]:
+        """Places and rows as they are here, with the ids of this node."""
+        host, partition = b"", None
+        for each in self._rows.found(collection, bounds, reverse=reverse):
+            start = each[0].partition(b")")[0]
+            if start != host:
+                host, partition = start, self._origins.rule.of_host(unpacked(each).url)
+            if self.holds(unpacked(each)) if partition is None else partition in self._partitions:
+                yield each
+
+    def first_of(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Capture | None:
+        """Leaps over hosts that are in other partitions."""
+        low, high = bounds
+        while low < high and (capture := self._rows.first_of(collection, (low, high))) is not None:
+            if self.holds(capture):
+                return self.named([capture])[0]
+            is_elsewhere = self._origins.rule.of_host(capture.url) is not None
+            low = key_bounds(capture.urlkey)[1] if is_elsewhere else place_of(capture) + b"\0"
+        return None
+
     def splits(self, collection: str | None, bounds: tuple[bytes, bytes]) -> Iterator[bytes]:
         """By URL and time: the places of copies end in ids of their own."""
         for place in self._rows.splits(collection, bounds):
@@ -94,6 +116,10 @@ class ServedRows(CaptureRows):
     def origin_of(self, record: RecordId) -> RecordId:
         """The id of a record of this node in the whole cluster."""
         return self._origins.first_origins([record])[0]
+
+    def name_in(self, snapshot: Snapshot, record: RecordId) -> RecordId | None:
+        """The least id of a record of this node that is in a snapshot of the cluster; None if it came later."""
+        return min((each for each in self._origins.origins_of(record) if each in snapshot), default=None)
 
     def named(self, captures: Sequence[Capture]) -> list[Capture]:
         """The captures under the ids of their origins."""

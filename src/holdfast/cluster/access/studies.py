@@ -14,9 +14,10 @@ import logging
 import queue
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +28,7 @@ from holdfast.cluster.access.search import linked_pages, shard_query
 from holdfast.cluster.access.served_rows import ServedRows
 from holdfast.cluster.access.shard import NodeShard, ShardResponse
 from holdfast.cluster.access.sql import served_numbers
+from holdfast.cluster.access.streams import is_followed, require_pulled
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import ClusterDown, HoldfastError, UsageError
 from holdfast.model import Capture, RecordId
@@ -35,10 +37,11 @@ from holdfast.query.parser import parse
 from holdfast.query.results import QueryOptions
 from holdfast.query.snapshot import Numbers
 from holdfast.storage.server.wire import pack_failure
-from holdfast.study.engine.run import Study, finished_result, partial_result
+from holdfast.streams.snapshot import Snapshot
+from holdfast.study.engine.run import PartialResults, Study, partial_result
 from holdfast.study.engine.scan import CrawlRun, Progress, StudySource, crawl_runs
 from holdfast.study.kinds import packed_study, unpacked_study
-from holdfast.study.result import StudyResult
+from holdfast.study.samples.draw import SampleStudy
 from holdfast.study.topic_study import TopicStudy
 
 log = logging.getLogger("holdfast.cluster")
@@ -71,6 +74,9 @@ class ServedPart:
     def batch_of(self, record: RecordId) -> str:
         return self.rows.origin_of(record).batch
 
+    def name_in(self, snapshot: Snapshot, record: RecordId) -> RecordId | None:
+        return self.rows.name_in(snapshot, record)
+
     def crawl_runs(self) -> Sequence[CrawlRun]:
         return [CrawlRun(*run) for run in self.head["runs"]]
 
@@ -101,8 +107,11 @@ def _gather(
     """The partial result of this node."""
     permits = shard.access.permits if head["is_public"] and not shard.access.is_open else None
     part = ServedPart(shard, partitions, head, shard.rows(partitions))
+    study = unpacked_study(head["study"])
+    if isinstance(study, SampleStudy):
+        require_pulled(shard, Snapshot(dict(study.ends)), head["following"], partitions)
     source = StudySource(shard.archive, head["collection"], permits, progress, part)
-    partial_result(unpacked_study(head["study"]), source, directory)
+    partial_result(study, source, directory)
 
 
 class _Stopped(Exception):
@@ -205,17 +214,23 @@ def captures_on_all(scatter: Scatter, collection: str | None) -> int:
     return int(sum(found))
 
 
-def study_on_all(
+@contextmanager
+def gathered_on_all(
     scatter: Scatter, shard: NodeShard, study: Study, collection: str | None, progress: Progress, *, is_public: bool
-) -> StudyResult:
-    """The result of a study over all nodes. Raises as on one machine, UsageError for what needs ranks, ClusterDown."""
+) -> Iterator[PartialResults]:
+    """The partial results of all nodes; a sample takes them of every partition, or of none.
+
+    Raises as on one machine, UsageError for what needs ranks, ClusterDown.
+    """
     round_ = scatter.begin()
     head: dict[str, Any] = {"study": packed_study(study), "collection": collection, "is_public": is_public}
     head["linked"] = _linked(scatter, study, is_public=is_public)
-    head["runs"] = []
+    head["runs"], head["following"] = [], []
     if head["study"]["options"].get("by") == "crawl":
         found = round_.gather(lambda group: round_.ask(group, "runs", {})[0]["runs"])
         head["runs"] = [run for runs in found for run in runs]
+    if isinstance(study, SampleStudy):
+        head["following"] = [name for name in study.ends if is_followed(name, round_)]
     with ScratchDirectory("study of a cluster") as scratch:
         fetch = _Fetch(round_, scatter, shard, head, scratch.path, progress)
         with ThreadPoolExecutor(_threads(round_), "holdfast-study") as pool:  # a study is long: others go on beside it
@@ -224,10 +239,9 @@ def study_on_all(
             except BaseException:
                 fetch.stop()
                 raise
-        if not partials:
-            raise ClusterDown("no node of the cluster responds")
-        result = finished_result(study, partials)
-    return replace(result, coverage=round_.coverage)
+        if not partials or (round_.coverage.missing and isinstance(study, SampleStudy)):
+            raise ClusterDown(f"not all nodes respond ({round_.coverage} partitions are missing)")
+        yield PartialResults(partials, round_.coverage)
 
 
 def _threads(round_: Round) -> int:
@@ -236,9 +250,9 @@ def _threads(round_: Round) -> int:
 
 def _linked(scatter: Scatter, study: Study, *, is_public: bool) -> dict[str, list[tuple[int, list[int]]]]:
     """Of each query of a study: the targets of pages that it names as sources of links."""
-    queries = [*study.topics, study.within] if isinstance(study, TopicStudy) else []
+    queries = study.queries if isinstance(study, TopicStudy | SampleStudy) else []
     linked = {}
-    for text in filter(None, queries):
+    for text in queries:
         expression = parse(text)
         if is_ranked(expression):
             raise UsageError("page ranks are computed by each node for itself: a cluster cannot be studied by them")

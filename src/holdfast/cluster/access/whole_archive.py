@@ -6,7 +6,7 @@ It answers what an open `Archive` answers about several URLs. What concerns one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
@@ -14,6 +14,7 @@ from holdfast.catalog import CaptureQuery, SearchResult
 from holdfast.catalog.query.search import Permits, Search
 from holdfast.cluster.access.captures import ClusterSearch
 from holdfast.cluster.access.operations import OPERATIONS
+from holdfast.cluster.access.outline import ClusterOutline
 from holdfast.cluster.access.records import find_record
 from holdfast.cluster.access.scatter import Scatter
 from holdfast.cluster.access.shard import NodeShard, ShardResponse, answer
@@ -24,7 +25,10 @@ from holdfast.query.results import QueryOptions, QueryResult
 from holdfast.urls import parse_page_id
 
 if TYPE_CHECKING:
-    from holdfast.archive.export import ExportOptions, ExportReport
+    from contextlib import AbstractContextManager
+
+    from holdfast.archive.export import ExportOptions, ExportReport, ExportSource
+    from holdfast.catalog.outline import Outline
     from holdfast.cluster.access.routes import ClusterRouter
     from holdfast.cluster.access.streams import ClusterStream
     from holdfast.env import Environment
@@ -33,11 +37,11 @@ if TYPE_CHECKING:
     from holdfast.records.selection import Selection
     from holdfast.records.stored_record import StoredRecord
     from holdfast.streams.options import StreamOptions
+    from holdfast.streams.snapshot import Snapshot
     from holdfast.streams.stream import Stream
     from holdfast.streams.work_queue import SharedStream
-    from holdfast.study.engine.run import Study
+    from holdfast.study.engine.run import PartialResults, Study
     from holdfast.study.engine.scan import Progress
-    from holdfast.study.result import StudyResult
 
 
 class NodeAnswers:
@@ -51,6 +55,9 @@ class NodeAnswers:
 
     def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int:
         return self._search(query, permits).num_pages()
+
+    def outline(self, permits: Permits | None = None) -> Outline:
+        return self._shard.archive.outline(permits)
 
     def query(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
         return self._shard.archive.query(text, options, screen)
@@ -91,6 +98,10 @@ class WholeArchive:
     def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int:
         return ClusterSearch(self._scatter, query, permits, is_public=self._is_public).num_pages()
 
+    def outline(self, permits: Permits | None = None) -> ClusterOutline:
+        """As `Archive.outline`, of all nodes. Each node applies its own access rules, instead of `permits`."""
+        return ClusterOutline(self._scatter, is_public=self._is_public)
+
     def query(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
         """As `Archive.query`, of all nodes. Each node applies its own access rules, whatever the filter of this one."""
         from holdfast.cluster.access.search import ask_all
@@ -103,13 +114,33 @@ class WholeArchive:
 
         return run_sql_on_all(self._scatter, statement, parameters, self.archive.settings.query)
 
-    def study(self, study: Study, collection: str | None, progress: Progress) -> StudyResult:
-        """The result of a study of all nodes, for the functions of `holdfast.study`; each applies its access rules."""
-        from holdfast.cluster.access.studies import study_on_all
+    # -- for `holdfast.study` -----------------------------------------------------------------------------------
+
+    def gathered(
+        self, study: Study, collection: str | None, progress: Progress
+    ) -> AbstractContextManager[PartialResults]:
+        """The partial results of all nodes, each with its access rules."""
+        from holdfast.cluster.access.studies import gathered_on_all
 
         if collection is not None:
             self.require_collection(collection)
-        return study_on_all(self._scatter, self._shard, study, collection, progress, is_public=self._is_public)
+        return gathered_on_all(self._scatter, self._shard, study, collection, progress, is_public=self._is_public)
+
+    def snapshot(self) -> Snapshot:
+        """What all nodes have, once those that answer have pulled it. Raises ClusterDown."""
+        from holdfast.cluster.access.streams import cluster_snapshot
+
+        return cluster_snapshot(self._scatter, None, is_whole=True)
+
+    def chosen(self, records: Iterable[tuple[RecordId, str]]) -> ExportSource:
+        """Records by their ids and URLs, for an export."""
+        from holdfast.cluster.access.export import ChosenSource
+
+        return ChosenSource(self._scatter, records)
+
+    def copies_and_partitions(self) -> tuple[int, int]:
+        table = self._scatter.router.table()
+        return table.copies, table.rule.partitions
 
     def captures(self, collection: str | None = None) -> int:
         """How many captures all nodes read for a study, copies included."""

@@ -139,7 +139,8 @@ class CopyService:
         if copies is None:
             return {}
         counts = copies.counts()
-        return {"outstanding": {"copies": counts["behind"], "peers": counts["connections"]}}
+        figures = {name: counts[name] for name in ("pages_per_s", "lag_s")}
+        return figures | {"outstanding": {"copies": counts["behind"], "peers": counts["connections"]}}
 
     # -- commands -----------------------------------------------------------------------------------------------
 
@@ -181,16 +182,20 @@ class CopyService:
     def _import(self, command: dict[str, Any]) -> dict[str, Any]:
         options = ImportOptions(**command["options"])
         summary = self._open().import_files([Path(each) for each in command["paths"]], options)
+        reports = [_report(each) for each in summary]
         self._wake()
-        return {"reports": [_report(each) for each in summary]}
+        wait_s = command["wait_safe_s"]
+        return {"reports": reports, "safe": wait_s is None or self._running().wait_all_safe(wait_s)}
 
     def _remove(self, command: dict[str, Any]) -> dict[str, Any]:
-        if not command["reason"]:
-            raise UsageError("a removal needs a reason")
         query = CaptureQuery(**_tuples(command["query"])) if command["query"] is not None else None
         selection = Selection(query, command["batch"], command["collection"], any_method=True)
-        options = RemovalOptions(command["reason"], refuse=command["refuse"])
         copies = self._running()
+        if command["dry_run"]:
+            return asdict(copies.removals.count(selection))
+        if not command["reason"]:
+            raise UsageError("a removal needs a reason")
+        options = RemovalOptions(command["reason"], refuse=command["refuse"])
         found = copies.remove(selection, options, command["who"])
         members = [each.name for each in self._context.members()]
         confirmed = self._confirmed(copies, found.id)

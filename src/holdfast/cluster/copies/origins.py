@@ -39,7 +39,7 @@ from holdfast.env import paths
 from holdfast.env.table import Table, TableKind
 from holdfast.errors import Damaged, MalformedInput
 from holdfast.model import SERIAL_MAX, RecordId
-from holdfast.records.draft import fingerprint, origin_of, signatures_of
+from holdfast.records.draft import fingerprint, is_captured, origin_of, signatures_of
 
 log = logging.getLogger("holdfast.cluster")
 
@@ -77,6 +77,7 @@ class OriginTable:
 
     def __init__(self, archive: Archive, rule: PartitionRule) -> None:
         self.rule = rule
+        self.recorded = 0  # captures of this node's own that were followed in this life
         self._archive = archive
         self._lock = threading.RLock()
         self._path = archive.path / paths.CLUSTER / TABLE
@@ -149,6 +150,7 @@ class OriginTable:
                     added.append(OriginRow(origin_of(entry, name), partition, mark, RecordId(name, entry.serial)))
                     if entry.origin == "-":
                         new.add(partition)
+                        self.recorded += is_captured(entry)
             if len(added) + len(gone) >= _GROUP:
                 self._change(added, self._origins_of(gone))
                 added, gone = [], []

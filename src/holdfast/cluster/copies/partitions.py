@@ -18,7 +18,7 @@ from hashlib import blake2b
 from holdfast.batches.entry import CHECKPOINT, JournalEntry
 from holdfast.cluster.membership.placement import PARTITIONS, partition_of
 from holdfast.errors import MalformedInput, UsageError
-from holdfast.urls import parse, registered_domain
+from holdfast.urls import parse, registered_domain, without_www
 
 _KEYS_CACHED = 65_536
 _SEGMENTS = 2  # of a path, that decide where a record of a split domain goes
@@ -48,6 +48,17 @@ class PartitionRule:
             return None
         parts = self.splits.get(domain, 1)
         return partition_of(f"{domain}/{_hashed(path) % parts}" if parts > 1 else domain, self.partitions)
+
+    def of_host(self, url: str) -> int | None:
+        """The partition of all records of the host of a URL, with and without 'www'; None if they are in several."""
+        parsed = parse(url)
+        if parsed is None or not parsed.host:
+            return None
+        host = without_www(parsed.host)
+        domain = registered_domain(host)
+        if self.splits.get(domain, 1) > 1 or registered_domain(f"www.{host}") != domain:
+            return None  # a huge domain, or 'www' is all that one of them has
+        return partition_of(domain, self.partitions)
 
     def is_split(self, url: str) -> bool:
         return _place(url)[0] in self.splits
@@ -87,6 +98,11 @@ def _place(url: str) -> tuple[str, str]:
 def checkpoint_url(partition: int, crawl: str) -> str:
     """The URL of the checkpoints of a log: it names the partition whose holders hold them."""
     return f"{_CHECKPOINTS}{partition}/{crawl}"
+
+
+def crawl_of_checkpoint(url: str) -> str:
+    """The crawl whose log it is of."""
+    return url.removeprefix(_CHECKPOINTS).partition("/")[2]
 
 
 def split_domain(text: str) -> str:

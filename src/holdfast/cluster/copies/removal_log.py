@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from holdfast.cluster.membership.bus import Bus
 from holdfast.env import REAL, Environment
 from holdfast.env.files import read_file
+from holdfast.errors import ClusterDown
 
 FILE = "removals.log"
 _SHIFT = 32
@@ -55,7 +56,7 @@ class ServiceRemovalLog:
             return [(base | at, entry) for at, entry in enumerate(self._entries[first:], first + 1)]
 
     def _append(self, entry: bytes) -> int:
-        while self._on_bus(lambda bus: bus.swap(_key(len(self._entries) + 1), entry, 0)) is None:
+        while self._on_log(lambda bus: bus.swap(_key(len(self._entries) + 1), entry, 0)) is None:
             self._read_next()  # another node has this number
         self._take([entry])
         return self._incarnation << _SHIFT | len(self._entries)
@@ -69,21 +70,35 @@ class ServiceRemovalLog:
             pass
 
     def _read_next(self) -> bool:
-        found = self._on_bus(lambda bus: bus.get(_key(len(self._entries) + 1)))
+        found = self._on_log(lambda bus: bus.get(_key(len(self._entries) + 1)))
         if found is not None:
             self._take([found.value])
         return found is not None
 
+    def _on_log(self, call: Callable[[Bus], Awaitable[T]]) -> T:
+        """As `_on_bus`; ClusterDown if it is not any more the service whose entries are counted here."""
+
+        async def run(bus: Bus) -> T:
+            if bus.access.service.number != self._incarnation:
+                raise ClusterDown("the cluster has a new NATS service: give the command again")
+            return await call(bus)
+
+        return self._on_bus(run)
+
     def _begin(self, incarnation: int) -> None:
         """Reads the log of a service from its start, and completes it from the file."""
-        found = self._on_bus(lambda bus: bus.entries("removal.*"))
         self._entries, self._incarnation = [], incarnation
-        self._take([found[key].value for key in sorted(found)])
-        while self._read_next():
-            pass
-        known = set(self._entries)
-        for entry in [each for each in self._kept if each not in known]:
-            self._append(entry)
+        try:
+            found = self._on_log(lambda bus: bus.entries("removal.*"))
+            self._take([found[key].value for key in sorted(found)])
+            while self._read_next():
+                pass
+            known = set(self._entries)
+            for entry in [each for each in self._kept if each not in known]:
+                self._append(entry)
+        except BaseException:
+            self._incarnation = 0  # begins again: what only this node has kept may still be lacking
+            raise
 
     # -- the file -----------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ _BACK_OFF_MAX_S = 30.0
 _BACK_OFF_SHARE = 4  # a failure is followed by a pause of so many times what it took
 _RESERVED_TOGETHER = 8  # members that are asked at a time, at start
 _WARN_S = 60.0
+_MEASURED_S = 2.0  # for which captures are counted at least
 _NEWS, _UPKEEP = ".news", ".upkeep"  # threads that are not of a member
 _URL_BYTES_MAX = 128 << 10  # of URLs in one removal; JSON may need six times as many
 
@@ -129,6 +130,9 @@ class Copies:
         self._departures = 0  # how often a member went away
         self._compared_departures = 0  # the same, as repair knows it
         self._reserving = threading.Lock()
+        self._behind_s: dict[str, float] = {}  # by member: since when this node has not all that it should pull
+        self._measured = time.monotonic(), 0  # when captures were counted last, and how many there were
+        self._pages_per_s = 0.0
         self._warned: dict[str, float] = {}
         self._woken: dict[str, threading.Event] = {}  # by thread
         self._stopping = threading.Event()
@@ -216,6 +220,12 @@ class Copies:
         self.wake()
         return self.acknowledgements.wait(record, timeout_s)
 
+    def wait_all_safe(self, timeout_s: float) -> bool:
+        """The same of all records that this node has recorded until now."""
+        end_s = time.monotonic() + timeout_s
+        self.origins.catch_up()
+        return all(self.drain(each, max(0.0, end_s - time.monotonic())) for each in self.origins.held())
+
     def is_held(self, record: RecordId, partition: int) -> bool:
         """Whether all holders of a partition have a record that was recorded here. If not, they are notified."""
         self.origins.catch_up()
@@ -252,6 +262,8 @@ class Copies:
             "removals": self.removals.position,
             "odd": dict(self._repairer.odd),
             "connections": self._server.connections,
+            "pages_per_s": self._pages_per_s,
+            "lag_s": max((time.monotonic() - each for each in list(self._behind_s.values())), default=0.0),
             "copies": self._copied(),
             "repair": asdict(self._repairer.counts),
         }
@@ -362,10 +374,18 @@ class Copies:
         new = self.origins.catch_up()
         if new:
             self._links.notify(new)
+        self._measure()
         self._forget_the_gone()
         for name in self._others():
             self._begin(name, partial(self._pull_from, name))
         return self._options.look_s
+
+    def _measure(self) -> None:
+        """How fast this node records captures of its own."""
+        (begun_s, before), now_s, count = self._measured, time.monotonic(), self.origins.recorded
+        if now_s - begun_s >= _MEASURED_S:
+            self._pages_per_s = (count - before) / (now_s - begun_s)
+            self._measured = now_s, count
 
     def _follow_splits(self) -> None:
         """Domains have been split otherwise: their records belong to other partitions, of other holders."""
@@ -392,6 +412,7 @@ class Copies:
     def _pull_from(self, name: str) -> float | None:
         """A page of each batch of a member; None once it is not alive any more."""
         if name not in self._others():
+            self._behind_s.pop(name, None)
             return None
         if (pause_s := self._pause_of(name)) > 0:
             return pause_s
@@ -399,7 +420,12 @@ class Copies:
         if puller is None:
             puller = self._pullers[name] = self._new_puller(name)
         pull = partial(puller.pull, held=self.held(), agreed=self._agreed.get(name, frozenset()))
-        return 0.0 if self._guarded(name, pull) else self._options.look_s
+        self._behind_s.setdefault(name, time.monotonic())
+        if self._guarded(name, pull):
+            return 0.0
+        if name not in self._back_off:
+            self._behind_s.pop(name, None)
+        return self._options.look_s
 
     def _keep_up(self) -> float:
         """A step of the work that is under way: a comparison, a scrub or a drop."""

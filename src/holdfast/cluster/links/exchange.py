@@ -15,13 +15,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
+from secrets import token_hex
 from typing import Any
 
 from holdfast.cluster.copies.removal_log import OnBus
-from holdfast.cluster.links.checkpoint import Checkpoint, CheckpointStore
+from holdfast.cluster.links.checkpoint import MERGED, Checkpoint, CheckpointStore
 from holdfast.cluster.links.job import topic_of
 from holdfast.cluster.links.log import LogCut, LogMessage, cut_line, last_cut, pack_message, unpack_message
 from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox, OutboxRow
@@ -31,13 +32,14 @@ from holdfast.model import RecordId
 
 log = logging.getLogger("holdfast.cluster")
 
-FLUSH_S = 1.0  # a row is published at this age, or as soon as the crawl has nothing else to do
+FLUSH_S = 2.0  # a row is published at this age, or as soon as the crawl has nothing else to do
 LOOK_S = 1.0  # between two looks at the counts
 _ROUND_S = 0.05
 _RETRY_S = 0.3
 _ROWS_MAX = 2000  # published at a time
 _MESSAGE_BYTES_MAX = 256 << 10  # of lines
 _MESSAGES_AT_ONCE = 64
+_READS_AT_ONCE = 64
 _INBOX_MAX = 500  # messages that the crawl has not taken; then none are read
 _WARN_S = 60.0
 _PURGE_S = 60.0  # after a purge that failed
@@ -69,6 +71,16 @@ class NewService:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A checkpoint that the log does not tell of yet."""
+
+    claim: int
+    record: RecordId
+    cut: LogCut
+    replaced: Sequence[RecordId] = ()
+
+
 @dataclass(slots=True)
 class LinkExchange:
     """Of one crawl and one node. `start` and `stop` once."""
@@ -80,13 +92,17 @@ class LinkExchange:
     positions: dict[int, LogPosition]
     checkpoints: CheckpointStore
     work: Callable[[], None]  # done in every round, by this thread: reports, credits, the end
+    first_service: int = 0  # number of the one with which the crawl began
     inbox: deque[Received | Caught | NewService] = field(default_factory=deque)
     total: int | None = None  # number of the last message, if nothing is missing here and all of ours are there
     is_idle: bool = False  # the crawl has nothing else to do: publish at once
     _followed: dict[int, int] = field(default_factory=dict)  # partitions, and which claim of this node's it is
     _catching: set[int] = field(default_factory=set)  # followed, and not ready
     _counted: dict[int, int] = field(default_factory=dict)  # claims since which nobody else cuts the log off
-    _written: dict[int, tuple[int, RecordId, LogCut]] = field(default_factory=dict)  # by claim: waits for its copies
+    _written: dict[int, _Written] = field(default_factory=dict)  # by partition: waits for its copies
+    _cuts: dict[int, tuple[int, int]] = field(default_factory=dict)  # by partition: claim, and cuts since a merger
+    _replaced: list[RecordId] = field(default_factory=list)  # checkpoints that are to be removed
+    _earlier: dict[int, list[RecordId]] | None = None  # by partition: checkpoints of earlier services, to be read
     _purge_again_s: float = 0.0
     _hinted: set[int] = field(default_factory=set)
     _looked_s: float = 0.0
@@ -98,7 +114,7 @@ class LinkExchange:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._token = f"{self.outbox.id}-{time.time_ns():x}"
+        self._token = token_hex(6)  # short, since each message in the log has it
         self._thread = threading.Thread(target=self._run, name=f"links of {self.name}", daemon=True)
         self._thread.start()
 
@@ -137,6 +153,11 @@ class LinkExchange:
             self._hinted.update(partitions)
         self._woken.set()
 
+    def safe_positions(self, partitions: Collection[int]) -> dict[str, int]:
+        """By partition: up to which message checkpoints have the log, that all holders have."""
+        known = {partition: self._position(partition).cut.sequence for partition in partitions}
+        return {str(partition): sequence for partition, sequence in known.items() if sequence}
+
     # -- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -162,6 +183,7 @@ class LinkExchange:
         number = self.on_bus(_incarnation)
         if number != self.outbox.incarnation:
             if not any(isinstance(each, NewService) for each in self.inbox):
+                self._earlier = None
                 self.inbox.append(NewService(number))  # the crawl's thread forgets the positions, and dumps
             return
         if flush or self.is_idle or self.outbox.age_s() >= FLUSH_S:
@@ -224,7 +246,10 @@ class LinkExchange:
         first = rows[0]
         lines = [line for row in rows for line in row.text.split("\n")]
         data = pack_message(LogMessage(self.outbox.id, first.kind != LineKind.SENT, first.visit, lines))
-        topic, token = self._topic(first.partition), f"{self._token}-{first.number}-{rows[-1].number}"
+        topic, token = (
+            self._topic(first.partition),
+            f"{self._token}-{first.number:x}-{rows[-1].number - first.number:x}",
+        )
         position = self.positions.get(first.partition, LogPosition()) if first.partition in self._followed else None
         if first.kind != LineKind.SENT and position is not None and first.partition not in self._catching:
             sequence = await bus.append(topic, data, token, after=position.sequence)
@@ -237,7 +262,7 @@ class LinkExchange:
                 return sequence
             if sequence is not None:
                 return sequence
-        sequence = await bus.append(topic, data, f"{token}-again")
+        sequence = await bus.append(topic, data, f"{token}a")
         assert sequence is not None
         return sequence
 
@@ -253,8 +278,9 @@ class LinkExchange:
     def _read_hinted(self) -> None:
         with self._lock:
             hinted, self._hinted = self._hinted & self._followed.keys(), set()
-        for partition in hinted:
-            self._read(partition)
+        waiting = sorted(hinted)
+        for start in range(0, len(waiting), _READS_AT_ONCE):
+            self._read(*waiting[start : start + _READS_AT_ONCE])
 
     def _look(self) -> None:
         """Compares the end of the log with what was read."""
@@ -268,6 +294,9 @@ class LinkExchange:
         behind = False
         for partition, claim in followed.items():
             number = counts.get(partition, 0)
+            if partition in catching and not self._has_earlier(partition):
+                behind = True
+                continue
             if not self._is_read(partition, claim, number):
                 self._read(partition)
                 if not self._is_read(partition, claim, number):
@@ -301,9 +330,17 @@ class LinkExchange:
     def _position(self, partition: int) -> LogPosition:
         return self.positions.get(partition) or LogPosition()
 
-    def _read(self, partition: int) -> None:
+    def _read(self, *partitions: int) -> None:
+        after = [(self._topic(each), self._position(each).sequence) for each in partitions]
+
+        async def read(bus: Bus) -> list[list[KeyValue]]:
+            return await asyncio.gather(*(bus.read_log(*each) for each in after))
+
+        for partition, found in zip(partitions, self.on_bus(read), strict=True):
+            self._take_found(partition, found)
+
+    def _take_found(self, partition: int, found: list[KeyValue]) -> None:
         position = self._position(partition)
-        found: list[KeyValue] = self.on_bus(lambda bus: bus.read_log(self._topic(partition), position.sequence))
         messages = [(each.revision, self._unpacked(partition, each)) for each in found]
         cuts = [(number, each) for number, message in messages if message is not None and (each := _cut_of(message))]
         if cuts:
@@ -332,6 +369,25 @@ class LinkExchange:
             position = LogPosition(each.sequence, each.count, each)
             self._take(partition, position, None)
 
+    def _has_earlier(self, partition: int) -> bool:
+        """Whether the messages of earlier services are read, as far as checkpoints have them; reads a few of them.
+
+        That a page is done counts only if whoever says so can still name the links that were found on it: not here.
+        """
+        if self.outbox.incarnation <= self.first_service or partition in self.positions:
+            return True
+        if self._earlier is None:
+            self._earlier = self.checkpoints.before(self.name, self.outbox.incarnation)
+        records = self._earlier.get(partition, [])
+        for record in records[:_CHECKPOINTS_AT_ONCE]:
+            for message in self.checkpoints.load(str(record)).messages:
+                lines = [line for line in message.lines if not line.startswith("d\t")]
+                self.inbox.append(Received(partition, LogPosition(), message._replace(lines=lines)))
+        del records[:_CHECKPOINTS_AT_ONCE]
+        if not records:
+            self._take(partition, LogPosition(), None)
+        return not records
+
     def _unpacked(self, partition: int, each: KeyValue) -> LogMessage | None:
         try:
             return unpack_message(each.value)
@@ -348,15 +404,26 @@ class LinkExchange:
             if self._counted.get(partition) != claim or not self.checkpoints.is_ours(partition):
                 continue
             written = self._written.get(partition)
-            if written is not None and written[0] != claim:
+            if written is not None and written.claim != claim:
                 written = None
-            if written is None and position.count - position.cut.count > CHECKPOINT_MESSAGES:
+            if written is None and self._cuts_of(partition, claim) >= MERGED:
+                record, replaced = self.checkpoints.merged(position.cut)
+                written = _Written(claim, record, replace(position.cut, record=str(record)), replaced)
+                self._written[partition] = written
+            elif written is None and position.count - position.cut.count > CHECKPOINT_MESSAGES:
                 written = self._write(partition, claim, position)
-            if written is not None and self.checkpoints.is_held(written[1], partition):
-                self._announce(partition, position, written[2])
+            if written is not None and self.checkpoints.is_held(written.record, partition):
+                self._announce(partition, position, written)
                 self._finish_cut(partition, claim)
+        if self._replaced:
+            self.checkpoints.remove(self._replaced)
+            self._replaced.clear()
 
-    def _write(self, partition: int, claim: int, position: LogPosition) -> tuple[int, RecordId, LogCut] | None:
+    def _cuts_of(self, partition: int, claim: int) -> int:
+        known, cuts = self._cuts.get(partition, (claim, 0))
+        return cuts if known == claim else 0
+
+    def _write(self, partition: int, claim: int, position: LogPosition) -> _Written | None:
         """A checkpoint of the first messages after the last one."""
         cut = position.cut
         found: list[KeyValue] = self.on_bus(
@@ -369,16 +436,20 @@ class LinkExchange:
         kept = [each for each in messages if each is not None]
         checkpoint = Checkpoint(self.name, partition, self.outbox.incarnation, last, number, cut.record or "-", kept)
         record = self.checkpoints.write(checkpoint)
-        self._written[partition] = claim, record, LogCut(last, number, str(record))
-        return self._written[partition]
+        written = self._written[partition] = _Written(claim, record, LogCut(last, number, str(record)))
+        return written
 
-    def _announce(self, partition: int, position: LogPosition, cut: LogCut) -> None:
+    def _announce(self, partition: int, position: LogPosition, written: _Written) -> None:
         """Tells of a checkpoint in the log, unless somebody has appended something that is not read yet."""
+        cut = written.cut
         data = pack_message(LogMessage(self.outbox.id, True, 0, [cut_line(cut)]))
         token = f"{self._token}-cut-{partition}-{position.sequence}"
         sequence = self.on_bus(lambda bus: bus.append(self._topic(partition), data, token, after=position.sequence))
         if sequence is not None:
             self._written.pop(partition, None)
+            cuts = 0 if written.replaced else self._cuts_of(partition, written.claim) + 1
+            self._cuts[partition] = written.claim, cuts
+            self._replaced += written.replaced
             self._take(partition, LogPosition(sequence, position.count + 1, cut), None)
 
     def _finish_cut(self, partition: int, claim: int) -> None:

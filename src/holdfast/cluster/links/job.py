@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from holdfast.crawl.crawls import CrawlState, crawl_directory
+from holdfast.crawl.job.credentials import bound
 from holdfast.crawl.job.file import parse_job, write_job
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.paths import CRAWLS, SHARED
@@ -34,6 +36,8 @@ class SharedJob:
     state: CrawlState = CrawlState.RUNNING
     reason: str = ""
     roots: tuple[str, ...] = ()  # found by redirects of seeds; they widen the scope
+    began: int = 0  # the visit, in seconds since the epoch
+    service: int = 0  # number of the one with which the first visit began
 
     @property
     def key(self) -> str:
@@ -47,22 +51,30 @@ class SharedJob:
         return parse_job(self.job, f"the job of the crawl '{self.name}'")
 
     @classmethod
-    def started(cls, job: CrawlJob, before: SharedJob | None) -> SharedJob:
-        """The value after a start. Raises Busy if it runs, UsageError for a job that cannot be shared."""
-        if job.fetch.credentials:
-            raise UsageError("a crawl of a cluster cannot have credentials: all keepers would store them")
+    def started(cls, job: CrawlJob, before: SharedJob | None, service: int = 1) -> SharedJob:
+        """The value after a start, with a service of this number.
+
+        Raises Busy if it runs, UsageError for a job that cannot be shared.
+        """
+        if bound(job).fetch.credentials:
+            raise UsageError(
+                "a crawl of a cluster cannot have credentials, since all nodes would store them: crawl into an archive "
+                "that is no node, then 'holdfast export' there and 'holdfast import' here"
+            )
         text = write_job(job)
         if len(text.encode()) > _BYTES_MAX:
             raise UsageError(
                 f"the job of the crawl '{job.name}' has {len(text.encode())} bytes, a cluster allows {_BYTES_MAX}: "
                 "divide its seeds among several crawls"
             )
+        now = int(time.time())
         if before is None:
-            return cls(job.name, text)
+            return cls(job.name, text, began=now, service=service)
         if before.is_running:
             raise Busy(f"the crawl '{job.name}' is running; 'holdfast crawl stop {job.name}' ends it")
-        visit = before.visit + (before.state is CrawlState.FINISHED)
-        return cls(job.name, text, visit, before.run + 1, roots=before.roots)
+        begun = replace(before, job=text, run=before.run + 1, state=CrawlState.RUNNING, reason="")
+        is_new = before.state is CrawlState.FINISHED
+        return replace(begun, visit=before.visit + 1, began=now) if is_new else begun
 
     def ended(self, state: CrawlState, reason: str) -> SharedJob:
         return replace(self, state=state, reason=reason)

@@ -7,8 +7,8 @@
     z  position, partition      sequence number and count of the messages that this frontier has applied; the last cut
     z  run                      run of the crawl, and what was fetched here when it began: URLs, bytes
 
-A row for another node stays until that node has committed it: only then its links live in two places without NATS. A
-row about an own partition is deleted as soon as the log has it.
+A row for another node stays until a checkpoint has it that all holders have: so its links never live on one node alone.
+A row about an own partition is deleted as soon as the log has it.
 
 The crawl's thread fills it and commits; the exchange's thread publishes.
 """
@@ -93,7 +93,9 @@ class Outbox:
     _written: list[OutboxRow] = field(default_factory=list)  # in a commit that may not have ended
     _unpublished: deque[OutboxRow] = field(default_factory=deque)
     _publishing: int = 0  # rows that were taken and are not acknowledged
-    _kept: dict[int, tuple[OutboxRow, int, int]] = field(default_factory=dict)  # row, incarnation, sequence number
+    # by partition: sequence and number of the rows that the log of this incarnation has, and up to where they went
+    _kept: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    _passed: dict[int, int] = field(default_factory=dict)
     _acknowledged: list[tuple[OutboxRow, int, int]] = field(default_factory=list)
     _since_s: float = 0.0  # when the oldest unpublished row was committed
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -107,14 +109,11 @@ class Outbox:
         run, urls, size = rows.get(_RUN[1:], b"0 0 0").split()
         self.run = int(run), int(urls), int(size)
         acknowledged = {key: _ACKNOWLEDGED.unpack(value) for key, value in self.frontier.shared(b"y")}
-        for key, value in self.frontier.shared(b"x"):
-            number = int.from_bytes(key, "big")
-            partition, kind, visit = _ROW.unpack_from(value)
-            text = value[_ROW.size :].decode("utf-8", "surrogatepass")
-            row = OutboxRow(number, partition, LineKind(kind), visit, text)
+        for number, row in self._rows():
             self._number = max(self._number, number)
-            if key in acknowledged:
-                self._kept[number] = (row, *acknowledged[key])
+            known, sequence = acknowledged.get(number.to_bytes(8, "big"), (-1, 0))
+            if known == self.incarnation:
+                self._kept[row.partition].append((sequence, number))
             else:
                 self._unpublished.append(row)
         prefix = _POSITIONS[1:]
@@ -123,6 +122,14 @@ class Outbox:
             for key, value in rows.items()
             if key.startswith(prefix)
         }
+
+    def _rows(self) -> Iterator[tuple[int, OutboxRow]]:
+        """The committed rows, by number."""
+        for key, value in self.frontier.shared(b"x"):
+            number = int.from_bytes(key, "big")
+            partition, kind, visit = _ROW.unpack_from(value)
+            text = value[_ROW.size :].decode("utf-8", "surrogatepass")
+            yield number, OutboxRow(number, partition, LineKind(kind), visit, text)
 
     # -- the crawl's thread ---------------------------------------------------------------------------------------
 
@@ -145,12 +152,14 @@ class Outbox:
         for key, _ in self.frontier.shared(b"z"):
             if key.startswith(_POSITIONS[1:]):
                 self._changes[b"z" + key] = None
+        kept = {number for rows in self._kept.values() for _, number in rows}
+        self._kept.clear()
+        self._passed.clear()
+        old = [row for number, row in self._rows() if number in kept]
         with self._lock:
-            old = [each for each in (*self._kept.values(), *self._acknowledged) if each[1] != incarnation]
+            old += [row for row, known, _ in self._acknowledged if known != incarnation]
             self._acknowledged = [each for each in self._acknowledged if each[1] == incarnation]
-            self._unpublished.extendleft(row for row, _, _ in sorted(old, key=lambda each: -each[0].number))
-        for row, _, _ in old:
-            self._kept.pop(row.number, None)
+            self._unpublished.extendleft(sorted(old, key=lambda row: -row.number))
 
     @property
     def is_changed(self) -> bool:
@@ -162,7 +171,7 @@ class Outbox:
             acknowledged, self._acknowledged = self._acknowledged, []
         for row, incarnation, sequence in acknowledged:
             if row.kind == LineKind.SENT:
-                self._kept[row.number] = (row, incarnation, sequence)
+                self._kept[row.partition].append((sequence, row.number))
                 yield b"y" + row.number.to_bytes(8, "big"), _ACKNOWLEDGED.pack(incarnation, sequence)
             else:
                 yield b"x" + row.number.to_bytes(8, "big"), None
@@ -186,12 +195,19 @@ class Outbox:
         self._written.clear()
 
     def passed(self, incarnation: int, positions: dict[int, int]) -> None:
-        """Other nodes have committed the messages of these partitions up to these numbers."""
-        for number, (row, known, sequence) in list(self._kept.items()):
-            if known == incarnation and sequence <= positions.get(row.partition, 0):
-                del self._kept[number]
+        """Checkpoints have the messages of these partitions up to these numbers."""
+        if incarnation != self.incarnation:
+            return
+        for partition, position in positions.items():
+            if position <= self._passed.get(partition, 0) or partition not in self._kept:
+                continue
+            self._passed[partition] = position
+            rows = self._kept.pop(partition)
+            for _, number in (each for each in rows if each[0] <= position):
                 for letter in (b"x", b"y"):
                     self._changes[letter + number.to_bytes(8, "big")] = None
+            if left := [each for each in rows if each[0] > position]:
+                self._kept[partition] = left
 
     @property
     def is_empty(self) -> bool:

@@ -36,7 +36,9 @@ class CrawlReport:
     total: int = -1  # number of the last message of the log; -1: it may not know all of its partitions
     is_spent: bool = False  # no transfers, and no credit that is not used
     credit: int = 0  # revision of the credits
-    positions: dict[str, int] = field(default_factory=dict)  # by partition: what it has committed
+    positions: dict[str, int] = field(
+        default_factory=dict
+    )  # by partition: up to which message all holders have it in checkpoints
     tally: dict[str, Any] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
 

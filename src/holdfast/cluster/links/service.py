@@ -249,11 +249,11 @@ class CrawlService:
 
     def _start_crawl(self, text: str) -> SharedJob:
         """Starts a crawl on all nodes, or the one of that name again. Raises Busy, UsageError."""
-        job = checked(parse_job(text, "the job"))
+        job, service = checked(parse_job(text, "the job")), self._context.on_bus(_incarnation)
         result: list[SharedJob] = []
 
         def started(value: bytes | None) -> bytes:
-            result[:] = [SharedJob.started(job, SharedJob.from_json(value) if value is not None else None)]
+            result[:] = [SharedJob.started(job, SharedJob.from_json(value) if value is not None else None, service)]
             return result[0].to_json()
 
         key = SharedJob(job.name, "").key

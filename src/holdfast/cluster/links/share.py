@@ -97,7 +97,6 @@ class PartitionShare:
         self._applying = False
         self._dumped: bytes | None = None  # while the frontier is written to a new log: the next key
         self._positions: dict[int, int] = {}  # applied, committed or not
-        self._durable: dict[int, int] = {}
         self._new_roots: list[str] = []
         self._reports: dict[str, CrawlReport] = {}  # by node; any thread
         self._news: deque[CrawlReport] = deque()  # that the outbox has not seen
@@ -134,7 +133,9 @@ class PartitionShare:
             context.on_bus,
         )
         self._exchange = LinkExchange(
-            self._shared.name, context.on_bus, context.notify, self._outbox, positions, self._checkpoints, self._work
+            *(self._shared.name, context.on_bus, context.notify, self._outbox, positions, self._checkpoints),
+            self._work,
+            self._shared.service,
         )
         frontier.sink = self
         self._seeds = [canonical(each) for each in self._job.seeds]
@@ -198,6 +199,18 @@ class PartitionShare:
             return pause
         owed_s = claimed_s + max(delay_s, self._delays.get(host, 0.0)) - boot_time_s()
         return max(pause, time.time() + owed_s)
+
+    def kept(self, row: UrlRow) -> str:
+        """Whoever made the capture died before the log said so, or with the log: its links may be lost."""
+        if row.repeated:
+            return ""
+        capture = self._archive.catalog.closest(row.url, "", self._collection)
+        is_kept = (
+            capture is not None
+            and (capture.type, capture.url) == ("response", row.url)
+            and capture.timestamp >= time.strftime("%Y%m%d%H%M%S", time.gmtime(self._shared.began))
+        )
+        return str(capture.record) if capture is not None and is_kept else ""
 
     def _partition(self, host: str) -> int:
         found = self._rule.of_url(f"http://{host}/")
@@ -263,7 +276,6 @@ class PartitionShare:
 
     def step(self, *, is_busy: bool) -> list[str]:
         self._outbox.committed()
-        self._durable.update(self._positions)
         recalled = self._compare_claims()
         self._take_messages()
         self._dump_some()
@@ -351,10 +363,12 @@ class PartitionShare:
             self._make_ready(caught)
 
     def _begin_service(self, service: NewService) -> None:
-        """The log is empty: this node writes down all that it knows. Positions begin again."""
+        """The log is empty: this node writes down all that it knows. Positions begin again.
+
+        What others said to be done is looked at again: they may be gone, and with them the links that they found.
+        """
         is_first = not self._outbox.incarnation
         self._positions.clear()
-        self._durable.clear()
         self._exchange.positions.clear()
         self._ready.clear()
         self._claimed.clear()  # they are claimed again
@@ -370,7 +384,9 @@ class PartitionShare:
             partition = self._partition_of(row.url)
             link = FoundUrl(key, row.url, row.hop, row.depth, row.hops, row.kind)
             self._outbox.add(partition, LineKind.FOUND, self._found_line(link, row.via))
-            if row.state == UrlState.DONE and row.visit == self.visit:
+            if row.state == UrlState.DONE and row.visit == self.visit and not row.signature:
+                self._frontier.queue_again(key, row)
+            elif row.state == UrlState.DONE and row.visit == self.visit:
                 self._outbox.add(partition, LineKind.FINISHED, done_line(key, row))
             elif row.state != UrlState.QUEUED and row.visit == self.visit:
                 self._outbox.add(partition, LineKind.FINISHED, finished_line(key, row))
@@ -386,8 +402,9 @@ class PartitionShare:
     def _apply(self, received: Received) -> None:
         message = received.message
         position: LogPosition = received.position
-        self._positions[received.partition] = position.sequence
-        self._outbox.set_position(received.partition, position)
+        if message is None or position.sequence:  # else it is of a checkpoint that is not the last one
+            self._positions[received.partition] = position.sequence
+            self._outbox.set_position(received.partition, position)
         if message is None or (message.is_applied and message.sender == self._outbox.id):
             return
         self._applying = True
@@ -519,7 +536,7 @@ class PartitionShare:
             total if total is not None else -1,
             is_spent,
             self._credits.revision,
-            {str(partition): self._durable.get(partition, 0) for partition in self._ready},
+            self._exchange.safe_positions(self._ready),
             self._frontier.totals.tally.as_dict(),
             self._errors,
         )

@@ -36,7 +36,9 @@ log = logging.getLogger("holdfast.cluster")
 SETTINGS, TRUST, SERVICE = "settings", "trust", "service"  # keys
 _NONCE_BYTES = 16
 _SKEW_MAX_S = 300.0
-_JOIN_S = 20.0
+_ANSWER_S = 20.0
+_JOIN_S = 60.0  # while the service has no leader, or no administrator's node is connected to it
+_RETRY_S = 0.5
 _REFUSAL_S = 3.0
 
 
@@ -144,8 +146,19 @@ async def _send(bus: Bus, token: JoinToken, key: KeyPair, body: dict[str, Any]) 
         "token_signature": token.key.sign(text.encode()).hex(),
         "node_signature": key.sign(text.encode()).hex(),
     }
+    end_s = time.monotonic() + _JOIN_S
+    while True:
+        try:
+            return await _ask(bus, f"join.{token.name}", json.dumps(request).encode())
+        except ClusterDown:
+            if bus.refusal.done() or time.monotonic() > end_s:
+                raise
+        await asyncio.sleep(_RETRY_S)
+
+
+async def _ask(bus: Bus, subject: str, request: bytes) -> dict[str, Any]:
     try:
-        response = await bus.request(f"join.{token.name}", json.dumps(request).encode(), _JOIN_S)
+        response = await bus.request(subject, request, _ANSWER_S)
     except ClusterDown as error:
         raise ClusterDown(f"no administrator's node answers: start one ({error})") from error
     return raised(json.loads(response))

@@ -77,6 +77,7 @@ class DutyAgent:
     duty: Duty = field(init=False)
     failure: HoldfastError | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _drains: set[asyncio.Task[None]] = field(default_factory=set)  # among the tasks
     _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_REQUESTS_MAX))
     _stopped: bool = False
     _read_leases_s: float = 0.0
@@ -118,8 +119,12 @@ class DutyAgent:
             await asyncio.sleep(_TICK_MIN_S)
         self._stopped = True
         is_done = not self.duty.owned
+        for drain in self._drains:
+            drain.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._carry_out(self.duty.resign(boot_time_s()))
+        resigned = self.duty.resign(boot_time_s())
+        if is_done:  # else transfers may be under way: others wait until the lease ends
+            self._carry_out(resigned)
         self._publish_rights()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         return is_done
@@ -158,7 +163,9 @@ class DutyAgent:
             elif isinstance(action, Ask):
                 self._spawn(self._ask(action))
             else:
-                self._spawn(self._drain(action))
+                drain = self._spawn(self._drain(action))
+                self._drains.add(drain)
+                drain.add_done_callback(self._drains.discard)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -117,8 +117,10 @@ class Bus:
         """Connects. Raises ClusterDown if no server answers in time, NotAMember if the service refuses this node."""
         self._maintenance = asyncio.create_task(self._maintain())
         waiting = asyncio.create_task(self.connected.wait())
-        await asyncio.wait([self._maintenance, waiting], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        try:
+            await asyncio.wait([self._maintenance, waiting], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
         if self.connected.is_set():
             return
         if self._maintenance.done() and not self.refusal.done():
@@ -127,9 +129,8 @@ class Bus:
         if self.refusal.done():
             raise self.refusal.result()
         where = ", ".join(_without_secrets(each) for each in self.access.service.urls)
-        raise ClusterDown(
-            f"no NATS server at {where} responds ({self._problem or 'no response'}): start a keeper's node"
-        )
+        advice = "start a keeper's node" if self.access.service.is_own else "start it, or correct its URL"
+        raise ClusterDown(f"no NATS server at {where} responds ({self._problem or 'no response'}): {advice}")
 
     async def close(self) -> None:
         self._is_closed = True
@@ -336,12 +337,13 @@ class Bus:
             raise ClusterDown(f"cannot make the streams of '{self._bucket}': {_reason(error)}") from error
 
     async def close_keys(self) -> None:
-        """Lets nobody swap a key of this incarnation any more."""
+        """Lets nobody swap a key of this incarnation any more. Idempotent."""
         _, streams = self._connection()
         try:
             info = await streams.stream_info(self._stream)
-            info.config.sealed = True
-            await streams.update_stream(info.config)
+            if not info.config.sealed:
+                info.config.sealed = True
+                await streams.update_stream(info.config)
         except (nats.errors.Error, TimeoutError) as error:
             raise ClusterDown(f"cannot close the stream '{self._stream}': {_reason(error)}") from error
 
@@ -418,7 +420,10 @@ class Bus:
         client, _ = self._connection()
         while True:
             inbox, responses = client.new_inbox(), asyncio.Queue[Msg]()
-            subscription = await client.subscribe(inbox, cb=responses.put)
+            try:
+                subscription = await client.subscribe(inbox, cb=responses.put)
+            except nats.errors.Error as error:
+                raise ClusterDown(f"cannot read the stream '{stream}' ({_reason(error)})") from error
             try:
                 query = {"seq": start, "next_by_subj": subjects, "batch": _READ_AT_ONCE}
                 subject = f"$JS.API.DIRECT.GET.{stream}"
@@ -433,7 +438,7 @@ class Bus:
             except (nats.errors.Error, TimeoutError) as error:
                 raise ClusterDown(f"cannot read the stream '{stream}' ({_reason(error)})") from error
             finally:
-                if not client.is_closed:
+                with suppress(nats.errors.Error):  # the connection may be lost
                     await subscription.unsubscribe()
             if status == "503":
                 raise ClusterDown("the NATS service does not know this incarnation of the cluster")

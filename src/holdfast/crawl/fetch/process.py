@@ -1,11 +1,12 @@
 """The fetcher process.
 
-    crawl process ──('job', …), ('pause', host, until, reason), ('recall', host), ('right', until),
+    crawl process ──('job', …), ('read', …), ('pause', host, until, reason), ('recall', host), ('right', until),
                     ('settled', count), ('stop', seconds)──▶
                         fetcher ──Fetched──▶ parse workers
                   ◀──('taken', job id, worker), ('pause', …), ('recalled', host, [job id, …]), ('stats', {…})──
 
-The first frame on the control socket is a pickled FetcherStart. Responses go to the parse worker with the least to
+The first frame on the control socket is a pickled FetcherStart. 'read' is a response that the archive has already: it
+goes to a parse worker like one that was fetched. Responses go to the parse worker with the least to
 do; while too many wait to be parsed or committed, no request begins. Each job ends in one message: a worker has 'taken'
 it, after all parts that a browser loaded for it, or it was 'recalled' because it would have waited too long. A page and
 its parts go to one worker, so the crawl process has the parts when it has the page.
@@ -37,7 +38,7 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-from holdfast.crawl.processes.messages import Fetched, FetcherStart, FetchJob, pack, pack_fetched
+from holdfast.crawl.processes.messages import Fetched, FetcherStart, FetchJob, fetched_of, pack, pack_fetched
 from holdfast.env.child_process import RECEIVE_BYTES, Frames, collect_seldom
 
 UNREAD_BYTES_MAX = 64 << 20
@@ -176,6 +177,8 @@ class FetchingProcess:
                     self._browse(job, self._to_one_worker())
                 else:
                     self._fetcher.submit(job, self._deliver, recallable=True)
+            case ("read", fields):
+                self._deliver(fetched_of(fields))
             case ("pause", host, until, reason):
                 self._fetcher.pause(host, until, reason)
             case ("recall", host):

@@ -148,9 +148,7 @@ class CrawlIngest:
         return flight is not None and not self._is_asked_again(page, flight)
 
     def _is_asked_again(self, page: ParsedPage, flight: Flight) -> bool:
-        if flight.job.kind == FetchKind.ROBOTS:
-            return False
-        if page.outcome in _HOPELESS:
+        if flight.job.kind == FetchKind.ROBOTS or flight.job.record or page.outcome in _HOPELESS:
             return False
         allowed = self._job.fetch.retries
         if page.outcome == FetchOutcome.OK and page.status not in _PASSING:
@@ -198,6 +196,9 @@ class CrawlIngest:
         row = self._frontier.row(flight.key)
         if row is None:
             return []
+        if flight.job.record and page.outcome == FetchOutcome.OK:
+            self._settle_stored(page, flight, row)
+            return []
         self._count_host(page, flight)
         if self._is_asked_again(page, flight):
             self._postpone(page, flight, row)
@@ -244,10 +245,19 @@ class CrawlIngest:
 
     # -- answers ------------------------------------------------------------------------------------------------
 
-    def _settle_answer(self, page: ParsedPage, key: bytes, row: UrlRow, added: Added | None) -> None:
+    def _settle_stored(self, page: ParsedPage, flight: Flight, row: UrlRow) -> None:
+        """A page that was not fetched again, but read in the archive: whoever fetched it is gone."""
+        self._settle_visited(page, flight.key, row)
+        self._follow(page, flight.key, row)
+        self.event("stored", url=row.url, record=flight.job.record)
+
+    def _settle_visited(self, page: ParsedPage, key: bytes, row: UrlRow) -> None:
         after = visited(page, row)
         self._frontier.settle(key, after, due=due_after(after, self._job.revisit))
         self._retention.note(key, after)
+
+    def _settle_answer(self, page: ParsedPage, key: bytes, row: UrlRow, added: Added | None) -> None:
+        self._settle_visited(page, key, row)
         new = bool(added and added.new_content)
         result = count(page, row, self._frontier.totals.tally, self.errors, new=new)
         if not (page.part and page.location):  # the browser follows redirects of parts itself

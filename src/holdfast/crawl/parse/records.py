@@ -105,7 +105,7 @@ class Recorder:
         url = fetched.job.url
         head = WarcHead(
             "resource",
-            _date(fetched),
+            date_of(fetched),
             record_id(token_bytes(ID_BYTES)),
             url=url,
             content_type=fetched.resource,
@@ -129,7 +129,7 @@ class Recorder:
         after = _CHUNKS_END if before else b"0\r\n\r\n" if head.chunked else b""
         warc_head = WarcHead(
             "response",
-            _date(fetched),
+            date_of(fetched),
             record_id(token_bytes(ID_BYTES)),
             url=fetched.job.url,
             ip=fetched.ip,
@@ -162,7 +162,7 @@ class Recorder:
         job = fetched.job
         head = WarcHead(
             "revisit",
-            _date(fetched),
+            date_of(fetched),
             record_id(token_bytes(ID_BYTES)),
             url=job.url,
             ip=fetched.ip,
@@ -193,7 +193,7 @@ class Recorder:
             return None
         head = WarcHead(
             "request",
-            _date(fetched),
+            date_of(fetched),
             record_id(token_bytes(ID_BYTES)),
             url=fetched.job.url,
             ip=fetched.ip,
@@ -205,7 +205,7 @@ class Recorder:
 
     def _entry(self, kind: str, fetched: Fetched, data: bytes, **facts: Any) -> JournalEntry:
         ip, url = one_line(fetched.ip), fetched.job.url
-        return JournalEntry(kind, url, _date(fetched), data, 0, ip, self.collection, _FORMAT, **facts)
+        return JournalEntry(kind, url, date_of(fetched), data, 0, ip, self.collection, _FORMAT, **facts)
 
     def _draft(self, entry: JournalEntry, payload: bytes, signature: bytes, spooled: Path | None = None) -> RecordDraft:
         urlkey = url_key(entry.url)
@@ -245,7 +245,8 @@ def draft_of(values: tuple[Any, ...]) -> RecordDraft:
     )
 
 
-def _date(fetched: Fetched) -> str:
+def date_of(fetched: Fetched) -> str:
+    """When its request was sent, as 14 digits."""
     return _digits(int(fetched.started))
 
 

@@ -20,13 +20,14 @@ from socket import MSG_DONTWAIT, socket
 from typing import Any
 
 from holdfast.crawl.frontier import key_of
-from holdfast.crawl.parse.records import Recorder, RecordPayload, plain
+from holdfast.crawl.parse.records import Recorder, RecordPayload, date_of, plain
 from holdfast.crawl.parse.sitemaps import read_sitemap
 from holdfast.crawl.policy.robots import ROBOTS_BYTES_MAX
 from holdfast.crawl.policy.robots_gate import agent_of, origin_of
 from holdfast.crawl.policy.robots_tags import RobotsTags, read_robots_tags
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.messages import (
+    DECODED_BYTES_MAX,
     Fetched,
     FetchKind,
     FetchOutcome,
@@ -48,7 +49,6 @@ from holdfast.urls import canonical, parse
 
 log = logging.getLogger("holdfast.crawl")
 
-DECODED_BYTES_MAX = 32 << 20  # of a decoded document; a longer one is kept unparsed
 PAGE_SECONDS_MAX = 60.0
 _REPORTED_MAX = 200_000  # URLs remembered, so that they are not reported again
 _NOT_MODIFIED = 304
@@ -126,6 +126,8 @@ class ParseWorker:
         if head is None or head.kind != "response" or head.size != len(fetched.head):
             return _failed(fetched, FetchOutcome.PROTOCOL, "not an HTTP response")
         page = self._response(fetched, head, payload)
+        if fetched.job.record:
+            return page._replace(date=date_of(fetched), extracted=b"")
         if self._agent and not self._tags(fetched, head).archive:
             Path(fetched.spool).unlink(missing_ok=True) if fetched.spool else None
             return page._replace(withheld=True, detail="not kept: noarchive", extracted=b"")

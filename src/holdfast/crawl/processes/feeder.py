@@ -43,13 +43,16 @@ class Feeder:
         job: CrawlJob,
         is_held: Callable[[UrlRow], bool],
         is_ours: Callable[[str], bool] = lambda host: True,
+        kept: Callable[[UrlRow], str] = lambda row: "",
     ) -> None:
         """`is_held`: whether the archive has the capture that a 304 response would refer to.
 
-        `is_ours`: whether a host may be fed. The others sleep until they are woken.
+        `is_ours`: whether a host may be fed. The others sleep until they are woken. `kept`: the record of a capture
+        that this visit has made already; empty without one.
         """
         self._is_held = is_held
         self._is_ours = is_ours
+        self._kept = kept
         self._frontier = frontier
         self._gate = gate
         self._job = job
@@ -176,6 +179,7 @@ class Feeder:
             row.date,
             browse,
             bool(row.unreadable),
+            "" if browse else self._kept(row),  # what a browser finds is not in the response
             self._frontier.roots_added,
         )
 
@@ -209,6 +213,12 @@ class Feeder:
         """Another fetch in place of one that has ended."""
         job = make(next(self._ids))
         return self._begin(job, flight.key, flight.host) if job is not None else None
+
+    def fetch_anyway(self, job: FetchJob) -> FetchJob:
+        """The job without the capture that could not be read."""
+        job = job._replace(record="")
+        self.flights[job.id] = self.flights[job.id]._replace(job=job)
+        return job
 
     def land(self, job_id: int) -> Flight | None:
         """A job has ended; returns its flight."""

@@ -18,6 +18,8 @@ from holdfast.env.child_process import packed_frame
 from holdfast.formats.html.links.references import Hop
 from holdfast.storage.store.encoder import ContentEncoding
 
+DECODED_BYTES_MAX = 32 << 20  # of a decoded document; a longer one is kept unparsed
+
 
 @dataclass(frozen=True, slots=True)
 class FetcherStart:
@@ -87,6 +89,7 @@ class FetchJob(NamedTuple):
     known_date: str = ""  # 14 digits; of the capture that holds it
     browse: bool = False  # load it in a browser
     no_links: bool = False  # keep it without parsing: it has killed parse workers
+    record: str = ""  # of a capture that this visit has made already: it is read instead
     roots: int = 0  # of the scope, so far; after an increase, workers report known links again
     # of requests by a page in a browser
     method: str = ""  # empty: GET
@@ -157,12 +160,20 @@ def pack(message: tuple[Any, ...]) -> bytes:
 
 
 def pack_fetched(fetched: Fetched) -> bytes:
-    job, *rest = fetched
-    return pack((tuple(job), *rest))
+    return pack(plain_fetched(fetched))
 
 
 def unpack_fetched(body: bytes | memoryview) -> Fetched:
-    job, *rest = marshal.loads(body)
+    return fetched_of(marshal.loads(body))
+
+
+def plain_fetched(fetched: Fetched) -> tuple[Any, ...]:
+    job, *rest = fetched
+    return (tuple(job), *rest)
+
+
+def fetched_of(values: tuple[Any, ...]) -> Fetched:
+    job, *rest = values
     return Fetched(FetchJob._make(job), *rest)
 
 

@@ -25,7 +25,16 @@ from socket import MSG_DONTWAIT, socket, socketpair
 from typing import Any
 
 from holdfast.crawl.processes.children import CrawlChildren
-from holdfast.crawl.processes.messages import FetcherStart, FetchJob, ParsedPage, ParseWorkerStart, pack, unpack_parsed
+from holdfast.crawl.processes.messages import (
+    Fetched,
+    FetcherStart,
+    FetchJob,
+    ParsedPage,
+    ParseWorkerStart,
+    pack,
+    plain_fetched,
+    unpack_parsed,
+)
 from holdfast.env.child_process import RECEIVE_BYTES, Frames, packed_frame, send_pickled
 
 log = logging.getLogger("holdfast.crawl")
@@ -95,6 +104,10 @@ class Pipeline:
         if self._unsent:
             self._send_dictionaries()
         self._send(b"".join(pack(("job", tuple(job))) for job in jobs))
+
+    def read(self, stored: Fetched) -> None:
+        """Has a capture parsed again that the archive has."""
+        self._send(pack(("read", plain_fetched(stored))))
 
     def encode_with(self, dictionary: bytes) -> None:
         """Tells the parse workers the dictionary for new contents. Never waits; what does not fit is sent later."""

@@ -173,7 +173,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 if self._share:
                     self._return_share()
         except HoldfastError as error:
-            self.server.flush()
+            self.server.committer.flush()
             self.server.log_rejected(self._transport, error)
             self.send(Type.FAILED, 0, wire.pack_failure(error))
             self.close()
@@ -182,7 +182,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._start = self._end = 0
         else:
             self._make_room()
-        self.server.flush()
         if self._is_held() != self._reading_paused and self.is_connected:
             self._pause_or_resume()
 
@@ -294,7 +293,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         size = sum(map(len, body))
         head = FRAME.pack(size + FRAME_REST, kind, request)
         if size <= _JOINED_BYTES_MAX:
-            self._transport.write(head + b"".join(body))
+            self._transport.write(b"".join((head, *body)))
         else:
             self._transport.writelines((head, *body))
 

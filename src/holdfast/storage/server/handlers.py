@@ -33,6 +33,7 @@ SIGNATURES_TOGETHER = 20_000
 SEEN_MAX = 256  # idempotency keys of one connection that are recognized when they come again
 WORKING_MAX = 4  # requests of one connection that threads handle
 _PROGRESS_BYTES = 64 << 20  # after which progress is reported
+_COMMITS = (Type.COMMIT, Type.VOID)  # a tuple: the hash of an enum member is slow
 _SIGN_OF_LIFE_S = 5.0  # between two while a request takes long
 _U64 = struct.Struct(">Q")
 _SHARE = struct.Struct(">d")
@@ -70,6 +71,8 @@ class RequestHandlers:
     def handle(self, kind: int, request: int, body: memoryview) -> None:
         """Responds now or later. A malformed request ends the connection: raises MalformedInput."""
         handler = self._handlers.get(kind)
+        if kind not in _COMMITS:
+            self._server.last_read_s = self._server.now()
         try:
             if handler is None:
                 raise UsageError(f"unknown request {kind}: the client may be of a later release")

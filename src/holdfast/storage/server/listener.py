@@ -30,7 +30,7 @@ log = logging.getLogger("holdfast.server")
 _THREADS = 4
 _TICK_S = 0.5
 _LOG_PAUSE_S = 1.0  # between two warnings about rejected clients
-_ALONE_S = 0.05  # a client is alone if no other has sent anything for so long
+_ALONE_S = 0.05  # after the last request of another client, or to read
 _STOP_PAUSE_S = 0.01  # between two looks whether all is done, when the server stops
 _BACKLOG = 1024
 _ACCEPTED_TOGETHER = 64  # before other work gets its turn
@@ -52,6 +52,7 @@ class VolumeServer:
         self.connections: set[ClientConnection] = set()
         self.last_heard: ClientConnection | None = None  # the connection that sent the last request,
         self.last_heard_since_s = 0.0  # and since when no other did
+        self.last_read_s = 0.0  # when the last request came that was no commit
         self.is_held = False  # no more requests are taken: the server stops, or what waits takes all its memory
         self._held_bytes = 0
         self._unauthenticated: dict[ClientConnection, asyncio.Task[None]] = {}  # the oldest first
@@ -62,7 +63,7 @@ class VolumeServer:
         self.now = self._loop.time
         self._stopping = asyncio.Event()
         self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="volume-server")
-        self.committer = Committer(service, self._loop)
+        self.committer = Committer(service, self._loop, self._may_commit_on_loop)
         self._shares_loop = shares_loop
 
     async def listen(self) -> list[tuple[str, int]]:
@@ -224,10 +225,10 @@ class VolumeServer:
             for connection in self.connections:
                 self._loop.call_soon(connection.resume)
 
-    def flush(self) -> None:
-        """Commits what the connections have submitted."""
-        is_alone = not self._shares_loop and self.now() - self.last_heard_since_s > _ALONE_S
-        self.committer.flush(is_alone=is_alone)
+    def _may_commit_on_loop(self) -> bool:
+        """Whether a commit holds up nobody: lately there was one client only, or no request but commits."""
+        since_s = min(self.last_heard_since_s, self.last_read_s)
+        return not self._shares_loop and self.now() - since_s > _ALONE_S
 
     def log_rejected(self, transport: asyncio.Transport, error: HoldfastError) -> None:
         """At most once a second: nobody may fill the log."""

@@ -277,7 +277,7 @@ def pack_block(block: Block | None) -> list[Buffer]:
     if block is None:
         return [_NO_BLOCK]
     _, replica, references, (codec, dictionary, size, data, _), path, offset, serial = block
-    name, place = codec.encode(), str(path).encode("utf-8", "surrogateescape")[-_PATH_BYTES_MAX:]
+    name, place = codec.encode(), _packed_path(path)
     head = _BLOCK.pack(references, dictionary, size, offset, serial, len(name), len(place), len(data))
     return [_REPLICA_BLOCK if replica else _OWN_BLOCK, head, name, place, data]
 
@@ -294,8 +294,13 @@ def read_block(reader: WireReader, key: BlockKey) -> Block | None:
 
 
 @lru_cache(maxsize=1024)
-def _path(raw: bytes) -> Path:
+def _packed_path(path: Path) -> bytes:
     """Few, and repeated in every block of a segment."""
+    return str(path).encode("utf-8", "surrogateescape")[-_PATH_BYTES_MAX:]
+
+
+@lru_cache(maxsize=1024)
+def _path(raw: bytes) -> Path:
     return Path(raw.decode("utf-8", "surrogateescape"))
 
 

@@ -525,12 +525,12 @@ class Storer:
             codec = options.codec or store.settings.store.codec
             encoded = store.encodings.encode(content, codec, options.content_type, volume)
             (outcome,) = volume.commit([Store(signature, encoded)])
+            _note(store, home, [outcome])  # a counted duplicate is in the filter, or will be when it is loaded
             if outcome.effect is Effect.HEALED:
                 store.report_healed(home, [outcome])
         if outcome.references >= MOVING:  # a migration is just bringing this block home
             uncount(store, home, [outcome.key])
             return None
-        _note(store, home, [outcome])
         return _stored(store, volume, content, outcome)
 
     def store(self, contents: Sequence[Buffer], options: StoreOptions, hints: StoreHints = _NO_HINTS) -> list[Stored]:

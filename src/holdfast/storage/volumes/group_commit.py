@@ -233,6 +233,9 @@ class GroupCommitted(ABC):
     def _sessions(self) -> Sessions:
         """The results of commits with idempotency keys."""
 
+    def _begin(self) -> None:  # noqa: B027  # most volumes have nothing to prepare
+        """With the lock held: before commits that came together are carried out."""
+
     @abstractmethod
     def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """With the lock held: carries the operations out and adds to the gathering group what must become durable."""
@@ -254,6 +257,7 @@ class GroupCommitted(ABC):
             return result
         with self.commits.lock:
             self._refuse_after_failure()
+            self._begin()
             outcomes = self._perform(operations)
             group = self.commits.current
             turn = self.commits.turn(group) if group.parts else None
@@ -265,6 +269,7 @@ class GroupCommitted(ABC):
     @uninterruptible
     def commit_all(self, commits: Sequence[tuple[Sequence[Operation], IdempotencyKey | None]]) -> list[Result]:
         with self.commits.lock:
+            self._begin()
             results = [self._attempt(operations, idempotency_key) for operations, idempotency_key in commits]
             group = self.commits.newest  # earlier changes may still be in flight
         if group is not None:

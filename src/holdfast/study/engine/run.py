@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.catalog.query.search import Permits
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import UsageError
+from holdfast.model import Coverage, RecordId
 from holdfast.study.engine.database import StudyDatabase
 from holdfast.study.engine.scan import Progress, StudySource
 from holdfast.study.result import StudyResult
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
+    from holdfast.archive.export import ExportSource
+    from holdfast.streams.snapshot import Snapshot
 
 
 class Study(Protocol):
@@ -39,15 +44,35 @@ def finished_result(study: Study, partials: Sequence[Path]) -> StudyResult:
         return study.finish(partials, database)
 
 
+class PartialResults(NamedTuple):
+    """The partial results of a study, one directory for each archive or node."""
+
+    paths: Sequence[Path]
+    coverage: Coverage | None = None  # of a cluster
+
+
 @runtime_checkable
 class ClusterArchive(Protocol):
     """An archive on several machines: each gathers from what it answers for, and one finishes."""
 
-    def study(self, study: Study, collection: str | None, progress: Progress) -> StudyResult:
-        """The result of all nodes; `coverage` says how much is missing. Raises UnknownCollection or ClusterDown."""
+    archive: Archive  # of the node that was asked
+
+    def gathered(
+        self, study: Study, collection: str | None, progress: Progress
+    ) -> AbstractContextManager[PartialResults]:
+        """The partial results of all nodes. Raises UnknownCollection or ClusterDown."""
 
     def captures(self, collection: str | None = None) -> int:
         """How many captures are read for a study, for progress."""
+
+    def snapshot(self) -> Snapshot:
+        """What all nodes have now, by the batches in which it was recorded. Raises ClusterDown if one is missing."""
+
+    def chosen(self, records: Iterable[tuple[RecordId, str]]) -> ExportSource:
+        """Where records are exported from; each with its URL."""
+
+    def copies_and_partitions(self) -> tuple[int, int]:
+        """On how many nodes each record is, and how many partitions there are."""
 
 
 def run_study(
@@ -58,18 +83,33 @@ def run_study(
     progress: Progress | None,
 ) -> StudyResult:
     """Gathers from each archive, or from each node, then finishes. Raises UnknownCollection."""
+    with gathered(study, archive, collection, permits, progress) as partials:
+        return replace(finished_result(study, partials.paths), coverage=partials.coverage)
+
+
+@contextmanager
+def gathered(
+    study: Study,
+    archive: Archive | ClusterArchive | Sequence[Archive],
+    collection: str | None,
+    permits: Permits | None,
+    progress: Progress | None,
+) -> Iterator[PartialResults]:
+    """The partial results of each archive, or of each node; gone when it is left. Raises UnknownCollection."""
     if isinstance(archive, ClusterArchive):
         if permits is not None:
             raise UsageError("'permits' cannot be given to a cluster: each node applies its own access rules")
-        return archive.study(study, collection, progress or (lambda _: None))
+        with archive.gathered(study, collection, progress or (lambda _: None)) as partials:
+            yield partials
+        return
     with ScratchDirectory("study") as scratch:
-        partials = []
+        paths = []
         for number, source in enumerate(sources_of(archive, collection, permits, progress)):
             directory = scratch.path / str(number)
             directory.mkdir()
             partial_result(study, source, directory)
-            partials.append(directory)
-        return finished_result(study, partials)
+            paths.append(directory)
+        yield PartialResults(paths)
 
 
 def sources_of(

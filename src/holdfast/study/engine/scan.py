@@ -26,12 +26,13 @@ from holdfast.model import Capture, RecordId
 if TYPE_CHECKING:
     from holdfast.archive import Archive
     from holdfast.query.snapshot import Numbers
+    from holdfast.streams.snapshot import Snapshot
 
 Progress = Callable[[int], None]
 NO_CRAWL = "(no crawl)"
 _RANGE = 2048  # captures read at once
 _DOCUMENTS = frozenset(("response", "resource", "revisit"))
-_UNDATED = '"dateFrom": "none"'
+UNDATED_MARK = '"dateFrom": "none"'  # in the extra fields of a capture
 _END = b"\xff"
 
 
@@ -57,6 +58,7 @@ class Observation(NamedTuple):
     capture: Capture
     host: str  # '' if its URL has none
     type: str  # html, image, pdf, ...; of the original, if it is a revisit
+    mime: str  # likewise; '' if it is not known
     status: int  # 0: none
     digest: str  # '' if there is no payload, or an unknown one
     size: int  # bytes of the payload
@@ -71,6 +73,9 @@ class ArchivePart(Protocol):
 
     def batch_of(self, record: RecordId) -> str:
         """The batch of a record as the whole cluster names it: the one in which it was recorded."""
+
+    def name_in(self, snapshot: Snapshot, record: RecordId) -> RecordId | None:
+        """The id of a record in a snapshot of the whole cluster; None if it came later."""
 
     def crawl_runs(self) -> Sequence[CrawlRun]:
         """Those of all nodes."""
@@ -135,16 +140,21 @@ class StudySource:
                 elif digest:
                     known[digest] = kind, size, status
                 last = digest or last
-                time_s = -1 if _UNDATED in capture.extra else seconds(capture.timestamp)
+                time_s = -1 if UNDATED_MARK in capture.extra else seconds(capture.timestamp)
                 number = int(status) if status.isdigit() else 0
                 has_payload = size > 0 or (capture.type == "revisit" and digest not in known and not is_empty(capture))
-                yield Observation(capture, host, type_of(kind), number, digest if has_payload else "", size, time_s)
+                shown = digest if has_payload else ""
+                yield Observation(capture, host, type_of(kind), _mime_of(kind), number, shown, size, time_s)
 
 
 @lru_cache(4096)
 def type_of(mime: str) -> str:
     """What people call a type; `unknown` where there is none."""
-    return "unknown" if mime in ("", "-", "unk") else short_type(mime.lower())
+    return short_type(known) if (known := _mime_of(mime)) else "unknown"
+
+
+def _mime_of(mime: str) -> str:
+    return "" if mime in ("", "-", "unk") else mime.lower()
 
 
 def group_function(source: StudySource, by: GroupBy) -> Callable[[Capture], str]:

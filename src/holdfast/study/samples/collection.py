@@ -20,7 +20,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
@@ -31,18 +31,20 @@ import zstandard
 
 import holdfast
 from holdfast.archive import Archive
-from holdfast.archive.export import Exporter, ExportOptions
+from holdfast.archive.export import ArchiveSource, Exporter, ExportOptions, ExportSource
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.timestamps import seconds
 from holdfast.env import Environment
 from holdfast.env.files import translated_errors
 from holdfast.env.units import rounded_size
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import CaptureNotFound, HoldfastError, UsageError
 from holdfast.formats.http import decoded_content
 from holdfast.model import RecordId
 from holdfast.records.selection import ChosenRecords
+from holdfast.records.stored_record import StoredRecord
 from holdfast.streams.snapshot import Snapshot
 from holdfast.study.engine.database import StudyDatabase
+from holdfast.study.engine.run import ClusterArchive
 from holdfast.study.result import StudyResult
 from holdfast.study.samples.options import SampleOptions
 
@@ -99,9 +101,14 @@ class SampleWriter:
     """Writes the files of a sample, whose captures are in the table `sample`."""
 
     def __init__(
-        self, archive: Archive, options: SampleOptions, database: StudyDatabase, progress: Callable[[int], None]
+        self,
+        archive: Archive | ClusterArchive,
+        options: SampleOptions,
+        database: StudyDatabase,
+        progress: Callable[[int], None],
     ) -> None:
         self._archive = archive
+        self._node = archive if isinstance(archive, Archive) else archive.archive
         self._options = options
         self._database = database
         self._progress = progress
@@ -127,15 +134,22 @@ class SampleWriter:
                 os.fsync(file_.fileno())
         return notes
 
-    def _records(self) -> Iterator[RecordId]:
-        for batch in self._database.batches("SELECT batch, serial FROM sample ORDER BY batch, serial"):
+    def _records(self) -> Iterator[tuple[RecordId, str]]:
+        """Each with its URL."""
+        for batch in self._database.batches("SELECT batch, serial, url FROM sample ORDER BY batch, serial"):
             for row in batch.to_pylist():
-                yield RecordId(row["batch"], row["serial"])
+                yield _record(row), row["url"]
+
+    def _chosen(self) -> tuple[ExportSource, ChosenRecords]:
+        """Where the records are, and what selects them there."""
+        every = CaptureQuery(url="*")
+        if not isinstance(self._archive, Archive):
+            return self._archive.chosen(self._records()), ChosenRecords(query=every)
+        return ArchiveSource(self._archive), ChosenRecords(every, records=tuple(each for each, _ in self._records()))
 
     def _warc(self, path: Path) -> list[str]:
-        records = tuple(self._records())
-        selection = ChosenRecords(query=CaptureQuery(url="*"), records=records)
-        exporter = Exporter(self._archive, self._progress, self._fixed())
+        source, selection = self._chosen()
+        exporter = Exporter(self._node, self._progress, self._fixed(), source)
         report = exporter.run(selection, path, ExportOptions(self._options.format))
         return list(report.notes)
 
@@ -143,7 +157,7 @@ class SampleWriter:
         """Time and randomness of the record that begins the WARC file: those of the sample."""
         identity = blake2b(json.dumps(self._options.as_json(), sort_keys=True).encode(), digest_size=16).digest()
         newest = seconds(self._database.value("SELECT max(timestamp) FROM sample")) - _EPOCH_S
-        return replace(self._archive.env, clock=lambda: float(newest), random_bytes=lambda count: identity[:count])
+        return replace(self._node.env, clock=lambda: float(newest), random_bytes=lambda count: identity[:count])
 
     def _parquet(self, path: Path) -> list[str]:
         import pyarrow
@@ -151,39 +165,33 @@ class SampleWriter:
 
         schema = pyarrow.schema(_PARQUET)
         unread = 0
-        columns = ", ".join(("batch", "serial", "site", "type", "stratum", "fraction"))
+        columns = ", ".join(("batch", "serial", "url", "stratum"))
         with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
             for batch in self._database.batches(f"SELECT {columns} FROM sample ORDER BY batch, serial", _ROW_GROUP):
-                rows = []
-                for row in batch.to_pylist():
+                rows, drawn = [], batch.to_pylist()
+                read = self._reader(drawn)
+                for row in drawn:
                     try:
-                        rows.append(self._page(row))
+                        rows.append(_page(row, read))
                     except HoldfastError:
                         unread += 1
                 self._progress(sum(len(row["content"]) for row in rows))
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema))
         return [f"{unread:,} captures could not be read and are not in the file"] if unread else []
 
-    def _page(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        record = RecordId(row["batch"], row["serial"])
-        stored = self._archive.records.read(record)
-        capture = stored.capture
-        payload = stored.payload()
-        head = stored.http_head
-        values = {
-            "record": str(record),
-            "url": capture.url,
-            "timestamp": capture.timestamp,
-            "status": capture.status,
-            "mime": capture.mime,
-            "digest": capture.digest,
-            "collection": capture.collection,
-        }
-        return {
-            **{name: value.encode("utf-8", "replace").decode() for name, value in values.items()},
-            "stratum": row["stratum"],
-            "content": decoded_content(payload, head.headers) if head is not None else payload,
-        }
+    def _reader(self, rows: Sequence[Mapping[str, Any]]) -> Callable[[RecordId], StoredRecord]:
+        """Reads the records of some rows; those of a cluster are fetched together."""
+        if isinstance(self._archive, Archive):
+            return self._archive.records.read
+        source = self._archive.chosen((_record(row), row["url"]) for row in rows)
+        found = {stored.id: stored for stored in source.records(ChosenRecords())}
+
+        def read(record: RecordId) -> StoredRecord:
+            if record not in found:
+                raise CaptureNotFound(f"record {record} is gone")
+            return found[record]
+
+        return read
 
     def _manifest(self, directory: Path, result: StudyResult, snapshot: Snapshot, notes: list[str]) -> str:
         files: dict[str, dict[str, Any]] = {}
@@ -210,9 +218,34 @@ _PARQUET = (
 )
 
 
+def _record(row: Mapping[str, Any]) -> RecordId:
+    return RecordId(row["batch"], row["serial"])
+
+
+def _page(row: Mapping[str, Any], read: Callable[[RecordId], StoredRecord]) -> dict[str, Any]:
+    stored = read(_record(row))
+    capture = stored.capture
+    payload = stored.payload()
+    head = stored.http_head
+    values = {
+        "record": str(stored.id),
+        "url": capture.url,
+        "timestamp": capture.timestamp,
+        "status": capture.status,
+        "mime": capture.mime,
+        "digest": capture.digest,
+        "collection": capture.collection,
+    }
+    return {
+        **{name: value.encode("utf-8", "replace").decode() for name, value in values.items()},
+        "stratum": row["stratum"],
+        "content": decoded_content(payload, head.headers) if head is not None else payload,
+    }
+
+
 def _capture_line(row: Mapping[str, Any]) -> dict[str, Any]:
     names = ("url", "timestamp", "mime", "digest", "size", "site", "type", "stratum")
-    return {"record": str(RecordId(row["batch"], row["serial"])), **{name: row[name] for name in names}}
+    return {"record": str(_record(row)), **{name: row[name] for name in names}}
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

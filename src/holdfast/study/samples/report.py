@@ -15,11 +15,13 @@ from typing import Any
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import StudyDatabase
 from holdfast.study.engine.tally import power_name
+from holdfast.study.result import StudyResult
 
 DIMENSIONS = ("kind", "site", "type", "time", "size")
 _ORDERED = ("time", "size")
 _COLUMNS = {"size": "power"}  # where it is not that of the dimension
 VALUES_MAX = 1000  # of a dimension
+STRATA_MAX = 100_000  # in the table and the file of strata
 _BARS_MAX = 12
 _DIGITS = 6
 _PANELS = {
@@ -30,7 +32,7 @@ _PANELS = {
 }
 
 
-def make_distributions(database: StudyDatabase) -> None:
+def _make_distributions(database: StudyDatabase) -> None:
     """Creates the table `shares` from `population` and `sample`: a row for each value of each dimension."""
     database.execute(
         "CREATE TABLE shares (dimension VARCHAR, value VARCHAR, place DOUBLE, captures BIGINT, sampled BIGINT)"
@@ -47,7 +49,7 @@ def make_distributions(database: StudyDatabase) -> None:
     database.execute("UPDATE shares SET captures = captures - sampled")
 
 
-def distances(database: StudyDatabase) -> list[dict[str, Any]]:
+def _distances(database: StudyDatabase) -> list[dict[str, Any]]:
     """Rows of the table `distances`."""
     found = []
     for dimension in DIMENSIONS:
@@ -75,7 +77,7 @@ def distances(database: StudyDatabase) -> list[dict[str, Any]]:
     return found
 
 
-def distributions(database: StudyDatabase) -> list[dict[str, Any]]:
+def _distributions(database: StudyDatabase) -> list[dict[str, Any]]:
     """Rows of the table `distributions`: the most frequent values of each dimension; all of one with an order."""
     found: list[dict[str, Any]] = []
     for dimension in DIMENSIONS:
@@ -93,7 +95,7 @@ def distributions(database: StudyDatabase) -> list[dict[str, Any]]:
     return found
 
 
-def panels_of(rows: list[dict[str, Any]]) -> list[Panel]:
+def _panels_of(rows: list[dict[str, Any]]) -> list[Panel]:
     """A panel for each dimension but sites, archive beside sample."""
     panels = []
     for dimension, (title, x_label) in _PANELS.items():
@@ -106,3 +108,41 @@ def panels_of(rows: list[dict[str, Any]]) -> list[Panel]:
         names = [row["value"].removeprefix("from ") for row in shown]
         panels.append(Panel(title, x_label, "captures (%)", series, names))
     return panels
+
+
+_SIZES = """
+    SELECT 'archive' AS what, count(*) AS captures, sum(size)::BIGINT AS bytes, count(DISTINCT stratum) AS strata,
+           count(DISTINCT site) AS sites FROM population
+    UNION ALL
+    SELECT 'sample', count(*), sum(size)::BIGINT, count(DISTINCT stratum), count(DISTINCT site) FROM sample
+"""
+_STRATA = f"""
+    SELECT stratum, captures, bytes, coalesce(sampled, 0) AS sampled, coalesce(sampled_bytes, 0) AS sampled_bytes,
+           captures / sampled AS weight
+    FROM (SELECT stratum, count(*) AS captures, sum(size)::BIGINT AS bytes FROM population GROUP BY stratum)
+    LEFT JOIN (SELECT stratum, count(*) AS sampled, sum(size)::BIGINT AS sampled_bytes FROM sample GROUP BY stratum)
+    USING (stratum) ORDER BY captures DESC, stratum LIMIT {STRATA_MAX}
+"""
+_DISTANCES = (
+    *(("dimension", "string"), ("values", "int64"), ("total_variation", "float64"), ("expected", "float64")),
+    *(("jensen_shannon", "float64"), ("kolmogorov_smirnov", "float64")),
+)
+_DISTRIBUTIONS = (
+    *(("dimension", "string"), ("value", "string"), ("captures", "int64"), ("share", "float64")),
+    *(("sampled", "int64"), ("sampled_share", "float64")),
+)
+
+
+def sample_report(database: StudyDatabase, notes: list[str]) -> StudyResult:
+    """Tables `sizes`, `distances`, `distributions` and `strata`."""
+    import pyarrow
+
+    _make_distributions(database)
+    rows = _distributions(database)
+    tables: dict[str, Any] = {
+        "sizes": database.rows(f"SELECT * FROM ({_SIZES}) ORDER BY what"),
+        "distances": pyarrow.Table.from_pylist(_distances(database), pyarrow.schema(_DISTANCES)),
+        "distributions": pyarrow.Table.from_pylist(rows, pyarrow.schema(_DISTRIBUTIONS)),
+        "strata": database.rows(_STRATA),
+    }
+    return StudyResult("sample", tables, notes, _panels_of(rows))

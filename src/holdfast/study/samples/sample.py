@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from holdfast.archive import Archive
 from holdfast.arguments import checked
@@ -11,20 +11,17 @@ from holdfast.catalog.query.search import Permits
 from holdfast.errors import UsageError
 from holdfast.streams.snapshot import Snapshot, take_snapshot
 from holdfast.study.engine.database import StudyDatabase
-from holdfast.study.engine.run import sources_of
+from holdfast.study.engine.run import ClusterArchive, gathered
 from holdfast.study.engine.scan import Progress
 from holdfast.study.result import StudyResult
 from holdfast.study.samples.collection import SampleManifest, SampleWriter, new_directory
-from holdfast.study.samples.draw import SampleDraw
+from holdfast.study.samples.draw import SampleStudy
 from holdfast.study.samples.options import SampleOptions
-from holdfast.study.samples.report import distances, distributions, make_distributions, panels_of
-
-STRATA_MAX = 100_000  # in the table and the file of strata
 
 
 @checked
 def sample(
-    archive: Archive,
+    archive: Archive | ClusterArchive,
     options: SampleOptions,
     target: str | Path | None = None,
     *,
@@ -34,14 +31,14 @@ def sample(
     """Draws a sample and writes it to a new directory; without `target`, only the report is made.
 
     Tables `sizes`, `distances`, `distributions` and `strata`. Raises UsageError if the archive has not enough,
-    IndexNotFound or UnknownCollection.
+    IndexNotFound or UnknownCollection; of a cluster ClusterDown, if nodes are missing.
     """
-    return _made(archive, options, take_snapshot(archive.catalog), _path(target), permits, progress)
+    return _made(archive, options, _snapshot(archive), _path(target), permits, progress)
 
 
 @checked
 def sample_again(
-    archive: Archive, manifest: str | Path, target: str | Path, *, progress: Progress | None = None
+    archive: Archive | ClusterArchive, manifest: str | Path, target: str | Path, *, progress: Progress | None = None
 ) -> StudyResult:
     """Makes a sample again by its manifest, from the captures that were there then.
 
@@ -70,67 +67,23 @@ def _path(target: str | Path | None) -> Path | None:
 
 
 def _made(
-    archive: Archive,
+    archive: Archive | ClusterArchive,
     options: SampleOptions,
     snapshot: Snapshot,
     target: Path | None,
     permits: Permits | None,
     progress: Progress | None,
 ) -> StudyResult:
-    (source,) = sources_of(archive, options.collection, permits, progress)
-    with StudyDatabase() as database:
-        draw = SampleDraw(options, source, database)
-        draw.run(snapshot)
-        result = _report(database, _notes(draw))
+    study = SampleStudy(options.as_json(), snapshot.ends)
+    with gathered(study, archive, options.collection, permits, progress) as partials, StudyDatabase() as database:
+        result = replace(study.finish(partials.paths, database), coverage=partials.coverage)
         if target is None:
             return result
         with new_directory(target) as directory:
             writer = SampleWriter(archive, options, database, lambda _: None)
             notes = writer.write(directory, result, snapshot)
-        return StudyResult("sample", result.tables, notes, result.panels)
+        return replace(result, notes=notes)
 
 
-def _notes(draw: SampleDraw) -> list[str]:
-    notes = []
-    if draw.revisits:
-        notes.append(f"{draw.revisits:,} revisits have no payload of their own and are not drawn")
-    if draw.pending:
-        notes.append(f"{draw.pending:,} captures are not indexed yet and are not drawn: run 'holdfast index update'")
-    return notes
-
-
-_SIZES = """
-    SELECT 'archive' AS what, count(*) AS captures, sum(size)::BIGINT AS bytes, count(DISTINCT stratum) AS strata,
-           count(DISTINCT site) AS sites FROM population
-    UNION ALL
-    SELECT 'sample', count(*), sum(size)::BIGINT, count(DISTINCT stratum), count(DISTINCT site) FROM sample
-"""
-_STRATA = f"""
-    SELECT stratum, captures, bytes, coalesce(sampled, 0) AS sampled, coalesce(sampled_bytes, 0) AS sampled_bytes,
-           captures / sampled AS weight
-    FROM (SELECT stratum, count(*) AS captures, sum(size)::BIGINT AS bytes FROM population GROUP BY stratum)
-    LEFT JOIN (SELECT stratum, count(*) AS sampled, sum(size)::BIGINT AS sampled_bytes FROM sample GROUP BY stratum)
-    USING (stratum) ORDER BY captures DESC, stratum LIMIT {STRATA_MAX}
-"""
-_DISTANCES = (
-    *(("dimension", "string"), ("values", "int64"), ("total_variation", "float64"), ("expected", "float64")),
-    *(("jensen_shannon", "float64"), ("kolmogorov_smirnov", "float64")),
-)
-_DISTRIBUTIONS = (
-    *(("dimension", "string"), ("value", "string"), ("captures", "int64"), ("share", "float64")),
-    *(("sampled", "int64"), ("sampled_share", "float64")),
-)
-
-
-def _report(database: StudyDatabase, notes: list[str]) -> StudyResult:
-    import pyarrow
-
-    make_distributions(database)
-    rows = distributions(database)
-    tables: dict[str, Any] = {
-        "sizes": database.rows(f"SELECT * FROM ({_SIZES}) ORDER BY what"),
-        "distances": pyarrow.Table.from_pylist(distances(database), pyarrow.schema(_DISTANCES)),
-        "distributions": pyarrow.Table.from_pylist(rows, pyarrow.schema(_DISTRIBUTIONS)),
-        "strata": database.rows(_STRATA),
-    }
-    return StudyResult("sample", tables, notes, panels_of(rows))
+def _snapshot(archive: Archive | ClusterArchive) -> Snapshot:
+    return take_snapshot(archive.catalog) if isinstance(archive, Archive) else archive.snapshot()

@@ -6,11 +6,11 @@ definition. Redirects and errors have separate marks: they say nothing about the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from holdfast.catalog import CaptureQuery
+from holdfast.catalog import CaptureQuery, Row
 from holdfast.model import Capture
 from holdfast.web.capture.find import SHOWN
 from holdfast.web.context import WebContext
@@ -40,7 +40,11 @@ class Seen(NamedTuple):
 
 def captures(site: WebContext, query: CaptureQuery) -> Iterator[Capture]:
     """Captures that are pages and not excluded."""
-    rows = site.archive.catalog.search(query, permits=site.permits)
+    return shown_of(site.archive.catalog.search(query, permits=site.permits))
+
+
+def shown_of(rows: Iterable[Row]) -> Iterator[Capture]:
+    """Those that are pages."""
     return (row.capture for row in rows if row.capture.type in SHOWN)
 
 

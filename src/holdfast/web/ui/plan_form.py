@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.catalog.query.search import Permits
-from holdfast.env.paths import CLUSTER
 from holdfast.env.units import parse_duration, parse_size, rounded_duration, rounded_size
 from holdfast.errors import UsageError
 from holdfast.plan import PRESETS, Scenario, archive_scenario, estimate, growth, preset
+from holdfast.study.engine.run import ClusterArchive
 from holdfast.study.engine.scan import Progress
 from holdfast.study.result import StudyResult
 
@@ -70,8 +70,17 @@ INPUTS = (
 )
 
 
+def examples(values: Mapping[str, str]) -> dict[str, str]:
+    """What each input of the form stands at if nothing is written there: the chosen preset's value."""
+    scenario = PRESETS.get(values["preset"])
+    if scenario is None:
+        return {each.name: "as it is here" for each in INPUTS}
+    known = {each: getattr(scenario, each.field) for each in INPUTS}
+    return {each.name: each.show(value).replace(",", "") for each, value in known.items() if value is not None}
+
+
 def plan_of(
-    archive: Archive,
+    archive: Archive | ClusterArchive,
     *,
     preset: str,
     permits: Permits | None = None,
@@ -88,20 +97,21 @@ def plan_of(
     estimated = estimate(scenario)
     tables = {name: estimated.tables[name] for name in ("figures", "traffic", "copies")}
     tables["inputs"] = _inputs(scenario)
-    notes, panels = list(estimated.notes), list(estimated.panels)
+    notes, panels, coverage = list(estimated.notes), list(estimated.panels), None
     if permits is None:
         grown = growth(archive, progress=progress)
         tables |= {"growth": grown.tables["figures"], "months": grown.tables["months"]}
         notes += grown.notes
-        if (archive.path / CLUSTER).is_dir():
-            notes.append("growth, and the preset 'archive', are about this node of the cluster")
         panels += grown.panels
+        coverage = grown.coverage
     else:
         notes.append("access rules hide captures, so the growth of this archive is not shown here")
-    return StudyResult("plan", tables, notes, panels)
+    return StudyResult("plan", tables, notes, panels, coverage)
 
 
-def _scenario(archive: Archive, name: str, permits: Permits | None, progress: Progress | None) -> Scenario:
+def _scenario(
+    archive: Archive | ClusterArchive, name: str, permits: Permits | None, progress: Progress | None
+) -> Scenario:
     if name != THIS_ARCHIVE:
         return preset(name)
     if permits is not None:
@@ -121,7 +131,9 @@ def _read(each: PlanInput, text: str) -> float:
     try:
         return each.read(text.strip())
     except (ValueError, OverflowError):
-        raise UsageError(f"bad {each.name}: {text[:40]!r} is no number, such as {each.example}") from None
+        raise UsageError(
+            f"bad {each.name}: {text[:40]!r} is not a number; write '{each.example}' or the like"
+        ) from None
 
 
 def _inputs(scenario: Scenario) -> pyarrow.Table:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from holdfast.env.units import rounded_size
+from holdfast.web.answers import partial_headers
 from holdfast.web.context import WebContext
 from holdfast.web.ui import display
 from holdfast.web.ui.static_files import static_path
@@ -60,11 +61,14 @@ def page_headers(site: WebContext) -> dict[str, str]:
 
 
 def render(site: WebContext, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """A page. `here` is the path of the page in the main navigation; archived text comes out quoted."""
+    """A page. `here` is the path of the page in the main navigation; archived text comes out quoted.
+
+    `coverage` says how much of a cluster has answered.
+    """
     values.setdefault("here", request.url.path)
     text = environment().get_template(template).render(site=site, request=request, **values)
     body = text.encode("utf-8", "replace")  # lone surrogates of broken addresses
-    return HTMLResponse(body, status, page_headers(site))
+    return HTMLResponse(body, status, page_headers(site) | partial_headers(values.get("coverage")))
 
 
 def as_json(site: WebContext, value: Any, status: int = 200) -> Response:

@@ -263,7 +263,7 @@ class LogBlocks:
     def __init__(self, ledger: SegmentLedger, damage: KnownDamage) -> None:
         self._ledger = ledger
         self._damage = damage
-        self.damaged: frozenset[BlockKey] | None = None  # None: not looked up yet by this commit
+        self.damaged: frozenset[BlockKey] | None = None  # None: not looked up yet
         self.slots: tuple[Slot, ...] | None = None  # of the operation's signature, if it looked them up
 
     def all_of(self, signature: bytes) -> Sequence[BlockFacts]:
@@ -279,7 +279,7 @@ class LogBlocks:
         return _facts(key, slot, self._known_damage()) if slot is not None else None
 
     def forget_damage(self) -> None:
-        """Each commit looks up known damage again, when it first needs it."""
+        """Known damage is looked up again when it is first needed."""
         self.damaged = None
 
     def require_counter(self, key: BlockKey) -> None:
@@ -323,9 +323,11 @@ class LogVolume(GroupCommitted, LogReading):
     def _sessions(self) -> Sessions:
         return self.ledger.sessions
 
+    def _begin(self) -> None:
+        self._blocks.forget_damage()
+
     def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
         blocks, results = self._blocks, []
-        blocks.forget_damage()
         for operation in operations:
             blocks.slots = None
             result, change = decide(operation, blocks)
@@ -354,6 +356,7 @@ class LogVolume(GroupCommitted, LogReading):
         except BaseException:
             self.ledger.roll_back()
             group.cut_back(mark)
+            self._blocks.forget_damage()  # what it was to write again is still damaged
             raise
         finally:
             self._ticketed = False

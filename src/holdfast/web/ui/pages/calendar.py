@@ -154,9 +154,14 @@ def year_grid(chronicle: Chronicle) -> list[tuple[str, str, list[list[int]]]]:
     return [(digits, in_words(digits).split()[0], calendar.monthcalendar(year, month)) for digits, month in months]
 
 
+def is_pattern(url: str) -> bool:
+    """Whether the URL of a calendar asks for all that begin so."""
+    return url.endswith("*") or url.removeprefix("http://").startswith("*.")
+
+
 async def calendar_page(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """The page for a target of kind `calendar`; a star in the URL asks for all that begin so."""
-    if target.url.endswith("*") or target.url.removeprefix("http://").startswith("*."):
+    if is_pattern(target.url):
         return await listing(site, request, target.collection, target.url.removeprefix("http://"))
     chronicle = await run_in_threadpool(read_chronicle, site, target)
     if not chronicle.total.captures:

@@ -24,12 +24,12 @@ from holdfast.catalog import CaptureQuery
 from holdfast.catalog.outline import HostEntry, Listing, Outline, OutlineChild, Types, host_prefix
 from holdfast.catalog.query.fields import Row
 from holdfast.errors import UsageError
-from holdfast.model import Capture
+from holdfast.model import Capture, Coverage
 from holdfast.urls import registered_domain
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL
 from holdfast.web.ui.display import page_address, path_to
-from holdfast.web.ui.history import captures
+from holdfast.web.ui.history import shown_of
 from holdfast.web.ui.render import render
 
 HOSTS_SHOWN = 50
@@ -68,18 +68,19 @@ class ExploreRequest:
 
 async def explore(site: WebContext, request: Request) -> Response:
     """A list that fits on one page has the most captures first; a longer one is in the order of addresses."""
-    wanted = wanted_of(site, request)
+    wanted = await run_in_threadpool(wanted_of, site, request)
+    outline = await run_in_threadpool(site.answers.outline, site.permits)
     if not wanted.host:
-        found = await run_in_threadpool(read_hosts, site, wanted)
+        found = await run_in_threadpool(read_hosts, site, outline, wanted)
         grouped = domains(found.entries)
         if not wanted.after and not found.next:
             grouped = [(name, by_captures(hosts)) for name, hosts in grouped]
             grouped.sort(key=lambda each: -sum(entry.extent.captures for entry in each[1]))
         values: dict[str, Any] = {"domains": grouped, "next": found.next, "most": most_captures(found.entries)}
-        names = [ALL, *site.collections()]
-        return render(site, request, "explore.html", wanted=wanted, collections=names, **values)
-    listed, types = await run_in_threadpool(read_level, site, wanted)
-    status = 200 if listed.entries or wanted.after or wanted.type else 404
+        values["collections"] = [ALL, *await run_in_threadpool(site.answers.collections)]
+        return render(site, request, "explore.html", wanted=wanted, coverage=outline.coverage, **values)
+    listed, types = await run_in_threadpool(read_level, site, outline, wanted)
+    status = 200 if listed.entries or wanted.after or wanted.type else missing_status(outline.coverage)
     most = 1
     if not wanted.type:
         children = cast(Listing[OutlineChild], listed)
@@ -87,16 +88,17 @@ async def explore(site: WebContext, request: Request) -> Response:
         if not wanted.after and not children.next:
             listed = Listing(by_captures(children.entries))
     values = {"wanted": wanted, "listed": listed, "types": types, "here": "/explore", "most": most}
+    values["coverage"] = outline.coverage
     return render(site, request, "explore_host.html", status=status, **values)
 
 
 def wanted_of(site: WebContext, request: Request) -> ExploreRequest:
-    """Raises UsageError or UnknownCollection."""
+    """Raises UsageError or UnknownCollection. Not for an event loop."""
     given = {name: request.query_params.get(name, "") for name in ("host", "path", "filter", "type", "after")}
     if sum(map(len, given.values())) > _TEXT_MAX:
         raise UsageError("the address of this page is too long")
     collection = request.query_params.get("collection") or ALL
-    site.collection(collection)
+    site.known_collection(collection)
     host = given.pop("host").strip().lower()
     if host and (any(sign in host for sign in "/?#\\@ ") or not host_prefix(host)):
         raise UsageError(f"{host!r} is not a host: write 'example.com' or 'example.com:8080'")
@@ -106,14 +108,21 @@ def wanted_of(site: WebContext, request: Request) -> ExploreRequest:
     return ExploreRequest(collection, host, path, **given)
 
 
-def read_hosts(site: WebContext, wanted: ExploreRequest) -> Listing[HostEntry]:
-    collection = site.collection(wanted.collection)
-    return _outline(site).hosts(collection, after=wanted.after, limit=HOSTS_SHOWN, containing=wanted.filter)
+def missing_status(coverage: Coverage | None) -> int:
+    """Of a page about what was not found: 503, if nodes of a cluster that may have it do not respond."""
+    return 503 if coverage is not None and coverage.missing else 404
 
 
-def read_level(site: WebContext, wanted: ExploreRequest) -> tuple[Listing[OutlineChild] | Listing[Capture], Types]:
+def read_hosts(site: WebContext, outline: Outline, wanted: ExploreRequest) -> Listing[HostEntry]:
+    collection = site.known_collection(wanted.collection)
+    return outline.hosts(collection, after=wanted.after, limit=HOSTS_SHOWN, containing=wanted.filter)
+
+
+def read_level(
+    site: WebContext, outline: Outline, wanted: ExploreRequest
+) -> tuple[Listing[OutlineChild] | Listing[Capture], Types]:
     """The children of the path, or its addresses of the chosen type; and all types."""
-    outline, where = _outline(site), (site.collection(wanted.collection), wanted.host, wanted.path)
+    where = site.known_collection(wanted.collection), wanted.host, wanted.path
     if wanted.type:
         typed = outline.of_type(*where, wanted.type, after=wanted.after, limit=CHILDREN_SHOWN)
         return typed, outline.types(*where)
@@ -141,10 +150,6 @@ def most_captures(entries: Iterable[T]) -> int:
     return max((entry.extent.captures for entry in entries), default=1)
 
 
-def _outline(site: WebContext) -> Outline:
-    return site.archive.catalog.outline(site.permits)
-
-
 # -- lists of addresses ----------------------------------------------------------------------------------------------
 
 PAGE_MAX = 100  # addresses on one page
@@ -165,13 +170,21 @@ class ListingPage(NamedTuple):
 
     listed: list[ListedAddress]
     after: str
+    coverage: Coverage | None  # of a cluster
 
 
 async def listing(site: WebContext, request: Request, collection: str, pattern: str, after: str = "") -> Response:
     """`pattern` is 'example.com/a*', '*.example.com' and the like; `after` is that of the page before."""
     page = await run_in_threadpool(read_page, site, collection, pattern, after)
-    status = 200 if page.listed or after else 404
-    values = {"collection": collection, "pattern": pattern, "page": page, "is_first": not after, "q": pattern}
+    status = 200 if page.listed or after else missing_status(page.coverage)
+    values = {
+        "coverage": page.coverage,
+        "collection": collection,
+        "pattern": pattern,
+        "page": page,
+        "is_first": not after,
+        "q": pattern,
+    }
     return render(site, request, "listing.html", status=status, **values)
 
 
@@ -179,21 +192,22 @@ def read_page(
     site: WebContext, collection: str, pattern: str, after: str = "", *, most: int = PAGE_MAX, look: int = LOOK_MAX
 ) -> ListingPage:
     """The next addresses in key order, at most `most`, from at most `look` captures."""
-    query = CaptureQuery(url=pattern, collection=site.collection(collection), resume_key=after)
+    query = CaptureQuery(url=pattern, collection=site.known_collection(collection), resume_key=after)
+    rows = site.answers.search(query, site.permits)
     listed: list[ListedAddress] = []
     last: Capture | None = None
-    for number, capture in enumerate(captures(site, query)):
+    for number, capture in enumerate(shown_of(rows)):
         if last is None or capture.urlkey != last.urlkey:
             if len(listed) == most:
-                return ListingPage(listed, _key_after(query, last))
+                return ListingPage(listed, _key_after(query, last), rows.coverage)
             path = path_to(collection, "*", capture.url)
             listed.append(ListedAddress(capture, 1, capture.timestamp, path))
         else:
             listed[-1] = listed[-1]._replace(newest=capture, captures=listed[-1].captures + 1)
         last = capture
         if number == look:
-            return ListingPage(listed, _key_after(query, last))
-    return ListingPage(listed, "")
+            return ListingPage(listed, _key_after(query, last), rows.coverage)
+    return ListingPage(listed, "", rows.coverage)
 
 
 def _key_after(query: CaptureQuery, capture: Capture | None) -> str:

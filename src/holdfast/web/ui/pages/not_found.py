@@ -156,7 +156,7 @@ def error(site: WebContext, request: Request, error: HoldfastError) -> Response:
     elif on_replay(site, request):
         response = _bare(site, error, about(request))
     else:
-        values = {"code": status, "title": _title(error), "message": _for_people(error), "here": ""}
+        values = {"code": status, "title": _title(error), "message": for_people(error), "here": ""}
         values["target"] = about(request) if isinstance(error, Blocked | FileNotAtHand) else None
         response = render(site, request, "error.html", status=status, **values)
     response.headers.update(error_headers(error))
@@ -169,7 +169,7 @@ def about(request: Request) -> RequestTargetPath | None:
     return target if target is not None and target.kind == "replay" and target.url else None
 
 
-def _for_people(error: HoldfastError) -> str:
+def for_people(error: HoldfastError) -> str:
     """The message with a capital letter."""
     text = _AWAY if isinstance(error, FileNotAtHand) else _message(error)
     return text[:1].upper() + text[1:]
@@ -196,6 +196,9 @@ def _for_programs(request: Request, status: int, message: str) -> Response:
     if "json" in request.headers.get("accept", "") or request.url.path.startswith("/api/"):
         body = {"error": message.encode("utf-8", "replace").decode(), "status": status}
         return JSONResponse(body, status, headers)
+    target = about(request)
+    if target is not None and target.modifier == "js_":  # of another type, it would be one more error in the console
+        return Response(b"", status, headers, media_type="text/javascript")
     return PlainTextResponse(f"{message}\n".encode("utf-8", "replace"), status, headers)
 
 
@@ -216,7 +219,7 @@ def _bare(site: WebContext, error: HoldfastError, target: RequestTargetPath | No
     """A page with inline style and script, which the policy admits by digest."""
     (style, style_digest), (script, script_digest) = _inline("bare.css"), _inline("bare.js")
     address = shown(readable(target.url), SHOWN_MAX) if target is not None else ""
-    values = {"status": error.http_status, "title": _title(error), "message": _for_people(error), "target": target}
+    values = {"status": error.http_status, "title": _title(error), "message": for_people(error), "target": target}
     values |= {"address": address, "controls": site.controls_origin, "style": style, "script": script}
     text = environment().get_template("bare.html").render(values)
     policy = f"default-src 'none'; style-src {style_digest}; script-src {script_digest}; base-uri 'none'"

@@ -31,19 +31,18 @@ from starlette.responses import RedirectResponse, Response
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import IndexNotFound, MalformedQuery, MissingExtra, UsageError
 from holdfast.formats.http import HTML_TYPES
-from holdfast.model import Capture
+from holdfast.model import Capture, Coverage
 from holdfast.query import results
 from holdfast.query.fields import ALIASES, NAMES
 from holdfast.query.parser import parse
 from holdfast.query.results import FACETS, QueryOptions
 from holdfast.query.syntax import And, Everything, Expression, Match, TextTerm, canonical, conjunction
 from holdfast.urls import parse as parse_url
-from holdfast.web.answers import partial_headers
 from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL, parse_target
 from holdfast.web.ui.display import in_words, language_name, page_address, path_to, readable, visible
-from holdfast.web.ui.history import captures
+from holdfast.web.ui.history import shown_of
 from holdfast.web.ui.pages.calendar import TimelineBar, TimelinePeriod, bar_height, timeline_years
 from holdfast.web.ui.pages.explore import listing
 from holdfast.web.ui.render import render
@@ -88,8 +87,14 @@ async def search(site: WebContext, request: Request) -> Response:
         return render(site, request, "search.html", q=query, fault=None, has_index=has_index)
     if taken_as == "addresses" or not has_index:
         words = query.casefold().split()
-        found = await run_in_threadpool(search_addresses, site, site.collection(collection), words)
-        values: dict[str, Any] = {"collection": collection, "found": found, "words": words}
+        name = await run_in_threadpool(site.known_collection, collection)
+        found = await run_in_threadpool(search_addresses, site, name, words)
+        values: dict[str, Any] = {
+            "collection": collection,
+            "found": found,
+            "words": words,
+            "coverage": found.coverage,
+        }
         return render(site, request, "search_addresses.html", q=query, has_index=has_index, **values)
     return await _results(site, request, query, collection)
 
@@ -176,6 +181,7 @@ class FoundAddresses(NamedTuple):
     captures: list[Capture]  # the newest of each address
     looked: int  # captures that were looked at
     is_cut: bool  # there is more than was looked at, or than is shown
+    coverage: Coverage | None  # of a cluster
 
 
 def search_addresses(site: WebContext, collection: str | None, words: list[str]) -> FoundAddresses:
@@ -187,7 +193,8 @@ def search_addresses(site: WebContext, collection: str | None, words: list[str])
     pages: dict[str, Capture] = {}
     others: dict[str, Capture] = {}
     looked, is_cut = 0, False
-    for capture in captures(site, CaptureQuery(match="all", collection=collection)) if words else ():
+    rows = site.answers.search(CaptureQuery(match="all", collection=collection), site.permits)
+    for capture in shown_of(rows) if words else ():
         key = capture.urlkey
         if looked == LOOK_MAX or (len(pages) == FOUND_MAX and key not in pages):
             is_cut = True
@@ -202,7 +209,7 @@ def search_addresses(site: WebContext, collection: str | None, words: list[str])
             elif key in others or len(others) <= FOUND_MAX:
                 others[key] = capture
     found = [*pages.values(), *others.values()]
-    return FoundAddresses(found[:FOUND_MAX], looked, is_cut or len(found) > FOUND_MAX)
+    return FoundAddresses(found[:FOUND_MAX], looked, is_cut or len(found) > FOUND_MAX, rows.coverage)
 
 
 def _has(url: str, words: list[str]) -> bool:
@@ -279,6 +286,7 @@ async def _results(site: WebContext, request: Request, query: str, collection: s
         "taken_as": request.query_params.get("as", ""),
         "wanted": wanted,
         "found": found,
+        "coverage": found.coverage,
         "facets": facets(wanted, found.facets),
         "timeline": timeline(wanted, {each.month: each.count for each in found.timeline}),
         "sorts": SORTS,
@@ -289,9 +297,7 @@ async def _results(site: WebContext, request: Request, query: str, collection: s
         "reach": REACH,
         "pieces": pieces,
     }
-    response = render(site, request, "search_results.html", **values)
-    response.headers.update(partial_headers(found.coverage))
-    return response
+    return render(site, request, "search_results.html", **values)
 
 
 def _wanted_of(site: WebContext, request: Request, query: str, collection: str) -> SearchRequest:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -25,7 +25,7 @@ from starlette.responses import Response
 
 from holdfast import study
 from holdfast.archive import Archive
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import HoldfastError, IndexNotFound, NotFound, UsageError
 from holdfast.study.chart import INSTALL, Theme, chart
 from holdfast.study.display import cell, heading, is_share, shown_columns
 from holdfast.study.engine.periods import AUTO, PeriodUnit, first_day, last_day
@@ -36,8 +36,9 @@ from holdfast.web.answers import partial_headers
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL
 from holdfast.web.ui.display import page_address, path_to
-from holdfast.web.ui.plan_form import INPUTS, PLANS, plan_of
-from holdfast.web.ui.render import page_headers, render
+from holdfast.web.ui.pages.not_found import for_people
+from holdfast.web.ui.plan_form import INPUTS, PLANS, examples, plan_of
+from holdfast.web.ui.render import page_headers, render, wants_page
 from holdfast.web.ui.study_runs import StudyRun
 
 ROWS_SHOWN = 50
@@ -69,7 +70,8 @@ class StudyForm:
     texts: tuple[str, ...] = ()  # parameters without a list of values, which only links set
     numbers: frozenset[str] = frozenset()  # parameters that are whole numbers
     fields: tuple[StudyField, ...] = ()  # parameters that people write
-    is_of_node: bool = False  # in a cluster too, it is about this node; and about all collections
+    is_of_disk: bool = False  # it shows all of the archive, or with access rules nothing; and all collections
+    examples: Callable[[Mapping[str, str]], dict[str, str]] = lambda _: {}  # of fields, where they depend on choices
 
 
 def _topics(archive: Archive | ClusterArchive, *, topics: str, by: str, **options: Any) -> StudyResult:
@@ -134,9 +136,11 @@ STUDIES = {
         (("preset", PLANS),),
         ("figures", "inputs", "traffic", "copies", "growth", "months"),
         fields=tuple(StudyField(each.name, each.label, 0, each.example) for each in INPUTS),
-        is_of_node=True,
+        is_of_disk=True,
+        examples=examples,
     ),
 }
+_NO_INDEX = "This archive has no full-text index, which this study needs: run 'holdfast index update'"
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------
@@ -158,6 +162,10 @@ class StudyRequest:
         """Whether it can run: what people have to write is there."""
         return all(self.values[each.name].strip() for each in self.form.fields if each.is_required)
 
+    def examples(self) -> dict[str, str]:
+        """What a field without a value shows."""
+        return {each.name: each.example for each in self.form.fields} | self.form.examples(self.values)
+
     def link(self, file: str = "", **changes: str) -> str:
         """The address of a page or a file of this study that differs in this."""
         usual = {name: values[0] for name, values in self.form.choices} | {"collection": ALL}
@@ -172,10 +180,18 @@ async def overview(site: WebContext, request: Request) -> Response:
 async def one(site: WebContext, request: Request) -> Response:
     wanted = await run_in_threadpool(wanted_of, site, request)
     collections = [ALL, *await run_in_threadpool(site.answers.collections)]
+    values: dict[str, Any] = {"wanted": wanted, "collections": collections, "examples": wanted.examples()}
     if not wanted.is_complete:
-        return render(site, request, "study.html", here="/studies", wanted=wanted, run=None, collections=collections)
-    run = await run_in_threadpool(run_of, site, wanted)
-    values: dict[str, Any] = {"wanted": wanted, "run": run, "collections": collections}
+        return render(site, request, "study.html", here="/studies", run=None, fault="", **values)
+    try:
+        run = await run_in_threadpool(run_of, site, wanted)
+    except (UsageError, IndexNotFound) as error:
+        if not wants_page(request):
+            raise
+        values["fault"] = _fault(error)
+        return render(site, request, "study.html", status=error.http_status, here="/studies", run=None, **values)
+    values |= {"run": run, "fault": ""}
+    values["coverage"] = run.result.coverage if run.result is not None else None
     tables: Sequence[ShownTable] = ()
     if run.result is not None:
         names = ("members", "clusters") if wanted.values.get("cluster") else wanted.form.shown
@@ -184,9 +200,12 @@ async def one(site: WebContext, request: Request) -> Response:
     response = render(site, request, "study.html", here="/studies", tables=tables, install=install, **values)
     if run.result is None:
         response.headers["Refresh"] = "2"
-    else:
-        response.headers.update(partial_headers(run.result.coverage))
     return response
+
+
+def _fault(error: HoldfastError) -> str:
+    """Why the study did not run, for the page with its form."""
+    return _NO_INDEX if isinstance(error, IndexNotFound) else for_people(error)
 
 
 async def file(site: WebContext, request: Request) -> Response:
@@ -238,8 +257,9 @@ def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
     archive: Archive | ClusterArchive = site.archive
     permits = site.permits
     changes = site.archive.catalog.changes
-    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
-        archive, permits = site.answers, None  # each node applies its own rules
+    if site.is_clustered and isinstance(site.answers, ClusterArchive):
+        archive = site.answers
+        permits = permits if wanted.form.is_of_disk else None  # each node applies its own rules
         changes = int(time.monotonic() // _CLUSTER_FRESH_S)  # of the catalogs of others nothing is known
     options: dict[str, Any] = {
         name: int(value) if name in wanted.form.numbers else value for name, value in wanted.values.items()
@@ -258,7 +278,7 @@ def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
 
 def _captures(site: WebContext, wanted: StudyRequest) -> int:
     """How many captures are to be read."""
-    if site.is_clustered and isinstance(site.answers, ClusterArchive) and not wanted.form.is_of_node:
+    if site.is_clustered and isinstance(site.answers, ClusterArchive):
         return site.answers.captures()
     return sum(total.captures for total in site.archive.catalog.totals()[0].values())
 
