@@ -36,7 +36,7 @@ _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that may b
 _RATE_LIMITED = frozenset((429, 503))  # the fetcher has paused the host already
 _HOPELESS = frozenset((FetchOutcome.PRIVATE, FetchOutcome.INVALID, FetchOutcome.PROTOCOL, FetchOutcome.CRASHED))
 _UNREACHABLE = frozenset((FetchOutcome.DNS, FetchOutcome.CONNECT, FetchOutcome.TIMEOUT))
-_GROUP_MIN = 32
+_GROUP_MIN = 12
 _PAUSE_LEAST_S = 0.25
 
 

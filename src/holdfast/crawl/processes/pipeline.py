@@ -39,7 +39,7 @@ from holdfast.env.child_process import RECEIVE_BYTES, Frames, packed_frame, send
 
 log = logging.getLogger("holdfast.crawl")
 
-_GATHER_S = 0.05  # a busy machine makes less than a group in this time
+_GATHER_S = 0.02
 _WAITING_BYTES_MAX = 64 << 20  # of results received and not taken yet
 
 
