@@ -20,9 +20,9 @@ from benchmarks.cluster.processes import NodeProcess, form, holdfast_command, wa
 from benchmarks.crawl.server import serving
 from benchmarks.crawl.tree import Manner, run_tree, spent_by
 from holdfast.cluster.status import read_table
-from holdfast.crawl.crawls import crawl_status
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
+from holdfast.crawl.report.crawls import crawl_status
 
 _SITES = 64
 _NEAR, _FAR = 35, 3  # links of a page: to its own site, and to others

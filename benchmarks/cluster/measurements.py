@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.cluster.figure import ClusterFigure
 from benchmarks.cluster.rig import LOOK_S, Rig, RigNode, bare_pages, pages, rig_of, wait_until
 from holdfast.cluster.copies.blocks import LocalBlocks
-from holdfast.cluster.copies.peers import Peer
+from holdfast.cluster.copies.protocol.peers import Peer
 from holdfast.cluster.copies.pull import Puller
 from holdfast.cluster.copies.repair import PeerComparison, Repairer
 from holdfast.cluster.copies.service import CopyOptions

@@ -18,9 +18,9 @@ from crawl_site import ENDLESS, Site, serving
 from program import Shell
 from waiting import wait_until
 
-from holdfast.crawl.crawls import crawl_status, kept_job
 from holdfast.crawl.job.job import ScopeKind
-from holdfast.crawl.log import read_log
+from holdfast.crawl.report.crawls import crawl_status, kept_job
+from holdfast.crawl.report.log import read_log
 
 PAGES = {
     "/": b'<title>Home</title><a href="/a">a</a> <a href="/b">b</a> <a href="/secret/x">x</a> <a href="/gone">gone</a>',

@@ -10,9 +10,9 @@ import pytest
 from program import Shell
 
 from holdfast.cli.terminal import note, show_fields, show_table, visible
-from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.report.crawls import CrawlState, CrawlStatus, keep_job, write_status
 
 JOB = CrawlJob(seeds=("https://example.com/",), name="example.com")
 

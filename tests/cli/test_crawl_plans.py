@@ -14,9 +14,9 @@ from program import SOURCE, Shell
 from holdfast.cli.crawl.options import SCOPES, changed_options, with_options
 from holdfast.cli.crawl.plan import scope_words
 from holdfast.cli.crawl.run import Pace, progress_lines, tally_fields
-from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, write_status
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.job import CrawlJob, ScopeKind
+from holdfast.crawl.report.crawls import CrawlState, CrawlStatus, keep_job, write_status
 from holdfast.env.units import rounded_duration
 
 JOB = CrawlJob(seeds=("https://example.com/",), name="example.com")

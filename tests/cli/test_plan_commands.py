@@ -12,7 +12,7 @@ from program import Shell
 
 import holdfast
 from holdfast.archive.ingest.exchange import page
-from holdfast.cli import plan as commands
+from holdfast.cli.study import plan as commands
 from holdfast.plan import PRESETS
 from holdfast.plan.disk_model import DISKS
 from holdfast.plan.simulation import Replacement

@@ -14,10 +14,10 @@ from node_cluster import NodeCluster, NodeProcess, running_cluster, wait_until
 import holdfast
 from holdfast.batches.entry import REMOVED
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.crawls import CrawlStatus, crawl_status, log_path
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
-from holdfast.crawl.log import LogFilter, read_log
+from holdfast.crawl.report.crawls import CrawlStatus, crawl_status, log_path
+from holdfast.crawl.report.log import LogFilter, read_log
 from holdfast.errors import Busy
 from holdfast.model import RecordId
 

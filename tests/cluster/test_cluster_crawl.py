@@ -35,8 +35,8 @@ from node_cluster import WAIT_S, NodeCluster, NodeProcess, run_holdfast, wait_un
 
 from holdfast.cluster.links.log import LogCut, LogMessage, last_cut, unpack_message
 from holdfast.cluster.membership.bus import Bus
-from holdfast.crawl.crawls import crawl_status
 from holdfast.crawl.job.file import write_job
+from holdfast.crawl.report.crawls import crawl_status
 from holdfast.errors import Busy, UnknownName, UsageError
 
 

@@ -29,9 +29,9 @@ from holdfast.cluster.links.log import (
 from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
 from holdfast.cluster.links.reports import CrawlReport, end_of, sum_of
 from holdfast.cluster.membership.bus import KeyValue
-from holdfast.crawl.crawls import CrawlState
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow, UrlState, key_of
 from holdfast.crawl.job.job import CrawlJob, Credential, FetchSettings
+from holdfast.crawl.report.crawls import CrawlState
 from holdfast.errors import Busy, FormatTooNew, MalformedInput, UsageError
 
 T = TypeVar("T")

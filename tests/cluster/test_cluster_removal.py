@@ -16,7 +16,7 @@ import holdfast
 from holdfast.archive.ingest.exchange import Exchange, drafts_of
 from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
-from holdfast.cluster.copies import removals as removals_module
+from holdfast.cluster.copies.removal import removals as removals_module
 from holdfast.errors import CaptureNotFound, ClusterDown, UsageError
 from holdfast.records.draft import Drafting
 from holdfast.records.selection import ChosenRecords, Selection

@@ -14,11 +14,11 @@ import holdfast
 from holdfast.archive.ingest.exchange import Exchange
 from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.crawls import crawl_directory, keep_job
 from holdfast.crawl.frontier import Frontier, UrlRow, UrlState, key_of
 from holdfast.crawl.job.job import CrawlJob, RevisitSettings
 from holdfast.crawl.paths import FRONTIER
 from holdfast.crawl.processes.messages import FetchOutcome
+from holdfast.crawl.report.crawls import crawl_directory, keep_job
 from holdfast.crawl.schedule.retention import expire, remove_superseded
 from holdfast.errors import ClusterDown
 from holdfast.records.selection import Selection

@@ -16,7 +16,7 @@ import holdfast
 from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
 from holdfast.cluster.copies import repair as repair_module
-from holdfast.cluster.copies.peers import Peer
+from holdfast.cluster.copies.protocol.peers import Peer
 from holdfast.cluster.copies.repair import PeerComparison, RateLimit, Repairer
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import ContentKey, RecordId

@@ -19,12 +19,14 @@ from waiting import wait_until
 
 import holdfast
 from holdfast import Archive
-from holdfast.cluster.copies import peers as peers_module
 from holdfast.cluster.copies.acknowledgements import Acknowledgements
 from holdfast.cluster.copies.blocks import BlockDecoder, LocalBlocks
 from holdfast.cluster.copies.digests import unpack_digests
-from holdfast.cluster.copies.handlers import NodeRequests
-from holdfast.cluster.copies.messages import (
+from holdfast.cluster.copies.origins import OriginTable
+from holdfast.cluster.copies.partitions import pack_partitions
+from holdfast.cluster.copies.protocol import peers as peers_module
+from holdfast.cluster.copies.protocol.handlers import NodeRequests
+from holdfast.cluster.copies.protocol.messages import (
     REQUEST_BYTES_MAX,
     NodeMessage,
     pack_body,
@@ -33,9 +35,7 @@ from holdfast.cluster.copies.messages import (
     unpack_entries,
     unpack_rows,
 )
-from holdfast.cluster.copies.origins import OriginTable
-from holdfast.cluster.copies.partitions import pack_partitions
-from holdfast.cluster.copies.peers import NodeIdentity, NodeServer, Peer
+from holdfast.cluster.copies.protocol.peers import NodeIdentity, NodeServer, Peer
 from holdfast.cluster.membership.members import MemberList
 from holdfast.errors import (
     Busy,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.cluster.copies.removal_log import FILE, ServiceRemovalLog
+from holdfast.cluster.copies.removal.removal_log import FILE, ServiceRemovalLog
 from holdfast.cluster.membership.bus import KeyValue
 from holdfast.errors import ClusterDown
 

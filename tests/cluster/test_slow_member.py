@@ -13,8 +13,8 @@ from waiting import wait_until
 
 from holdfast.archive.removal import RemovalOptions
 from holdfast.catalog import CaptureQuery
-from holdfast.cluster.copies import peers
-from holdfast.cluster.copies.handlers import NodeRequests
+from holdfast.cluster.copies.protocol import peers
+from holdfast.cluster.copies.protocol.handlers import NodeRequests
 from holdfast.records.selection import Selection
 
 

@@ -19,12 +19,12 @@ from waiting import wait_until
 import holdfast
 from holdfast.catalog import CaptureQuery
 from holdfast.crawl.crawl import Crawl, Summary
-from holdfast.crawl.crawls import crawl_directory, log_path
 from holdfast.crawl.frontier import Frontier, Totals, UrlRow
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
-from holdfast.crawl.log import read_log
 from holdfast.crawl.paths import FRONTIER
+from holdfast.crawl.report.crawls import crawl_directory, log_path
+from holdfast.crawl.report.log import read_log
 
 SOURCE = Path(__file__).parents[2] / "src"
 NAME = "web"

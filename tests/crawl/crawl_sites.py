@@ -14,9 +14,9 @@ from hostile_web.server import Server, serving
 import holdfast
 from holdfast import Archive
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.paths import FRONTIER
+from holdfast.crawl.report.crawls import crawl_directory
 from holdfast.crawl.schedule.revisit import History
 from holdfast.model import RecordId
 from holdfast.records.stored_record import StoredRecord

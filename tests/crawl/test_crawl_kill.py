@@ -41,9 +41,9 @@ from crawl_zygote import Zygote, zygote
 from hostile_web import LogEntry, Served, Web, checks
 from waiting import wait_until
 
-from holdfast.crawl.crawls import log_path
 from holdfast.crawl.fetch.fetcher import unsettled_max
 from holdfast.crawl.processes.messages import FetchKind
+from holdfast.crawl.report.crawls import log_path
 
 WORKERS = 4
 UNSETTLED_MAX = unsettled_max(WORKERS)

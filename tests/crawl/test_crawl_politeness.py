@@ -22,7 +22,7 @@ from hostile_web import LogEntry, Served, Web, checks
 from hostile_web.exchange import Answer, Request, plain
 from waiting import wait_until
 
-from holdfast.crawl.crawls import CrawlState
+from holdfast.crawl.report.crawls import CrawlState
 from holdfast.urls import parse
 
 DELAY_S = 0.05

@@ -29,12 +29,12 @@ from warcio.bufferedreaders import ChunkedDataReader
 
 import holdfast
 from holdfast import Archive, ExportOptions, Selection
-from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.fetch.request import USER_AGENT
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
 from holdfast.crawl.parse.records import Recorder
 from holdfast.crawl.paths import SPOOL
 from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome
+from holdfast.crawl.report.crawls import crawl_directory
 from holdfast.records.stored_record import StoredRecord
 from holdfast.storage.signature import RABIN64, SHA256, Signature
 

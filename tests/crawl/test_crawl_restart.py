@@ -30,9 +30,9 @@ from hostile_web import Served, Web
 from waiting import wait_until
 
 import holdfast
-from holdfast.crawl.crawls import crawl_status
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
+from holdfast.crawl.report.crawls import crawl_status
 from holdfast.errors import Busy
 
 FETCHER = "crawl.fetch.process"

@@ -27,13 +27,13 @@ from hostile_web.exchange import Answer, Request, plain
 from waiting import wait_until
 
 import holdfast
-from holdfast.crawl.crawls import crawl_directory, keep_job
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.job.job import CrawlJob, RevisitSettings
 from holdfast.crawl.paths import FRONTIER
 from holdfast.crawl.policy.robots import Robots
+from holdfast.crawl.report.crawls import crawl_directory, keep_job
+from holdfast.crawl.report.why import why
 from holdfast.crawl.schedule.retention import Retention, expire
-from holdfast.crawl.why import why
 from holdfast.errors import UsageError
 
 LIFETIME = RevisitSettings(lifetime_s=10 * DAY_S, grace_s=2 * DAY_S)

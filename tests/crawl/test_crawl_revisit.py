@@ -16,11 +16,11 @@ from hostile_web.exchange import Answer, Request, plain
 
 import holdfast
 from holdfast.catalog import CaptureQuery
-from holdfast.crawl.crawls import crawl_directory
 from holdfast.crawl.frontier import Frontier, UrlRow, UrlState
 from holdfast.crawl.job.job import RevisitSettings
 from holdfast.crawl.paths import FRONTIER
-from holdfast.crawl.why import why
+from holdfast.crawl.report.crawls import crawl_directory
+from holdfast.crawl.report.why import why
 
 WEB = Web(seed=11, hosts=5, pages=160, words=300, mute=False, pauses=0, flaky=0, crawl_delay_s=0.0)
 

@@ -29,9 +29,9 @@ from crawl_runs import (
 )
 
 from holdfast.crawl import frontier as frontier_module
-from holdfast.crawl.crawls import CrawlState, crawl_status
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.policy import limits
+from holdfast.crawl.report.crawls import CrawlState, crawl_status
 
 HOSTS = 600
 WORKERS = 64

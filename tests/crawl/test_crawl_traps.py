@@ -15,8 +15,8 @@ from hostile_web.traps import traps
 from waiting import wait_until
 
 import holdfast
-from holdfast.crawl.crawls import CrawlState, crawl_directory, crawl_status
 from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.report.crawls import CrawlState, crawl_directory, crawl_status
 
 MEMORY_BYTES_MAX = 600 << 20  # of all processes of the crawl together
 WEB = Web(seed=1, hosts=1, pages=3)

@@ -19,8 +19,8 @@ from hostile_web.exchange import plain
 import holdfast
 from holdfast.crawl.crawl import Crawl
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, RevisitSettings, TrapSettings
-from holdfast.crawl.log import CrawlLog, last_row
-from holdfast.crawl.why import why
+from holdfast.crawl.report.log import CrawlLog, last_row
+from holdfast.crawl.report.why import why
 
 UNREAL = "http://unreal.invalid/"  # RFC 6761: such names have no addresses
 

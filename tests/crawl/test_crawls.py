@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.crawl.crawls import (
+from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.report.crawls import (
     STATUS,
     CrawlState,
     CrawlStatus,
@@ -26,7 +27,6 @@ from holdfast.crawl.crawls import (
     request_stop,
     write_status,
 )
-from holdfast.crawl.job.job import CrawlJob
 from holdfast.errors import InvalidSetting, UnknownName, UsageError
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -35,7 +35,7 @@ TALLY = {"fetched": 3, "queued": 4, "in_flight": 1}
 CHILD = """
 import signal, sys
 from pathlib import Path
-from holdfast.crawl.crawls import CrawlState, CrawlStatus, write_status
+from holdfast.crawl.report.crawls import CrawlState, CrawlStatus, write_status
 archive = Path(sys.argv[1])
 write_status(archive, CrawlStatus("news", CrawlState.RUNNING, visit=1))
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])

@@ -19,11 +19,11 @@ from crawl_sites import HOST, LittleWeb, linking, page, records_of
 from hostile_web.exchange import Answer, Request, plain
 
 import holdfast
-from holdfast.crawl.crawls import crawl_directory, keep_job, kept_credentials, kept_job
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.job.credentials import bound, credential_of, read_credentials
 from holdfast.crawl.job.job import CrawlJob, Credential, FetchSettings
 from holdfast.crawl.paths import COOKIES, CREDENTIALS, FRONTIER, JOB
+from holdfast.crawl.report.crawls import crawl_directory, keep_job, kept_credentials, kept_job
 from holdfast.errors import UsageError
 
 SECRET = "c0ffee-and-harbour"

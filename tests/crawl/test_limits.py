@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.crawl.crawls import CrawlState
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.policy.limits import GRACE_S, CrawlLimits
+from holdfast.crawl.report.crawls import CrawlState
 
 OVER = (CrawlState.LIMIT, "the time is over")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.crawl.log import CrawlLog, LogFilter, follow_log, read_log
+from holdfast.crawl.report.log import CrawlLog, LogFilter, follow_log, read_log
 from holdfast.errors import Denied, VolumeFull
 
 ROWS = [

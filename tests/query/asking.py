@@ -8,9 +8,19 @@ from random import Random
 from oracle import Document
 
 from holdfast.index.schema import suffixes_of, words_of
-from holdfast.query.lexer import has_word, is_bare_value, is_bare_word
-from holdfast.query.parser import PREFIX_MIN
-from holdfast.query.syntax import Compare, Expression, Match, Phrase, Prefix, Words, conjunction, disjunction, negation
+from holdfast.query.language.lexer import has_word, is_bare_value, is_bare_word
+from holdfast.query.language.parser import PREFIX_MIN
+from holdfast.query.language.syntax import (
+    Compare,
+    Expression,
+    Match,
+    Phrase,
+    Prefix,
+    Words,
+    conjunction,
+    disjunction,
+    negation,
+)
 from holdfast.urls import page_id, page_id_text
 
 _SIGNS = ("<", "<=", "=", ">=", ">")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from holdfast.query.fields import COMPARED, MATCHES, SIGNS
-from holdfast.query.lexer import has_word, is_bare_value, is_bare_word
-from holdfast.query.parser import PREFIX_MIN
-from holdfast.query.syntax import (
+from holdfast.query.language.fields import COMPARED, MATCHES, SIGNS
+from holdfast.query.language.lexer import has_word, is_bare_value, is_bare_word
+from holdfast.query.language.parser import PREFIX_MIN
+from holdfast.query.language.syntax import (
     Compare,
     Everything,
     Expression,

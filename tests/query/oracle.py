@@ -16,7 +16,7 @@ from holdfast.formats.http import decoded_content
 from holdfast.formats.record import Headers
 from holdfast.index.extract.extract import ExtractionLimits, Payload, extract
 from holdfast.index.schema import STEMMERS, WORD_BYTES_MAX, analyzer, page_number, separated, short_type
-from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Prefix, TextTerm, Words
+from holdfast.query.language.syntax import And, Compare, Everything, Expression, Match, Not, Or, Prefix, TextTerm, Words
 from holdfast.urls import page_id, url_key
 
 _KINDS = ("response", "resource", "revisit", "conversion")

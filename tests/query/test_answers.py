@@ -12,8 +12,8 @@ from query_archive import Asked, filled, real_files
 
 from holdfast.index.schema import short_type
 from holdfast.model import RecordId
+from holdfast.query.language.syntax import Expression, canonical
 from holdfast.query.results import FACETS, QueryOptions
-from holdfast.query.syntax import Expression, canonical
 from holdfast.urls import url_key
 
 QUERIES = 100

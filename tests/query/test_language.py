@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedQuery
-from holdfast.query.fields import ALIASES, NAMES, SIGNS
-from holdfast.query.lexer import CHARACTERS_MAX
-from holdfast.query.parser import DEPTH_MAX, TERMS_MAX, parse
-from holdfast.query.syntax import (
+from holdfast.query.language.fields import ALIASES, NAMES, SIGNS
+from holdfast.query.language.lexer import CHARACTERS_MAX
+from holdfast.query.language.parser import DEPTH_MAX, TERMS_MAX, parse
+from holdfast.query.language.syntax import (
     And,
     Compare,
     Everything,

@@ -11,11 +11,11 @@ import pytest
 from holdfast.config import QuerySettings
 from holdfast.errors import MalformedQuery
 from holdfast.index.tables import table_schema
-from holdfast.query.fields import ALIASES, NAMES
-from holdfast.query.lexer import CHARACTERS_MAX
-from holdfast.query.parser import DEPTH_MAX, TERMS_MAX, parse
+from holdfast.query.language.fields import ALIASES, NAMES
+from holdfast.query.language.lexer import CHARACTERS_MAX
+from holdfast.query.language.parser import DEPTH_MAX, TERMS_MAX, parse
+from holdfast.query.language.syntax import canonical
 from holdfast.query.sql.database import TABLES
-from holdfast.query.syntax import canonical
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (DOCS / "query.md").read_text()

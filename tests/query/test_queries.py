@@ -15,7 +15,7 @@ import holdfast
 from holdfast import Archive, CaptureQuery, RemovalOptions, Selection, page
 from holdfast.errors import IndexNotFound, MalformedQuery, NotFound, UnknownName, UsageError
 from holdfast.index.schema import page_number
-from holdfast.query.parser import parse
+from holdfast.query.language.parser import parse
 from holdfast.query.results import Hit, QueryOptions, Snippet
 from holdfast.query.snippets import Snippets
 from holdfast.urls import page_id, page_id_text, url_key

@@ -14,8 +14,8 @@ from pages_kept import html, kept
 
 import holdfast
 from holdfast import Capture, CaptureQuery
-from holdfast.crawl.crawls import CrawlState, CrawlStatus, keep_job, log_path, progress_path, write_status
 from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.report.crawls import CrawlState, CrawlStatus, keep_job, log_path, progress_path, write_status
 from holdfast.formats.warc.compose import WarcHead
 
 HARBOUR = "http://harbour.example/"

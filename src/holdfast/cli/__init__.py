@@ -8,6 +8,7 @@
     search, index        search and sql, and the index that they use
     crawl/               crawl: fetch web sites, and look after the crawls that do
     content, volume      the store below the archive: contents, and the volumes that hold them
+    study/               study, sample, plan: what the archive knows about the web, and what it takes to keep more
     serve, demo          the archive in a browser; a tour on a made-up site
 
 A command reads its options, calls the library, and prints. Data goes to standard output, as text for people or with

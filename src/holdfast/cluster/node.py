@@ -26,8 +26,8 @@ from typing import Any, Protocol, TypeVar
 from holdfast.cluster.access.routes import RouteTable
 from holdfast.cluster.control import serve_control
 from holdfast.cluster.copies.partitions import PartitionRule, split_domain
-from holdfast.cluster.copies.removal_log import FILE as REMOVALS
-from holdfast.cluster.copies.removal_log import OnBus, ServiceRemovalLog
+from holdfast.cluster.copies.removal.removal_log import FILE as REMOVALS
+from holdfast.cluster.copies.removal.removal_log import OnBus, ServiceRemovalLog
 from holdfast.cluster.create import new_id
 from holdfast.cluster.directory import NodeAddress, NodeDirectory
 from holdfast.cluster.membership.admission import SERVICE, SETTINGS, TRUST, Administration, Admitted, raised

@@ -7,9 +7,9 @@
     processes    what is fetched next; the processes, and the messages between them          processes/
       fetch        libcurl on an event loop; politeness; only moves bytes                    fetch/, browser/
       parse        links, digests, drafts of records                                         parse/
-    ingest       into the archive, then the frontier, then the log                           ingest, log, tally
+    ingest       into the archive, then the frontier, then the log                           ingest/
     schedule     when a page is visited again, and when one that is gone is removed          schedule/
-    crawls       the crawls of an archive: jobs, status, stop; why a URL was not fetched     crawls, why, paths
+    report       the crawls of an archive, their log and progress; why a URL was not fetched report/, paths
 
 A URL is queued when it is found, and stays queued until its capture is durable in the archive. A crawl that is killed
 at any moment resumes where it was, and repeats only requests that were in flight.

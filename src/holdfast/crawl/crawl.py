@@ -18,13 +18,11 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from holdfast.archive import Archive
-from holdfast.crawl.crawls import CrawlState, CrawlStatus, crawl_directory, crawl_status, keep_job, write_status
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow
 from holdfast.crawl.ingest.ingest import CrawlIngest
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.credentials import bound
 from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.log import CrawlLog
 from holdfast.crawl.parse.records import describe
 from holdfast.crawl.paths import FRONTIER, LOG, PROGRESS, SPOOL
 from holdfast.crawl.policy.admission import Admission
@@ -44,7 +42,9 @@ from holdfast.crawl.processes.messages import (
     ParseWorkerStart,
 )
 from holdfast.crawl.processes.pipeline import Pipeline, ProcessDied
-from holdfast.crawl.progress import ProgressFile, ProgressSample
+from holdfast.crawl.report.crawls import CrawlState, CrawlStatus, crawl_directory, crawl_status, keep_job, write_status
+from holdfast.crawl.report.log import CrawlLog
+from holdfast.crawl.report.progress import ProgressFile, ProgressSample
 from holdfast.crawl.schedule.retention import Retention, expired_events, remove_superseded
 from holdfast.crawl.share import CrawlShare
 from holdfast.errors import Damaged, HoldfastError, NotFound, VolumeDown

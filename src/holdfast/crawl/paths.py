@@ -3,9 +3,9 @@
 <archive>/crawls/<name>/
   job.toml       what it is to do                     (holdfast.crawl.job.file)
   frontier/      what it knows and what waits         (holdfast.crawl.frontier)
-  log.jsonl      what it did                          (holdfast.crawl.log)
+  log.jsonl      what it did                          (holdfast.crawl.report.log)
   status.json    progress; rewritten about every second
-  progress.jsonl progress over time                   (holdfast.crawl.progress)
+  progress.jsonl progress over time                   (holdfast.crawl.report.progress)
   credentials.txt  what is sent to one origin only; mode 600    (holdfast.crawl.job.credentials)
   cookies.txt    cookies of servers; mode 600
   spool/         large responses on their way

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from holdfast.crawl.crawls import CrawlState
     from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow
     from holdfast.crawl.ingest.tally import CrawlTally
     from holdfast.crawl.policy.admission import Admission
     from holdfast.crawl.processes.feeder import Feeder
+    from holdfast.crawl.report.crawls import CrawlState
 
 
 class FetchRight(Protocol):

@@ -1,6 +1,6 @@
 """Queries (B12): by words, metadata and links; and in SQL.
 
-    text ──lexer, parser──► expression ──syntax──► the same text in canonical form
+    text ──language──► expression ──language──► the same text in canonical form
                                 │
                    compile ◄────┴──── snapshot: a view of the index, ranks, what an access filter hides
                       │

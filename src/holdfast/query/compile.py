@@ -29,8 +29,8 @@ from holdfast.index.schema import (
 )
 from holdfast.index.tables import read_rows_of
 from holdfast.index.words import records_query
+from holdfast.query.language.syntax import And, Compare, Everything, Expression, Match, Not, Or, Prefix, TextTerm, Words
 from holdfast.query.snapshot import Numbers, QuerySnapshot
-from holdfast.query.syntax import And, Compare, Everything, Expression, Match, Not, Or, Prefix, TextTerm, Words
 from holdfast.urls import parse_page_id, url_key
 
 if TYPE_CHECKING:

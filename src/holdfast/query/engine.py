@@ -26,12 +26,12 @@ from holdfast.query.access_filter import AccessFilter
 from holdfast.query.compile import Compiler
 from holdfast.query.facets import count_facets
 from holdfast.query.groups import Groups, HitGroup, Ordered, by_capture, by_page, by_text
+from holdfast.query.language.parser import parse
+from holdfast.query.language.syntax import Compare, Expression, Match, TextTerm, canonical, conjunction, terms
 from holdfast.query.order import Shown, by_date, by_rank, by_relevance
-from holdfast.query.parser import parse
 from holdfast.query.results import Hit, QueryOptions, QueryResult, Snippet
 from holdfast.query.snapshot import Numbers, QuerySnapshot
 from holdfast.query.snippets import Snippets
-from holdfast.query.syntax import Compare, Expression, Match, TextTerm, canonical, conjunction, terms
 from holdfast.records.records import Records
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge
 from holdfast.index.schema import short_type
-from holdfast.query.fields import UNKNOWN_LANGUAGE
+from holdfast.query.language.fields import UNKNOWN_LANGUAGE
+from holdfast.query.language.syntax import Compare, Expression, Match, canonical, conjunction
 from holdfast.query.results import Facet, FacetValue, Month
 from holdfast.query.snapshot import QuerySnapshot
-from holdfast.query.syntax import Compare, Expression, Match, canonical, conjunction
 
 if TYPE_CHECKING:
     import tantivy

@@ -42,12 +42,12 @@ from holdfast.query.groups import (
     text_groups,
     text_pages,
 )
+from holdfast.query.language.parser import parse
+from holdfast.query.language.syntax import Expression, TextTerm, terms
 from holdfast.query.order import EQUALS_MAX, Shown
-from holdfast.query.parser import parse
 from holdfast.query.results import FACET_VALUES_MAX, Facet, Hit, Month, QueryOptions, Snippet
 from holdfast.query.snapshot import Numbers, QuerySnapshot
 from holdfast.query.snippets import Snippets
-from holdfast.query.syntax import Expression, TextTerm, terms
 
 if TYPE_CHECKING:
     import tantivy

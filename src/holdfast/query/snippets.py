@@ -15,8 +15,8 @@ from holdfast.errors import HoldfastError
 from holdfast.index.extract.extract import ExtractionLimits, extract, read_payload
 from holdfast.index.schema import SEPARATOR, UNKNOWN_LANGUAGE, schema, separated, stem_of, stemmed_field, words_of
 from holdfast.model import RecordId
+from holdfast.query.language.syntax import Expression, Prefix, TextTerm, Words, terms
 from holdfast.query.results import Snippet
-from holdfast.query.syntax import Expression, Prefix, TextTerm, Words, terms
 from holdfast.records.records import Records
 
 if TYPE_CHECKING:

@@ -125,7 +125,7 @@ def _canonical(query: str) -> str:
     """The canonical form of a query. Raises MalformedQuery."""
     if not query:
         return ""
-    from holdfast.query.parser import parse
-    from holdfast.query.syntax import canonical
+    from holdfast.query.language.parser import parse
+    from holdfast.query.language.syntax import canonical
 
     return canonical(parse(query))

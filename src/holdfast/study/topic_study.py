@@ -23,7 +23,7 @@ from holdfast.archive import Archive
 from holdfast.arguments import checked
 from holdfast.catalog.query.search import Permits
 from holdfast.errors import UsageError
-from holdfast.query.parser import parse
+from holdfast.query.language.parser import parse
 from holdfast.study.chart import Mark, Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase
 from holdfast.study.engine.matches import QueryMatches

@@ -12,7 +12,7 @@ from serving import Served, serving
 from waiting import wait_until
 
 import holdfast
-from holdfast.crawl.crawls import crawl_directory, crawl_status, request_stop
+from holdfast.crawl.report.crawls import crawl_directory, crawl_status, request_stop
 from holdfast.web.auth.tokens import Tokens
 
 TOKEN = "a-token-for-writing-1234"

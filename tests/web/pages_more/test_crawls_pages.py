@@ -12,7 +12,7 @@ from serving import Served, serving
 from waiting import wait_until
 
 import holdfast
-from holdfast.crawl.crawls import crawl_status
+from holdfast.crawl.report.crawls import crawl_status
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from serving import ask as send
 from waiting import wait_until
 
 from holdfast.config import AccessRule
-from holdfast.crawl.crawls import crawl_status, progress_path
-from holdfast.crawl.progress import ProgressFile, ProgressSample, read_progress
+from holdfast.crawl.report.crawls import crawl_status, progress_path
+from holdfast.crawl.report.progress import ProgressFile, ProgressSample, read_progress
 from holdfast.env.units import rounded_size
 from holdfast.web.auth.access import Access
 from holdfast.web.ui.pages.crawls import HEIGHT, WIDTH, charts

@@ -40,9 +40,9 @@ def run_shared_crawl(archive: Path, plan: CrawlPlan, *, quiet: bool, verbose: bo
     """Starts a crawl on all nodes and waits for its end. Ctrl-C stops it. Raises CrawlFailed, KeyboardInterrupt."""
     from holdfast.cli.crawl.run import fail_without_response
     from holdfast.crawl.crawl import Summary
-    from holdfast.crawl.crawls import crawl_status
     from holdfast.crawl.ingest.tally import CrawlTally
     from holdfast.crawl.job.file import write_job
+    from holdfast.crawl.report.crawls import crawl_status
 
     name = plan.job.name
     started = ask_node(archive, "crawl-start", job=write_job(plan.job))

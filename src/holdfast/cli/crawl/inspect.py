@@ -32,7 +32,7 @@ from holdfast.env.units import rounded_size
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from holdfast.crawl.crawls import CrawlStatus
+    from holdfast.crawl.report.crawls import CrawlStatus
     from holdfast.crawl.schedule.retention import Expired, Expiring
 
 
@@ -62,7 +62,7 @@ def time_text(at: float) -> str:
 @json_option
 def list_(*, archive: Path, as_json: bool) -> None:
     """Print a table of the crawls."""
-    from holdfast.crawl.crawls import DAMAGED_STATUS, crawls
+    from holdfast.crawl.report.crawls import DAMAGED_STATUS, crawls
 
     require_archive(archive)
     found = crawls(archive)
@@ -91,7 +91,7 @@ def _row(status: CrawlStatus) -> list[str]:
 
 
 def _values(status: CrawlStatus, archive: Path) -> dict[str, Any]:
-    from holdfast.crawl.crawls import crawl_directory
+    from holdfast.crawl.report.crawls import crawl_directory
 
     values = status.as_dict()
     more = {"reasons": values.pop("errors"), "directory": str(crawl_directory(archive, status.name))}
@@ -104,7 +104,7 @@ def _values(status: CrawlStatus, archive: Path) -> dict[str, Any]:
 @json_option
 def status(*, archive: Path, name: str | None, as_json: bool) -> None:
     """Print the progress of a crawl; without a name, of the last active one."""
-    from holdfast.crawl.crawls import crawl_status, log_path
+    from holdfast.crawl.report.crawls import crawl_status, log_path
 
     require_archive(archive)
     found = crawl_status(archive, name)
@@ -132,7 +132,7 @@ def _state(status: CrawlStatus) -> str:
 @json_option
 def stop(*, archive: Path, name: str, wait: bool, as_json: bool) -> None:
     """Stop a running crawl cleanly; its queue is kept."""
-    from holdfast.crawl.crawls import crawl_status, request_stop
+    from holdfast.crawl.report.crawls import crawl_status, request_stop
 
     require_archive(archive)
     asked = request_stop(archive, name)
@@ -184,8 +184,8 @@ def log(
 
     In a cluster: the last 1000 lines of all nodes, by time; with --follow those of this node.
     """
-    from holdfast.crawl.crawls import crawl_status, log_path
-    from holdfast.crawl.log import EVENTS, RESULTS, LogFilter, follow_log, read_log
+    from holdfast.crawl.report.crawls import crawl_status, log_path
+    from holdfast.crawl.report.log import EVENTS, RESULTS, LogFilter, follow_log, read_log
 
     require_archive(archive)
     name = crawl_status(archive, name).name
@@ -273,8 +273,8 @@ _LABELS = {"last_modified": "modified"}
 @json_option
 def why(*, archive: Path, url: str, name: str | None, as_json: bool) -> None:
     """Print what a crawl knows about a URL: how it was found, whether and when it is fetched."""
-    from holdfast.crawl.crawls import crawl_status
-    from holdfast.crawl.why import why as explain
+    from holdfast.crawl.report.crawls import crawl_status
+    from holdfast.crawl.report.why import why as explain
 
     require_archive(archive)
     if is_node(archive):
@@ -311,7 +311,7 @@ def expiring(*, archive: Path, name: str, within: float, as_json: bool) -> None:
 
     'crawl --due' visits those whose lifetime is over. Found, they get another lifetime; gone, they are removed.
     """
-    from holdfast.crawl.crawls import crawl_status
+    from holdfast.crawl.report.crawls import crawl_status
     from holdfast.crawl.schedule.retention import expiring as expiring_pages
 
     require_archive(archive)
@@ -357,7 +357,7 @@ def expire(*, archive: Path, name: str, dry_run: bool, as_json: bool) -> None:
     The lifetimes are the settings 'revisit.lifetime' and 'revisit.lifetimes' of its job. Nothing is fetched:
     'crawl --due' visits pages, and removes the ones that are gone. Unreachable pages stay.
     """
-    from holdfast.crawl.crawls import crawl_status
+    from holdfast.crawl.report.crawls import crawl_status
     from holdfast.crawl.schedule.retention import expire as expire_pages
 
     require_archive(archive)

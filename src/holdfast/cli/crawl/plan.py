@@ -16,8 +16,8 @@ from holdfast.env.units import duration_text, rounded_duration, rounded_size
 from holdfast.errors import Busy, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.crawl.crawls import CrawlStatus
     from holdfast.crawl.job.job import CrawlJob
+    from holdfast.crawl.report.crawls import CrawlStatus
     from holdfast.urls import Url
 
 T = TypeVar("T")
@@ -71,10 +71,10 @@ def plan_of(
     A word that looks like one of `commands` is reported as a misspelt command. With `makes`, there need be no archive.
     """
     from holdfast import config
-    from holdfast.crawl import crawls
     from holdfast.crawl.job.credentials import bound
     from holdfast.crawl.job.file import read_seeds
     from holdfast.crawl.job.job import checked, has_scheme, seed_of
+    from holdfast.crawl.report import crawls
     from holdfast.env import paths
 
     file_of_settings = archive / paths.SETTINGS
@@ -158,9 +158,9 @@ def _require_urls(words: Sequence[str], crawls: Sequence[str], commands: Sequenc
 
 
 def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict[str, Any]) -> CrawlJob:
-    from holdfast.crawl import crawls
     from holdfast.crawl.job.file import read_job
     from holdfast.crawl.job.job import CrawlJob
+    from holdfast.crawl.report import crawls
 
     name = chosen["resume"] or chosen["name"]
     if chosen["resume"] and (file or (chosen["name"] and chosen["name"] != name)):
@@ -179,8 +179,8 @@ def _foundation(archive: Path, seeds: list[str], file: Path | None, chosen: dict
 
 def _kept(archive: Path, name: str) -> CrawlJob | None:
     """The job that a crawl has, with its credentials."""
-    from holdfast.crawl import crawls
     from holdfast.crawl.job.credentials import bound
+    from holdfast.crawl.report import crawls
 
     job = crawls.kept_job(archive, name)
     if job is None:

@@ -209,7 +209,7 @@ def _at_most_every(interval_s: float, pace: Pace, show: Progress) -> Progress:
 
 
 def summarize(archive: Path, summary: Summary, *, quiet: bool, as_json: bool) -> None:
-    from holdfast.crawl.crawls import log_path
+    from holdfast.crawl.report.crawls import log_path
 
     log = str(log_path(archive, summary.name))
     tally = summary.tally.as_dict()
@@ -275,8 +275,8 @@ def fail_without_response(archive: Path, plan: CrawlPlan, summary: Summary) -> N
 
 
 def _last(archive: Path, name: str, event: str) -> dict[str, Any]:
-    from holdfast.crawl.crawls import log_path
-    from holdfast.crawl.log import LogFilter, read_log
+    from holdfast.crawl.report.crawls import log_path
+    from holdfast.crawl.report.log import LogFilter, read_log
 
     rows = read_log(log_path(archive, name), LogFilter(events=frozenset({event})), last=1)
     return next(rows, {})

@@ -20,10 +20,10 @@ from holdfast.batches.entry import REMOVED, JournalEntry
 from holdfast.cluster.access.captures import ClusterSearch
 from holdfast.cluster.access.records import RemoteContents, RemoteRecord
 from holdfast.cluster.access.scatter import ListPiece, NodeFailure, NodeGroup, Round, Scatter
-from holdfast.cluster.access.served_catalog import SnapshotRows
-from holdfast.cluster.access.shard import NodeShard, ShardResponse
+from holdfast.cluster.access.shard.served_catalog import SnapshotRows
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.access.streams import cluster_snapshot, is_followed, require_pulled
-from holdfast.cluster.copies.messages import pack_entries, unpack_entries
+from holdfast.cluster.copies.protocol.messages import pack_entries, unpack_entries
 from holdfast.env.files import Buffer
 from holdfast.errors import ClusterDown, HoldfastError, UsageError
 from holdfast.model import Capture, ContentKey, Coverage, RecordId

@@ -27,7 +27,7 @@ from holdfast.catalog.outline import (
 )
 from holdfast.cluster.access.captures import packed_capture, unpacked_capture
 from holdfast.cluster.access.scatter import Scatter
-from holdfast.cluster.access.shard import NodeShard, ShardResponse
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
 from holdfast.model import Capture, Coverage
 
 ENTRIES_MAX = 1000  # in one response

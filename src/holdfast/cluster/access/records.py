@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.batches.entry import JournalEntry
 from holdfast.cluster.access.scatter import NodeFailure, Scatter
-from holdfast.cluster.access.shard import NodeShard, ShardResponse
-from holdfast.cluster.copies.messages import pack_entries, unpack_entries
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.copies.protocol.messages import pack_entries, unpack_entries
 from holdfast.env.files import Buffer
 from holdfast.errors import CaptureNotFound, ClusterDown, HoldfastError
 from holdfast.model import ContentKey, RecordId

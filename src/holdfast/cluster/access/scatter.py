@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
-from holdfast.cluster.access.shard import ShardResponse
-from holdfast.cluster.copies.messages import pack_body, unpack_body
+from holdfast.cluster.access.shard.shard import ShardResponse
 from holdfast.cluster.copies.partitions import pack_partitions
+from holdfast.cluster.copies.protocol.messages import pack_body, unpack_body
 from holdfast.errors import ClusterDown, HoldfastError, NotAMember
 from holdfast.model import Coverage
 from holdfast.storage.server.wire import unpack_failure

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.cluster.access.scatter import NodeFailure, NodeGroup, Round, Scatter
-from holdfast.cluster.access.shard import NodeShard, ShardResponse
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.partitions import PartitionRule
 from holdfast.env.files import Buffer
 from holdfast.errors import UsageError
@@ -26,7 +26,8 @@ from holdfast.index.words import records_query
 from holdfast.model import RecordId
 from holdfast.query.engine import is_ranked, sort_of
 from holdfast.query.groups import TextGroup
-from holdfast.query.parser import parse
+from holdfast.query.language.parser import parse
+from holdfast.query.language.syntax import Expression, Match, canonical, terms
 from holdfast.query.results import Hit, QueryOptions, QueryResult, Snippet
 from holdfast.query.shard import (
     Candidate,
@@ -39,7 +40,6 @@ from holdfast.query.shard import (
     joined_facets,
 )
 from holdfast.query.snapshot import Numbers
-from holdfast.query.syntax import Expression, Match, canonical, terms
 from holdfast.urls import url_key
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 
 from holdfast.cluster.access.scatter import NodeGroup, Round, Scatter
 from holdfast.cluster.access.search import require_searchable
-from holdfast.cluster.access.shard import NodeShard, ShardResponse
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
 from holdfast.config import QuerySettings
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import Busy, MalformedInput, TooLarge, UsageError

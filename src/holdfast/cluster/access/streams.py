@@ -23,14 +23,14 @@ from holdfast.cluster.access.captures import packed_capture, unpacked_capture
 from holdfast.cluster.access.records import RemoteContents, remote_record
 from holdfast.cluster.access.scatter import ListPiece, NodeGroup, Round, Scatter
 from holdfast.cluster.access.search import linked_pages, shard_query
-from holdfast.cluster.access.served_catalog import ServedCatalog, SnapshotRows
-from holdfast.cluster.access.shard import NodeShard, ShardResponse
-from holdfast.cluster.copies.messages import pack_entries, unpack_entries
+from holdfast.cluster.access.shard.served_catalog import ServedCatalog, SnapshotRows
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.copies.protocol.messages import pack_entries, unpack_entries
 from holdfast.env.files import Buffer
 from holdfast.errors import ClusterDown, IndexNotFound, NotFound, UsageError
 from holdfast.model import RecordId
 from holdfast.query.engine import is_ranked
-from holdfast.query.parser import parse
+from holdfast.query.language.parser import parse
 from holdfast.query.results import QueryOptions
 from holdfast.records.stored_record import StoredRecord
 from holdfast.storage.server.wire import pack_failure, unpack_failure

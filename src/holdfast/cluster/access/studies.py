@@ -25,15 +25,15 @@ import numpy as np
 
 from holdfast.cluster.access.scatter import NodeFailure, NodeGroup, PeerResponse, Round, Scatter, raise_failure
 from holdfast.cluster.access.search import linked_pages, shard_query
-from holdfast.cluster.access.served_rows import ServedRows
-from holdfast.cluster.access.shard import NodeShard, ShardResponse
+from holdfast.cluster.access.shard.served_rows import ServedRows
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.access.sql import served_numbers
 from holdfast.cluster.access.streams import is_followed, require_pulled
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import ClusterDown, HoldfastError, UsageError
 from holdfast.model import Capture, RecordId
 from holdfast.query.engine import is_ranked
-from holdfast.query.parser import parse
+from holdfast.query.language.parser import parse
 from holdfast.query.results import QueryOptions
 from holdfast.query.snapshot import Numbers
 from holdfast.storage.server.wire import pack_failure

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from holdfast.catalog import CaptureQuery, SearchResult
 from holdfast.catalog.query.search import Permits, Search
 from holdfast.cluster.access.captures import ClusterSearch
-from holdfast.cluster.access.operations import OPERATIONS
 from holdfast.cluster.access.outline import ClusterOutline
 from holdfast.cluster.access.records import find_record
 from holdfast.cluster.access.scatter import Scatter
-from holdfast.cluster.access.shard import NodeShard, ShardResponse, answer
+from holdfast.cluster.access.shard.operations import OPERATIONS
+from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse, answer
 from holdfast.cluster.directory import NodeDirectory
 from holdfast.errors import CaptureNotFound, ClusterDown, UnknownCollection, UsageError
 from holdfast.model import RecordId

@@ -28,8 +28,10 @@ from holdfast.archive.ingest.writer import Copy
 from holdfast.batches.entry import JournalEntry
 from holdfast.cluster.copies.blocks import BlockDecoder, LocalBlocks
 from holdfast.cluster.copies.digests import BUCKET_SERIALS, RangeDigest, unpack_digests
-from holdfast.cluster.copies.handlers import BLOCKS_MAX, PARTITIONS_DETAILED_MAX
-from holdfast.cluster.copies.messages import (
+from holdfast.cluster.copies.origins import Cursor, OriginRow, OriginTable
+from holdfast.cluster.copies.partitions import PartitionRule, pack_partitions
+from holdfast.cluster.copies.protocol.handlers import BLOCKS_MAX, PARTITIONS_DETAILED_MAX
+from holdfast.cluster.copies.protocol.messages import (
     BUCKETS_MAX,
     PAGE_ENTRIES,
     NodeMessage,
@@ -38,10 +40,8 @@ from holdfast.cluster.copies.messages import (
     unpack_entries,
     unpack_rows,
 )
-from holdfast.cluster.copies.origins import Cursor, OriginRow, OriginTable
-from holdfast.cluster.copies.partitions import PartitionRule, pack_partitions
-from holdfast.cluster.copies.peers import Peer
-from holdfast.cluster.copies.removals import Removals
+from holdfast.cluster.copies.protocol.peers import Peer
+from holdfast.cluster.copies.removal.removals import Removals
 from holdfast.env import paths
 from holdfast.env.files import Buffer
 from holdfast.errors import MalformedInput

@@ -22,11 +22,11 @@ from holdfast.archive.removal import RemovalOptions
 from holdfast.batches.batch import BatchState
 from holdfast.batches.frame import FramePlace, Passed
 from holdfast.cluster.copies.digests import BUCKET_SERIALS, RangeDigest
-from holdfast.cluster.copies.handlers import PARTITIONS_DETAILED_MAX
 from holdfast.cluster.copies.holders import HolderMap
-from holdfast.cluster.copies.messages import SERIALS_MAX, NodeMessage, numbers, pack_held
 from holdfast.cluster.copies.origins import OriginRow, OriginTable
-from holdfast.cluster.copies.peers import Peer
+from holdfast.cluster.copies.protocol.handlers import PARTITIONS_DETAILED_MAX
+from holdfast.cluster.copies.protocol.messages import SERIALS_MAX, NodeMessage, numbers, pack_held
+from holdfast.cluster.copies.protocol.peers import Peer
 from holdfast.cluster.copies.pull import FindElsewhere, Puller
 from holdfast.errors import HoldfastError
 from holdfast.model import SERIAL_MAX, ContentKey, RecordId, batch_name

@@ -31,13 +31,13 @@ from holdfast.batches.batch import bare
 from holdfast.batches.entry import JournalEntry
 from holdfast.cluster.copies.acknowledgements import Acknowledgements
 from holdfast.cluster.copies.blocks import LocalBlocks
-from holdfast.cluster.copies.handlers import NodeRequests
 from holdfast.cluster.copies.holders import HolderMap
 from holdfast.cluster.copies.origins import OriginTable
 from holdfast.cluster.copies.partitions import PartitionRule
-from holdfast.cluster.copies.peers import NodeIdentity, NodeServer, Peer
+from holdfast.cluster.copies.protocol.handlers import NodeRequests
+from holdfast.cluster.copies.protocol.peers import NodeIdentity, NodeServer, Peer
 from holdfast.cluster.copies.pull import PIECES, CopyCounts, Outdated, Puller
-from holdfast.cluster.copies.removals import ClusterRemoval, RemovalLog, Removals
+from holdfast.cluster.copies.removal.removals import ClusterRemoval, RemovalLog, Removals
 from holdfast.cluster.copies.repair import PeerComparison, RateLimit, Repairer
 from holdfast.cluster.membership.members import MemberList
 from holdfast.cluster.settings import PROTOCOLS, ClusterSettings

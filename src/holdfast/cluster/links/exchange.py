@@ -21,7 +21,7 @@ from itertools import count, groupby
 from secrets import token_hex
 from typing import Any
 
-from holdfast.cluster.copies.removal_log import OnBus
+from holdfast.cluster.copies.removal.removal_log import OnBus
 from holdfast.cluster.links.checkpoint import MERGED, Checkpoint, CheckpointStore
 from holdfast.cluster.links.job import topic_of
 from holdfast.cluster.links.log import LogCut, LogMessage, cut_line, last_cut, pack_message, unpack_message

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from holdfast.crawl.crawls import CrawlState, crawl_directory
 from holdfast.crawl.job.credentials import bound
 from holdfast.crawl.job.file import parse_job, write_job
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.paths import CRAWLS, SHARED
+from holdfast.crawl.report.crawls import CrawlState, crawl_directory
 from holdfast.env.files import LocalFiles, replace_file
 from holdfast.errors import Busy, UsageError
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdfast.crawl.crawls import CrawlState
+from holdfast.crawl.report.crawls import CrawlState
 
 _MOMENTARY = ("seconds",)  # fields of a tally of which the largest counts
 

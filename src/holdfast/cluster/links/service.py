@@ -27,13 +27,13 @@ from holdfast.cluster.membership.bus import Bus, Message
 from holdfast.cluster.membership.members import MemberList
 from holdfast.cluster.node import MakeService, NodeContext
 from holdfast.crawl.crawl import Crawl
-from holdfast.crawl.crawls import CrawlState, crawl_directory, log_path
 from holdfast.crawl.frontier import UrlState
 from holdfast.crawl.job.file import parse_job
 from holdfast.crawl.job.job import checked
-from holdfast.crawl.log import LogFilter, read_log
 from holdfast.crawl.paths import STOP
-from holdfast.crawl.why import why
+from holdfast.crawl.report.crawls import CrawlState, crawl_directory, log_path
+from holdfast.crawl.report.log import LogFilter, read_log
+from holdfast.crawl.report.why import why
 from holdfast.errors import ClusterDown, HoldfastError, UnknownName
 from holdfast.model import RecordId
 

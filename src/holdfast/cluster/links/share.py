@@ -37,12 +37,12 @@ from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
 from holdfast.cluster.links.reports import CrawlReport, end_of, sum_of
 from holdfast.cluster.membership.agent import boot_time_s
 from holdfast.cluster.node import NodeContext
-from holdfast.crawl.crawls import CrawlState
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow, UrlState
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.policy.admission import Admission
 from holdfast.crawl.processes.feeder import Feeder
 from holdfast.crawl.processes.messages import FetchOutcome
+from holdfast.crawl.report.crawls import CrawlState
 from holdfast.errors import MalformedInput
 from holdfast.formats.html.links.references import Hop
 from holdfast.model import RecordId

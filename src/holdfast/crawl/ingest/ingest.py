@@ -19,12 +19,12 @@ from holdfast.archive.ingest.writer import Added
 from holdfast.crawl.frontier import GONE, FoundUrl, Frontier, UrlRow, UrlState, host_of, key_of, link_depth
 from holdfast.crawl.ingest.tally import CrawlTally
 from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.log import CrawlLog, row_of_fetch
 from holdfast.crawl.parse.records import draft_of
 from holdfast.crawl.policy.admission import Admission
 from holdfast.crawl.policy.robots_gate import RobotsGate
 from holdfast.crawl.processes.feeder import Feeder, Flight
 from holdfast.crawl.processes.messages import FetchJob, FetchKind, FetchOutcome, ParsedPage
+from holdfast.crawl.report.log import CrawlLog, row_of_fetch
 from holdfast.crawl.schedule.retention import Retention
 from holdfast.crawl.schedule.revisit import History, due_after
 from holdfast.errors import VolumeFull

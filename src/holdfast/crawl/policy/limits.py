@@ -6,9 +6,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from holdfast.crawl.crawls import CrawlState
 from holdfast.crawl.frontier import Frontier
 from holdfast.crawl.job.job import CrawlJob
+from holdfast.crawl.report.crawls import CrawlState
 from holdfast.crawl.share import CrawlShare
 
 GRACE_S = 5.0  # for requests that are under way when a crawl ends; longer ones are cancelled

@@ -19,14 +19,14 @@ from holdfast.archive import Archive
 from holdfast.archive.removal import RemovalOptions
 from holdfast.archive.update import LATEST
 from holdfast.catalog.timestamps import moment
-from holdfast.crawl.crawls import crawl_directory, kept_job, log_path
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow, UrlState
 from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.log import CrawlLog, Row
 from holdfast.crawl.paths import FRONTIER
 from holdfast.crawl.policy.admission import Admission
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.messages import FetchOutcome
+from holdfast.crawl.report.crawls import crawl_directory, kept_job, log_path
+from holdfast.crawl.report.log import CrawlLog, Row
 from holdfast.crawl.schedule.revisit import Lifetimes
 from holdfast.env.units import interval_words
 from holdfast.errors import ClusterDown, UnknownName, UsageError

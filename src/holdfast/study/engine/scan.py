@@ -17,8 +17,8 @@ from holdfast.catalog.query.search import Permits
 from holdfast.catalog.revisits import has_own_answer, is_empty
 from holdfast.catalog.rows import unpacked
 from holdfast.catalog.timestamps import seconds
-from holdfast.crawl.crawls import crawls, kept_job, log_path
-from holdfast.crawl.log import LogFilter, read_log
+from holdfast.crawl.report.crawls import crawls, kept_job, log_path
+from holdfast.crawl.report.log import LogFilter, read_log
 from holdfast.errors import HoldfastError, UnknownName
 from holdfast.index.schema import host_of, short_type
 from holdfast.model import Capture, RecordId

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from holdfast.arguments import check_fields
 from holdfast.errors import UnknownName, UsageError
-from holdfast.query.parser import parse
+from holdfast.query.language.parser import parse
 from holdfast.study.engine.periods import PeriodUnit
 
 STRATA = ("site", "type", "time", "topic")

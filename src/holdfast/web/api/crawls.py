@@ -20,10 +20,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.catalog.access_rules import Verdict
-from holdfast.crawl.crawls import CrawlStatus, crawl_directory, crawl_status, crawls, kept_job, log_path, request_stop
 from holdfast.crawl.job.job import CrawlJob, ScopeKind, checked
-from holdfast.crawl.log import Row, read_log
 from holdfast.crawl.paths import OUTPUT
+from holdfast.crawl.report.crawls import (
+    CrawlStatus,
+    crawl_directory,
+    crawl_status,
+    crawls,
+    kept_job,
+    log_path,
+    request_stop,
+)
+from holdfast.crawl.report.log import Row, read_log
 from holdfast.env.files import translated_errors
 from holdfast.errors import Busy, Denied, HoldfastError, NotFound, UnknownName, UsageError, VolumeFull
 from holdfast.web.api.endpoint import NAME, Parameter, RequestBody, endpoint, json_response, ref

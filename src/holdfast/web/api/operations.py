@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from holdfast import __version__
 from holdfast.catalog import Total
-from holdfast.crawl.crawls import crawls
+from holdfast.crawl.report.crawls import crawls
 from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.web.context import WebContext
 from holdfast.web.server.counters import BUCKETS_S, KINDS, NAMES, Counters

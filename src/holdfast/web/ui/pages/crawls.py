@@ -22,10 +22,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from holdfast.crawl.crawls import progress_path
 from holdfast.crawl.job.job import ScopeKind
-from holdfast.crawl.log import Row
-from holdfast.crawl.progress import ProgressSample, read_progress
+from holdfast.crawl.report.crawls import progress_path
+from holdfast.crawl.report.log import Row
+from holdfast.crawl.report.progress import ProgressSample, read_progress
 from holdfast.env.units import duration_words
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats.http import media_type

@@ -17,14 +17,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.archive.usage import ArchiveUsage
-from holdfast.crawl.crawls import CrawlStatus, crawls, log_path
-from holdfast.crawl.log import read_log
+from holdfast.crawl.report.crawls import CrawlStatus, crawls, log_path
+from holdfast.crawl.report.log import read_log
 from holdfast.errors import HoldfastError, MalformedKey
 from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Capture, RecordId
-from holdfast.query.parser import parse
+from holdfast.query.language.parser import parse
+from holdfast.query.language.syntax import Match, conjunction
 from holdfast.query.results import QueryOptions
-from holdfast.query.syntax import Match, conjunction
 from holdfast.web.capture.find import SHOWN
 from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath

@@ -33,10 +33,10 @@ from holdfast.errors import IndexNotFound, MalformedQuery, MissingExtra, UsageEr
 from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Capture, Coverage
 from holdfast.query import results
-from holdfast.query.fields import ALIASES, NAMES
-from holdfast.query.parser import parse
+from holdfast.query.language.fields import ALIASES, NAMES
+from holdfast.query.language.parser import parse
+from holdfast.query.language.syntax import And, Everything, Expression, Match, TextTerm, canonical, conjunction
 from holdfast.query.results import FACETS, QueryOptions
-from holdfast.query.syntax import And, Everything, Expression, Match, TextTerm, canonical, conjunction
 from holdfast.urls import parse as parse_url
 from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext

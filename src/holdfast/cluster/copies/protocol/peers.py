@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from holdfast.cluster.copies.messages import (
+from holdfast.cluster.copies.protocol.messages import (
     REQUEST_BYTES_MAX,
     RESPONSE_BYTES_MAX,
     NodeMessage,

@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.crawl.crawls import crawl_directory, crawl_status, kept_job, log_path
 from holdfast.crawl.frontier import Frontier, UrlRow, UrlState, host_of, key_of
 from holdfast.crawl.job.job import CrawlJob
-from holdfast.crawl.log import Row, last_row
 from holdfast.crawl.paths import FRONTIER
 from holdfast.crawl.policy.admission import Admission
 from holdfast.crawl.policy.robots_gate import RobotsGate, origin_of
 from holdfast.crawl.policy.traps import Traps
 from holdfast.crawl.processes.messages import FetchKind, FetchOutcome
+from holdfast.crawl.report.crawls import crawl_directory, crawl_status, kept_job, log_path
+from holdfast.crawl.report.log import Row, last_row
 from holdfast.crawl.schedule.revisit import History, Lifetimes
 from holdfast.errors import UnknownName, UsageError
 from holdfast.formats.html.links.references import Hop

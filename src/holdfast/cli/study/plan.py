@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import PATH, archive_option, read_bytes, read_seconds, together
-from holdfast.cli.result import check_form, form_options, show_result
-from holdfast.cli.study import measured, run_and_show
+from holdfast.cli.study.result import check_form, form_options, show_result
+from holdfast.cli.study.study import measured, run_and_show
 from holdfast.cli.terminal import Interruption
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast.errors import MalformedQuery
-from holdfast.query.fields import ALIASES, COMPARED, NAMES, SIGNS
+from holdfast.query.language.fields import ALIASES, COMPARED, NAMES, SIGNS
 
 CHARACTERS_MAX = 8192  # of a query; the longest URLs in use are shorter
 _QUOTES = '"“”„'

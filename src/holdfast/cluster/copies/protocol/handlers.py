@@ -23,7 +23,9 @@ from holdfast.batches.entry import REMOVED, JournalEntry
 from holdfast.cluster.copies.acknowledgements import Acknowledgements
 from holdfast.cluster.copies.blocks import LocalBlocks
 from holdfast.cluster.copies.digests import BUCKET_SERIALS, pack_digests
-from holdfast.cluster.copies.messages import (
+from holdfast.cluster.copies.origins import Cursor, OriginRow, OriginTable
+from holdfast.cluster.copies.partitions import unpack_partitions
+from holdfast.cluster.copies.protocol.messages import (
     BUCKETS_MAX,
     PAGE_BYTES,
     PAGE_ENTRIES,
@@ -39,8 +41,6 @@ from holdfast.cluster.copies.messages import (
     text,
     unpack_held,
 )
-from holdfast.cluster.copies.origins import Cursor, OriginRow, OriginTable
-from holdfast.cluster.copies.partitions import unpack_partitions
 from holdfast.env.files import Buffer
 from holdfast.errors import MalformedInput, NotFound, TooLarge
 from holdfast.model import SERIAL_MAX, RecordId, batch_name

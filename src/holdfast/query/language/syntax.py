@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from holdfast.query.fields import number_text, value_text
-from holdfast.query.lexer import is_bare_value, is_bare_word
+from holdfast.query.language.fields import number_text, value_text
+from holdfast.query.language.lexer import is_bare_value, is_bare_word
 
 
 @dataclass(frozen=True, slots=True)

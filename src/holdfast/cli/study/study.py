@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holdfast.cli.options import archive_option, collection_option
-from holdfast.cli.result import check_form, form_options, show_result
+from holdfast.cli.study.result import check_form, form_options, show_result
 from holdfast.cli.terminal import Interruption, asking, require_whole
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import PATH, archive_option, collection_option, read_bytes
-from holdfast.cli.result import form_options
-from holdfast.cli.study import run_and_show
+from holdfast.cli.study.result import form_options
+from holdfast.cli.study.study import run_and_show
 from holdfast.cli.terminal import note
 
 if TYPE_CHECKING:

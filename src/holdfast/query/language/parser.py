@@ -11,9 +11,9 @@ they are not indexed. An empty query matches everything.
 from __future__ import annotations
 
 from holdfast.errors import MalformedQuery
-from holdfast.query.fields import MATCHES, TITLE, number_of, status_class
-from holdfast.query.lexer import QueryToken, TokenKind, fault, has_word, is_bare_value, is_bare_word, scan
-from holdfast.query.syntax import (
+from holdfast.query.language.fields import MATCHES, TITLE, number_of, status_class
+from holdfast.query.language.lexer import QueryToken, TokenKind, fault, has_word, is_bare_value, is_bare_word, scan
+from holdfast.query.language.syntax import (
     EVERYTHING,
     Compare,
     Everything,
