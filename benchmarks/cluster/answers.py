@@ -28,6 +28,7 @@ from holdfast.archive.export import ExportOptions
 from holdfast.cluster.access.routes import ClusterRouter
 from holdfast.cluster.access.whole_archive import WholeArchive
 from holdfast.cluster.status import read_table
+from holdfast.errors import ClusterDown
 from holdfast.query.results import QueryOptions
 from holdfast.records.selection import ChosenUrls
 from holdfast.streams.options import StreamOptions
@@ -51,6 +52,7 @@ def answers(directory: Path, records: int) -> list[ClusterFigure]:
         _fill(nodes, directory / "one", urls)
         found = _forwarded(nodes, urls)
         with ClusterRouter(nodes["n1"].path).open_whole() as whole, holdfast.open(directory / "one") as one:
+            wait(lambda: _streams_whole(whole), "every node knows what the others have")
             found += _searches(whole, one)
             found += _streams(nodes, whole, one, records)
     finally:
@@ -159,6 +161,15 @@ def _searches(whole: WholeArchive, one: holdfast.Archive) -> list[ClusterFigure]
         ClusterFigure("answers", "search: p50 of 4 nodes", whole_ms, "ms"),
         ClusterFigure("answers", "search: 4 nodes ÷ one index", whole_ms / one_ms, "x"),
     ]
+
+
+def _streams_whole(whole: WholeArchive) -> bool:
+    """Whether a stream of all nodes can begin: each has looked at the batches of the others."""
+    try:
+        with whole.stream(StreamOptions(fields=("url",))) as stream:
+            return any(stream)
+    except ClusterDown:
+        return False
 
 
 def _streams(

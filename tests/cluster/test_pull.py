@@ -11,7 +11,11 @@ from copy_world import seeded, some_pages
 from waiting import wait_until
 
 from holdfast.archive.ingest.exchange import drafts_of
+from holdfast.cluster.access.shard.shard import NodeShard
+from holdfast.cluster.access.streams import answer_batches
+from holdfast.model import RecordId
 from holdfast.records.draft import Drafting
+from holdfast.web.auth.access import Access
 
 
 def test_what_is_added_anywhere_reaches_its_holders(tmp_path: Path) -> None:
@@ -47,7 +51,7 @@ def test_a_node_counts_what_it_records_itself(tmp_path: Path) -> None:
     with cluster_of(tmp_path, "n1", "n2") as cluster:
         one, two = cluster.nodes["n1"], cluster.nodes["n2"]
         wait_until(lambda: one.add(some_pages(random, 1)) and one.copies.counts()["pages_per_s"], "n1 records")
-        wait_until(lambda: all_bytes(two.archive), "n2 has copies")
+        wait_until(lambda: two.copies.counts()["copies"]["records"], "n2 has copies")
         assert two.copies.counts()["pages_per_s"] == two.copies.origins.recorded == 0
 
 
@@ -118,6 +122,34 @@ def test_a_node_that_is_no_holder_drops_what_all_holders_have(tmp_path: Path) ->
             for name in one.copies.holders.of(partitions[record]):
                 assert bytes_of(cluster.nodes[name].archive, record) == raw
         assert (one.archive.path / "refused").exists() is False
+
+
+def test_a_batch_is_followed_to_its_end_whatever_is_left_of_it(tmp_path: Path) -> None:
+    """Its last records have gone to their holder; a node that holds none of it knows that it lacks none (B9)."""
+    random = seeded()
+    with cluster_of(tmp_path, "n1", "n2", copies=1, ack_copies=1) as cluster:
+        one = cluster.nodes["n1"]
+
+        def is_foreign(record: RecordId) -> bool:
+            one.copies.origins.catch_up()
+            row = one.copies.origins.find(record)
+            return row is not None and "n1" not in one.copies.holders.of(row.partition)
+
+        records = one.add(some_pages(random, 20))
+        while not is_foreign(records[-1]):
+            records = one.add(some_pages(random, 1))
+        cluster.settle()
+        one.copies.repair(deep=False)
+        wait_until(lambda: one.copies.origins.find(records[-1]) is None, "the last record is dropped")
+        cluster.join("n3")
+        three = cluster.nodes["n3"]
+        shard = NodeShard(three.archive, Access(), lambda: three.copies.origins.rule)
+
+        def pulled() -> int:
+            answer, _ = answer_batches(shard, {}, three.copies.held())
+            return answer["pulled"].get(records[-1].batch, 0)
+
+        wait_until(lambda: pulled() == records[-1].serial + 1, "n3 has looked at all of the batch of n1")
 
 
 def test_nothing_is_dropped_while_a_holder_lacks_it(tmp_path: Path) -> None:

@@ -6,6 +6,6 @@
         ▼
     one answer                   merged by the node that was asked (`whole_archive`); what is missing is named
 
-The node process writes the table of routes into its directory; its web workers follow it. `index_service` keeps the index
-of a node up to date.
+The node process writes the table of routes into its directory; its web workers follow it. `index_service` keeps the
+index of a node up to date.
 """

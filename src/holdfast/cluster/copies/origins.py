@@ -320,6 +320,15 @@ class OriginTable:
             start = _ORIGIN + name + b"\1"
         return found
 
+    def recorded_ends(self) -> dict[str, int]:
+        """Of each batch that this node recorded, the first serial that is not known here, whatever is left of it."""
+        states = self._table.scan(_STATE, after(_STATE))
+        return {key[1:].decode(): BatchState.unpack(packed).next_serial for key, packed in states}
+
+    def followed(self) -> list[str]:
+        """The batches that are pulled: those with a cursor."""
+        return [key[1:].decode() for key, _ in self._table.scan(_CURSOR, after(_CURSOR))]
+
     # -- digests ------------------------------------------------------------------------------------------------
 
     def partition_digests(self, partitions: Sequence[int]) -> list[RangeDigest]:

@@ -99,6 +99,7 @@ class NodeRequests:
         partitions = self._partitions(head)
         self._acknowledgements.note(peer, batch, Cursor(after, partitions))
         entries: list[JournalEntry] = []
+        end = self._origins.recorded_ends().get(batch, 0)  # before rows are read: what comes meanwhile is not skipped
         until, size = after, 0
         for scanned, row in enumerate(self._origins.rows(batch, after + 1)):
             if size >= PAGE_BYTES or len(entries) >= PAGE_ENTRIES or scanned >= ROWS_SCANNED_MAX:
@@ -107,6 +108,8 @@ class NodeRequests:
             if row.partition in partitions and (entry := self._entry(row)) is not None:
                 entries.append(entry)
                 size += len(entry.data) + 500
+        else:
+            until = max(until, end - 1)  # the last records may have been dropped or removed
         return {"until": until, "count": len(entries)}, [pack_entries(entries)]
 
     def _entry(self, row: OriginRow) -> JournalEntry | None:
