@@ -92,8 +92,9 @@ class _OriginOrder(LogOrder):
 
 def answer_batches(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
     """Of each origin batch, the first serial that is not known here, and up to which this node has pulled it."""
-    ends = {name: last + 1 for name, last in shard.origins.batches().items()} | shard.origins.recorded_ends()
-    return {"ends": ends, "pulled": _pulled(shard, dict.fromkeys(shard.origins.followed(), 0) | ends, partitions)}, []
+    ends = {name: last + 1 for name, last in shard.origins.batches().items()}
+    pulled = _pulled(shard, dict.fromkeys(shard.origins.followed(), 0) | ends, partitions)
+    return {"ends": ends, "pulled": pulled | shard.origins.recorded_ends()}, []
 
 
 def _pulled(shard: NodeShard, ends: Mapping[str, int], partitions: frozenset[int]) -> dict[str, int]:
