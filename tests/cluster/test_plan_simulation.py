@@ -1,18 +1,13 @@
-"""Plans of clusters: the simulator and six real nodes on one schedule of losses; this cluster as a scenario (H9)."""
+"""Plans of clusters: the simulator and six real nodes on one schedule of losses (H9)."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 from copy_cluster import PARTITIONS, Cluster, cluster_of
 from copy_world import seeded, some_pages
-from node_cluster import free_address, run_holdfast
 from waiting import wait_until
 
-import holdfast
-from holdfast.cluster.directory import NodeDirectory
 from holdfast.plan.lifetimes import ExponentialLives
 from holdfast.plan.simulation import Replacement, SimulatedCluster, Simulation
 
@@ -87,31 +82,3 @@ def test_moved_copies_are_those_of_six_real_nodes(tmp_path: Path) -> None:
             gained = {each: count - had[each] for each, count in received(cluster).items()}
             assert gained == expected
         assert not simulation.lost.any()
-
-
-def test_the_plan_of_a_node_is_that_of_its_cluster(tmp_path: Path) -> None:
-    """Each of four nodes has as much as this one, and 3 copies of everything are among them."""
-    path = tmp_path / "n1"
-    assert run_holdfast("cluster", "init", path, "--copies", "3", "--address", free_address()).returncode == 0
-    with holdfast.open(path) as archive:
-        archive.add(some_pages(seeded(), 10))
-    alone = figures(path)
-    assert (alone["nodes"], alone["used disk of a node"] > 0) == (1, True)
-    node = NodeDirectory(path)
-    members = node.members()
-    (own,) = members
-    for number in range(2, 5):
-        members = members.with_member(replace(own, name=f"n{number}"))
-    node.save_members(members)
-    together = figures(path)
-    assert together["nodes"] == 4
-    stored = "contents at the beginning, stored"
-    assert abs(together[stored] / alone[stored] - 4 / 3) < 0.01
-    assert together["probability that a page is lost"] < alone["probability that a page is lost"] / 1000
-
-
-def figures(path: Path) -> dict[str, float]:
-    """What the command prints."""
-    done = run_holdfast("-a", path, "plan", "estimate", "--preset", "archive", "--table", "figures", "--json")
-    assert done.returncode == 0, done.stderr
-    return {row["figure"]: row["value"] for row in map(json.loads, done.stdout.splitlines())}

@@ -20,7 +20,7 @@ from holdfast.crawl.crawl import Crawl
 from holdfast.crawl.job.job import CrawlJob, FetchSettings
 from holdfast.errors import HoldfastError
 from holdfast.index import updater as keeper_module
-from holdfast.index.extract.extract import Extracted
+from holdfast.index.extract.extract import Extracted, OutLinks
 from holdfast.index.updater import IndexUpdater
 from holdfast.index.workers import pool
 from holdfast.model import RecordId
@@ -197,5 +197,6 @@ def test_sending_never_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_extracted_survives_the_way_between_processes() -> None:
-    found = Extracted("t", "te\udc80xt", "de", "20200101000000", (), "damaged")
+    links = OutLinks(("http://b.example/",), ("link",), ("b",))
+    found = Extracted("t", "te\udc80xt", "de", "20200101000000", links, "damaged", (0, 1))
     assert Extracted.unpack(found.pack()) == found

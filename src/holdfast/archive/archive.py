@@ -336,6 +336,7 @@ class Archive(OpenVolumes):
         """
         return self.catalog.search(CaptureQuery(url=query) if isinstance(query, str) else query, permits)
 
+    @public
     def outline(self, permits: Permits | None = None) -> Outline:
         """Its hosts, and what is below them, level by level; without captures that are not permitted."""
         return self.catalog.outline(permits)

@@ -146,10 +146,13 @@ class Removals:
 
         For what was chosen here, as what a later capture has superseded: captures that only other nodes have stay.
         """
-        removal = self._archive.remove_here(
-            selection, options, announce=lambda found: self._announce(uuid.uuid4().hex, list(found.items()), options)
-        )
-        self._origins.catch_up()
+        with self.lock:  # else a copy that is being added may be noted as an alias of what has just gone
+            removal = self._archive.remove_here(
+                selection,
+                options,
+                announce=lambda found: self._announce(uuid.uuid4().hex, list(found.items()), options),
+            )
+            self._origins.catch_up()
         return removal
 
     def count(self, selection: Selection) -> Removal:
