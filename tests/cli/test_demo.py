@@ -9,11 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
+import pytest
 from program import Shell
 
 from holdfast.errors import Busy, CrawlFailed
@@ -32,8 +35,13 @@ def run(shell: Shell, *command: str) -> subprocess.CompletedProcess[str]:
     return shell.run(command, capture_output=True, text=True)
 
 
-def demo(shell: Shell, *arguments: str) -> tuple[str, dict[str, str]]:
-    """Runs the demo until it serves, and ends it by Ctrl-C. What it printed, and the pages that it names."""
+def interrupt(process: int) -> None:
+    """Ctrl-C, which reaches all processes of a terminal."""
+    os.killpg(process, signal.SIGINT)
+
+
+def demo(shell: Shell, *arguments: str, end: Callable[[int], None] = interrupt) -> tuple[str, dict[str, str]]:
+    """Runs the demo until it serves, and ends it. What it printed, and the pages that it names."""
     command = [sys.executable, "-m", "holdfast", "demo", "--port", "0", *arguments]
     with subprocess.Popen(
         command,
@@ -53,7 +61,7 @@ def demo(shell: Shell, *arguments: str) -> tuple[str, dict[str, str]]:
         for address in re.findall(r"(?:The archive is at |^  )(http://\S+)", printed, re.MULTILINE):
             with urlopen(address) as page:
                 shown[address] = page.read().decode()
-        os.killpg(process.pid, signal.SIGINT)
+        end(process.pid)
         printed += process.stdout.read()
         assert process.wait() == 0, printed
     assert "stopped" in printed
@@ -85,11 +93,15 @@ def test_demo_of_a_site_that_is_given(shell: Shell) -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            printed, _ = demo(shell, f"http://127.0.0.1:{server.server_port}/")
+            printed, pages = demo(
+                shell, f"http://127.0.0.1:{server.server_port}/", end=lambda process: os.kill(process, signal.SIGTERM)
+            )
         finally:
             server.shutdown()
             thread.join()
     assert re.search(r"\d+ URLs in ", printed)
+    with pytest.raises(URLError):  # a service manager ends it by SIGTERM, and its server ends, too
+        urlopen(next(iter(pages)))
 
 
 def test_demo_of_a_site_that_does_not_answer(shell: Shell) -> None:

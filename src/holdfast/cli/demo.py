@@ -8,10 +8,14 @@ politely and not far.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
 import click
@@ -28,6 +32,22 @@ class Demo:
 
     def __init__(self, archive: Path) -> None:
         self._archive = str(archive)
+        self._process: subprocess.Popen[str] | None = None  # the command that was started last
+
+    @contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """SIGTERM and SIGHUP end it as Ctrl-C does. Unlike that, they do not reach the command by themselves."""
+        before = {number: signal.signal(number, self._end) for number in (signal.SIGTERM, signal.SIGHUP)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, _: int, frame: FrameType | None) -> None:
+        if self._process is not None:
+            self._process.terminate()
+        raise KeyboardInterrupt
 
     def run(self, *arguments: str) -> dict[str, Any]:
         """Runs a command to its end and returns the object that it prints last.
@@ -51,7 +71,8 @@ class Demo:
     def _started(self, *arguments: str, stderr: int | IO[Any] | None = None) -> subprocess.Popen[str]:
         where = (self._archive,) if arguments[0] == "init" else ("-a", self._archive)
         command = [sys.executable, "-m", "holdfast", arguments[0], *where, *arguments[1:]]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        return self._process
 
     def visit_own_site(self) -> list[str]:
         """Visits the built-in site twice. What there is to look at: lines with an address below the archive's."""
@@ -146,7 +167,8 @@ def demo(url: str | None, port: int) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as directory:
             shown = Demo(Path(directory) / "archive")
-            shown.serve(port, shown.visit(url) if url else shown.visit_own_site())
+            with shown.ended_by_signals():
+                shown.serve(port, shown.visit(url) if url else shown.visit_own_site())
     except KeyboardInterrupt:
         click.echo("Stopped.")
         raise click.exceptions.Exit(INTERRUPTED) from None
