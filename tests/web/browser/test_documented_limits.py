@@ -22,6 +22,35 @@ SVG = (
 ASKING = """<script>fetch('/never').then((got) => { window.never = got.status });
 new WebSocket('ws://a.example/').onclose = (e) => { window.socketCode = e.code };
 </script>"""
+SPELLINGS = """<style>a[href="/there"] { color: rgb(1, 2, 3) }</style><a id=there href="/there">there</a>
+<script>window.shown = {};
+(function (w) { shown.computed = w["loc" + "ation"].href })(window);
+(({location}) => { shown.pattern = location.href })(window);
+shown.escaped = \\u006cocation.href;
+shown.literal = location.href;
+shown.named = String(function () { return location });
+</script>
+<script>document.write("<script>shown.written = loca"); document.write("tion.href</" + "script>")</script>
+<script>shown.markup = document.body.innerHTML; shown.colour = getComputedStyle(there).color;
+shown.ready = true</script>
+"""
+SANDBOXING = """<iframe id=held></iframe><script>
+window.heard = [];
+onmessage = (e) => heard.push(e.data);
+held.sandbox.add("allow-scripts");
+held.src = "/sandboxed";
+</script>"""
+SANDBOXED = "<img src=/late.svg><script>parent.postMessage('for another', 'http://b.example')</script>"
+SENDING = """<iframe id=there src=/receiving></iframe><script>
+there.onload = () => {
+  const w = there.contentWindow, send = w["post" + "Message"];
+  w.postMessage("by name", "*");
+  send.call(w, "by a computed name", "*");
+}
+</script>"""
+RECEIVING = """<script>window.sources = {};
+onmessage = (e) => { sources[e.data] = e.source === window ? "itself" : e.source === parent ? "the sender" : "" };
+</script>"""
 MANY = ReplayRules.LOOK_AT + 1
 
 
@@ -29,6 +58,11 @@ def captures() -> Iterator[Exchange]:
     yield page(f"{A}/asking", ASKING, "text/html", TIME)
     yield page(f"{A}/framing", f"<iframe src='{B}/framed'></iframe>", "text/html", TIME)
     yield page(f"{B}/framed", "<p id=secret>of the other site", "text/html", TIME)
+    yield page(f"{A}/spellings", SPELLINGS, "text/html", TIME)
+    yield page(f"{A}/sandboxing", SANDBOXING, "text/html", TIME)
+    yield page(f"{A}/sandboxed", SANDBOXED, "text/html", TIME)
+    yield page(f"{A}/sending", SENDING, "text/html", TIME)
+    yield page(f"{A}/receiving", RECEIVING, "text/html", TIME)
     yield page(f"{A}/drawing.svg", SVG, "image/svg+xml", TIME)
     yield page(f"{A}/form", f"<form method=post action='{B}/take'><input name=q value=1><button>go", "text/html", TIME)
     yield page(f"{B}/take", "<title>by GET</title>", "text/html", TIME)
@@ -62,6 +96,37 @@ def test_one_archived_site_can_reach_into_another(stage: Stage) -> None:
         frame = tab.open(f"{A}/framing", TIME)
         secret = "document.querySelector('iframe').contentDocument?.getElementById('secret')?.textContent"
         assert until(frame, secret) == "of the other site"
+
+
+def test_some_spellings_show_the_replayed_address(stage: Stage) -> None:
+    """Those of docs/protocol/rewriting.md#scripts; what they lead to is in the archive all the same."""
+    with stage.context() as tab:
+        frame = tab.open(f"{A}/spellings", TIME)
+        assert until(frame, "window.shown.ready")
+        shown = frame.evaluate("window.shown")
+    replayed = f"{stage.served.replay}/main/{TIME}mp_/{A}/spellings"
+    assert shown["literal"] == f"{A}/spellings"
+    assert [shown[each] for each in ("computed", "pattern", "escaped", "written")] == [replayed] * 4
+    assert f"/main/{TIME}mp_/{A}/there" in shown["markup"]
+    assert shown["colour"] != "rgb(1, 2, 3)"
+    assert "__hf_location" in shown["named"]
+
+
+def test_a_frame_sandboxed_by_its_token_list_loads_no_parts_and_its_messages_reach_others(stage: Stage) -> None:
+    with stage.context() as tab:
+        frame = tab.open(f"{A}/sandboxing", TIME)
+        assert until(frame, "window.heard[0]") == "for another"
+        (sandboxed,) = frame.child_frames
+        assert until(sandboxed, "document.images[0].complete")
+        assert sandboxed.evaluate("document.images[0].naturalWidth") == 0
+
+
+def test_a_message_sent_by_a_function_taken_by_a_computed_name_has_that_window_as_its_source(stage: Stage) -> None:
+    with stage.context() as tab:
+        frame = tab.open(f"{A}/sending", TIME)
+        assert until(frame, "Object.keys(there.contentWindow.sources || {}).length === 2")
+        sources = frame.evaluate("there.contentWindow.sources")
+    assert sources == {"by name": "the sender", "by a computed name": "itself"}
 
 
 def test_a_drawing_that_is_a_document_is_shown_without_its_scripts(stage: Stage) -> None:
