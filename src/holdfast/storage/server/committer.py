@@ -6,6 +6,9 @@ waits in the sockets for the next turn. So one client pays one sync, and sixty-f
 While clients read, too, a thread commits, and the event loop goes on responding to them: the thread takes all that
 arrived while the last group was being synced, and packs the responses. Without readers nobody would gain by that: the
 hand-over to a thread and back costs more than half as much as a commit.
+
+A client whose connection is lost in mid-commit repeats it with the same key, and gets the results of the first time
+(`volumes/remote/pending_commits`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every commit has an idempotency key, so it can be repeated when its response was lost: it happens once. If the server
 stays away, the outcome of a commit is unknown when `VolumeDown` is raised; as soon as the server is back, the commit is
-made void, and what it had counted is rolled back (`retries`).
+made void, and what it had counted is rolled back (`pending_commits`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from holdfast.storage.volume import (
 from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.local import Compaction, Progress
 from holdfast.storage.volumes.remote.connection import ConnectionPool, ServerConnection
-from holdfast.storage.volumes.remote.retries import CommitAttempt, IdempotencyKeys, PendingCommits
+from holdfast.storage.volumes.remote.pending_commits import CommitAttempt, IdempotencyKeys, PendingCommits
 
 log = logging.getLogger("holdfast.storage")
 
