@@ -15,6 +15,7 @@ from warcs import PAGES
 
 from holdfast.archive.export import FORMATS as ALL_FORMATS
 from holdfast.cli.captures.export import FORMATS
+from holdfast.formats.warc.compose import WarcHead, record_parts
 
 URLS = [url for url, _, _ in PAGES]
 
@@ -44,6 +45,33 @@ def test_the_suffix_tells_the_format(shown: Shell, name: str, tmp_path: Path) ->
 def test_warcs_are_read_by_warcio(filled: Shell) -> None:
     assert filled("export", "-o", "all.warc.gz").text.startswith("exported ")
     assert responses((filled.directory / "all.warc.gz").read_bytes()) == URLS
+
+
+@pytest.mark.parametrize("more", [(), ("--file-size", "1G", "--format", "warc.gz")])
+def test_older_warcs_on_request(filled: Shell, more: tuple[str, ...]) -> None:
+    """WARC 1.0 has times of whole seconds, and other names of profiles; blocks are the same."""
+    fine = "2020-03-01T00:00:00.123456Z"
+    profile = "http://netpreserve.org/warc/%s/revisit/identical-payload-digest"
+    head = WarcHead("revisit", fine, "<urn:uuid:1>", URLS[0], profile=profile % "1.1", refers_to_date=fine)
+    (filled.directory / "new.warc").write_bytes(b"".join(record_parts(head, [b"HTTP/1.1 200 OK\r\n\r\nWARC/1.1\r\n"])))
+    filled("import", "new.warc")
+    blocks = {}
+    for version in ("1.0", "1.1"):
+        target = Path(version) if more else Path(f"{version}.warc.gz")
+        filled("export", "-o", target, "--warc-version", version, *more)
+        written = filled.directory / target
+        (path,) = written.iterdir() if more else [written]
+        with path.open("rb") as file:
+            found = [(each.rec_headers, each.raw_stream.read()) for each in ArchiveIterator(file, no_record_parse=True)]
+        blocks[version] = [block for _, block in found[1:]]
+        assert {headers.protocol for headers, _ in found} == {f"WARC/{version}"}
+        assert f"WARC File Format {version}".encode() in found[0][1]
+        date = fine if version == "1.1" else "2020-03-01T00:00:00Z"
+        (revisit,) = (headers for headers, _ in found if headers.get_header("WARC-Type") == "revisit")
+        assert revisit.get_header("WARC-Profile") == profile % version
+        assert revisit.get_header("WARC-Date") == date
+        assert revisit.get_header("WARC-Refers-To-Date") == date
+    assert blocks["1.0"] == blocks["1.1"]
 
 
 def test_standard_output_and_filters(filled: Shell) -> None:
@@ -98,6 +126,7 @@ def test_a_pipe_is_written_to_and_stays_one(filled: Shell) -> None:
         (["-o", "x", "--exact", "example.com"], 2, "leave out --format and all filters"),
         (["-o", "x.warc", "--compress"], 2, "--compress is for"),
         (["-o", "x.cdxj", "--file-size", "1M"], 2, "--file-size is for"),
+        (["-o", "x.cdxj", "--warc-version", "1.0"], 2, "--warc-version is for"),
         (["-o", "x.warc", "--match", "host"], 2, "need a URL"),
         (["-o", "x.warc", "--batch", "nope"], 2, "no batch 'nope': known are pages"),
         (["-o", "x.cdxj", "--batch", "nope"], 2, "no batch 'nope': known are pages"),

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, Protocol, cast, get_args
 
 from holdfast.archive.ingest.manifest import listed
 from holdfast.arguments import check_fields
@@ -36,6 +36,7 @@ from holdfast.formats.cdx.cdxj import cdxj_line
 from holdfast.formats.cdx.zipnum import ZipNumWriter, loc_line
 from holdfast.formats.http import HTML_TYPES, decoded_content
 from holdfast.formats.tianwang import TianwangWriter, page_attributes
+from holdfast.formats.warc.compose import Version
 from holdfast.formats.warc.writer import (
     Compression,
     RecordCompressor,
@@ -45,7 +46,7 @@ from holdfast.formats.warc.writer import (
     WrittenRecord,
 )
 from holdfast.model import Capture, Coverage, RecordId
-from holdfast.records.as_warc import WARCINFO, as_warc, is_writable, warc_parts, warcinfo
+from holdfast.records.as_warc import WARCINFO, as_older_warc, as_warc, is_writable, warc_parts, warcinfo
 from holdfast.records.draft import is_captured
 from holdfast.records.selection import Selection, with_companions
 from holdfast.records.stored_record import StoredRecord
@@ -94,9 +95,14 @@ class ExportOptions:
     source: str | None = None  # only the file of this name, with `exact`
     compress: bool = False  # compress the data of Tianwang records
     bytes_max: int = 0  # of one WARC file; then the target is a directory. 0: one file, however large
+    warc_version: str = "1.1"  # or "1.0", for older readers; records that came in as 1.0 stay so
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.warc_version not in get_args(Version):
+            raise UsageError(
+                f"bad version of WARC: {self.warc_version!r} must be one of {', '.join(get_args(Version))}"
+            )
 
 
 @dataclass(slots=True)
@@ -361,9 +367,12 @@ class Exporter:
         compressor: RecordCompressor,
         *,
         exact: bool = False,
+        older: bool = False,
         note: Callable[[StoredRecord, int, int], None] | None = None,
     ) -> None:
         """Writes the records in their order, as WARC that every reader takes unless they are wanted exactly.
+
+        `older` makes them WARC 1.0.
 
         Threads compress while this one fetches the next records and writes those before. `note` is called with each
         record, its offset and its length in the file.
@@ -389,7 +398,8 @@ class Exporter:
                 if group[0][1] is None:
                     (stored, _) = group[0]
                     writer.begin()
-                    for part in stored.raw() if exact else warc_parts(stored):
+                    parts: Iterable[Buffer] = stored.raw() if exact else warc_parts(stored)
+                    for part in as_older_warc(parts) if older else parts:
                         writer.feed(part)
                     written(stored, writer.end())
                     continue
@@ -397,26 +407,31 @@ class Exporter:
                     some = group[start : start + _CHUNK]
                     if not exact:
                         some = [(stored, as_warc(stored, parts or [])) for stored, parts in some]
+                    if older:
+                        some = [(stored, list(as_older_warc(parts or []))) for stored, parts in some]
                     ahead.append((some, threads.submit(compress, some)))
             while ahead:
                 append(*ahead.popleft())
 
     def _warc(self, records: Iterator[StoredRecord], target: Target, options: ExportOptions) -> None:
-        compression = _COMPRESSIONS[options.format]
+        compression, version = _COMPRESSIONS[options.format], cast(Version, options.warc_version)
+        older = version == "1.0"
         if options.bytes_max:
             if not isinstance(target, Path):
                 raise UsageError("several WARC files cannot be written to a stream: name a directory")
-            files_options = WarcFilesOptions(bytes_max=options.bytes_max, compression=compression, info=WARCINFO)
+            files_options = WarcFilesOptions(
+                bytes_max=options.bytes_max, compression=compression, version=version, info=WARCINFO
+            )
             with WarcFiles(target, "holdfast", files_options, env=self._env) as files:
-                self._write_records(records, files, files.compressor)
+                self._write_records(records, files, files.compressor, older=older)
             self._report.files += tuple(map(str, files.finished))
             self._advance(sum(path.stat().st_size for path in files.finished))
             return
         compressor = RecordCompressor(compression)
         with self._output(target) as sink:
             writer = WarcWriter(sink, compressor=compressor)
-            writer.write(warcinfo(self._env, target.name if isinstance(target, Path) else ""))
-            self._write_records(records, writer, compressor)
+            writer.write(warcinfo(self._env, target.name if isinstance(target, Path) else "", version))
+            self._write_records(records, writer, compressor, older=older)
 
     def _wacz(self, records: Iterator[StoredRecord], target: Path) -> None:
         from holdfast.formats.wacz.writer import WaczWriter

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -24,7 +24,9 @@ from holdfast.formats.tianwang import unzipped
 from holdfast.formats.warc.compose import (
     ID_BYTES,
     RECORD_END,
+    Version,
     WarcHead,
+    older_head,
     record_id,
     record_parts,
     warc_date,
@@ -56,10 +58,11 @@ _NOT_IN_VALUE = re.compile(r"[\x00\r\n]")
 WARCINFO = (("software", "Holdfast"),)
 
 
-def warcinfo(env: Environment, filename: str = "") -> list[bytes]:
+def warcinfo(env: Environment, filename: str = "", version: Version = "1.1") -> list[bytes]:
     """The record that begins a WARC file of ours, in parts."""
     now = datetime.fromtimestamp(env.clock(), UTC).strftime("%Y%m%d%H%M%S")
-    return warcinfo_parts(WarcHead("warcinfo", now, record_id(env.random_bytes(ID_BYTES)), filename=filename), WARCINFO)
+    head = WarcHead("warcinfo", now, record_id(env.random_bytes(ID_BYTES)), filename=filename)
+    return warcinfo_parts(head, WARCINFO, version)
 
 
 def is_warc(entry: JournalEntry) -> bool:
@@ -105,6 +108,14 @@ def as_warc(stored: StoredRecord, parts: Sequence[Buffer]) -> list[Buffer]:
     if is_warc(entry):
         return [_warc_head(stored), block, RECORD_END]
     return [*record_parts(_head(stored), [unzipped(block) if stored.is_zipped else block])]
+
+
+def as_older_warc(parts: Iterable[Buffer]) -> Iterator[Buffer]:
+    """The parts of a WARC record, the first of which has the whole head, as WARC 1.0."""
+    others = iter(parts)
+    head, end, block = bytes(next(others)).partition(RECORD_END)
+    yield older_head(head + end) + block
+    yield from others
 
 
 def warc_parts(stored: StoredRecord) -> Iterator[bytes]:

@@ -52,6 +52,9 @@ STREAMED = ("warc", "warc.gz", "warc.zst", "tianwang", "cdxj", "cdx", "wet")
 @click.option(
     "--file-size", metavar="BYTES", callback=read_bytes, help="Start a new WARC at this size; PATH is a directory."
 )
+@click.option(
+    "--warc-version", type=click.Choice(("1.0", "1.1")), default="1.1", show_default=True, help="Of WARC files."
+)
 @json_option
 def export(*, archive: Path, **options: Any) -> None:
     """Write captures to files in standard formats.
@@ -67,6 +70,7 @@ def export(*, archive: Path, **options: Any) -> None:
         source=options["source"],
         compress=options["compress"],
         bytes_max=options["file_size"] or 0,
+        warc_version=options["warc_version"],
     )
     _require_sense(wanted, options, has_filters=not filters.is_none or filters.query["limit"] is not None)
     selection = filters.selection()
@@ -114,6 +118,8 @@ def _require_sense(wanted: ExportOptions, options: dict[str, Any], *, has_filter
         raise click.UsageError("--exact writes one file to standard output only: give --source, or a directory")
     if wanted.compress and form != "tianwang":
         raise click.UsageError("--compress is for --format tianwang")
+    if wanted.warc_version != "1.1" and (not form.startswith("warc") or wanted.exact):
+        raise click.UsageError("--warc-version is for WARC files that are not written --exact")
     if wanted.bytes_max and (not form.startswith("warc") or wanted.exact or output == STANDARD_STREAM):
         raise click.UsageError("--file-size is for WARC files in a directory")
 

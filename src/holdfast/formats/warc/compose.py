@@ -41,6 +41,8 @@ _CONTENT_TYPES = {
 }
 _PROFILES = frozenset(("identical-payload-digest", "server-not-modified"))
 _FULL_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
+_NEW_DATE = re.compile(rb"(?mi)^(WARC-(?:Refers-To-)?Date:[ \t]*)([^\r\n]*[^\r\n \t])")
+_NEW_PROFILE = re.compile(rb"(?mi)^(WARC-Profile:[ \t]*<?http://netpreserve\.org/warc/)1\.1")
 _known_names: set[str] = set()  # names seen to be tokens: there are few, and the check costs more than the line
 _KNOWN_NAMES_MAX = 1000
 
@@ -126,6 +128,12 @@ def warc_head(fields: Fields, version: str = "1.1") -> bytes:
         if name not in _known_names:
             _check_name(name)
     return encoded(text)
+
+
+def older_head(head: bytes) -> bytes:
+    """A well-formed head as one of WARC 1.0: dates of whole seconds, and the older names of profiles."""
+    head = _NEW_DATE.sub(lambda found: found[1] + warc_date(found[2].decode("latin-1"), "1.0").encode(), head)
+    return _NEW_PROFILE.sub(rb"\g<1>1.0", head).replace(b"WARC/1.1\r\n", b"WARC/1.0\r\n", 1)
 
 
 def record_parts(head: WarcHead, block: Sequence[bytes], version: Version = "1.1") -> list[bytes]:
