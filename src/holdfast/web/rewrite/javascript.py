@@ -40,22 +40,31 @@ from typing import NamedTuple
 
 from holdfast.web.rewrite.addresses import Scene, resolved, rewrite
 
+_WORD = rb"(?:location|top|eval|with|postMessage|import|export)(?![\w$\\\x80-\xff])"
+# What is passed over, then a token. Strings and other words are passed over here, since a turn of the loop costs more.
 _TOKEN = re.compile(
     rb"""
-      (?P<quiet> "(?:[^"\\\n\r]|\\.)*+"?+  |  '(?:[^'\\\n\r]|\\.)*+'?+ )
-    | (?P<comment> //[^\n\r]*+  |  /\*(?:[^*]|\*(?!/))*+(?:\*/)?+  |  <!--[^\n\r]*+ )
-    | (?P<slash> / )
-    | (?P<tick> ` )
-    | (?P<open> [({\[] )
-    | (?P<close> [)}\]] )
-    | (?P<word> (?<![\w$\\\#\x80-\xff]) (?:location|top|eval|with|postMessage|import|export) (?![\w$\\\x80-\xff]) )
-    """,
+    (?: [^\w$\\\#"'/`(){}\[\]<\x80-\xff]++
+      | (?!%b)[\w$\x80-\xff]++
+      | "(?:[^"\\\n\r]++|\\.)*+"?+  |  '(?:[^'\\\n\r]++|\\.)*+'?+
+      | [\\\#][\w$\\\#\x80-\xff]*+
+      | <(?!!--)
+    )*+
+    (?: (?P<open> [({\[] )
+      | (?P<close> [)}\]] )
+      | (?P<word> %b )
+      | (?P<comment> //[^\n\r]*+  |  /\*(?:[^*]++|\*(?!/))*+(?:\*/)?+  |  <!--[^\n\r]*+ )
+      | (?P<slash> / )
+      | (?P<tick> ` )
+    )
+    """
+    % (_WORD, _WORD),
     re.VERBOSE | re.DOTALL,
 )
 _REGEX = re.compile(rb"/(?![*/])(?:[^\\/\[\n\r]|\\[^\n\r]|\[(?:[^\]\\\n\r]|\\[^\n\r])*+\])++/[a-z]*+")
 _REGEX_USED = re.compile(rb"\s*+\.(?:test|exec|source|match)\b")
-_TEMPLATE = re.compile(rb"(?:[^`\\$]|\\.|\$(?!\{))*+(?P<end>`|\$\{)?", re.DOTALL)
-_GAP = re.compile(rb"(?:\s|//[^\n\r]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
+_TEMPLATE = re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+(?P<end>`|\$\{)?", re.DOTALL)
+_GAP = re.compile(rb"(?:\s++|//[^\n\r]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
 _IN_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$" + bytes(range(128, 256)))
 _CLASS = re.compile(rb"(?<![\w$.])class\b[^{}();=]*+\Z")
 _CASE = re.compile(rb"(?<![\w$.])(?:case\b[^{}?:]*+|default\s*+):\s*+\Z")
@@ -109,13 +118,12 @@ class Script:
 
     def tokens(self) -> Iterator[ScriptToken]:
         """The words, each `[` that may matter, and where watched brackets close; `start` is then where they open."""
-        at, text, search = 0, self.text, _TOKEN.search
+        at, text, match = 0, self.text, _TOKEN.match
         opened, pairs = self.open, self._pairs
-        while (found := search(text, at)) is not None:
-            start, at = found.span()
+        while (found := match(text, at)) is not None:
             kind = found.lastgroup
-            if kind == "quiet":
-                continue
+            assert kind is not None  # each token has a name
+            start, at = found.span(kind)
             if kind == "open":
                 sign = text[start:at]
                 opened.append((start, sign))
@@ -130,7 +138,7 @@ class Script:
                     if sign == HOLE:
                         at = self._template(at)
             elif kind == "word":
-                yield ScriptToken(start, at, found.group())
+                yield ScriptToken(start, at, text[start:at])
             elif kind == "comment":
                 self._comments[at] = start
             elif kind == "slash":
