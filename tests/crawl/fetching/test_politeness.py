@@ -16,8 +16,6 @@ from holdfast.crawl.fetch.politeness import (
     Politeness,
     Rules,
     TransferEnd,
-    back_off,
-    retry_after,
 )
 
 NOW = 1_700_000_000.0
@@ -227,40 +225,6 @@ def test_a_longer_pause_stays() -> None:
     politeness.locate("a", "", NOW)
     assert politeness.next(NOW + 99) is None
     assert politeness.wake() == NOW + 100
-
-
-RETRY_AFTER = [
-    ("120", 120.0),
-    (" 0 ", 0.0),
-    ("99999999999999999999", 86400.0),
-    ("Wed, 15 Nov 2023 00:00:00 GMT", 1_700_006_400 - NOW),
-    ("Wednesday, 15-Nov-23 00:00:00 GMT", 1_700_006_400 - NOW),
-    ("Wed, 15 Nov 2000 00:00:00 GMT", 0.0),
-    ("Wed, 15 Nov 2099 00:00:00 GMT", 86400.0),
-    ("-5", None),
-    ("soon", None),
-    ("", None),
-    ("1.5", None),
-    ("٣", None),
-    ("Wed, 99 Nov 2099 00:00:00 GMT", None),
-]
-
-
-@pytest.mark.parametrize(("value", "seconds"), RETRY_AFTER)
-def test_retry_after_as_rfc_9110_has_it(value: str, seconds: float | None) -> None:
-    assert retry_after(value, NOW) == seconds
-
-
-@given(st.text())
-def test_retry_after_never_raises(value: str) -> None:
-    seconds = retry_after(value, NOW)
-    assert seconds is None or 0 <= seconds <= 86400
-
-
-def test_back_off_doubles_up_to_its_limit_but_never_goes_below_the_delay() -> None:
-    assert [back_off(0.0, strikes, 60.0) for strikes in (1, 2, 3, 10, 1000)] == [1, 2, 4, 60, 60]
-    assert back_off(5.0, 2, 60.0) == 10
-    assert back_off(120.0, 1, 60.0) == 120, "a Crawl-delay may be longer than our own limit"
 
 
 def test_the_cost_of_a_decision_does_not_grow_with_the_hosts() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.crawl.fetch.addresses import AddressPolicy, Lookup, ResolvedName, Resolver, literal, system_lookup
 from holdfast.crawl.fetch.cookies import Jar
-from holdfast.crawl.fetch.politeness import ASKING_STATUSES, FetchTurn, Politeness, Rules, TransferEnd
+from holdfast.crawl.fetch.politeness import FetchTurn, Politeness, Rules, TransferEnd
 from holdfast.crawl.fetch.request import Requests, RequestTarget, place_of
 from holdfast.crawl.fetch.response import retry_after_of, set_cookies_of
 from holdfast.crawl.fetch.transfer import FetchOrder, Transfers
@@ -19,6 +19,7 @@ from holdfast.crawl.job.credentials import bound
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.paths import COOKIES, SPOOL
 from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome
+from holdfast.crawl.schedule.retry import RATE_LIMITED
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.crawl")
@@ -319,7 +320,7 @@ class Fetcher:
         if self._settings.cookies and status and b"\nset-cookie" in fetched.head.lower():
             for line in set_cookies_of(fetched.head):
                 self._jar.take(line, fetch.place.host, fetch.place.target, self.now())
-        asked = retry_after_of(fetched.head) if status in ASKING_STATUSES else None
+        asked = retry_after_of(fetched.head) if status in RATE_LIMITED else None
         self._end(fetch, fetched, TransferEnd(fetched.elapsed, status, asked))
 
     def _end_early(self, fetch: _Fetch, outcome: str, detail: str) -> None:

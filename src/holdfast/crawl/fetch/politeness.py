@@ -4,9 +4,9 @@
 
 A host whose address is not known yet is held until `locate`. All hosts that become ready at some time stand in
 one heap by that time; a host that found its address busy queues at the address, and the address is in the heap.
-So a decision costs O(log hosts). A server that responds with 429 or 503 is paused for its Retry-After
-(RFC 9110 §10.2.3), or with a back-off where it names no time. Times are seconds since the epoch, always passed in;
-nothing here reads a clock. One thread only.
+So a decision costs O(log hosts). A server that responds with 429 or 503 is paused; for how long, and what happens
+after a failure, is in `crawl.schedule.retry`. Times are seconds since the epoch, always passed in; nothing here reads a
+clock. One thread only.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from heapq import heappop, heappush
 from typing import Any
+
+from holdfast.crawl.schedule.retry import RATE_LIMITED, refusal_pause_s, retry_after_s
 
 URGENT_PER_HOST = 6  # as in browsers
 _REMEMBERED_S = 600.0  # after its pause, that a host refused requests
@@ -207,7 +208,7 @@ class Politeness:
         """Sets the rest of host and address after a fetch."""
         host, delay, rules = turn.host, turn.delay, self._rules
         asked = None
-        if end.status in ASKING_STATUSES:
+        if end.status in RATE_LIMITED:
             asked = self._refused(host, end, delay, now)
         elif host.strikes and 200 <= end.status < 400:
             host.strikes -= 1  # which halves the next back-off
@@ -226,10 +227,10 @@ class Politeness:
             turn.address.spaced_at = turn.before[1]
 
     def _refused(self, host: HostTurns, end: TransferEnd, delay: float, now: float) -> tuple[float, str]:
-        wait = None if end.retry_after is None else retry_after(end.retry_after, now)
+        wait = None if end.retry_after is None else retry_after_s(end.retry_after, now)
         host.strikes += 1
         if wait is None:
-            wait = back_off(delay, host.strikes, self._rules.delay_max)
+            wait = refusal_pause_s(delay, host.strikes, self._rules.delay_max)
             reason = f"status {end.status}, back-off"
         else:
             reason = f"status {end.status}, Retry-After: {end.retry_after}"
@@ -362,26 +363,3 @@ class Politeness:
         if host.queue or host.urgent:
             self._enter(host, now)
         return FetchTurn(item, delay, host, address, before, spaced_at)
-
-
-ASKING_STATUSES = frozenset((429, 503))
-RETRY_AFTER_MAX_S = 86400.0
-_STRIKES_MAX = 30  # 2**30 seconds exceed every limit
-
-
-def retry_after(value: str, now: float) -> float | None:
-    """Seconds to wait from `now` (since the epoch); None if the field's value cannot be understood."""
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value[:12]), RETRY_AFTER_MAX_S)
-    try:
-        until = parsedate_to_datetime(value).timestamp()
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
-    return min(max(until - now, 0.0), RETRY_AFTER_MAX_S)
-
-
-def back_off(delay: float, strikes: int, delay_max: float) -> float:
-    """Seconds to wait after the `strikes`-th refusal in a row that named no time; the first is 1."""
-    wait: float = max(delay, 1.0) * 2.0 ** min(strikes - 1, _STRIKES_MAX)
-    return max(min(wait, delay_max), delay)

@@ -26,6 +26,7 @@ from holdfast.crawl.processes.feeder import Feeder, Flight
 from holdfast.crawl.processes.messages import FetchJob, FetchKind, FetchOutcome, ParsedPage
 from holdfast.crawl.report.log import CrawlLog, row_of_fetch
 from holdfast.crawl.schedule.retention import Retention
+from holdfast.crawl.schedule.retry import RATE_LIMITED, failure_pause_s
 from holdfast.crawl.schedule.revisit import History, due_after
 from holdfast.errors import VolumeFull
 from holdfast.formats.html.links.references import Hop
@@ -33,11 +34,9 @@ from holdfast.formats.http import HTML_TYPES
 from holdfast.index.updater import IndexUpdater
 
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that may be transient
-_RATE_LIMITED = frozenset((429, 503))  # the fetcher has paused the host already
 _HOPELESS = frozenset((FetchOutcome.PRIVATE, FetchOutcome.INVALID, FetchOutcome.PROTOCOL, FetchOutcome.CRASHED))
 _UNREACHABLE = frozenset((FetchOutcome.DNS, FetchOutcome.CONNECT, FetchOutcome.TIMEOUT))
 _GROUP_MIN = 12
-_PAUSE_LEAST_S = 0.25
 
 
 @dataclass(slots=True)
@@ -216,14 +215,14 @@ class CrawlIngest:
         outage = self._is_outage(page, flight.host)
         attempts = row.attempts + (not outage)
         self._frontier.postpone(flight.key, row._replace(attempts=attempts))
-        if page.status not in _RATE_LIMITED:
+        if page.status not in RATE_LIMITED:  # else the fetcher has paused the host already
             self._back_off(flight.job.host, self._frontier.host(flight.host).failures // 2 if outage else row.attempts)
         self._note(page, row, result="retry", retry=attempts)
 
     def _back_off(self, host: str, attempts: int) -> None:
         fetch = self._job.fetch
-        pause = min(max(fetch.delay, _PAUSE_LEAST_S) * 2**attempts, fetch.delay_max)
-        self._pause(host, time.time() + pause, "it failed")
+        pause_s = failure_pause_s(fetch.delay, attempts, fetch.delay_max)
+        self._pause(host, time.time() + pause_s, "it failed")
 
     def _count_host(self, page: ParsedPage, flight: Flight) -> None:
         host = flight.host
@@ -340,7 +339,7 @@ class CrawlIngest:
         again = self._feeder.follow_up(flight, lambda job_id: self._gate.again(page, origin, job_id))
         asked = UrlRow(page.url, FetchKind.ROBOTS, hop=Hop.PREREQUISITE, via=origin)
         if again is not None:
-            if not page.location and page.status not in _RATE_LIMITED:
+            if not page.location and page.status not in RATE_LIMITED:
                 self._back_off(flight.job.host, self._gate.attempts(origin))
             self._note(page, asked, result="redirect" if page.location else "retry")
             return [again]

@@ -1,1 +1,1 @@
-"""When a page is visited again, and when it expires."""
+"""When a host that failed is tried again, when a page is visited again, and when it expires."""
