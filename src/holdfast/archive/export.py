@@ -118,7 +118,7 @@ class ExportReport:
 
 
 def format_by_name(target: object) -> str:
-    """The format that the name of a target tells. Raises UsageError."""
+    """The format named by the suffix of a target. Raises UsageError."""
     name = Path(target).name.lower() if isinstance(target, str | Path) else ""
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if name.endswith(suffix):

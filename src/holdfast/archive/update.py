@@ -1,19 +1,19 @@
-"""Batch updates (B8, B15): what a crawl has gathered becomes visible to readers, and what is superseded is removed.
+"""Batch updates (B8, B15): make gathered captures visible to readers, and remove superseded ones.
 
-Under the batch scheme an update goes through these steps, in WebBase's order, but without ever stopping service:
+Under the batch scheme an update goes through these steps, in WebBase's order, but without stopping service:
 
-    isolate    the present state becomes the next one; later records wait for the next update
+    isolate    the present end of each batch becomes the next state; later records wait for the next update
     transfer   the contents in update volumes move to the read volumes, in sorted order
-    index      the index, if there is one, learns what has come
-    switch     the file `active` is replaced: from here on streams and queries see the next state
-    remove     with `keep = "latest"`, what is superseded goes, once nobody holds a lease on an older state
-    compact    the volumes give back what is dead
+    index      the index, if there is one, is brought up to date
+    switch     the file `active` is replaced: streams and queries now see the next state
+    remove     with `keep = "latest"`, superseded captures are removed once nobody holds a lease on an older state
+    compact    the volumes free the space of dead blocks
 
-Until the switch readers see the old state, whole, and from then on the new one. WebBase deletes class A pages before
-the system is restarted; here readers go on all the time, so they are deleted when nobody is shown them any more.
+Readers see the whole old state until the switch, and the whole new one after it. WebBase deletes class A pages before
+it restarts the system; here readers never stop, so class A pages are deleted once no reader is shown them.
 
-How far an update has come is in the file `update`, made durable before each step. Each step is idempotent, so the next
-run finishes an update that was interrupted, with the same result.
+The file `update` records progress, durably, before each step. Each step is idempotent, so the next run finishes an
+interrupted update with the same result.
 
 Under the incremental scheme there is nothing to isolate, transfer or switch; the other steps are the same.
 """
@@ -164,7 +164,7 @@ class Updates:
 
     @property
     def shown(self) -> ActiveState | None:
-        """By what classes are decided: the active state; under the incremental scheme, what is in the index."""
+        """The state that decides classes: the active one; under the incremental scheme, that of the index."""
         index = self._archive.index
         if self.is_batch or not index.exists:
             return self.active
@@ -174,7 +174,7 @@ class Updates:
         return class_of(self._archive.catalog, self.shown, capture)
 
     def status(self) -> UpdateStatus:
-        """Takes time in proportion to what has come since the last switch. Also for archives open for reading."""
+        """Takes time in proportion to the captures added since the last switch. Readers may call it."""
         settings, instance = self._archive.settings, self._archive.instance
         waiting = [
             instance.volume(each.name).stat()

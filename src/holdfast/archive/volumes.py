@@ -51,7 +51,7 @@ class VolumeReport:
 
     @property
     def capacity_bytes(self) -> int | None:
-        """What it holds and what it has room for; None if it is down."""
+        """The totals and free space of a volume; None if it is down."""
         return None if self.stat is None else self.stat.disk_bytes + self.stat.free_bytes
 
     @property
@@ -254,7 +254,7 @@ def _require_answer(root: Path, store: BlockStore, volume: VolumeSettings) -> No
 
 
 def take_over(path: str | Path, name: str, *, env: Environment = REAL) -> None:
-    """Makes the archive the owner of a volume in an object store, whoever was it. Durable on return.
+    """Makes the archive the owner of a volume in an object store, whoever owned it before. Durable on return.
 
     The archive need not be able to open: its only volume may be the one that was lost. Another owner that still lives
     is refused from its next upload on.
@@ -270,5 +270,5 @@ def take_over(path: str | Path, name: str, *, env: Environment = REAL) -> None:
         raise UsageError(f"volume {name!r} is not in an object store: it has no 'url'")
     with lock_archive(root):
         directory = root / volume.path if volume.path else paths.volume_directory(root, name)
-        env.files.remove(root / paths.FILTERS)  # they may not match the volume from now on
+        env.files.remove(root / paths.FILTERS)  # they may no longer match the volume
         take_over_volume(directory, volume, env)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from holdfast.errors import MissingExtra
 
-# Of each extra: modules that must be there, and what it is for.
+# For each extra: the modules it installs, and its purpose.
 EXTRAS = {
     "search": (("tantivy", "pyarrow", "duckdb"), "full-text search, SQL, studies, plans, Parquet and Arrow"),
     "browser": (("playwright",), "crawls with a browser"),

@@ -48,7 +48,7 @@ _DATE_LINE = re.compile(rb"\ndate:[ \t]*([^\r\n]+)")
 
 
 class TianwangFraming(Framing):
-    """How Tianwang records stand in a file."""
+    """The framing of Tianwang records in a file."""
 
     usual_tail = b"\n"
     hold_bytes = len(_MAGIC) - 1

@@ -150,7 +150,7 @@ def content_range(text: str) -> ContentRange | None:
 CERTIFICATE = "holdfast.certificate"  # in an ASGI scope: what the client showed over TLS, as DER; None: nothing
 EMPTY_QUERY = "holdfast.empty_query"  # in an ASGI scope: the address ends with `?`, which is part of a URL
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
-ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's names for a page with its banner, and for what is not rewritten
+ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's modifiers for a page with its banner, and for unrewritten bytes
 DEFAULT, ALL = "web", "all"
 RESERVED = frozenset(  # first parts of addresses that name no collection
     (

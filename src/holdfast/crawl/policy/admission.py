@@ -67,7 +67,7 @@ class Admission:
         return self._scope.refusal(found.url, found.hop, found.depth, found.hops)
 
     def _over_budget(self, found: FoundUrl) -> str:
-        """Counts what is queued; a host counts once for its domain."""
+        """Counts a queued URL; a host counts once for its domain."""
         host = host_of(found.url)
         budgets = [*self._traps.budgets(found.url, new_host=not self._frontier.knows_host(host))]
         if found.kind == FetchKind.SITEMAP:

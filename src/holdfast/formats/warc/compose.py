@@ -74,7 +74,7 @@ class WarcHead(NamedTuple):
     extra: tuple[tuple[str, str], ...] = ()  # further fields, last in their order
 
     def fields(self, content_length: int, version: Version = "1.1") -> list[tuple[str, str]]:
-        """The fields in the order in which they are written; `Content-Length` is last but for `extra`."""
+        """The fields in the order of writing; `Content-Length` is last, except for `extra`."""
         one = [
             ("WARC-Type", self.type),
             ("WARC-Record-ID", self.record_id),

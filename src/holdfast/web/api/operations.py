@@ -189,7 +189,7 @@ def _volumes(site: WebContext) -> Iterator[str]:
 
 
 def _nodes(site: WebContext) -> Iterator[str]:
-    """In a cluster, one row for each node; one that is down has no figures of its own."""
+    """In a cluster, one row per node; a node that is down has no figures."""
     found = site.nodes()["nodes"]
     if not found:
         return

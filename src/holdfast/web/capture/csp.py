@@ -36,7 +36,7 @@ class Policy(StrEnum):
 
 
 def policy_of(mime: str, *, is_page: bool, is_raw: bool) -> Policy:
-    """By what is sent. A page is one that was rewritten as such."""
+    """The policy by the kind of response. A page is a response rewritten as one."""
     if is_raw:
         return Policy.RAW
     if is_page:
