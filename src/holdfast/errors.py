@@ -1,4 +1,4 @@
-"""Every failure Holdfast reports, in one tree.
+"""The error tree: every error that Holdfast raises.
 
     HoldfastError                 exit 1
     ├── UsageError                exit 2    the request is wrong; nothing was changed

@@ -1,4 +1,4 @@
-"""Export: captures and records as files of the formats that other tools read.
+"""Export: captures and records as files in standard formats.
 
     warc, warc.gz, warc.zst   records in the order of the batches, as they came in if that is valid WARC
     wacz                      the same in one file, with index and pages

@@ -1,4 +1,4 @@
-"""The settings of an archive as frozen dataclasses, with defaults, bounds and choices beside the fields."""
+"""The settings of an archive as frozen dataclasses, with their defaults, bounds and choices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extras: heavy parts of Holdfast that are installed on request, `pip install 'holdfast[search]'`."""
+"""Extras: optional dependencies, installed with `pip install 'holdfast[search]'`."""
 
 from __future__ import annotations
 

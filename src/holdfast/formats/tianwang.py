@@ -1,4 +1,4 @@
-"""Tianwang 1.0, the format of China Web InfoMall (I2), and our 2.0, which has the same grammar: read and written.
+"""Tianwang 1.0, the format of China Web InfoMall (I2), and our 2.0 in the same grammar; read and written.
 
     version: 1.0 LF                                first, always
     url: http://www.pku.edu.cn/ LF                 required; names in lower case, no blank line within

@@ -1,4 +1,4 @@
-"""The two applications, one for each origin: which module responds to a request.
+"""The two applications, one per origin: they route requests to modules.
 
 Captures and CDX queries, the bulk of requests, are dispatched directly; the rest goes through Starlette's routes. An
 error of Holdfast becomes a page or a line of text with its HTTP status.

@@ -1,4 +1,4 @@
-"""What all handlers of one worker share: the open archive, the settings, the two origins, caches and limits.
+"""The state shared by the handlers of a worker: the open archive, the settings, the two origins, caches and limits.
 
 A server on all addresses of its machine has several names. Each name has its own context (`at`), which differs only in
 its origins: counters and limits are shared.

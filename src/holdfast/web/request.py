@@ -1,4 +1,4 @@
-"""What a request names, parsed from its raw target so that every byte of the archived URL is kept; and its headers.
+"""The request: its target, parsed so that every byte of the archived URL is kept, and its headers.
 
     /<coll>/<timestamp><modifier>/<url>     a capture; without a timestamp the newest
     /<coll>/*/<url>   /<coll>/2024*/<url>   the calendar of a URL, or of a year of it

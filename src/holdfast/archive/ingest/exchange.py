@@ -1,4 +1,4 @@
-"""Captures that were not read from a file: a request and its response become records of WARC 1.1."""
+"""Exchanges: a request and its response, not from a file, become WARC 1.1 records."""
 
 from __future__ import annotations
 

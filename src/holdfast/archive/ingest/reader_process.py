@@ -1,4 +1,4 @@
-"""Processes that read files to be imported.
+"""Reader processes: read files to import.
 
     parent                                       reader
       ── frame: a task, pickled ──────────────────►    reads the file

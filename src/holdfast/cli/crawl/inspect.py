@@ -1,4 +1,4 @@
-"""`holdfast crawl list`, `status`, `stop`, `log`, `why`, `expiring`, `expire`: crawls, what they did, old pages."""
+"""`holdfast crawl list`, `status`, `stop`, `log`, `why`, `expiring`, `expire`: inspect crawls, expire old pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of a browser: what Chromium requests is fetched by the crawl's own fetcher, and by nothing else.
+"""The network of a browser: the crawl's own fetcher makes all of Chromium's requests.
 
 The protocol's Fetch domain at the level of the whole browser sees every request before it leaves: of pages, frames in
 other processes and workers, preflight checks, and each step of a redirect.

@@ -1,4 +1,4 @@
-"""robots.txt for what pages in a browser request: such requests do not pass the crawl process, which has the gate."""
+"""robots.txt for requests of pages in a browser, which bypass the gate in the crawl process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses: which ones a crawl may connect to, and how names become addresses.
+"""Addresses: DNS resolution, and the policy on addresses that a crawl may connect to.
 
 A page may link anywhere: to the router, to a cloud machine's metadata, to a database on this host. So an
 address that is not global is refused, unless the crawl allows it.

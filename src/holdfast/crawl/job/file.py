@@ -1,4 +1,4 @@
-"""The job of a crawl as a TOML file: written by a person, and kept by the crawl as `job.toml`.
+"""The job of a crawl as a TOML file: written by people, and kept by the crawl as `job.toml`.
 
     name = "news"
     seeds = ["https://example.com/news/"]

@@ -1,4 +1,4 @@
-"""Admission: which of the URLs that are found are queued. Scope, traps and budgets together."""
+"""Admission: decides which found URLs are queued, by scope, traps and budgets."""
 
 from __future__ import annotations
 

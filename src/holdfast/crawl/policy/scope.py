@@ -1,4 +1,4 @@
-"""Scope: which of the URLs that are found belong to a crawl.
+"""Scope: which found URLs belong to a crawl.
 
 In this order, the first that applies:
 

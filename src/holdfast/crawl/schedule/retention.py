@@ -1,4 +1,4 @@
-"""Retention: pages that are gone from the web are removed when their lifetime is over (B4).
+"""Retention: removes pages that are gone from the web when their lifetime is over (B4).
 
 Nothing is removed unless it was visited after its end, and gone (`schedule.revisit`). Then all captures of the page in
 the crawl's collection are removed, for good: every so often while a crawl runs, so that one slow host does not delay

@@ -1,4 +1,4 @@
-"""WARC records composed from values, where there are no original bytes: by crawls and exports.
+"""WARC records composed from values instead of original bytes, for crawls and exports.
 
     WARC/1.1 CRLF
     Name: value CRLF        one line per field, repeated names allowed, in the order given

@@ -1,4 +1,4 @@
-"""Which blocks move where, while clients read, store and delete (W8, B8). `move` moves them.
+"""Migration: decides which blocks move where, while clients read, store and delete (W8, B8); `move` moves them.
 
 - *Migration* moves everything out of one volume.
 - *Rebalancing* moves blocks to where placement puts them after a volume was added. Under weighted placement only the

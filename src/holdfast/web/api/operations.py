@@ -1,4 +1,4 @@
-"""For operators: `/health`, `/status`, `/metrics`.
+"""Monitoring: `/health`, `/status`, `/metrics`.
 
 The counters of all workers, and what the archive holds. Cheap: totals are in the catalog, volumes are queried at most
 once a second, for at most a second, and disk use is counted at most every ten seconds.

@@ -1,4 +1,4 @@
-"""What the browser must refuse: the last line of defence if rewriting missed something.
+"""Content security policies: the last line of defence if rewriting missed something.
 
 Archived documents may load only from the replay origin and from data they carry. The service worker could also answer
 for other addresses, but allowing pages to name them would open a way out: frames with another origin than their

@@ -1,4 +1,4 @@
-"""Downloads: a record as it was captured, and WARC files made of what a query finds.
+"""Downloads: a record as captured, and WARC files of the results of a query.
 
     /<coll>/record/<id>     one record, byte for byte, as WARC; converted if it came in another format
     /<coll>/warc?url=...    the records of all captures that the query of the CDX server finds, with their requests and

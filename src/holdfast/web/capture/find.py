@@ -1,4 +1,4 @@
-"""From a URL and a time to the capture that is shown for it.
+"""Finds the capture to show for a URL and a time.
 
 `catalog.pick` defines the capture for a time. The exceptions:
 

@@ -1,4 +1,4 @@
-"""Rules of replay: which URLs count as the same, and which function a JSONP response calls.
+"""Replay rules: which URLs count as the same, and which function a JSONP response calls.
 
 A rule is a table of `rules.toml`: that of the package, then that of the archive.
 

@@ -1,4 +1,4 @@
-"""What is rewritten in each element: a table of attributes, and the content of scripts and styles.
+"""The rewriting of elements: a table of attributes, and the content of scripts and styles.
 
 Modifiers say how the browser will use the response: `mp_` a page, `if_` and `fr_` one in a frame,
 `js_` a script, `cs_` a style sheet, `im_` a picture, sound, film or font, `oe_` what an object or embed shows.

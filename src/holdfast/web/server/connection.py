@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, with a limit on everything a client can make long, large or slow.
+"""An HTTP/1.1 connection, with limits on everything a client can make long, large or slow.
 
     waiting ──first byte──▶ head ──complete──▶ busy ──answered──▶ waiting     each state has a time limit: `check_time`
                              │                  └── for the last time ──▶ ended: further bytes ignored, then closed

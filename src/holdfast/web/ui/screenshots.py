@@ -1,4 +1,4 @@
-"""Screenshots that crawls with a browser have kept, shown small beside the pages they were made of.
+"""Screenshots by crawls with a browser, shown as thumbnails next to their pages.
 
 GET /explore/screenshot/RECORD    the picture as it is kept
 """

@@ -1,4 +1,4 @@
-"""Which directory may write to an object store: one at a time.
+"""Ownership of an object store: one directory at a time may write to it.
 
 In the directory, the file `objects` has the store's URL and the term of our ownership:
 

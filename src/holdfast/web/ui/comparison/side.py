@@ -1,4 +1,4 @@
-"""One of the two captures, read as far as a comparison needs; or why it cannot be read."""
+"""One of the two compared captures, or the reason why it cannot be read."""
 
 from __future__ import annotations
 
