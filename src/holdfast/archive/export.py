@@ -88,7 +88,7 @@ Assembled = tuple[StoredRecord, list[Buffer] | None]  # a record and its parts; 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What to write."""
+    """The format of an export, and its options."""
 
     format: str
     exact: bool = False  # the files that were imported, as they were; `format` is theirs
@@ -107,7 +107,7 @@ class ExportOptions:
 
 @dataclass(slots=True)
 class ExportReport:
-    """What was written."""
+    """The result of an export."""
 
     records: int = 0
     bytes: int = 0

@@ -50,7 +50,7 @@ _CAPTURES_LISTED = 10_000  # in the audit line
 
 @dataclass(frozen=True, slots=True)
 class RemovalOptions:
-    """How to remove, and why."""
+    """The reason of a removal, and its options."""
 
     reason: str
     refuse: bool = False  # the same records are not to be imported again
@@ -63,7 +63,7 @@ class RemovalOptions:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was removed, or in a dry run would be."""
+    """The result of a removal; of a dry run, what it would remove."""
 
     captures: int
     records: int
@@ -119,7 +119,7 @@ class Remover:
         return removal
 
     def resume(self) -> list[str]:
-        """Finishes a removal that was interrupted; returns the volumes that are still to be compacted."""
+        """Finishes an interrupted removal; returns the volumes still to compact."""
         plan = read_plan(self._writer.root, self._writer.env)
         if plan is None:
             return []
@@ -287,7 +287,7 @@ class Remover:
 
 
 def read_plan(root: Path, env: Environment) -> dict[str, Any] | None:
-    """What is left of a removal that was interrupted; None if there is none. Raises Damaged."""
+    """The rest of an interrupted removal; None if there is none. Raises Damaged."""
     path = root / paths.REMOVAL
     try:
         facts: dict[str, Any] = json.loads(read_file(env.files, path))

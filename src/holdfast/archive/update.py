@@ -67,7 +67,7 @@ REASON = "latest only: a later capture of the page is kept"
 
 
 class UpdateStep(StrEnum):
-    """What an update does next."""
+    """The next step of an update."""
 
     TRANSFER = "transfer"
     INDEX = "index"
@@ -78,7 +78,7 @@ class UpdateStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpdateOptions:
-    """How to update."""
+    """The options of an update."""
 
     wait_s: float = 60.0  # for streams that read an older state, before what only that one shows is removed
     dead_share_min: float = 0.0  # compaction leaves files alone of which less is dead
@@ -87,7 +87,7 @@ class UpdateOptions:
 
 @dataclass(slots=True)
 class UpdateReport:
-    """What an update did."""
+    """The result of an update."""
 
     scheme: str
     generation: int = 0  # of the state that readers see now; 0 under the incremental scheme
@@ -109,7 +109,7 @@ class UpdateReport:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStatus:
-    """How an archive stands between two updates."""
+    """The state of an archive between two updates."""
 
     scheme: str
     keep: str
@@ -129,7 +129,7 @@ class _Plan:
 
 
 def prepare_active_state(archive: Archive) -> None:
-    """Under the batch scheme there is an active state from the first opening on, of all that is there; else none."""
+    """Creates the first active state, of all records, under the batch scheme; removes it under the incremental one."""
     root, env = archive.path, archive.env
     if archive.settings.store.update == placement.BATCH:
         if read_active(root, env) is None:
@@ -159,7 +159,7 @@ class Updates:
 
     @property
     def active(self) -> ActiveState | None:
-        """What streams and queries see; None: everything."""
+        """The state that streams and queries see; None: everything."""
         return active_state(self._root, self._archive.settings, self._env)
 
     @property
@@ -305,7 +305,7 @@ AT_A_TIME = 10_000  # captures that one removal takes
 
 @dataclass(frozen=True, slots=True)
 class Superseded(Selection):
-    """Some captures that are superseded, but for those that have been referred to since they were chosen."""
+    """Some superseded captures, without those that later records refer to."""
 
     records: tuple[RecordId, ...] = ()
     chosen: ActiveState = field(default_factory=lambda: ActiveState(0, ""))  # what there was then
@@ -322,11 +322,10 @@ class Superseded(Selection):
 def superseded(
     catalog: Catalog, shown: ActiveState, chosen: ActiveState, is_complete: Callable[[str], bool] | None = None
 ) -> Iterator[Superseded]:
-    """All captures of the state `shown` that are superseded in it, in the order of the batches, in groups.
+    """All captures of the state `shown` that are superseded in it, in batch order, in groups.
 
-    `chosen` is all that there is now. URLs that are not complete keep all of their captures: in a cluster, one that is
-    not here yet may refer to an older one. Takes 4 bytes of memory for each that is superseded, and some for each
-    revisit.
+    `chosen` is the state of all present records. Incomplete URLs keep all their captures: in a cluster, a capture that
+    has not arrived yet may refer to an older one. Takes 4 bytes of memory per superseded capture, and some per revisit.
     """
     gone: dict[str, array[int]] = {}
     needed: set[RecordId] = set()

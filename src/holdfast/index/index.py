@@ -118,7 +118,7 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What an update or a build did."""
+    """The result of an update or a build."""
 
     records: int = 0  # read, of any type
     captures: int = 0

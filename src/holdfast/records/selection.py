@@ -123,7 +123,7 @@ class ChosenUrls(Selection):
 
 
 def companions(read: Read, record: RecordId, entry: JournalEntry) -> dict[RecordId, JournalEntry]:
-    """The request, metadata and the like that were recorded with a capture and stand near it in its batch.
+    """The request, metadata and the like that were recorded with a capture and are near it in its batch.
 
     `read` returns the entry of a record; for many neighbouring captures, give one that caches.
     """
@@ -152,7 +152,7 @@ def with_companions(read: Read, records: Iterable[RecordId]) -> Iterator[tuple[R
 
 
 def each_once(groups: Iterable[tuple[RecordId, dict[RecordId, T]]]) -> Iterator[tuple[RecordId, T]]:
-    """All of the groups, each once. A group is what is near a record; records are in the order of the batches."""
+    """The records of all groups, each once. A group is the neighbourhood of a record; records are in batch order."""
     given: set[RecordId] = set()  # only those nearby matter
     for record, group in groups:
         given = {each for each in given if each.batch == record.batch and each.serial > record.serial - 4 * _NEARBY}

@@ -48,7 +48,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import. None leaves the choice to the archive's settings."""
+    """The options of an import. None: from the archive's settings."""
 
     collection: str | None = None
     batch: str | None = None
@@ -63,7 +63,7 @@ class ImportOptions:
 
 @dataclass(slots=True)
 class ImportReport:
-    """The outcome of one file."""
+    """The result of one file."""
 
     name: str
     bytes: int = 0
@@ -103,7 +103,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """The outcome of an import. Iterates over the reports of its files, in the order in which they finished."""
+    """The result of an import. Iterates over the reports of its files, in the order in which they finished."""
 
     files: tuple[ImportReport, ...]
 
