@@ -1,4 +1,4 @@
-"""Holdfast keeps the web: every content once, every capture remembered.
+"""Holdfast: a web archive that stores every content once.
 
     import holdfast
 
@@ -8,7 +8,7 @@
 
 The packages, in dependency order; each imports only what stands above it:
 
-    errors, arguments, model  failures | checked arguments | the nouns as frozen values
+    errors, arguments, model  the error tree | checked arguments | values that pass between packages
     config                    settings and connectors
     env                       clock, randomness, files, locks, the RocksDB table, threads, units
     urls                      parse, canonical form, SURT key, registered domain, page id
@@ -28,7 +28,7 @@ The packages, in dependency order; each imports only what stands above it:
     demo                      the site that `holdfast demo` crawls
     cli                       the command line, one file per noun
 
-Public names are those of `__all__`, loaded when first used. All of them: docs/reference/python.md.
+`__all__` lists the public names; each is loaded on first use. Reference: docs/reference/python.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every failure Holdfast reports, in one tree.
+"""The error tree: every error that Holdfast raises.
 
     HoldfastError                 exit 1
     ├── UsageError                exit 2    the request is wrong; nothing was changed
@@ -256,7 +256,7 @@ class ClusterDown(HoldfastError):
 
 
 class PartialAnswer(HoldfastError):
-    """Some partitions of the cluster have no node that responds: what was printed is the answer of the others."""
+    """No node responds for some partitions of the cluster: the printed result is that of the others."""
 
     exit_code = 14
     http_status = 503
@@ -264,7 +264,7 @@ class PartialAnswer(HoldfastError):
 
 
 def of_the_system(error: OSError) -> HoldfastError:
-    """The error of the tree that stands for one of the operating system."""
+    """The error of the tree for an error of the operating system."""
     reason = error.strerror or str(error)
     message = f"cannot use '{error.filename}': {reason}" if error.filename else reason
     match error.errno:

@@ -1,4 +1,4 @@
-"""The values that pass between packages, frozen but for `Coverage`, with no behaviour beyond text forms."""
+"""The values that pass between packages: frozen, except `Coverage`, with no behaviour beyond text forms."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class ContentStat:
     references: int
     codec: str
     place: str  # file and offset, for a person with dd
-    copies: tuple[str, ...]  # names of the other volumes that hold a replica
+    copies: tuple[str, ...]  # names of the other volumes with a replica
 
 
 @dataclass(frozen=True, slots=True)

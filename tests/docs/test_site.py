@@ -51,7 +51,7 @@ def test_the_reference_has_every_public_name_and_its_docstring(site: Path) -> No
     assert missing == []
     for name in ("search", "stream", "import_files", "migrate"):  # its own methods, and inherited ones
         assert f'id="holdfast.archive.archive.Archive.{name}"' in text
-    assert "Each capture of this moment once" in text
+    assert "Streams a snapshot of the archive: each capture exactly once" in text
 
 
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:

@@ -17,7 +17,7 @@ from holdfast import study
 from holdfast.archive import Archive
 from holdfast.archive.ingest.exchange import page
 from holdfast.errors import UnknownCollection, UsageError
-from holdfast.formats.media.length import length_s
+from holdfast.formats.media import length_s
 from holdfast.study.composition_study import CompositionStudy
 from holdfast.study.engine.run import Study, finished_result, partial_result
 from holdfast.study.engine.scan import StudySource

@@ -16,9 +16,9 @@ from waiting import wait_until
 from holdfast.archive.ingest.exchange import page
 from holdfast.config import AccessRule, ServeSettings
 from holdfast.errors import TooLarge
+from holdfast.web.api.cdx import server
 from holdfast.web.auth.access import Access
-from holdfast.web.cdx import server
-from holdfast.web.cdx.bounded_scan import ScanBudget, ScanWatch, Spent
+from holdfast.web.server.bounded_scan import ScanBudget, ScanWatch, Spent
 
 A = "http://a.example"
 FIRST, SECOND, THIRD = "20240102030405", "20240203040506", "20250102030405"
@@ -163,7 +163,7 @@ def test_a_long_answer_is_streamed_and_parted_by_resume_keys(served: Served) -> 
 def test_the_servers_own_limit_ends_an_answer_with_a_key_so_that_it_does_not_look_whole(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.web.cdx.server.LINES_MAX", 100)
+    monkeypatch.setattr("holdfast.web.api.cdx.server.LINES_MAX", 100)
     with serving(path) as there:
         lines = cdx(there, url="many.example/*").splitlines()
         assert (len(lines), lines[-2]) == (102, "")
@@ -255,7 +255,7 @@ def test_a_look_ends_when_its_client_has_gone(served: Served, monkeypatch: pytes
         stop(watch)
 
     monkeypatch.setattr(ScanWatch, "stop", noted)
-    monkeypatch.setattr("holdfast.web.cdx.bounded_scan.LINES_PER_PIECE", 1)
+    monkeypatch.setattr("holdfast.web.server.bounded_scan.LINES_PER_PIECE", 1)
     parts = urlsplit(served.controls)
     with socket.create_connection((parts.hostname, parts.port)) as client:
         client.sendall(f"GET /main/cdx?url=* HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.formats.media.image_size import dimensions
+from holdfast.formats.media import dimensions
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, RecordId
 from holdfast.web.ui.comparison.compare import header_difference, link_difference

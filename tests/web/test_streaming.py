@@ -23,8 +23,8 @@ import holdfast
 from holdfast import ArchiveIterator, CaptureQuery
 from holdfast.config import ServeSettings
 from holdfast.streams import StreamOptions
+from holdfast.web.api.stream.stream import RAW_MARK, TYPES
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.stream.stream import RAW_MARK, TYPES
 
 CAPTURES = 700  # whose payloads do not fit into the buffers of any connection
 
@@ -199,7 +199,7 @@ def test_a_client_that_goes_away_ends_its_part(served: Served) -> None:
 
 
 def test_a_slow_client_holds_up_nobody(path: Path, records: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.web.stream.shared_scans.BUFFER_BYTES", 100_000)
+    monkeypatch.setattr("holdfast.web.api.stream.shared_scans.BUFFER_BYTES", 100_000)
     params = "fields=record,payload"
     with serving(path) as served, opened(served, params) as slow:
         slow.read(10)
@@ -213,7 +213,7 @@ def test_a_slow_client_holds_up_nobody(path: Path, records: list[str], monkeypat
 def test_clients_who_take_any_order_get_each_capture_once(
     path: Path, records: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.web.stream.shared_scans.BUFFER_BYTES", 100_000)
+    monkeypatch.setattr("holdfast.web.api.stream.shared_scans.BUFFER_BYTES", 100_000)
     params = "fields=record,payload&shared=true"
     with serving(path) as served, opened(served, params) as first:
         head = first.readline()

@@ -18,8 +18,8 @@ from holdfast import Archive
 from holdfast.archive.export import ExportOptions
 from holdfast.config import ServeSettings
 from holdfast.records.selection import Selection
+from holdfast.web.api.write import writer
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.write import writer
 
 TOKEN = "w" * 32
 BEARER = f"Bearer {TOKEN}"
@@ -179,7 +179,7 @@ def test_many_writers_at_once_all_get_theirs(served: Served, path: Path) -> None
 
 
 def test_who_writes_meanwhile_is_named(served: Served, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.web.write.writer.WAIT_S", 0.2)
+    monkeypatch.setattr("holdfast.web.api.write.writer.WAIT_S", 0.2)
     with holdfast.open(path):
         answer = put(served, b"x")
     assert answer.status == 409

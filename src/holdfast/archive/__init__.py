@@ -1,20 +1,20 @@
-"""The archive: a directory that holds everything, and the class through which a program uses it.
+"""The archive: one directory, and the class through which a program uses it.
 
     with holdfast.open("my-archive") as archive:
         archive.import_files(["crawl.warc.gz"])
         page = archive.get("http://example.com/", at="2026")
         print(page.capture.timestamp, page.payload())
 
-What flows in: records, always through `archive.add` (`ingest`). A record's payload becomes a content in the store, its
-literals an entry of a batch, and the catalog gets a capture, in this order: content, then record, then acknowledgement;
-catalog after that. What flows out: records by URL and time, by id, as exact bytes, and as files of every format
+In: records, always through `archive.add` (`ingest`). A record's payload becomes a content in the store, its literals an
+entry in a batch, and its capture a row of the catalog. Contents and record are synced before the addition is
+acknowledged; the catalog follows. Out: records by URL and time or by id, their exact bytes, and files in every format
 (`export`, `backup`).
 
-Guarantees. What was acknowledged survives kill -9 and power loss. What was not leaves nothing behind: the next writer
-rolls back contents that an unfinished addition had stored (`ingest.intent`). A record that is in is not added twice.
-What is removed is gone (`removal`), and other holders of the same content keep it.
+Guarantees. Acknowledged records survive kill -9 and power loss. An unfinished addition leaves nothing behind: the next
+writer rolls back the contents it had stored (`ingest.intent`). A record already in the archive is not added again.
+Removal is final (`removal`); a content shared with other records stays.
 
-One process writes to an archive at a time; any number read it meanwhile (`read_only=True`).
+One process writes to an archive at a time, and any number of processes read it meanwhile (`read_only=True`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""An open archive: what the library can do with one, in one class.
+"""An open archive, in one class.
 
     with holdfast.open("my-archive") as archive:
         key = archive.contents.put(b"...")
 
-One process writes to an archive at a time; any number read it meanwhile (`read_only=True`).
+One process writes to an archive at a time, and any number of processes read it meanwhile (`read_only=True`).
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def __getattr__(name: str) -> Any:
 
 
 class Archive(OpenVolumes):
-    """An open archive. `contents` is thread-safe; the methods that change volumes are for one thread at a time.
+    """An open archive. Adding, reading, searching and `contents` are thread-safe.
 
-    `add`, reading and searching are thread-safe.
+    Methods that change volumes are for one thread at a time.
     """
 
     @public
@@ -135,7 +135,7 @@ class Archive(OpenVolumes):
 
     @property
     def catalog(self) -> Catalog:
-        """Captures by URL and time. A reader opens it when it first needs it: contents can be read without."""
+        """Captures by URL and time. Opened on first use: a reader of contents does not need it."""
         with self._opening:
             self._require_open()
             if self._catalog is None:
@@ -188,7 +188,7 @@ class Archive(OpenVolumes):
 
     @property
     def writer(self) -> ArchiveWriter:
-        """Adds records; for parts of the archive that need more than `add`. Raises Denied."""
+        """Adds records. Internal: other code calls `add`. Raises Denied."""
         self._require_writable()
         return self._writer
 
@@ -196,10 +196,10 @@ class Archive(OpenVolumes):
 
     @public
     def add_volume(self, volume: VolumeSettings | str, *, force: bool = False) -> None:
-        """Adds an empty volume, or one that a server has; new contents may go there at once. Durable on return.
+        """Adds an empty volume, or an existing one on a server. It accepts contents at once. Durable on return.
 
-        A name alone gives a volume of organization `log`. Raises VolumeDown if its server does not answer, unless with
-        `force`.
+        A name alone means a local volume of organization `log`. Raises VolumeDown if the server does not respond,
+        unless `force` is set.
         """
         self._require_writable()
         wanted = VolumeSettings(volume) if isinstance(volume, str) else volume
@@ -207,7 +207,7 @@ class Archive(OpenVolumes):
 
     @public
     def set_state(self, name: str, state: VolumeState | str) -> None:
-        """Makes a volume writable or read-only, in the file that lists it. Durable on return."""
+        """Makes a volume writable or read-only: changes the file that lists it. Durable on return."""
         self._require_writable()
         state = VolumeState.parse(state)
         own = self.path / paths.SETTINGS
@@ -232,9 +232,9 @@ class Archive(OpenVolumes):
     def add(
         self, exchanges: Sequence[Exchange] | Exchange, *, batch: str | None = None, collection: str = ""
     ) -> list[Added]:
-        """Adds one capture or many, each a response and the request where it is given. Durable on return.
+        """Adds captures, each a response with its request if given. Durable on return.
 
-        Returns one element for each record.
+        Returns one element per record.
         """
         from holdfast.archive.ingest.exchange import Exchange, drafts_of
         from holdfast.records.draft import Drafting
@@ -247,13 +247,13 @@ class Archive(OpenVolumes):
 
     @public
     def add_drafts(self, drafts: Sequence[RecordDraft], *, batch: str | None = None) -> list[Added]:
-        """Adds records in their order. Records already in the archive are not added again. Durable on return."""
+        """Adds records, in order. Skips records already in the archive. Durable on return."""
         self._require_writable()
         return self._writer.add(drafts, batch)
 
     @public
     def add_large(self, draft: RecordDraft, *, batch: str | None = None) -> Added:
-        """Adds a record whose payload is in the file `draft.spooled`, which is deleted. Durable on return."""
+        """Adds a record whose payload is in the file `draft.spooled`, and deletes the file. Durable on return."""
         self._require_writable()
         return self._writer.add_large(draft, batch)
 
@@ -264,10 +264,10 @@ class Archive(OpenVolumes):
         options: ImportOptions | None = None,
         progress: Progress | None = None,
     ) -> ImportSummary:
-        """Imports files of any known format; returns when all of them are done. What was added is durable then.
+        """Imports files of any known format. All records added are durable on return.
 
-        A file that cannot be read has an `error` in its report. In strict mode the first fault raises MalformedInput.
-        What was added before an error or an interrupt stays.
+        The report of an unreadable file has an `error`. In strict mode the first fault raises MalformedInput. Records
+        added before an error or an interrupt stay.
         """
         from holdfast.archive.ingest.importer import ImportSummary
 
@@ -311,10 +311,9 @@ class Archive(OpenVolumes):
     def get(
         self, url: str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
     ) -> StoredRecord:
-        """The capture of the URL that stands for a time, which may be partial ('2026', '202611').
+        """The capture of a URL for a time, which may be partial ('2026', '202611'); without a time, the newest.
 
-        Without a time it is the newest. `pick` is 'nearest' or 'not-newer'; without it the setting `records.pick`
-        decides. Raises CaptureNotFound.
+        `pick` is 'nearest' or 'not-newer'; the default is the setting `records.pick`. Raises CaptureNotFound.
         """
         return self.records.get(url, at, collection, Pick.parse(pick or self.settings.records.pick))
 
@@ -322,23 +321,23 @@ class Archive(OpenVolumes):
     def get_page(
         self, page_id: int | str, at: str = "", collection: str | None = None, pick: Pick | str | None = None
     ) -> StoredRecord:
-        """The capture of the page with WebBase's page id (B3) that stands for a time; without one, the newest.
+        """The capture of a page for a time, by WebBase's page id (B3); without a time, the newest.
 
-        The id is a number, or a text of 16 hexadecimal digits. Raises MalformedKey, CaptureNotFound.
+        The id is a number or a string of 16 hexadecimal digits. Raises MalformedKey, CaptureNotFound.
         """
         return self.records.get_page(page_id, at, collection, Pick.parse(pick or self.settings.records.pick))
 
     @public
     def search(self, query: CaptureQuery | str, permits: Permits | None = None) -> SearchResult:
-        """The captures that match the query, as a stream of rows: `row.capture`; without those that are not permitted.
+        """Rows of the captures that match the query and that `permits` allows: `row.capture`. Lazy.
 
-        A text is a URL, or a shorthand: 'example.com/a*', '*.example.com', '*'. For words, see `query`.
+        A string is a URL or a shorthand: 'example.com/a*', '*.example.com', '*'. For words, see `query`.
         """
         return self.catalog.search(CaptureQuery(url=query) if isinstance(query, str) else query, permits)
 
     @public
     def outline(self, permits: Permits | None = None) -> Outline:
-        """Its hosts, and what is below them, level by level; without captures that are not permitted."""
+        """The hosts of the permitted captures, and the paths below them, level by level."""
         return self.catalog.outline(permits)
 
     @public
@@ -357,24 +356,24 @@ class Archive(OpenVolumes):
             return None
 
     def collections(self) -> tuple[str, ...]:
-        """Those with captures, and the default one, in the order of their names."""
+        """The names of all collections with captures, and of the default one, sorted."""
         return tuple(sorted({self.settings.records.collection, *self.catalog.collections()}))
 
     @public
     def require_collection(self, name: str) -> None:
-        """Raises UnknownCollection, unless `collections` has it."""
+        """Raises UnknownCollection unless the collection is known (`collections`)."""
         known = self.collections()
         if name not in known:
             raise UnknownCollection(f"no collection {name!r}: known are {', '.join(known)}")
 
     @public
     def usage(self) -> ArchiveUsage:
-        """What the archive takes on disk, as `du` counts it, and what duplicates and compression save."""
+        """The archive's disk space, as `du` counts it, and how much duplicates and compression save."""
         return archive_usage(self)
 
     @public
     def query(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
-        """What the index finds for a query in the query language, such as 'stanford title:library -type:pdf'.
+        """Searches the index with the query language: 'stanford title:library -type:pdf'.
 
         Raises MalformedQuery, or IndexNotFound.
         """
@@ -382,9 +381,9 @@ class Archive(OpenVolumes):
 
     @public
     def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlResult:
-        """Runs one SELECT over captures, links, pages and contents; the rows come as Arrow.
+        """Runs one SELECT over captures, links, pages and contents. Rows come as Arrow.
 
-        Raises MalformedQuery, Denied for what does more than read, TooLarge, or IndexNotFound.
+        Raises MalformedQuery, Denied for a statement that does more than read, TooLarge, or IndexNotFound.
         """
         require("search")
         from holdfast.query.sql.run import run_sql
@@ -393,10 +392,10 @@ class Archive(OpenVolumes):
 
     @public
     def stream(self, options: StreamOptions | str | None = None) -> Stream:
-        """Each capture of this moment once, in the wanted order, also while others write (B9, N5).
+        """Streams a snapshot of the archive: each capture exactly once, even while others write (B9, N5).
 
-        A text is a query in the query language, such as 'title:library', which needs the index.
-        Iterate over it for pages, or over its `batches()`; its `token` goes on behind what was handed out.
+        A string is a query in the query language, such as 'title:library', and needs the index. Iterate over the
+        stream for pages, or over its `batches()`. Its `token` resumes after the last page delivered.
         """
         from holdfast.streams.stream import Stream
 
@@ -408,7 +407,7 @@ class Archive(OpenVolumes):
     def multicast(
         self, options: StreamOptions | str | None = None, limits: MulticastOptions | None = None
     ) -> Multicast:
-        """One snapshot for several consumers, who share the reading of it: each calls `join` (B10, N5)."""
+        """Streams one snapshot to several consumers that share a scan; each calls `join` (B10, N5)."""
         from holdfast.streams.multicast import Multicast, MulticastOptions
 
         multicast = Multicast(self, _stream_options(options), limits or MulticastOptions())
@@ -417,9 +416,9 @@ class Archive(OpenVolumes):
 
     @public
     def share(self, options: StreamOptions | str, path: str | Path) -> SharedStream:
-        """A stream that processes of this machine share: each takes the next piece when it has none (N5).
+        """A stream shared by processes on this machine: an idle process takes the next piece (N5).
 
-        `path` is the file through which they cooperate; the first to name it begins the stream.
+        The processes coordinate through the file `path`. The first one to name it starts the stream.
         """
         from holdfast.streams.work_queue import SharedStream
 
@@ -433,10 +432,10 @@ class Archive(OpenVolumes):
         options: ExportOptions | str | None = None,
         progress: Progress | None = None,
     ) -> ExportReport:
-        """Writes captures or records to files of another format, or imported files exactly as they were.
+        """Writes captures or records to files in any format, or imported files exactly as they were.
 
-        `options` may be the name of a format; without them, the name of the target tells it. A text as `selection` is
-        a URL or a shorthand, as for `search`.
+        `options` may be the name of a format; the default is the format that the target's suffix names. `selection`
+        may be a URL or a shorthand, as for `search`.
         """
         from holdfast.archive.export import Exporter, ExportOptions, format_by_name
 
@@ -454,15 +453,15 @@ class Archive(OpenVolumes):
         options: RemovalOptions | str,
         progress: Progress | None = None,
     ) -> Removal:
-        """Removes captures, their records, and contents that nobody else holds, for good (N2). Durable on return.
+        """Removes captures for good, with their records and the contents only they refer to (N2). Durable on return.
 
-        A text as `selection` is a URL or a shorthand, as for `search`; a text as `options` is the reason.
+        `selection` may be a URL or a shorthand, as for `search`; a string as `options` is the reason.
         """
         from holdfast.archive.removal import RemovalOptions
 
         self._require_writable()
         if self.index.exists:
-            require("search")  # what is removed leaves the index, too
+            require("search")  # removal from the index needs it
         selection = _selection(selection)
         options = RemovalOptions(options) if isinstance(options, str) else options
         if self.everywhere is not None and not options.dry_run:
@@ -483,9 +482,10 @@ class Archive(OpenVolumes):
         progress: Progress | None = None,
         announce: Callable[[dict[RecordId, JournalEntry]], None] | None = None,
     ) -> Removal:
-        """As `remove`, but on a node of a cluster from this node only.
+        """As `remove`; on a node of a cluster, from this node only.
 
-        `announce` is called with the records, while nobody adds, before anything is removed; what it raises stops it.
+        `announce` is called with the records before anything is removed, while additions wait. An exception from it
+        cancels the removal.
         """
         self._require_writable()
         with self._removing:
@@ -498,7 +498,7 @@ class Archive(OpenVolumes):
         return removal
 
     def _compact_all(self, names: Sequence[str], progress: Progress | None) -> None:
-        """Frees the disk space of what a removal left dead."""
+        """Frees the disk space of removed contents."""
         for name in names:
             self.compact(name, progress=progress)
         if names:
@@ -509,7 +509,7 @@ class Archive(OpenVolumes):
 
     @public
     def seal(self, batch: str) -> None:
-        """Closes a batch for good: it takes no more records. Durable on return."""
+        """Closes a batch for good: it accepts no more records. Durable on return."""
         self._require_writable()
         self.journal.require(batch)
         with self._writer.lock:
@@ -517,7 +517,7 @@ class Archive(OpenVolumes):
 
     @public
     def verify(self, batch: str, progress: Progress | None = None) -> BatchReport:
-        """Reads every byte of a batch, also while another process writes."""
+        """Reads every byte of a batch. Another process may be writing."""
         from holdfast.batches.batch import BatchState
         from holdfast.batches.verify import verify_batch
 
@@ -527,9 +527,9 @@ class Archive(OpenVolumes):
 
     @public
     def back_up(self, batch: str, target: str | Path, progress: Progress | None = None) -> BatchCopyReport:
-        """Writes a batch with its payloads to a new directory, from which `restore` brings it back. Durable on return.
+        """Writes a batch with its payloads to a new directory, for `restore`. Durable on return.
 
-        Also while another process writes. After an interruption the same call goes on.
+        Another process may be writing. After an interruption, the same call resumes.
         """
         from holdfast.archive.backup import back_up
 
@@ -537,9 +537,9 @@ class Archive(OpenVolumes):
 
     @public
     def restore(self, backup: str | Path, progress: Progress | None = None) -> BatchCopyReport:
-        """Brings the batch of a backup in, under the same ids, verified. Durable on return. Idempotent.
+        """Restores the batch of a backup under the same ids, verifying everything. Durable on return. Idempotent.
 
-        Raises UsageError, and changes nothing, if another batch of that name is here.
+        Raises UsageError, and changes nothing, if the archive has another batch of that name.
         """
         from holdfast.archive.backup import restore
 
@@ -547,7 +547,7 @@ class Archive(OpenVolumes):
 
     @public
     def reindex(self, progress: Progress | None = None) -> int:
-        """Rebuilds the catalog from the batches while readers go on; returns the number of captures."""
+        """Rebuilds the catalog from the batches, without stopping readers; returns the number of captures."""
         self._require_writable()
         with self._writer.lock:
             self._catalog = self._writer.reindex(progress)
@@ -556,7 +556,7 @@ class Archive(OpenVolumes):
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Idempotent. Ends its streams. Acknowledged data is safe without it; closing makes the next opening fast."""
+        """Ends the streams. Idempotent. Acknowledged data is safe without it; it makes the next opening fast."""
         self._closed = True
         for stream in self._streams:
             stream.close()

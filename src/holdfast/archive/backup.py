@@ -1,9 +1,9 @@
-"""The backup of a batch: a separate archive with this batch and all that it needs (I4).
+"""The backup of a batch: a separate archive with this batch and everything it needs (I4).
 
     spring-backup/
       BACKUP              JSON: which batch, how many records, whether it was sealed
-      BACKING-UP          until it is whole: what it is to be the backup of
-      SHA256SUMS          of the files below that hold the truth; `sha256sum -c` verifies them
+      BACKING-UP          until it is complete: the batch that is being backed up
+      SHA256SUMS          of the files below that are not derived; `sha256sum -c` verifies them
       holdfast.toml       settings of the archive
       batches/spring/     the records
       batches/202610/     those records of other batches that belong to it, under their own ids: originals of its
@@ -11,11 +11,11 @@
       volumes/v0/         the payloads of all of them, compressed without a dictionary
       catalog/, keydir/   derived
 
-What flows in: a batch, also while others write to its archive. What flows out: the same batch in another archive, with
-the same ids. Records of other batches that are not there yet go to a batch of their own, NAME-originals.
+In: a batch; its archive may be in use. Out: the same batch in another archive, with the same ids. Records of other
+batches that the target does not have go to a batch of their own, NAME-originals.
 
-Both ways are a copy of records in groups, each durable before the next is read. Everything is verified on the way,
-frames and blocks by their checksums, contents by their signatures. What cannot be read is named; the rest goes over.
+Backup and restore copy records in groups; each group is durable before the next is read. Everything is verified:
+frames and blocks by their checksums, contents by their signatures. Unreadable records are named; the others are copied.
 
 Guarantees. A backup has its name when it is whole; until then it ends in `.open`, and the next run goes on with it. A
 batch that is being restored takes no other records, and is reported by `verify` and `check`, until it is whole. Both
@@ -60,7 +60,7 @@ _ORIGINALS = "-originals"
 
 @dataclass(slots=True)
 class BatchCopyReport:
-    """What a backup or a restore has done. With faults, what is sound has been copied nevertheless."""
+    """The result of a backup or a restore. Sound records are copied even if there are faults."""
 
     batch: str
     path: str  # of the backup
@@ -136,7 +136,7 @@ def _begun(archive: Archive, batch: str, target: Path, generations: dict[str, di
 def _filled(archive: Archive, batch: str, draft: Path, target: Path, progress: Progress | None) -> BatchCopyReport:
     from holdfast.archive.archive import Archive
 
-    until = BatchState.unpack(archive.catalog.batch_state(batch)).next_serial  # what is behind is not acknowledged yet
+    until = BatchState.unpack(archive.catalog.batch_state(batch)).next_serial  # later records are not acknowledged yet
     report = BatchCopyReport(batch, str(target), archive.journal.is_sealed(batch))
     needed = _needed(archive, batch, until)
     with Archive(draft, env=archive.env) as backup:
@@ -188,7 +188,7 @@ def _needed(archive: Archive, batch: str, until: int) -> dict[str, set[int]]:
 
 
 def _checksums(archive: Archive, root: Path) -> bytes:
-    """All files that hold the truth, as `sha256sum` lists them."""
+    """All files that are not derived, as `sha256sum` lists them."""
     places = [root / paths.BACKUP, root / paths.SETTINGS]
     for directory in (paths.BATCHES, paths.VOLUMES):
         places += sorted(path for path in (root / directory).rglob("*") if path.is_file())
@@ -322,7 +322,7 @@ class BatchCopy:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def entries(self, batch: str, until: int, only: Container[int] | None = None) -> Iterator[JournalEntry]:
-        """The records before the serial `until`, or some of them; damage is noted and passed over."""
+        """The records before the serial `until`, or some of them; damaged ones are noted and skipped."""
         journal = self._source.journal
         found = reached = 0
         for number in journal.files(batch):
@@ -440,7 +440,7 @@ class BatchCopy:
     def run(
         self, batch: str, until: int, only: Container[int] | None = None, translate: Translate | None = None
     ) -> None:
-        """Copies what the target lacks of the batch before the serial `until`, the numbers of removed records too."""
+        """Copies the records before the serial `until` that the target lacks, and the numbers of removed records."""
         last = self.last_serial(batch, until)
         lacking = (entry for entry in self.entries(batch, until, only) if not self._is_known(entry, last))
         translated = lacking if translate is None else (_translated(entry, batch, translate) for entry in lacking)

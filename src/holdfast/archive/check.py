@@ -43,7 +43,7 @@ def check(
     *,
     env: Environment = REAL,
 ) -> CheckReport:
-    """Checks everything, also while another process writes; `repair` takes the writer's lock, and repairs what it can.
+    """Checks everything, even while another process writes. `repair` takes the writer's lock and repairs faults.
 
     With `volumes`, only those are checked.
     """
@@ -86,7 +86,7 @@ def _record_faults(root: Path, env: Environment, progress: Progress | None) -> I
 
 
 def _known(archive: Archive, batch: str) -> BatchState | None:
-    """What the catalog knows of a batch; None if the catalog cannot be read, which is a fault of its own."""
+    """The catalog's state of a batch; None if the catalog cannot be read, which is reported separately."""
     try:
         return BatchState.unpack(archive.catalog.batch_state(batch))
     except HoldfastError:

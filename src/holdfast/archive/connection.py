@@ -36,7 +36,7 @@ class Connection(OpenVolumes):
 
     def _open(self, env: Environment, *, writable: bool) -> None:
         watch = watch_connector(self.path, env.clock)
-        # The files that a store keeps beside its volumes are derived, and of no use to other clients.
+        # The store's own files are derived, and of no use to other clients.
         scratch = self._closing.enter_context(ScratchDirectory("connection"))
         self._open_volumes(scratch.path, watch, env, writable=writable)
         self._watcher.start()

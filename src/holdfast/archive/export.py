@@ -1,4 +1,4 @@
-"""Export: captures and records as files of the formats that other tools read.
+"""Export: captures and records as files in standard formats.
 
     warc, warc.gz, warc.zst   records in the order of the batches, as they came in if that is valid WARC
     wacz                      the same in one file, with index and pages
@@ -88,7 +88,7 @@ Assembled = tuple[StoredRecord, list[Buffer] | None]  # a record and its parts; 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What to write."""
+    """The format of an export, and its options."""
 
     format: str
     exact: bool = False  # the files that were imported, as they were; `format` is theirs
@@ -107,7 +107,7 @@ class ExportOptions:
 
 @dataclass(slots=True)
 class ExportReport:
-    """What was written."""
+    """The result of an export."""
 
     records: int = 0
     bytes: int = 0
@@ -118,7 +118,7 @@ class ExportReport:
 
 
 def format_by_name(target: object) -> str:
-    """The format that the name of a target tells. Raises UsageError."""
+    """The format named by the suffix of a target. Raises UsageError."""
     name = Path(target).name.lower() if isinstance(target, str | Path) else ""
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if name.endswith(suffix):

@@ -101,4 +101,4 @@ def catch_up() -> None:
 def _end_with_starter() -> None:
     while os.read(0, 4096):  # not through sys.stdin, whose lock would abort an interpreter that ends
         pass
-    os._exit(0)  # what was not committed, the next update does
+    os._exit(0)  # the next update does the uncommitted work again

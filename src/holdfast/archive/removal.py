@@ -1,19 +1,19 @@
-"""True removal (N2): captures, their records, and contents that nobody else holds.
+"""True removal (N2): of captures, their records, and contents that nothing else refers to.
 
-The plan of a removal is made durable before it begins (file `removal`), and each of its steps is idempotent, so the
-next writer finishes what a crash interrupted:
+The plan is made durable first (file `removal`), and each step is idempotent, so the next writer finishes a removal that
+a crash interrupted:
 
     1. the catalog forgets the captures
-    2. every journal file that holds one of the records is rewritten without them, and the old form deleted
-    3. the index withdraws the records: its readers find them no more
-    4. each content loses as many references as there were records that held it; what has none left is dead
+    2. journal files with such records are rewritten without them, and the old files deleted
+    3. the index hides the records from its readers
+    4. each content loses one reference per removed record; a content without references is dead
     5. fingerprints of records removed for good are written to `refused`, and a line to `audit.log`
-    6. the catalog's table is compacted, then the volumes that have dead contents now, while others may add
+    6. the catalog's table is compacted, then the volumes with dead contents; additions may continue
 
-At the end the records leave the files of the index; if another process is writing the index, it sees to that.
+Finally the records are purged from the files of the index, by the process that is writing the index if there is one.
 
-Dead contents leave the disk with compaction, which `Archive.remove` does at once by default. The request and the
-metadata that were recorded with a capture go with it.
+Compaction removes dead contents from the disk; `Archive.remove` compacts at once by default. The request and metadata
+recorded with a capture are removed with it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CAPTURES_LISTED = 10_000  # in the audit line
 
 @dataclass(frozen=True, slots=True)
 class RemovalOptions:
-    """How to remove, and why."""
+    """The reason of a removal, and its options."""
 
     reason: str
     refuse: bool = False  # the same records are not to be imported again
@@ -63,7 +63,7 @@ class RemovalOptions:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was removed, or in a dry run would be."""
+    """The result of a removal; of a dry run, what it would remove."""
 
     captures: int
     records: int
@@ -119,7 +119,7 @@ class Remover:
         return removal
 
     def resume(self) -> list[str]:
-        """Finishes a removal that was interrupted; returns the volumes that are still to be compacted."""
+        """Finishes an interrupted removal; returns the volumes still to compact."""
         plan = read_plan(self._writer.root, self._writer.env)
         if plan is None:
             return []
@@ -233,14 +233,14 @@ class Remover:
         self._audit(plan)
         if plan["compact"]:
             writer.catalog.compact(None if is_resumed else gone)
-        writer.catalog.sync()  # an older state of it would bring back what is gone
-        if plan["volumes"]:  # others may add from now on, so none of the steps above may be done again
+        writer.catalog.sync()  # an older state of it would bring back removed captures
+        if plan["volumes"]:  # additions may follow, so none of the steps above may be repeated
             self._write({"volumes": plan["volumes"]})
         else:
             self.finish()
 
     def _rewrite(self, name: str, serials: set[int], generations: dict[int, int]) -> None:
-        """Rewrites those files of a batch that hold the serials, unless that has been done before."""
+        """Rewrites the files of a batch that contain the serials, unless that has been done before."""
         batch = self._writer.journal.batch(name)
         places = [(serial, FramePlace.unpack(packed)) for serial, packed in self._writer.catalog.frames(name)]
         for number in _holding(places, serials):
@@ -287,7 +287,7 @@ class Remover:
 
 
 def read_plan(root: Path, env: Environment) -> dict[str, Any] | None:
-    """What is left of a removal that was interrupted; None if there is none. Raises Damaged."""
+    """The rest of an interrupted removal; None if there is none. Raises Damaged."""
     path = root / paths.REMOVAL
     try:
         facts: dict[str, Any] = json.loads(read_file(env.files, path))
@@ -304,7 +304,7 @@ def read_plan(root: Path, env: Environment) -> dict[str, Any] | None:
 
 
 def _holding(places: Sequence[tuple[int, FramePlace]], serials: set[int]) -> list[int]:
-    """The files that hold one of the serials."""
+    """The files that contain any of the serials."""
     firsts = [serial for serial, _ in places]
     numbers = set()
     for serial in serials:

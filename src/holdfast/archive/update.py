@@ -1,19 +1,19 @@
-"""Batch updates (B8, B15): what a crawl has gathered becomes visible to readers, and what is superseded is removed.
+"""Batch updates (B8, B15): make gathered captures visible to readers, and remove superseded ones.
 
-Under the batch scheme an update goes through these steps, in WebBase's order, but without ever stopping service:
+Under the batch scheme an update goes through these steps, in WebBase's order, but without stopping service:
 
-    isolate    the present state becomes the next one; later records wait for the next update
+    isolate    the present end of each batch becomes the next state; later records wait for the next update
     transfer   the contents in update volumes move to the read volumes, in sorted order
-    index      the index, if there is one, learns what has come
-    switch     the file `active` is replaced: from here on streams and queries see the next state
-    remove     with `keep = "latest"`, what is superseded goes, once nobody holds a lease on an older state
-    compact    the volumes give back what is dead
+    index      the index, if there is one, is brought up to date
+    switch     the file `active` is replaced: streams and queries now see the next state
+    remove     with `keep = "latest"`, superseded captures are removed once nobody holds a lease on an older state
+    compact    the volumes free the space of dead blocks
 
-Until the switch readers see the old state, whole, and from then on the new one. WebBase deletes class A pages before
-the system is restarted; here readers go on all the time, so they are deleted when nobody is shown them any more.
+Readers see the whole old state until the switch, and the whole new one after it. WebBase deletes class A pages before
+it restarts the system; here readers never stop, so class A pages are deleted once no reader is shown them.
 
-How far an update has come is in the file `update`, made durable before each step. Each step is idempotent, so the next
-run finishes an update that was interrupted, with the same result.
+The file `update` records progress, durably, before each step. Each step is idempotent, so the next run finishes an
+interrupted update with the same result.
 
 Under the incremental scheme there is nothing to isolate, transfer or switch; the other steps are the same.
 """
@@ -67,7 +67,7 @@ REASON = "latest only: a later capture of the page is kept"
 
 
 class UpdateStep(StrEnum):
-    """What an update does next."""
+    """The next step of an update."""
 
     TRANSFER = "transfer"
     INDEX = "index"
@@ -78,7 +78,7 @@ class UpdateStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpdateOptions:
-    """How to update."""
+    """The options of an update."""
 
     wait_s: float = 60.0  # for streams that read an older state, before what only that one shows is removed
     dead_share_min: float = 0.0  # compaction leaves files alone of which less is dead
@@ -87,7 +87,7 @@ class UpdateOptions:
 
 @dataclass(slots=True)
 class UpdateReport:
-    """What an update did."""
+    """The result of an update."""
 
     scheme: str
     generation: int = 0  # of the state that readers see now; 0 under the incremental scheme
@@ -109,7 +109,7 @@ class UpdateReport:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStatus:
-    """How an archive stands between two updates."""
+    """The state of an archive between two updates."""
 
     scheme: str
     keep: str
@@ -129,7 +129,7 @@ class _Plan:
 
 
 def prepare_active_state(archive: Archive) -> None:
-    """Under the batch scheme there is an active state from the first opening on, of all that is there; else none."""
+    """Creates the first active state, of all records, under the batch scheme; removes it under the incremental one."""
     root, env = archive.path, archive.env
     if archive.settings.store.update == placement.BATCH:
         if read_active(root, env) is None:
@@ -159,12 +159,12 @@ class Updates:
 
     @property
     def active(self) -> ActiveState | None:
-        """What streams and queries see; None: everything."""
+        """The state that streams and queries see; None: everything."""
         return active_state(self._root, self._archive.settings, self._env)
 
     @property
     def shown(self) -> ActiveState | None:
-        """By what classes are decided: the active state; under the incremental scheme, what is in the index."""
+        """The state that decides classes: the active one; under the incremental scheme, that of the index."""
         index = self._archive.index
         if self.is_batch or not index.exists:
             return self.active
@@ -174,7 +174,7 @@ class Updates:
         return class_of(self._archive.catalog, self.shown, capture)
 
     def status(self) -> UpdateStatus:
-        """Takes time in proportion to what has come since the last switch. Also for archives open for reading."""
+        """Takes time in proportion to the captures added since the last switch. Readers may call it."""
         settings, instance = self._archive.settings, self._archive.instance
         waiting = [
             instance.volume(each.name).stat()
@@ -305,7 +305,7 @@ AT_A_TIME = 10_000  # captures that one removal takes
 
 @dataclass(frozen=True, slots=True)
 class Superseded(Selection):
-    """Some captures that are superseded, but for those that have been referred to since they were chosen."""
+    """Some superseded captures, without those that later records refer to."""
 
     records: tuple[RecordId, ...] = ()
     chosen: ActiveState = field(default_factory=lambda: ActiveState(0, ""))  # what there was then
@@ -322,11 +322,10 @@ class Superseded(Selection):
 def superseded(
     catalog: Catalog, shown: ActiveState, chosen: ActiveState, is_complete: Callable[[str], bool] | None = None
 ) -> Iterator[Superseded]:
-    """All captures of the state `shown` that are superseded in it, in the order of the batches, in groups.
+    """All captures of the state `shown` that are superseded in it, in batch order, in groups.
 
-    `chosen` is all that there is now. URLs that are not complete keep all of their captures: in a cluster, one that is
-    not here yet may refer to an older one. Takes 4 bytes of memory for each that is superseded, and some for each
-    revisit.
+    `chosen` is the state of all present records. Incomplete URLs keep all their captures: in a cluster, a capture that
+    has not arrived yet may refer to an older one. Takes 4 bytes of memory per superseded capture, and some per revisit.
     """
     gone: dict[str, array[int]] = {}
     needed: set[RecordId] = set()

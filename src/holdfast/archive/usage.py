@@ -1,4 +1,4 @@
-"""What an archive takes on disk and what it saves: one account for every page, command and metric (P14).
+"""An archive's disk usage and savings: the same figures for every page, command and metric (P14).
 
     captured ──duplicates──► unique ──compression──► stored
                                                         └── on disk, beside records, catalog, index, crawls
@@ -35,7 +35,7 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """Bytes on disk below the directory of an archive, by what they are for."""
+    """Bytes on disk below the directory of an archive, by purpose."""
 
     contents: int = 0  # volumes
     records: int = 0  # batches
@@ -118,7 +118,7 @@ def archive_usage(archive: Archive, reports: Iterable[VolumeReport] | None = Non
 
 
 def disk_usage(root: Path, volumes: Iterable[Path] = ()) -> DiskUsage:
-    """What lies below a directory. `volumes` are directories in it that hold contents, beside the usual one."""
+    """Disk usage below a directory. `volumes` are further directories of contents in it."""
     root = root.resolve()
     seen: set[tuple[int, int]] = set()
     sums = dict.fromkeys(DiskUsage().as_dict(), 0)
@@ -130,7 +130,7 @@ def disk_usage(root: Path, volumes: Iterable[Path] = ()) -> DiskUsage:
 
 
 def _size(place: Path, seen: set[tuple[int, int]] | None = None) -> int:
-    """The allocated bytes of a file, or of a directory and everything below it, without what was `seen` before.
+    """The allocated bytes of a file, or of a directory and everything below it, except inodes already `seen`.
 
     Files may come and go meanwhile.
     """

@@ -46,17 +46,17 @@ class VolumeReport:
 
     @property
     def place(self) -> str:
-        """Where it is: an address, a URL, or a directory; empty: where the archive keeps volumes."""
+        """Its location: an address, a URL or a directory; empty: the default place in the archive."""
         return self.settings.address or self.settings.url or self.settings.path
 
     @property
     def capacity_bytes(self) -> int | None:
-        """What it holds and what it has room for; None if it is down."""
+        """Bytes on disk plus free space; None if the volume is down."""
         return None if self.stat is None else self.stat.disk_bytes + self.stat.free_bytes
 
     @property
     def fragmentation(self) -> float | None:
-        """The share of its bytes on disk that compaction would give back; None if it is down."""
+        """The share of its bytes on disk that compaction would free; None if it is down."""
         if self.stat is None:
             return None
         return min(1.0, self.stat.dead_bytes / self.stat.disk_bytes) if self.stat.disk_bytes else 0.0
@@ -73,11 +73,11 @@ class _StatusRequest:
 
 
 class VolumeReports:
-    """Asks the volumes of a store for their state. Any thread may call.
+    """Queries the state of a store's volumes. Any thread may call.
 
-    Volumes on this machine are read directly. Remote ones are asked in threads, all at the same time, within the
-    caller's time limit: one that is slow is reported as down, with that as the reason, and is not asked again before it
-    has responded. So a report never waits for more than one limit, and requests never pile up.
+    Volumes on this machine are read directly. Remote ones are queried in parallel threads, within the caller's time
+    limit: a slow one is reported as down, with the reason, and is not queried again before it has responded. So a
+    report never waits for more than one limit, and requests never pile up.
     """
 
     def __init__(self, instance: BlockStore, lock_of: Callable[[VolumeSettings], Path], env: Environment) -> None:
@@ -139,10 +139,10 @@ class VolumeReports:
 
 
 class OpenVolumes(ABC):
-    """Open volumes and their contents: what an archive and a connection have in common.
+    """Open volumes and their contents, the base of an archive and a connection.
 
-    A context: leaving it closes the volumes. `contents` and `volumes` are thread-safe; maintenance is for one thread at
-    a time.
+    A context manager that closes the volumes. `contents` and `volumes` are thread-safe; maintenance is for one thread
+    at a time.
     """
 
     instance: BlockStore
@@ -179,12 +179,12 @@ class OpenVolumes(ABC):
 
     @checked
     def volumes(self, answer_s: float = ANSWER_S) -> list[VolumeReport]:
-        """How the volumes are, in the order of the connector; one that does not answer in that time counts as down."""
+        """A report per volume, in the order of the connector; one that does not respond in time counts as down."""
         return self._reports.take(answer_s)
 
     @checked
     def compact(self, name: str, dead_share_min: float = 0.0, progress: Progress | None = None) -> Compaction:
-        """Reclaims the space of deleted contents in a volume. Reading and storing may go on in other threads."""
+        """Reclaims the space of deleted contents in a volume. Other threads may read and store meanwhile."""
         self._require_writable()
         return compact_volume(self.instance.writer(name), dead_share_min, progress)
 
@@ -200,7 +200,7 @@ class OpenVolumes(ABC):
 
     @checked
     def train(self, name: str) -> Dictionary:
-        """Trains a compression dictionary from a volume's contents, for those to come."""
+        """Trains a compression dictionary from a volume's contents, for later ones."""
         from holdfast.storage.maintenance.train import train
 
         self._require_writable()
@@ -220,9 +220,9 @@ class OpenVolumes(ABC):
 def add_volume(
     root: Path, store: BlockStore, watcher: ConnectorWatcher, volume: VolumeSettings, *, force: bool
 ) -> None:
-    """Adds an empty volume, or one that a server has, to the archive at `root`. Durable on return.
+    """Adds an empty volume, or an existing one on a server, to the archive at `root`. Durable on return.
 
-    Raises VolumeDown if its server does not answer, unless with `force`.
+    Raises VolumeDown if the server does not respond, unless `force` is set.
     """
     volume_name(volume.name)
     config.check_place(volume)
@@ -254,7 +254,7 @@ def _require_answer(root: Path, store: BlockStore, volume: VolumeSettings) -> No
 
 
 def take_over(path: str | Path, name: str, *, env: Environment = REAL) -> None:
-    """Makes the archive the owner of a volume in an object store, whoever was it. Durable on return.
+    """Makes the archive the owner of a volume in an object store, whoever owned it before. Durable on return.
 
     The archive need not be able to open: its only volume may be the one that was lost. Another owner that still lives
     is refused from its next upload on.
@@ -270,5 +270,5 @@ def take_over(path: str | Path, name: str, *, env: Environment = REAL) -> None:
         raise UsageError(f"volume {name!r} is not in an object store: it has no 'url'")
     with lock_archive(root):
         directory = root / volume.path if volume.path else paths.volume_directory(root, name)
-        env.files.remove(root / paths.FILTERS)  # they may not match the volume from now on
+        env.files.remove(root / paths.FILTERS)  # they may no longer match the volume
         take_over_volume(directory, volume, env)

@@ -1,14 +1,14 @@
 """One batch: a directory of journal files. Entries are appended to the last one.
 
-A file that has reached its limit is finished with a seek table, and the next one is begun. A removal rewrites a file as
-the next generation of the same number. The newest generation counts; older ones are deleted.
+A file that has reached its limit is finished with a seek table, and the next one is started. A removal rewrites a file
+as the next generation of the same number. The newest generation counts; older ones are deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -383,7 +383,7 @@ def bare(entry: JournalEntry) -> JournalEntry:
     return JournalEntry(REMOVED, "-", "19700101000000", b"", serial=entry.serial)
 
 
-def file_digest(env: Environment, path: Path, progress: Callable[[int], None] | None = None) -> tuple[int, str]:
+def file_digest(env: Environment, path: Path) -> tuple[int, str]:
     """Size and SHA-256 of a file."""
     file = env.files.open(path)
     try:
@@ -392,8 +392,6 @@ def file_digest(env: Environment, path: Path, progress: Callable[[int], None] | 
         while chunk := file.read(at, _CHUNK):
             digest.update(chunk)
             at += len(chunk)
-            if progress is not None:
-                progress(len(chunk))
         return at, digest.hexdigest()
     finally:
         file.close()

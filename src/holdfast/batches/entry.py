@@ -119,7 +119,7 @@ class JournalEntry(NamedTuple):
 
 
 def encode(entry: JournalEntry) -> bytes:
-    """The entry as it stands in a frame."""
+    """The entry as written in a frame."""
     lines = [
         f"version: {VERSION}\nserial: {entry.serial}\ntype: {entry.type}\nurl: {entry.url}\n"
         f"date: {mail_date(entry.timestamp)}\n"

@@ -84,7 +84,7 @@ def decompress(frame: bytes) -> bytes:
 
 
 def frame_length(raw: bytes, at: int) -> int | None:
-    """The length of the frame at `at`; None if `raw` ends before it. Raises DamagedBatch if there is no frame."""
+    """The length of the frame at `at`; None if `raw` ends inside it. Raises DamagedBatch if there is no frame."""
     if len(raw) - at < 8:
         return None
     magic = raw[at : at + 4]

@@ -1,4 +1,4 @@
-"""Verification of a batch by itself: every frame's checksum, every serial number, and the seal."""
+"""Verification of a batch: every frame's checksum, every serial number, and the seal."""
 
 from __future__ import annotations
 

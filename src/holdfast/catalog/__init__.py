@@ -1,11 +1,10 @@
-"""The catalog: captures by URL and time, and where everything else about a record is found.
+"""The catalog: captures by URL and time, and the places of their records.
 
-A capture comes in with the step of the archive that stored its record (`Catalog.add`), and is found by URL, by time,
-by record and by payload (`search`, `lookup`, `closest`, `newest`, `resolve`). The catalog is derived: whatever happens
-to it, `holdfast reindex` makes it again from the batches. A step arrives whole or not at all, with its totals; readers
-in other processes follow.
+Captures are added in the step that stores their records (`Catalog.add`), and found by URL, time, record and payload
+(`search`, `lookup`, `closest`, `newest`, `resolve`). The catalog is derived: `holdfast reindex` rebuilds it from the
+batches. A step, with its totals, is atomic; readers in other processes follow.
 
-Everything is in one table, in the order of its keys. The first byte tells the kind; `∅` is a zero byte, `␠` a space:
+Everything is in one table, sorted by key. The first byte of a key is its kind; `∅` is a zero byte, `␠` a space:
 
     ┌───┬────────────┬───┬────────┬───┬───────────┬───┬────────┐
     │ c │ collection │ ∅ │ urlkey │ ␠ │ timestamp │ ␠ │ record │ → the other fields of the capture, parted by tabs
@@ -38,8 +37,8 @@ Everything is in one table, in the order of its keys. The first byte tells the k
     ├───┼───┴────────────┘
     │ n │ → number of changes so far, 8 bytes      │ v │ → version of this layout, `3`
 
-Texts are UTF-8. Pages of an answer are cut at the keys `s`, which change only where captures come and go, so all pages
-together are the answer, and any of them starts at once.
+Texts are UTF-8. A result is paged at the keys `s`, which change only where captures come and go. So the pages together
+are the whole result, and each page starts without a scan.
 """
 
 from __future__ import annotations

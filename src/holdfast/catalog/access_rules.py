@@ -1,4 +1,4 @@
-"""What an access rule says, and what it asks of the URL and the time of a capture (`[[access]]` in `holdfast.toml`)."""
+"""Access rules (`[[access]]` in `holdfast.toml`): their decisions, and the URLs and times they apply to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
 
 class DatedRule(NamedTuple):
-    """What a rule asks of the time, and what it says."""
+    """The decision of a rule, and its condition on the time."""
 
     verdict: Verdict
     first: str  # 14 digits, both ends included

@@ -137,7 +137,7 @@ class Catalog:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def add(self, change: CatalogChange) -> list[bytes]:
-        """Atomic; returns the deleted keys. Not synced: what is lost is rebuilt from the batches."""
+        """Atomic; returns the deleted keys. Not synced: after a crash, the batches supply what is missing."""
         with self._writing:
             captures = {capture.record: capture for capture in change.captures}
             replaced = () if change.fresh else captures
@@ -204,7 +204,7 @@ class Catalog:
         return found
 
     def copy_of(self, origin: RecordId) -> RecordId | None:
-        """The id here of a record that another node of the cluster recorded; None if there is no copy."""
+        """The local id of a record that another node of the cluster recorded; None without a copy."""
         self._refresh_if_due()
         found = self._table.get(origin_key(origin))
         return record_of(found) if found else None
@@ -216,7 +216,7 @@ class Catalog:
         return found[1] if found else None
 
     def frames(self, batch: str, since: int = 0) -> Iterator[tuple[int, bytes]]:
-        """First serial and place of each frame of a batch, ascending, from the one that holds serial `since`."""
+        """First serial and place of each frame of a batch, ascending, from the one with serial `since`."""
         self._refresh_if_due()
         prefix = area(FRAME, batch)
         first = self._table.last(prefix, frame_key(batch, since) + b"\0") if since else None

@@ -1,4 +1,4 @@
-"""The outline of a catalog: its hosts, and what is below a path, level by level.
+"""The outline of a catalog: its hosts, and the paths below them, level by level.
 
 Keys are in the order of hosts and paths, so a listing skips: it reads the first capture of a host, then seeks past the
 host's last one. Its cost depends on its own length, not on that of the catalog.
@@ -6,7 +6,7 @@ host's last one. Its cost depends on its own length, not on that of the catalog.
     com,example)/            PAGE      the page itself
     com,example)/?q=1        QUERIES   the page with queries
     com,example)/a           PAGE
-    com,example)/a-z         PAGE      sorts between 'a' and what is below it
+    com,example)/a-z         PAGE      sorts between 'a' and the paths below it
     com,example)/a/b         FOLDER    'a/'
     com,example)/a?x=1       QUERIES   'a?'
 

@@ -52,7 +52,7 @@ class CaptureRows:
         self._areas: dict[str, bytes] = {}
 
     def collections(self) -> tuple[str, ...]:
-        """The collections that hold a capture, by name."""
+        """The collections with captures, by name."""
         seen = self._seen
         if not seen:
             start = TOTALS + CAPTURE

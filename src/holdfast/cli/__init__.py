@@ -6,9 +6,9 @@
     captures/            import, export, stream, get, cdx, diff, rm: captures in, out, found and removed
     batch                batches of records: list, seal, verify, back up, restore
     search, index        search and sql, and the index that they use
-    crawl/               crawl: fetch web sites, and look after the crawls that do
-    content, volume      the store below the archive: contents, and the volumes that hold them
-    study/               study, sample, plan: what the archive knows about the web, and what it takes to keep more
+    crawl/               crawl: fetch web sites, inspect and stop crawls
+    content, volume      the store below the archive: contents and volumes
+    study/               study, sample, plan: studies of the archived web, samples, and plans for archiving more
     serve, demo          the archive in a browser; a tour on a made-up site
 
 A command reads its options, calls the library, and prints. Data goes to standard output, as text for people or with

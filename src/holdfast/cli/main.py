@@ -1,4 +1,4 @@
-"""The group `holdfast`, and the edge of the process: every failure becomes one line and an exit code."""
+"""The group `holdfast`, and the edge of the process: every error becomes one line and an exit code."""
 
 from __future__ import annotations
 

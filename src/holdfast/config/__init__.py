@@ -1,6 +1,6 @@
 """Settings: one tree of frozen dataclasses, read from `holdfast.toml` and from connectors.
 
-Flags win over the environment, the environment over the file, the file over the defaults beside the fields.
+Flags override the environment, the environment overrides the file, and the file overrides the defaults.
 An unknown key is an error that names the nearest known one.
 """
 

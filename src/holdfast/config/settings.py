@@ -1,4 +1,4 @@
-"""The settings of an archive as frozen dataclasses, with defaults, bounds and choices beside the fields."""
+"""The settings of an archive as frozen dataclasses, with their defaults, bounds and choices."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ServeSettings:
     workers: int = 0  # processes; 0: one for each core
     controls_url: str = ""  # public address behind a proxy, such as https://archive.example.org; empty: host and port
     replay_url: str = ""  # of the archived pages; must be another origin
-    hosts: tuple[str, ...] = ()  # names accepted in `Host` besides `host`, the public addresses and loopback
+    hosts: tuple[str, ...] = ()  # names accepted in `Host`, in addition to `host`, the public addresses and loopback
     proxies: tuple[str, ...] = ()  # addresses or networks of proxies whose `X-Forwarded-For` is believed
     read_token_file: str = ""  # relative to the archive; one token a line, needed to read; empty: none needed
     write_token_file: str = ""  # the same for writing; empty: no writing, except with `serve --write`
@@ -124,7 +124,7 @@ class VolumeSettings:
     weight: float = 1.0  # share of new contents under weighted placement
     depth: int = 3  # of the directory tree, for organization tree
     path: str = ""  # relative to the archive; empty: volumes/<name>
-    address: str = ""  # host:port of the volume server that holds it; empty: it is on this machine
+    address: str = ""  # host:port of its volume server; empty: a volume on this machine
     url: str = ""  # s3://bucket/prefix or file:///directory of its segments; empty: its own directory
     role: str = one_of("", "update", "read")  # where store.update is batch; empty: read
     logs: int = 64  # ranges of signatures with a log each, for organization hashed-log

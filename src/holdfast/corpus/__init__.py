@@ -5,14 +5,13 @@
                                       ├──► ray        a Datasource of Ray Data
                                       └──► spark      a data source of PySpark
 
-What flows in: the path of an archive and a selection (`StreamOptions`). A snapshot is taken once, where the
-dataset is created, and split into shards (`shards`). A shard is a small value, sent to where it is read: it opens the
-archive there, for reading, and streams its part. What flows out: rows with the requested fields, in types
-that every library knows.
+In: the path of an archive and a selection (`StreamOptions`). The snapshot is taken once, where the dataset is created,
+and split into shards (`shards`). A shard is a small value that is sent to its reader, which opens the archive for
+reading and streams its part. Out: rows with the requested fields, in types that every library supports.
 
-Guarantees are those of streams: all shards together are each capture of the snapshot once, whatever is written
-meanwhile, and reading a shard again gives the same rows in the same order, except for what was removed. Each library is
-an extra, imported only by its own module.
+The guarantees are those of streams: the shards together contain each capture of the snapshot exactly once, whatever is
+written meanwhile; reading a shard again gives the same rows in the same order, except for removed captures. Each
+library is an extra, imported only by its own module.
 """
 
 from __future__ import annotations

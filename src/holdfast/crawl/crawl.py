@@ -271,7 +271,7 @@ class Crawl:
             self._pipeline.extend_right(until_s)
 
     def _wait_for_right(self, on_progress: Callable[[CrawlTally], None], stopping: Callable[[], bool]) -> None:
-        """This node may not fetch: what has arrived is kept, the rest is fetched when the right is back."""
+        """This node may not fetch: responses that have arrived are kept, the rest waits until it may fetch again."""
         assert self._share is not None
         self._drain(on_progress, grace_s=0.0)
         self._stop_pipeline()
@@ -362,7 +362,7 @@ class Crawl:
         self._limits.renew()
 
     def _prepare(self) -> None:
-        """Queues what is to be visited."""
+        """Queues the URLs of this visit."""
         frontier, totals = self._frontier, self._frontier.totals
         for host, known in frontier.hosts():
             if known.queued and not known.turn:  # it was asleep when the process ended
@@ -449,7 +449,7 @@ class Crawl:
                 died = again
 
     def _start_again(self, died: ProcessDied) -> None:
-        self._ingest.take([])  # what has arrived is not sent again
+        self._ingest.take([])  # responses that have arrived are not sent again
         self._note_pauses()
         self._ingest.commit()
         self._stop_pipeline()

@@ -1,10 +1,10 @@
-"""The frontier: what is to be fetched, what was, and what is known of every URL and host, on disk (H5).
+"""The frontier: the queues of URLs to fetch, and the state of every known URL and host, on disk (H5).
 
     find(links) ──▶ queued ──take──▶ in flight ──settle──▶ done, failed or refused
                       ▲                  │                          │
                       └──── postpone ────┘◀──────── next visit ─────┘
 
-A URL stays in the queue of its host until it is settled: what was in flight when the process died is still queued.
+A URL stays in the queue of its host until it is settled: URLs in flight when the process dies are still queued.
 Changes are collected and committed in one atomic, durable step, after the archive has the records. So a settled URL is
 not fetched again, and its capture is safe.
 
@@ -97,13 +97,13 @@ class UrlRow(NamedTuple):
     reached: int = 0  # when a response last said that it exists
     signature: str = ""  # of the content that was found there last, in hexadecimal digits
     digest: str = ""  # the same, as records give it
-    date: str = ""  # of the capture that holds it
+    date: str = ""  # of its capture
     etag: str = ""
     modified: str = ""
     history: str = ""  # see `holdfast.crawl.schedule.revisit`
     due: int = 0  # when it is to be visited again
     unreadable: int = 0  # a parse worker died of it
-    repeated: int = 0  # fetched once more in this visit, because a redirect led back to it with a cookie
+    repeated: int = 0  # fetched again in this visit, because a redirect led back to it with a cookie
 
     @property
     def is_gone(self) -> bool:
@@ -160,7 +160,7 @@ class HostRow(NamedTuple):
         return self.failures >= _DOWN_FAILURES and self.fetched > 0
 
     def is_lost(self, outage_s: float) -> bool:
-        """True if a host is given up: it never responded, or has not for `outage_s`."""
+        """True if the crawl gives up on a host: it never responded, or has not for `outage_s`."""
         if not self.fetched:
             return self.failures >= _LOST_FAILURES
         return self.is_down and time.time() - self.failing_since >= outage_s
@@ -170,7 +170,7 @@ class HostRow(NamedTuple):
 class Totals:
     """Kept as one JSON object, committed with every group."""
 
-    visit: int = 0  # 0: not begun
+    visit: int = 0  # 0: not started
     finished: bool = False  # the visit came to its end
     requeued: str = ""  # while a new visit is being prepared: the last key that was read, in hexadecimal digits
     sequence: int = 0  # of the last URL that was queued
@@ -241,7 +241,7 @@ def counter_key(name: str) -> bytes:
 
 
 def link_depth(depth: int, hop: str) -> int:
-    """Requisites and redirects are as far from the seeds as what they belong to."""
+    """Requisites and redirects are as far from the seeds as the page they belong to."""
     return depth if hop in (Hop.EMBED, Hop.REDIRECT) else depth + 1
 
 
@@ -398,7 +398,7 @@ class Frontier:
     def find(self, links: Sequence[FoundUrl], via: str, admit: Admit, *, deepen: bool = False) -> int:
         """Queues new URLs that `admit` accepts; returns how many.
 
-        With `deepen`, a shorter path to a known URL reduces its depth, and the depth of what it links to.
+        With `deepen`, a shorter path to a known URL reduces its depth, and the depth of the URLs it links to.
         """
         queued = 0
         if self.sink is not None:

@@ -1,16 +1,16 @@
 """The files of a crawl.
 
 <archive>/crawls/<name>/
-  job.toml       what it is to do                     (holdfast.crawl.job.file)
-  frontier/      what it knows and what waits         (holdfast.crawl.frontier)
-  log.jsonl      what it did                          (holdfast.crawl.report.log)
+  job.toml       the job                              (holdfast.crawl.job.file)
+  frontier/      known URLs and queues                (holdfast.crawl.frontier)
+  log.jsonl      the log                              (holdfast.crawl.report.log)
   status.json    progress; rewritten about every second
   progress.jsonl progress over time                   (holdfast.crawl.report.progress)
-  credentials.txt  what is sent to one origin only; mode 600    (holdfast.crawl.job.credentials)
+  credentials.txt  secrets for single origins; mode 600         (holdfast.crawl.job.credentials)
   cookies.txt    cookies of servers; mode 600
-  spool/         large responses on their way
-  stop           in a cluster: somebody of this machine asks it to stop
-  shared.json    in a cluster: the job of all nodes, as it was seen last     (holdfast.cluster.links.job)
+  spool/         large responses in transit
+  stop           in a cluster: a request from this machine to stop
+  shared.json    in a cluster: the job of all nodes, as last seen            (holdfast.cluster.links.job)
   output.txt     output of its process, if a server started it    (holdfast.web.api.crawls)
 """
 

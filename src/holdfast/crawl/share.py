@@ -1,4 +1,4 @@
-"""A node's share of a crawl that many nodes run: what it may fetch, and where the links of others go (H1).
+"""A node's share of a crawl that many nodes run: which URLs it may fetch, and where other links go (H1).
 
 A host is fetched by one node. The crawl of a node asks its share which hosts are its own, and until when. What it finds
 and finishes goes through the share, which writes it down in the same commit of the frontier and passes it on. A crawl
@@ -33,7 +33,7 @@ class FetchRight(Protocol):
 
 
 class LinkSink(Protocol):
-    """Takes what other nodes must know. The frontier calls it; what it takes is durable with the next commit."""
+    """Takes news for other nodes from the frontier; they become durable with its next commit."""
 
     def diverts(self, link: FoundUrl, via: str) -> bool:
         """True if the link is of another node, which will get it."""

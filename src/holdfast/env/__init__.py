@@ -1,8 +1,8 @@
-"""The outside world, and plumbing that knows nothing of archives.
+"""The outside world, and generic plumbing.
 
-`Environment` is the only access to files, syncs, clock and randomness. Everything that must survive a crash goes
-through `Files`, so that a test can replace it with a forgetful file system (`holdfast.testing.forgetful_files`) and cut
-the power at any write or sync. Derived RocksDB directories do not: they may be lost at any time.
+`Environment` is the only access to files, syncs, clock and randomness. All durable data goes through `Files`, so that a
+test can substitute a forgetful file system (`holdfast.testing.forgetful_files`) and cut the power at any write or sync.
+Derived RocksDB directories bypass it: they may be lost at any time.
 
     files, lock, paths, scratch    the file system: operations, locks, names, temporary directories
     table                          a sorted table on RocksDB

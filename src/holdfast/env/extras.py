@@ -1,4 +1,4 @@
-"""Extras: heavy parts of Holdfast that are installed on request, `pip install 'holdfast[search]'`."""
+"""Extras: optional dependencies, installed with `pip install 'holdfast[search]'`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from holdfast.errors import MissingExtra
 
-# Of each extra: modules that must be there, and what it is for.
+# For each extra: the modules it installs, and its purpose.
 EXTRAS = {
     "search": (("tantivy", "pyarrow", "duckdb"), "full-text search, SQL, studies, plans, Parquet and Arrow"),
     "browser": (("playwright",), "crawls with a browser"),

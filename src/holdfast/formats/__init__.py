@@ -1,4 +1,4 @@
-"""Formats: files of other people become records, and records become files that other people can read.
+"""Formats: archive files become records, and records become archive files.
 
     any stream of bytes
        │  io/       sniff recognizes the format; a source (plain, gzip, zstd) decodes the file and remembers where each
@@ -10,11 +10,10 @@
        │
        ▼  writers            warc/, tianwang, wacz/, wet; cdx/ and parquet for catalogs
 
-Guarantees: the bytes of a record are its head, its block and its tail, exactly (N3). Every byte of a file lies either
-in a record that was handed out or in a range reported as lost (N7); a record of which a part is missing is handed out
-with what is there, and reported. No file, however damaged or hostile, makes reading raise anything but MalformedInput,
-and that only in strict mode; none makes it run forever or take more memory than a few pieces. A stream need not seek.
-Whatever the writers write, the readers here and elsewhere can read.
+Guarantees: head, block and tail are the exact bytes of a record (N3). Every byte of a file is either in a record or in
+a range reported as lost (N7); an incomplete record is returned as far as it goes, and reported. Reading raises only
+MalformedInput, and only in strict mode, however damaged or hostile the file; it always ends, and takes the memory of a
+few pieces. Streams need not seek. Written files can be read by the readers here and by other programs.
 
     with open("crawl.warc.gz", "rb") as stream:
         for record in open_records(stream, report=print):

@@ -66,7 +66,7 @@ def find_arc(data: bytes, start: int) -> int:
 
 
 class ArcFraming(Framing):
-    """How ARC records stand in a file."""
+    """The framing of ARC records in a file."""
 
     usual_tail = b"\n"
     hold_bytes = LINE_BYTES_MAX

@@ -23,7 +23,7 @@ _STEP_BYTES = 64 * 1024
 
 
 class BlockStream(io.RawIOBase):
-    """The rest of a block as a file: what follows the HTTP head if that was parsed."""
+    """The rest of a block as a file: everything after the HTTP head if that was parsed."""
 
     def __init__(self, record: Record, begin: bytes) -> None:
         self._block = record.block
@@ -48,7 +48,7 @@ class BlockStream(io.RawIOBase):
 
 
 class ArchiveRecord:
-    """A record as scripts know it. `source` is the record of `open_records` beneath."""
+    """A record with the interface of warcio and FastWARC. `source` is the underlying record of `open_records`."""
 
     __slots__ = ("_head", "_head_bytes", "_payload", "_reader", "source")
 
@@ -125,10 +125,10 @@ class ArchiveRecord:
         return self.source.length
 
     def payload(self, *, decoded: bool = False, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
-        """What the message carried, chunks joined; with `decoded` also without its content encodings.
+        """The body of the message, chunks joined; with `decoded` also without its content encodings.
 
-        Reads what `reader` has not given yet. An encoding that is unknown or wrong is left as it is. Raises TooLarge
-        if there would be more than `bytes_max`.
+        Reads the part that `reader` has not returned yet. An unknown or wrong encoding is left as it is. Raises
+        TooLarge beyond `bytes_max`.
         """
         if self._payload is None:
             self._payload = self._joined(bytes_max)
@@ -187,7 +187,7 @@ class ArchiveIterator:
         raise StopIteration
 
     def close(self) -> None:
-        """Closes the file that was opened by its path; a stream that was given stays open. Idempotent."""
+        """Closes a file opened by its path; a stream passed by the caller stays open. Idempotent."""
         if self._own is not None:
             self._own.close()
 

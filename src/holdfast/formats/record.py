@@ -1,7 +1,7 @@
-"""A record as a reader hands it out: what it is, the exact bytes around its block, and the block to be read.
+"""A record as a reader returns it: its fields, the exact bytes around its block, and the block to read.
 
 Readers of all formats yield `Record`. Its bytes in the file are `head`, the block, `tail`, in that order and nothing
-between; so whoever keeps these three can write the file again byte for byte (N3).
+between; so these three are enough to write the file again byte for byte (N3).
 
 A `Finding` is something wrong with a file: a range of bytes that could not be read as a record (`lost`), a record
 of which only a part is there (`truncated`), or a record that was read but breaks a rule of its format (`invalid`).

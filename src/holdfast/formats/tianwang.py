@@ -1,4 +1,4 @@
-"""Tianwang 1.0, the format of China Web InfoMall (I2), and our 2.0, which has the same grammar: read and written.
+"""Tianwang 1.0, the format of China Web InfoMall (I2), and our 2.0 in the same grammar; read and written.
 
     version: 1.0 LF                                first, always
     url: http://www.pku.edu.cn/ LF                 required; names in lower case, no blank line within
@@ -48,7 +48,7 @@ _DATE_LINE = re.compile(rb"\ndate:[ \t]*([^\r\n]+)")
 
 
 class TianwangFraming(Framing):
-    """How Tianwang records stand in a file."""
+    """The framing of Tianwang records in a file."""
 
     usual_tail = b"\n"
     hold_bytes = len(_MAGIC) - 1

@@ -1,11 +1,11 @@
-"""Building the index: `update` indexes what is new, `build` rebuilds it.
+"""Building the index: `update` indexes new records, `build` rebuilds it.
 
     catalog ──tasks──► workers ──results, in order──► words (tantivy) ─┐
                                                    └─► tables (Arrow) ─┴─ commit ──► STATE
 
 A commit makes table files and words durable, in parallel, then replaces the state, which names them. After a kill at
-any moment, the next writer reads the state of the last commit, deletes what lies beyond it, and continues. A build does
-the same in new directories with its own state (`BUILD`), which replaces the state at the end.
+any moment, the next writer reads the state of the last commit, deletes everything beyond it, and continues. A build
+does the same in new directories with its own state (`BUILD`), which replaces the state at the end.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class IndexView:
         return [tables / each.name for each in self.state.tables[table]]
 
     def restricted(self, query: tantivy.Query) -> tantivy.Query:
-        """The query without removed records and those beyond what is shown. Every search goes through it."""
+        """The query without removed records and those beyond the shown state. Every search uses it."""
         from tantivy import Occur, Query
 
         unwanted = self._unwanted
@@ -96,7 +96,7 @@ class IndexView:
 
 
 def _up_to(state: IndexState, shown: ActiveState) -> IndexState:
-    """The state, cut off at what is shown."""
+    """The state, cut off at the shown end of each batch."""
     return replace(state, batches=tuple((name, min(end, shown.batches.get(name, 1))) for name, end in state.batches))
 
 
@@ -118,7 +118,7 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What an update or a build did."""
+    """The result of an update or a build."""
 
     records: int = 0  # read, of any type
     captures: int = 0
@@ -274,7 +274,7 @@ class Index:
             return [str(error)]
 
     def status(self) -> IndexStatus:
-        """What is indexed, and what is not; zeros without an index. Raises DamagedIndex."""
+        """How much is indexed, and how much is not; zeros without an index. Raises DamagedIndex."""
         try:
             view = self.view()
         except IndexNotFound:

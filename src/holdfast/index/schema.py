@@ -207,7 +207,7 @@ _card_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Card(NamedTuple):
-    """What a list of hits shows of a capture, beside its numbers."""
+    """The texts of a capture in a list of hits."""
 
     url: str
     title: str
@@ -266,7 +266,7 @@ def suffixes_of(host: str) -> list[str]:
 
 @lru_cache(_CACHED)
 def types_of(mime: str) -> list[str]:
-    """What a type can be asked for by, beside itself: its first half, its short name."""
+    """The other names by which a type is searched: its first half, its short name."""
     half = mime.partition("/")[0]
     return list(dict.fromkeys((half, short_type(mime))))
 

@@ -131,7 +131,7 @@ def _checksum(body: str) -> str:
 
 
 def targets(state: IndexState, catalog: Catalog) -> list[tuple[str, int, int]]:
-    """Name, first serial and end of what is not indexed, of all batches in the order of their numbers."""
+    """Name, first serial and end of the unindexed part of each batch, in the order of their numbers."""
     names = [name for name, _ in state.batches]
     names += sorted(set(catalog.batches()).difference(names))
     return [(name, state.end_of(name), BatchState.unpack(catalog.batch_state(name)).next_serial) for name in names]

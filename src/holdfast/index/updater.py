@@ -74,7 +74,7 @@ class IndexUpdater:
             )
 
     def add(self, pages: Sequence[tuple[RecordId, bytes]]) -> None:
-        """Records, and what was extracted from each (`Extracted.pack`). Never waits: excess is dropped."""
+        """Records with their extracts (`Extracted.pack`). Never blocks: excess is dropped."""
         if self.is_dead:
             return
         if self._unsent_bytes <= _UNSENT_BYTES_MAX:
@@ -230,7 +230,7 @@ class _Updater:
                     with self._changed:
                         self._changed.notify()
         if not self._is_finishing:
-            os._exit(0)  # the crawl was killed; the next update does what was not committed
+            os._exit(0)  # the crawl was killed; the next update does the uncommitted work again
 
     def _stop(self, *_: object) -> None:
         if self._is_idle:

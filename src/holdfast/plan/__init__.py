@@ -1,10 +1,10 @@
-"""Plans: what it takes to archive the web, or more of it, on one machine or on many (H9).
+"""Plans: the resources to archive the web, or more of it, on one machine or many (H9).
 
     scenario ──► estimate ──► nodes, storage, bandwidth, availability, probability of loss
         │                     by formulas, and by a birth-death chain
         └──────► simulate ──► the same by simulated years of a cluster, with its own placement of partitions
-    archive ───► growth ────► when its disk is full, and its scenario
-    disk ──────► disk ──────► which organization of volumes suits it, by WebBase's model (B13)
+    archive ───► growth ────► when its disk will be full, and its scenario
+    disk ──────► disk ──────► the organization of volumes that suits it, by WebBase's model (B13)
 
 Each function returns a `StudyResult`: tables in Arrow, remarks, and the panels of a chart.
 """

@@ -191,7 +191,7 @@ def _figure(name: str, value: float, unit: str, low: float | None = None, high: 
 def _notes(found: Growth, full: float, undated: int, given: float | None) -> list[str]:
     notes = []
     if not found.captures:
-        notes.append("there are no captures: nothing says how the archive grows")
+        notes.append("there are no captures, so the growth of the archive is unknown")
     elif math.isinf(full):
         notes.append("the archive does not grow: it is never full")
     elif full > 36500:

@@ -78,7 +78,7 @@ def read_trace(path: Path) -> TracedLives:
         except ValueError:
             days = 0.0
         if not 0 < days < math.inf:
-            raise UsageError(f"bad trace '{path}', line {number}: {text[:40]!r} is no lifetime in days")
+            raise UsageError(f"bad trace '{path}', line {number}: {text[:40]!r} is not a lifetime in days")
         found.append(days * DAY_S)
     if not found:
         raise UsageError(f"bad trace '{path}': it has no lifetimes")

@@ -68,7 +68,7 @@ class Scenario:
             if each.name == "name" or value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise UsageError(f"bad {each.name}: {value!r} is no number")
+                raise UsageError(f"bad {each.name}: {value!r} is not a number")
             if not math.isfinite(value) or value < 0:
                 raise UsageError(f"bad {each.name}: {value:g} must be finite, and not negative")
             if each.name in _ABOVE_ZERO and value == 0:

@@ -12,9 +12,8 @@
 
 Command line, Python, HTTP and the search page share one language, and show how a query was understood
 everywhere: `canonical(parse(text))` means the same as `text`, and is its own canonical form. A malformed query
-raises MalformedQuery before anything is read; the message names the place and the repair.
+raises MalformedQuery before anything is read; the message names the place and the fix.
 
-Guarantees. A result is exact and consistent: hits, total, facets and timeline count the same captures. A record that
-was removed is in no result once the removal is acknowledged, and neither are hidden captures. Nothing
-here writes. Thread-safe.
+Guarantees. A result is exact and consistent: hits, total, facets and timeline count the same captures. Removed records
+are in no result once the removal is acknowledged, and neither are hidden captures. Queries write nothing. Thread-safe.
 """

@@ -54,7 +54,7 @@ class Leaf(NamedTuple):
 
 
 class Elsewhere(Protocol):
-    """What a node of a cluster has to be told, or sees differently, because records are on several nodes."""
+    """The knowledge that a node of a cluster needs from other nodes to compile a query."""
 
     def linked_from(self, page: int) -> Numbers:
         """The pages that captures of a page link to."""

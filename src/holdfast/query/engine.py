@@ -83,7 +83,7 @@ class QueryEngine:
         return self.tried(matching)
 
     def titles(self, records: Collection[RecordId]) -> dict[RecordId, str]:
-        """The titles of those records that have one and are indexed; none if there is no index."""
+        """The titles of indexed records that have one; none without an index."""
         if not self._index.exists:
             return {}
 

@@ -34,7 +34,7 @@ Ordered = Callable[[int], tuple[int, list[Shown]]]  # from a limit to the number
 
 
 class HitGroup(NamedTuple):
-    """The match that stands for a group, and what else is in it."""
+    """A group: the match that represents it, and the others."""
 
     shown: Shown
     captures: int = 1
@@ -151,12 +151,12 @@ def _pages(moment: QuerySnapshot, shown: Sequence[Shown]) -> Numbers:
 
 
 def _firsts(keys: NDArray[np.generic]) -> NDArray[np.int64]:
-    """The places at which a key stands for the first time, ascending."""
+    """The positions of the first occurrence of each key, ascending."""
     return np.sort(np.unique(keys, return_index=True)[1])
 
 
 def _texts(sketches: Numbers) -> NDArray[np.int64]:
-    """A number for each text: the same for near-duplicates; one of its own for a text without a sketch."""
+    """A number for each text: the same for near-duplicates, a unique one for a text without a sketch."""
     known, places = np.unique(sketches, return_inverse=True)
     texts = clusters_of(known, DISTANCE)[places]
     alone = np.flatnonzero(sketches == 0)

@@ -2,7 +2,7 @@
 
     statistics   documents, mean lengths of fields, in how many documents each word is    ──▶ sums of all nodes
     candidates   the first matches of this node, scored with these sums                   ──▶ the first of all nodes
-    hits         what is shown of those chosen
+    hits         the fields shown of the chosen ones
 
 Relevance is BM25 with the frequencies of the whole cluster, so a node's hits rank as they would in one index. Nodes
 choose their candidates by their own scores, and return more than are shown (`SPARE`), because the order may change when
@@ -113,7 +113,7 @@ class _Occurrences(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A match, what it is ordered by (its relevance or its date), and what it is grouped by."""
+    """A match, its sort value (relevance or date), and the key of its group."""
 
     key: float
     record: RecordId

@@ -1,4 +1,4 @@
-"""The index as one query sees it: a view, one generation of ranks, and what is hidden from the caller."""
+"""The index as one query sees it: a view, one generation of ranks, and the captures hidden from the caller."""
 
 from __future__ import annotations
 

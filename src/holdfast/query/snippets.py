@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import tantivy
 
 CHARACTERS = 240
-EXPANDED_MAX = 100  # words that a prefix stands for
+EXPANDED_MAX = 100  # words that match a prefix
 BYTES_MAX = 64 << 20  # contents read per result; later hits have no snippet
 LIMITS = ExtractionLimits(4 << 20, 1 << 20)
 

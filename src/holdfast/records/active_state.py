@@ -188,7 +188,7 @@ def class_of(catalog: Catalog, active: ActiveState | None, capture: Capture) -> 
 
 
 def count_classes(catalog: Catalog, active: ActiveState | None) -> ClassCounts:
-    """Counts all captures. Time and memory are in proportion to what has come since the state, not to what it shows."""
+    """Counts all captures. Time and memory grow with the captures added since the state, not with those it shows."""
     total = sum(each.captures for each in catalog.totals()[0].values())
     if active is None:
         return ClassCounts(0, total, 0)

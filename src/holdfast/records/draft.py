@@ -170,7 +170,7 @@ class Drafting:
         return record.content_length > PIECE_BYTES_MAX
 
     def draft(self, record: Record) -> RecordDraft:
-        """Reads the record, or what is there of it. Raises MalformedInput in strict mode."""
+        """Reads the record, as far as it goes. Raises MalformedInput in strict mode."""
         block = record.block.read()
         record.finish()
         head = None

@@ -13,7 +13,7 @@ from holdfast.batches.frame import FramePlace
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.catalog.pick import ordered, picked_of
-from holdfast.env import REAL, Environment, paths
+from holdfast.env import REAL, paths
 from holdfast.errors import CaptureNotFound, DamagedBatch, MalformedKey
 from holdfast.model import SERIAL_MAX, Capture, Pick, RecordId
 from holdfast.records.active_state import ABOUT
@@ -43,7 +43,7 @@ class Records:
 
     @checked
     def get(self, url: str, at: str = "", collection: str | None = None, pick: Pick = Pick.NEAREST) -> StoredRecord:
-        """The capture of the URL that stands for a time, which may be partial; without one, the newest.
+        """The capture of a URL for a time, which may be partial; without a time, the newest.
 
         Raises CaptureNotFound.
         """
@@ -60,7 +60,7 @@ class Records:
     def get_page(
         self, page_id: int | str, at: str = "", collection: str | None = None, pick: Pick = Pick.NEAREST
     ) -> StoredRecord:
-        """The capture with a page id of WebBase's (B3) that stands for a time; without one, the newest.
+        """The capture of a page for a time, by WebBase's page id (B3); without a time, the newest.
 
         Raises MalformedKey, CaptureNotFound.
         """
@@ -74,7 +74,7 @@ class Records:
         return self.read(capture.record)
 
     def _better(self, url: str, at: str, collection: str | None, pick: Pick) -> Capture | None:
-        """A capture of the page itself rather than of what was said about it, else one by another method than GET."""
+        """A capture of the page rather than a record about it; else one made with another method than GET."""
         kinds = tuple(f"!=type:{kind}" for kind in ABOUT)
         query = CaptureQuery(url=url, match="exact", filters=kinds, collection=collection, limit=1)
         row = next(self._catalog.search(ordered(query, at, pick)), None)
@@ -90,9 +90,9 @@ class Records:
 
     @checked
     def read(self, record: RecordId | str) -> StoredRecord:
-        """The record of an id, its own or that of its origin; one by reference from its file.
+        """The record with this id, or with this id at its origin. A record by reference is read from its file.
 
-        A text is read as an id: '202611-0000004711'. Raises CaptureNotFound, MalformedKey or DamagedBatch.
+        The id may be a string: '202611-0000004711'. Raises CaptureNotFound, MalformedKey or DamagedBatch.
         """
         if isinstance(record, str):
             record = RecordId.parse(record)
@@ -180,23 +180,20 @@ class Records:
         return self.read(original.record) if original is not None and original.record != stored.id else None
 
 
-def _catalog(root: Path, cache_bytes: int, env: Environment) -> Catalog:
-    return Catalog(root / paths.CATALOG, read_only=True, cache_bytes=cache_bytes, env=env)
-
-
 @contextmanager
-def opened_records(root: Path, env: Environment = REAL) -> Iterator[Records]:
-    """Follows the process that writes. Raises what opening an archive may."""
+def opened_records(root: Path) -> Iterator[Records]:
+    """Records of an archive that another process may be writing. Raises the errors of opening an archive."""
     path = root / paths.SETTINGS
     settings = config.merged(config.load(path), path)
     with ExitStack() as closing:
-        instance = BlockStore(root, settings, env, writable=False)
+        instance = BlockStore(root, settings, REAL, writable=False)
         closing.callback(instance.close)
         contents = Contents(instance)
         closing.callback(contents.close)
-        journal = Journal(root, env, writable=False)
+        journal = Journal(root, REAL, writable=False)
         closing.callback(journal.close)
         cache_bytes = settings.records.catalog_cache_bytes
-        catalog = closing.enter_context(_catalog(root, cache_bytes, env))
+        catalog = Catalog(root / paths.CATALOG, read_only=True, cache_bytes=cache_bytes, env=REAL)
+        closing.callback(catalog.close)
         warc_paths = [root / each for each in settings.records.warc_paths]
         yield Records(journal, catalog, contents, warc_paths)

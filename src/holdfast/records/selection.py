@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def takes_companions(self) -> bool:
-        """True if what was recorded with a capture is removed along with it."""
+        """True if records made with a capture are removed along with it."""
         return True
 
     @property
@@ -123,7 +123,7 @@ class ChosenUrls(Selection):
 
 
 def companions(read: Read, record: RecordId, entry: JournalEntry) -> dict[RecordId, JournalEntry]:
-    """The request, metadata and the like that were recorded with a capture and stand near it in its batch.
+    """The request, metadata and the like that were recorded with a capture and are near it in its batch.
 
     `read` returns the entry of a record; for many neighbouring captures, give one that caches.
     """
@@ -140,7 +140,7 @@ def companions(read: Read, record: RecordId, entry: JournalEntry) -> dict[Record
 
 
 def with_companions(read: Read, records: Iterable[RecordId]) -> Iterator[tuple[RecordId, JournalEntry]]:
-    """Records in the order of the batches with their companions beside them, each once; without those removed."""
+    """Records in batch order, each once and together with its companions; without removed ones."""
 
     def groups() -> Iterator[tuple[RecordId, dict[RecordId, JournalEntry]]]:
         for record in records:
@@ -152,7 +152,7 @@ def with_companions(read: Read, records: Iterable[RecordId]) -> Iterator[tuple[R
 
 
 def each_once(groups: Iterable[tuple[RecordId, dict[RecordId, T]]]) -> Iterator[tuple[RecordId, T]]:
-    """All of the groups, each once. A group is what is near a record; records are in the order of the batches."""
+    """The records of all groups, each once. A group is the neighbourhood of a record; records are in batch order."""
     given: set[RecordId] = set()  # only those nearby matter
     for record, group in groups:
         given = {each for each in given if each.batch == record.batch and each.serial > record.serial - 4 * _NEARBY}
@@ -173,7 +173,7 @@ def _belongs(other: JournalEntry, entry: JournalEntry, own: bytes) -> bool:
 
 
 def _record_id(entry: JournalEntry) -> bytes:
-    """What stands in the head as WARC-Record-ID; empty if nothing does."""
+    """The WARC-Record-ID in the head; empty without one."""
     lower = entry.data[:65536].lower()
     at = lower.find(b"\nwarc-record-id:")
     if at < 0:

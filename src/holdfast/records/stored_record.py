@@ -23,7 +23,7 @@ _BLOCK = '"block": '  # in `extra`
 
 @dataclass(slots=True)
 class StoredRecord:
-    """One record. Texts and heads are in memory; the payload is fetched when it is asked for."""
+    """One record. Strings and heads are in memory; the payload is read on request."""
 
     id: RecordId
     entry: JournalEntry
@@ -32,7 +32,7 @@ class StoredRecord:
 
     @property
     def capture(self) -> Capture:
-        """The row of the catalog that leads here."""
+        """The record's row in the catalog."""
         from holdfast.records.draft import capture_of
 
         return capture_of(self.entry, self.id.batch)
@@ -45,7 +45,7 @@ class StoredRecord:
     # -- exact bytes --------------------------------------------------------------------------------------------
 
     def raw(self) -> Iterator[bytes]:
-        """The whole record, byte for byte as it came in, in parts of bounded size."""
+        """The whole record, byte for byte as imported, in parts of bounded size."""
         entry = self.entry
         if entry.contents == "-":
             yield entry.data
@@ -71,13 +71,13 @@ class StoredRecord:
 
     @property
     def block_length(self) -> int:
-        """How long the block is."""
+        """The length of the block."""
         if _BLOCK in self.entry.extra:
             return int(json.loads(self.entry.extra)["block"])
         return block_length(self.entry.format, self.head)
 
     def block(self) -> Iterator[bytes]:
-        """What stands between the record's own header and its end: an HTTP message, or the payload itself."""
+        """The block, between the record's header and its end: an HTTP message, or the payload itself."""
         skip = self._head_length()
         left = self.block_length
         for part in self.raw():
@@ -145,7 +145,7 @@ class StoredRecord:
         return b""
 
     def payload(self) -> bytes:
-        """The payload as it was transferred, chunks joined; that of a revisit is its original's.
+        """The payload as transferred, chunks joined; for a revisit, that of its original.
 
         Raises CaptureNotFound if the original of a revisit is not in the archive.
         """
@@ -174,7 +174,7 @@ class StoredRecord:
 
 
 def head_length(kind: str, data: bytes) -> int:
-    """How much of a record's literals is its own header."""
+    """The length of the record's own header, in its literals."""
     if kind.startswith("arc/"):
         return data.index(b"\n") + 1
     crlf = data.find(b"\r\n\r\n")
@@ -185,7 +185,7 @@ def head_length(kind: str, data: bytes) -> int:
 
 
 def block_length(kind: str, head: bytes) -> int:
-    """How long the block is, by the record's own header; -1 if that says nothing of use."""
+    """The length of the block by the record's own header; -1 if the header has none that is usable."""
     if kind.startswith("arc/"):
         said = head.split()[-1].decode("latin-1")
     else:

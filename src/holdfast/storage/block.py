@@ -166,16 +166,16 @@ def mended(raw: Buffer) -> bytes | None:
     return None if fixed is None else b"%b%b\n\n" % fixed
 
 
-def mended_text(text: bytes, told: bytes) -> tuple[bytes, bytes] | None:
+def mended_text(text: bytes, checksum: bytes) -> tuple[bytes, bytes] | None:
     """A text and its hexadecimal checksum with one wrong byte corrected in either; None if more are wrong."""
     found = b"%08x" % crc32(text)
-    if sum(a != b for a, b in zip(found, told, strict=True)) <= 1:  # at most one digit of the checksum
+    if sum(a != b for a, b in zip(found, checksum, strict=True)) <= 1:  # at most one digit of the checksum
         return text, found
     try:
-        fixed = corrected(text, int(told, 16))
+        fixed = corrected(text, int(checksum, 16))
     except ValueError:
         return None
-    return None if fixed is None else (fixed, told)
+    return None if fixed is None else (fixed, checksum)
 
 
 def corrected(text: bytes, checksum: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The volume protocol: what every place that holds blocks can do, in any organization (W4, W13).
+"""The volume protocol, common to all organizations (W4, W13).
 
 A volume holds opaque encoded blocks. It knows signatures, sizes and reference counters, never contents. Encoding,
 decoding and comparing are the client's work, so that a remote volume moves compressed bytes, and for a duplicate only

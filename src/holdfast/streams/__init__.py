@@ -1,17 +1,16 @@
 """Streams: every capture of a snapshot exactly once, in bulk, resumable (B9, B11, N5, I5).
 
-What flows in: options that select captures and an order, or the token of an earlier stream. A snapshot is
-taken: for each batch, the first serial number that is not part of it. The order walks batches or catalog from a
-position, in short steps that hold nothing open (`order`); a filter drops unwanted captures before they are read
-(`filter`); entries and contents are read many at a time (`page_reader`), ahead of the consumer, in a thread
-(`prefetch`), and decoded in others (`stream`). What flows out: batches of pages, each with a token (`batch`, `token`),
-in formats that other programs read (`outputs`). Consumers of one snapshot may share one scan (`multicast`),
-and processes may share the work (`work_queue`).
+In: options that select captures and an order, or the token of an earlier stream. A snapshot is taken: for each batch,
+the first serial number beyond it. The order walks batches or catalog from a position, in short steps that hold nothing
+open (`order`); a filter drops unwanted captures before they are read (`filter`); entries and contents are read many at
+a time (`page_reader`), ahead of the consumer, in a thread (`prefetch`), and decoded in others (`stream`). Out: batches
+of pages, each with a token (`batch`, `token`), in formats that other programs read (`outputs`). Consumers of one
+snapshot may share a scan (`multicast`), and processes may share the work (`work_queue`).
 
-Guarantees. A stream delivers each capture of its snapshot exactly once, whatever is written, removed, compacted,
-sealed or reindexed meanwhile, by this process or another. What is removed before it is delivered is not
-delivered. A token resumes exactly after what was delivered before it, as often as it is used, after any restart. What
-cannot be read is named, counted and left out, unless the stream is strict. Memory is bounded by the size of a batch.
+Guarantees. A stream delivers each capture of its snapshot exactly once, whatever is written, removed, compacted, sealed
+or reindexed meanwhile, by this process or another. Captures removed before their delivery are not delivered. A token
+resumes exactly where it was issued, any number of times, after any restart. Unreadable captures are named, counted and
+left out, unless the stream is strict. Memory is bounded by the size of a batch.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Multicast:
         self._scans: list[SharedScan] = []
 
     def join(self, token: str = "", *, in_order: bool = False) -> Consumer:
-        """A consumer of the whole snapshot, or of what is left after a token.
+        """A consumer of the whole snapshot, or of the rest after a token.
 
         What it missed by joining late, it receives at the end, unless it wants the order of the stream; in any
         order but `log` it always does. Raises MalformedToken, also for a token of another snapshot.

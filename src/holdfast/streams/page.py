@@ -27,9 +27,9 @@ _SET_FIRST = ("_batch", "_reader", "head", "key", "payload_read", "size")
 
 
 class Page:
-    """One capture. Strings are `-` where nothing is known; what was not read ahead is read on demand.
+    """One capture. Unknown strings are `-`. Fields that were not read ahead are read on demand.
 
-    That raises CaptureNotFound if the record was removed meanwhile, and Damaged if it cannot be read. Consumers of a
+    Reading raises CaptureNotFound if the record was removed meanwhile, and Damaged if it is unreadable. Consumers of a
     multicast share pages between threads: values computed twice are equal.
     """
 
@@ -184,13 +184,13 @@ class Page:
 
     @property
     def headers(self) -> Headers:
-        """The fields of the HTTP header; none if there was no HTTP. A revisit without its own has its original's."""
+        """The fields of the HTTP header; none without HTTP. A revisit without its own has its original's."""
         head = self.stored.http_head
         return head.headers if head is not None else _NO_HEADERS
 
     @property
     def payload(self) -> bytes:
-        """What was transferred, chunks joined, content encodings kept; that of a revisit is its original's."""
+        """The payload as transferred, chunks joined, content encodings kept; for a revisit, that of its original."""
         payload = self.buffer
         if not isinstance(payload, bytes):
             self.payload_read = payload = bytes(payload)
@@ -259,7 +259,7 @@ class Page:
 
     @property
     def extracted(self) -> Extracted:
-        """What the index knows of a page: title, text, language, date and links."""
+        """Everything the index extracts from a page: title, text, language, date and links."""
         from holdfast.index.extract.extract import ExtractionLimits, Payload, extract
 
         if self._extracted is None:

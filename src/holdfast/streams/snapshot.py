@@ -1,4 +1,4 @@
-"""A snapshot: for each batch, the first serial number that is not part of it.
+"""A snapshot: for each batch, the first serial number beyond it.
 
 Records are only appended, so these numbers fix a set of captures, whatever comes later. What is removed
 afterwards is not delivered: removal wins (N2).

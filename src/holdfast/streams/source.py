@@ -1,4 +1,4 @@
-"""What a stream needs of an open archive."""
+"""The interface of an open archive that streams use."""
 
 from __future__ import annotations
 

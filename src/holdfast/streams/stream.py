@@ -64,7 +64,7 @@ class Feed:
         self._delivered = state.delivered
 
     def pieces(self) -> Generator[ScanPiece, None, None]:
-        """What is left, from where the last iteration stopped."""
+        """The rest, from where the last iteration stopped."""
         raise AssertionError("each kind of feed has its own")
 
     # -- position -----------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Stream(Feed):
         self._removals = -1  # size of the audit log that the catalog covers
 
     def part(self, index: int, count: int) -> StreamOptions:
-        """The options of a stream that delivers one part of what is left of this one, from the same snapshot.
+        """The options of a stream that delivers one part of the rest of this one, from the same snapshot.
 
         Parts 0 to `count` - 1 are disjoint and complete, for processes that share the work.
         """

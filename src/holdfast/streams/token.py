@@ -1,4 +1,4 @@
-"""Tokens: all that a stream needs to resume, in one line of text (docs/formats/stream-token.md).
+"""Tokens: the state of a stream in one line of text, from which it resumes (docs/formats/stream-token.md).
 
     ┌─────────┬───────┬──────────────────────────────────────────────────────────────┐
     │ version │ CRC32 │ deflated JSON: archive, options, snapshot, position, ranks   │  as base64url without padding

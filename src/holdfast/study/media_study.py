@@ -17,8 +17,7 @@ from holdfast.archive import Archive
 from holdfast.arguments import checked
 from holdfast.catalog.query.search import Permits
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.formats.media.image_size import dimensions
-from holdfast.formats.media.length import INSTALL, can_read_lengths, length_s
+from holdfast.formats.media import INSTALL, can_read_lengths, dimensions, length_s
 from holdfast.model import Capture
 from holdfast.study.chart import Panel, Series
 from holdfast.study.engine.database import RowBuffer, StudyDatabase

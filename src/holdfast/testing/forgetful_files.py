@@ -1,4 +1,4 @@
-"""A file system in memory that forgets what was not synced.
+"""A file system in memory that forgets unsynced data.
 
     files = ForgetfulFiles(fuse=17)             # the 17th point is not completed
     with pytest.raises(PowerCut):
@@ -283,7 +283,7 @@ class ForgetfulFiles:
 
     @property
     def points(self) -> int:
-        """The number of points begun, including an interrupted one."""
+        """The number of points started, including an interrupted one."""
         return len(self.history)
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> File:
@@ -376,7 +376,7 @@ class ForgetfulFiles:
         return after
 
     def copy(self, fuse: int | None = None) -> ForgetfulFiles:
-        """A copy, with what is durable and what is not; counters at zero, the power on."""
+        """A copy of all data, durable or not; counters at zero, the power on."""
         twin = ForgetfulFiles(fuse, capacity=self.capacity)
         with self._lock:
             twin._directories = deepcopy(self._directories)

@@ -156,7 +156,7 @@ class VolumeConformance(ABC):
         assert fetched(volume, key) == (b"one", 1)
         assert probed(volume, sign(1)) == {BlockFacts(key, False, 3, 3, 1)}
 
-    def test_an_encoded_content_comes_back_as_it_was_given(self, volume: Volume) -> None:
+    def test_an_encoded_content_round_trips(self, volume: Volume) -> None:
         given = Encoded("zstd-dict", 0x1A2B3C4D, 5000, b"as small as this")
         outcome = perform(volume, Store(sign(1), given))
         (block,) = volume.fetch([outcome.key])
@@ -189,19 +189,19 @@ class VolumeConformance(ABC):
         assert perform(volume, Store(sign(2), plain(b"abc"), references=4)).references == 4
         assert totals(volume) == (4, 0, 7, 15, 15, 24)
 
-    def test_overflow_min_is_kept_to(self, volume: Volume) -> None:
+    def test_overflow_min_is_respected(self, volume: Volume) -> None:
         high = Store(sign(1), plain(b"a"), force_new=True, overflow_min=10)
         low = Store(sign(1), plain(b"a"), force_new=True, overflow_min=3)
         assert [outcome.key.overflow for outcome in volume.commit([high, low, high])] == [10, 11, 12]
 
-    def test_a_number_is_not_taken_twice_while_in_use(self, volume: Volume) -> None:
+    def test_an_overflow_in_use_is_not_assigned_again(self, volume: Volume) -> None:
         store = Store(sign(1), plain(b"a"), force_new=True)
         volume.commit([store, store, store])
         perform(volume, Release(BlockKey(sign(1), 1)))
         assert perform(volume, store).key.overflow not in (0, 2)
         assert len(probed(volume, sign(1))) == 3
 
-    def test_what_must_be_compared_first_is_unsure(self, volume: Volume) -> None:
+    def test_a_store_that_needs_a_comparison_is_unsure(self, volume: Volume) -> None:
         first, second = BlockKey(sign(1)), BlockKey(sign(1), 1)
         perform(volume, Store(sign(1), plain(b"one")))
         unsure = perform(volume, Store(sign(1), plain(b"two"), compared=frozenset()))
@@ -226,7 +226,7 @@ class VolumeConformance(ABC):
             assert sorted(len(data) for _, data, _ in scanned(volume)) == [0, 1, LARGE_BYTES]
             assert totals(volume) == (3, 0, 4, LARGE_BYTES + 1, LARGE_BYTES + 1, LARGE_BYTES + 1)
 
-    def test_a_claim_counts_what_is_there(self, volume: Volume) -> None:
+    def test_a_claim_counts_an_existing_block(self, volume: Volume) -> None:
         assert perform(volume, Claim(sign(1), 3)) == OperationResult(Effect.MISSING, BlockKey(sign(1)))
         volume.commit([Store(sign(1), plain(b"one")), Adopt(BlockKey(sign(2), 0, b"v7"), plain(b"two"), 1, False)])
         assert perform(volume, Claim(sign(1), 3)) == OperationResult(Effect.DUPLICATE, BlockKey(sign(1)), 2, 3)
@@ -234,7 +234,7 @@ class VolumeConformance(ABC):
         assert perform(volume, Claim(sign(2), 3)).effect is Effect.MISSING, "blocks of other volumes do not count"
         assert totals(volume) == (2, 0, 3, 6, 6, 9)
 
-    def test_claims_of_several_contents_each_have_their_outcome(self, volume: Volume) -> None:
+    def test_claims_of_several_contents_have_separate_results(self, volume: Volume) -> None:
         volume.commit([Store(sign(1), plain(b"one"))])
         here, away = Effect.DUPLICATE, Effect.MISSING
         for wanted, effects in (((2, 3), [away, away]), ((2, 1), [away, here]), ((1, 2), [here, away])):
@@ -244,7 +244,7 @@ class VolumeConformance(ABC):
 
     # -- counting -----------------------------------------------------------------------------------------------
 
-    def test_references_come_and_go(self, volume: Volume) -> None:
+    def test_references_are_added_and_removed(self, volume: Volume) -> None:
         key = BlockKey(sign(1))
         perform(volume, Store(sign(1), plain(b"abc")))
         assert perform(volume, Refer(key)) == OperationResult(Effect.COUNTED, key, 2, 3)
@@ -256,7 +256,7 @@ class VolumeConformance(ABC):
         assert totals(volume) == (0,) * 6
         assert perform(volume, Store(sign(1), plain(b"abc"))).effect is Effect.NEW
 
-    def test_what_is_not_there_cannot_be_counted(self, volume: Volume) -> None:
+    def test_a_missing_block_cannot_be_counted(self, volume: Volume) -> None:
         perform(volume, Store(sign(1), plain(b"abc")))
         for key in (BlockKey(sign(2)), BlockKey(sign(1), 1), BlockKey(sign(1), 0, b"v9")):
             for operation in (Refer(key), Release(key), Recount(key, 3), Recount(key, 0, expected=1)):
@@ -276,7 +276,7 @@ class VolumeConformance(ABC):
         assert perform(volume, Recount(key, 0, expected=2)).effect is Effect.REMOVED
         assert totals(volume) == (0,) * 6
 
-    def test_operations_of_a_batch_see_those_before_them(self, volume: Volume) -> None:
+    def test_operations_of_a_commit_see_earlier_ones(self, volume: Volume) -> None:
         key = BlockKey(sign(1))
         batch: list[Operation] = [
             Refer(key),
@@ -304,7 +304,7 @@ class VolumeConformance(ABC):
         own = perform(volume, Store(sign(1), plain(b"abc")))
         assert own == OperationResult(Effect.NEW, BlockKey(sign(1), 0), 1, 3), "other volumes' blocks do not count here"
 
-    def test_a_replica_is_no_duplicate(self, volume: Volume) -> None:
+    def test_a_replica_is_not_a_duplicate(self, volume: Volume) -> None:
         copy = BlockKey(sign(1), 0, b"v7")
         perform(volume, Adopt(copy, plain(b"abc"), 2, True))
         assert totals(volume) == (0, 1, 0, 0, 0, 0)
@@ -317,7 +317,7 @@ class VolumeConformance(ABC):
         perform(volume, Recount(copy, 0))
         assert totals(volume) == (1, 0, 2, 3, 3, 6)
 
-    def test_who_adopts_may_say_in_place_of_what(self, volume: Volume) -> None:
+    def test_adopting_may_name_the_counter_it_replaces(self, volume: Volume) -> None:
         key, data = BlockKey(sign(1), 0, b"v7"), plain(b"abc")
         assert perform(volume, Adopt(key, data, 2, True, expected=1)) == OperationResult(Effect.CONFLICT, key)
         assert perform(volume, Adopt(key, data, 2, True, expected=0)).effect is Effect.NEW
@@ -326,15 +326,15 @@ class VolumeConformance(ABC):
         assert perform(volume, Recount(key, 5, replica=False)).effect is Effect.MISSING
         assert perform(volume, Recount(key, 5, expected=2, replica=True)).references == 5
         assert perform(volume, Adopt(key, data, 9, False, expected=5)).effect is Effect.NEW
-        assert perform(volume, Adopt(key, data, 1, False, expected=9)).effect is Effect.CONFLICT, "it is no replica"
+        assert perform(volume, Adopt(key, data, 1, False, expected=9)).effect is Effect.CONFLICT, "not a replica"
         assert perform(volume, Recount(key, 5, replica=True)).effect is Effect.MISSING
         assert totals(volume) == (1, 0, 9, 3, 3, 27)
 
-    def test_adopting_replaces(self, tmp_path: Path) -> None:
+    def test_adopting_replaces_a_block(self, tmp_path: Path) -> None:
         key = BlockKey(sign(1), 0, b"v7")
         with self.opened(tmp_path) as volume:
             perform(volume, Adopt(key, plain(b"a copy"), 2, True))
-            assert perform(volume, Refer(key)).effect is Effect.MISSING, "a replica is not counted on"
+            assert perform(volume, Refer(key)).effect is Effect.MISSING, "replicas are not counted"
             assert perform(volume, Release(key)).effect is Effect.MISSING
             perform(volume, Adopt(key, plain(b"itself"), 8, False))
             assert totals(volume) == (1, 0, 8, 6, 6, 48)
@@ -374,7 +374,7 @@ class VolumeConformance(ABC):
             volume.commit([Adopt(moved, plain(b"bad"), 5, False), Adopt(copy, plain(b"bad"), 2, True)])
             perform(volume, Store(sign(3), plain(b"abc")))
             note_damaged(volume, [moved, copy])
-            assert perform(volume, Heal(copy, plain(b"new"))).effect is Effect.MISSING, "a replica is not counted on"
+            assert perform(volume, Heal(copy, plain(b"new"))).effect is Effect.MISSING, "replicas are not counted"
             assert perform(volume, Heal(moved, plain(b"longer"))) == OperationResult(Effect.HEALED, moved, 6, 6)
             assert perform(volume, Heal(copy, plain(b"new"), 0)) == OperationResult(Effect.HEALED, copy, 2, 3)
             assert perform(volume, Heal(sound, plain(b"xyz"))) == OperationResult(Effect.COUNTED, sound, 2, 3)
@@ -386,7 +386,7 @@ class VolumeConformance(ABC):
             assert fetched(volume, sound) == (b"abc", 2)
             assert totals(volume)[:3] == (2, 1, 8)
 
-    def test_a_damaged_block_that_goes_is_forgotten(self, volume: Volume) -> None:
+    def test_damage_of_a_removed_block_is_forgotten(self, volume: Volume) -> None:
         key = BlockKey(sign(1))
         perform(volume, Store(sign(1), plain(b"bad")))
         note_damaged(volume, [key])
@@ -413,7 +413,7 @@ class VolumeConformance(ABC):
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def test_answers_come_in_the_order_of_the_questions(self, volume: Volume) -> None:
+    def test_results_are_in_the_order_of_the_arguments(self, volume: Volume) -> None:
         assert volume.fetch([BlockKey(sign(1))]) == [None]
         assert volume.probe([sign(1), sign(2)]) == [(), ()]
         assert (volume.fetch([]), volume.probe([])) == ([], [])
@@ -424,7 +424,7 @@ class VolumeConformance(ABC):
         found = volume.probe([sign(number) for number in asked])
         assert [[facts.size for facts in each] for each in found] == [[1], [], [1], [1], [], [1]]
 
-    def test_scan_yields_every_block_once_in_a_lasting_order(self, tmp_path: Path) -> None:
+    def test_a_scan_yields_every_block_once_in_a_stable_order(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
             expected = fill(volume)
             first = scanned(volume)
@@ -432,7 +432,7 @@ class VolumeConformance(ABC):
         with self.opened(tmp_path) as volume:
             assert scanned(volume) == first
 
-    def test_a_scan_goes_on_while_blocks_come_and_go(self, volume: Volume) -> None:
+    def test_a_scan_continues_while_blocks_are_added_and_removed(self, volume: Volume) -> None:
         volume.commit([Store(sign(number), plain(b"%d" % number)) for number in range(700)])
         seen: list[BlockKey] = []
         for number, batch in enumerate(volume.scan()):
@@ -441,7 +441,7 @@ class VolumeConformance(ABC):
         assert len(seen) == len(set(seen))
         assert {BlockKey(sign(number)) for number in range(700) if number % 3} <= set(seen)
 
-    def test_signatures_come_once_each(self, volume: Volume) -> None:
+    def test_each_signature_is_listed_once(self, volume: Volume) -> None:
         assert list(volume.signatures()) == []
         expected = {key.signature for key, _, _ in fill(volume)}
         found = list(volume.signatures())
@@ -459,7 +459,7 @@ class VolumeConformance(ABC):
 
     # -- lasting ------------------------------------------------------------------------------------------------
 
-    def test_dictionaries_last(self, tmp_path: Path) -> None:
+    def test_dictionaries_survive_reopening(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
             assert volume.dictionary() is None
             assert volume.dictionary(7) is None
@@ -509,7 +509,7 @@ class VolumeConformance(ABC):
         with self.opened(tmp_path) as volume:
             assert totals(volume) == expected
 
-    def test_the_last_reference_is_taken_by_one_thread(self, volume: Volume) -> None:
+    def test_one_thread_removes_the_last_reference(self, volume: Volume) -> None:
         with ThreadPoolExecutor(THREADS) as pool:
             perform(volume, Store(sign(1), plain(b"abc"), references=5))
             outcomes = list(pool.map(lambda _: perform(volume, Release(BlockKey(sign(1)))), range(THREADS)))
@@ -518,7 +518,7 @@ class VolumeConformance(ABC):
 
     # -- marks ----------------------------------------------------------------------------------------------------
 
-    def test_a_scan_goes_on_behind_every_mark(self, tmp_path: Path) -> None:
+    def test_a_scan_resumes_after_any_position(self, tmp_path: Path) -> None:
         with self.opened(tmp_path) as volume:
             fill(volume)
             whole, places = scanned(volume), marks(volume)
@@ -529,7 +529,7 @@ class VolumeConformance(ABC):
             for number, place in enumerate(marks(volume), 1):
                 assert scanned(volume, place) == whole[number:]
 
-    def test_a_scan_goes_on_behind_what_is_gone(self, volume: Volume) -> None:
+    def test_a_scan_resumes_after_a_removed_block(self, volume: Volume) -> None:
         fill(volume)
         whole, places = scanned(volume), marks(volume)
         gone = range(2, len(places), 3)
@@ -538,7 +538,7 @@ class VolumeConformance(ABC):
         for number, place in enumerate(places):
             assert scanned(volume, place) == [each for at, each in left if at > number]
 
-    def test_a_scan_in_pieces_sees_every_block_once(self, volume: Volume) -> None:
+    def test_a_scan_in_parts_yields_every_block_once(self, volume: Volume) -> None:
         volume.commit([Store(sign(number), plain(b"%d" % number)) for number in range(40)])
         seen: list[BlockKey] = []
         place: ScanPosition | None = None
@@ -579,7 +579,7 @@ class OrganizationConformance(VolumeConformance):
 
     # -- once -----------------------------------------------------------------------------------------------------
 
-    def test_a_commit_with_a_ticket_happens_once(self, tmp_path: Path) -> None:
+    def test_a_commit_with_an_idempotency_key_happens_once(self, tmp_path: Path) -> None:
         idempotency_key, operations = IdempotencyKey(ONE, 1), a_bit_of_everything()
         with self.opened(tmp_path) as volume:
             first = volume.commit(operations, idempotency_key)
@@ -606,7 +606,7 @@ class OrganizationConformance(VolumeConformance):
             assert volume.commit(heal, idempotency_key) == first
             assert fetched(volume, key) == (b"new", 3)
 
-    def test_outcomes_are_those_of_the_first_time(self, volume: IdempotentVolume) -> None:
+    def test_a_repeated_commit_returns_the_first_results(self, volume: IdempotentVolume) -> None:
         key = BlockKey(sign(1))
         assert volume.commit([Store(sign(1), plain(b"one"))], IdempotencyKey(ONE, 1)) == [
             OperationResult(Effect.NEW, key, 1, 3)
@@ -621,7 +621,7 @@ class OrganizationConformance(VolumeConformance):
         assert volume.commit([Refer(key)], IdempotencyKey(ONE, 2)) == [OperationResult(Effect.COUNTED, key, 3, 3)]
         assert fetched(volume, key) is None
 
-    def test_commits_with_and_without_tickets_see_each_other(self, tmp_path: Path) -> None:
+    def test_commits_with_and_without_idempotency_keys_see_each_other(self, tmp_path: Path) -> None:
         key = BlockKey(sign(1))
         with self.opened(tmp_path) as volume:
             for number in range(1, 8):
@@ -636,7 +636,7 @@ class OrganizationConformance(VolumeConformance):
         with self.opened(tmp_path) as volume:
             assert fetched(volume, key) is None
 
-    def test_clients_do_not_share_their_numbers(self, volume: IdempotentVolume) -> None:
+    def test_sequence_numbers_are_per_client(self, volume: IdempotentVolume) -> None:
         store = Store(sign(1), plain(b"abc"))
         for client in (ONE, OTHER, bytes(8), b"\xff" * 8):
             assert len(volume.commit([store], IdempotencyKey(client, 1))) == 1
@@ -661,7 +661,7 @@ class OrganizationConformance(VolumeConformance):
 
     # -- settled --------------------------------------------------------------------------------------------------
 
-    def test_what_was_settled_is_refused(self, tmp_path: Path) -> None:
+    def test_a_settled_commit_is_refused(self, tmp_path: Path) -> None:
         refer = Refer(BlockKey(sign(1)))
         with self.opened(tmp_path) as volume:
             perform(volume, Store(sign(1), plain(b"abc")))
@@ -679,7 +679,7 @@ class OrganizationConformance(VolumeConformance):
                 assert volume.commit([refer], IdempotencyKey(ONE, 6))[0].references == 5
                 assert fetched(volume, refer.key) == (b"abc", 5)
 
-    def test_numbers_may_come_in_any_order(self, tmp_path: Path) -> None:
+    def test_sequence_numbers_may_arrive_in_any_order(self, tmp_path: Path) -> None:
         refer = Refer(BlockKey(sign(1)))
         with self.opened(tmp_path) as volume:
             perform(volume, Store(sign(1), plain(b"abc")))
@@ -694,7 +694,7 @@ class OrganizationConformance(VolumeConformance):
             with pytest.raises(UsageError, match="settled"):
                 volume.commit([refer], IdempotencyKey(ONE, 3))
 
-    def test_what_is_no_ticket_is_refused(self, volume: IdempotentVolume) -> None:
+    def test_a_malformed_idempotency_key_is_refused(self, volume: IdempotentVolume) -> None:
         store = Store(sign(1), plain(b"abc"))
         for bad in (
             IdempotencyKey(b"short", 1),
@@ -707,7 +707,7 @@ class OrganizationConformance(VolumeConformance):
                 volume.commit([store], bad)
         assert fetched(volume, BlockKey(sign(1))) is None
 
-    def test_the_client_that_was_silent_longest_is_forgotten(self, tmp_path: Path) -> None:
+    def test_the_least_recent_client_is_forgotten(self, tmp_path: Path) -> None:
         store = Store(sign(1), plain(b"abc"))
         clients = [number.to_bytes(8, "big") for number in range(CLIENTS_MAX + 1)]
         with self.opened(tmp_path) as volume:
@@ -720,7 +720,7 @@ class OrganizationConformance(VolumeConformance):
             assert known == [1, 3, CLIENTS_MAX + 2]
             assert volume.commit([store], IdempotencyKey(clients[1], 1))[0].references == CLIENTS_MAX + 3
 
-    def test_what_changed_nothing_is_not_remembered(self, volume: IdempotentVolume) -> None:
+    def test_a_commit_without_changes_is_not_remembered(self, volume: IdempotentVolume) -> None:
         claim, store = Claim(sign(1), 3), Store(sign(1), plain(b"abc"))
         before = volume.position()
         assert volume.commit([claim], IdempotencyKey(ONE, 1))[0].effect is Effect.MISSING
@@ -731,7 +731,7 @@ class OrganizationConformance(VolumeConformance):
 
     # -- void -----------------------------------------------------------------------------------------------------
 
-    def test_what_was_made_void_never_happens(self, tmp_path: Path) -> None:
+    def test_a_voided_commit_never_happens(self, tmp_path: Path) -> None:
         store = Store(sign(1), plain(b"abc"))
         with self.opened(tmp_path) as volume:
             assert volume.void(IdempotencyKey(ONE, 1)) is None
@@ -744,7 +744,7 @@ class OrganizationConformance(VolumeConformance):
                 assert volume.void(IdempotencyKey(ONE, 1)) is None
                 assert fetched(volume, BlockKey(sign(1))) == (b"abc", 1)
 
-    def test_void_tells_what_happened(self, tmp_path: Path) -> None:
+    def test_void_returns_the_results_of_a_commit(self, tmp_path: Path) -> None:
         operations = a_bit_of_everything()
         with self.opened(tmp_path) as volume:
             first = volume.commit(operations, IdempotencyKey(ONE, 1))
@@ -763,14 +763,14 @@ class OrganizationConformance(VolumeConformance):
                 idempotency_key = IdempotencyKey(ONE, number)
                 commits = [([Refer(BlockKey(sign(1)))], idempotency_key)]
                 committing, voiding = pool.submit(volume.commit_all, commits), pool.submit(volume.void, idempotency_key)
-                (result,), told = committing.result(), voiding.result()
-                assert isinstance(result, UsageError) if told is None else result == told
-                happened += told is not None
+                (result,), voided = committing.result(), voiding.result()
+                assert isinstance(result, UsageError) if voided is None else result == voided
+                happened += voided is not None
             assert fetched(volume, BlockKey(sign(1))) == (b"abc", 1 + happened)
 
     # -- many at once ---------------------------------------------------------------------------------------------
 
-    def test_one_that_fails_leaves_the_others_alone(self, tmp_path: Path) -> None:
+    def test_a_failing_commit_does_not_affect_others(self, tmp_path: Path) -> None:
         store = Store(sign(1), plain(b"abc"))
         too_many = Store(sign(2), plain(b"x"), force_new=True, overflow_min=OVERFLOW_MAX + 1)
         with self.opened(tmp_path) as volume:
@@ -808,7 +808,7 @@ class OrganizationConformance(VolumeConformance):
             assert fetched(volume, BlockKey(sign(1))) == (b"abc", 5)
             assert volume.commit([store], IdempotencyKey(ONE, 2))[0].references == 5
 
-    def test_commits_of_a_batch_see_those_before_them(self, tmp_path: Path) -> None:
+    def test_commits_of_a_batch_see_earlier_ones(self, tmp_path: Path) -> None:
         key = BlockKey(sign(1))
         steps: list[Operation] = [
             Refer(key),

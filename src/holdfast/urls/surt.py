@@ -102,7 +102,7 @@ def host_key(host: str) -> str:
 
 
 def without_www(host: str) -> str:
-    """The host as keys have it: without `www`, `www2` and the like, unless that is all."""
+    """The host as in keys: without `www`, `www2` and the like, unless nothing else is left."""
     return _WWW.sub("", host) if host.startswith("www") else host
 
 

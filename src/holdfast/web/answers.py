@@ -1,7 +1,7 @@
-"""Who answers what is asked of several URLs at once: the open archive, or in a cluster all nodes together (H8, N12).
+"""Queries over many URLs, answered by the open archive, or in a cluster by all nodes together (H8, N12).
 
-An open `Archive` answers for itself. In a cluster, whoever starts the workers passes a `Router`, which answers for all
-nodes; if some partitions have no node that is alive, the answer is partial and says so (`Coverage`).
+An open `Archive` answers for itself. In a cluster, the workers get a `Router`, which answers for all nodes; if some
+partitions have no live node, the answer is partial and says so (`Coverage`).
 """
 
 from __future__ import annotations

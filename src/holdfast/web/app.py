@@ -1,4 +1,4 @@
-"""The two applications, one for each origin: which module responds to a request.
+"""The two applications, one per origin: they route requests to modules.
 
 Captures and CDX queries, the bulk of requests, are dispatched directly; the rest goes through Starlette's routes. An
 error of Holdfast becomes a page or a line of text with its HTTP status.
@@ -25,13 +25,14 @@ from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Pick, RecordId
 from holdfast.urls import parse_page_id, registered_domain
 from holdfast.web.api import openapi, operations
+from holdfast.web.api.cdx import server
+from holdfast.web.api.stream import stream
+from holdfast.web.api.write import write
 from holdfast.web.capture import downloads
 from holdfast.web.capture.cache import CachedReply
 from holdfast.web.capture.csp import Header
 from holdfast.web.capture.find import shown_at
 from holdfast.web.capture.render import Flow, Replayer
-from holdfast.web.cdx import server
-from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
 from holdfast.web.memento import availability, memento, timemap
 from holdfast.web.request import (
@@ -44,8 +45,8 @@ from holdfast.web.request import (
     request_info,
 )
 from holdfast.web.rewrite import runtime
+from holdfast.web.server.bounded_scan import in_thread
 from holdfast.web.server.connection import ClientDisconnected
-from holdfast.web.stream import stream
 from holdfast.web.ui import screenshots, static_files
 from holdfast.web.ui.pages import (
     banner,
@@ -60,7 +61,6 @@ from holdfast.web.ui.pages import (
     studies,
     volumes,
 )
-from holdfast.web.write import write
 
 log = logging.getLogger("holdfast.web")
 
@@ -252,7 +252,7 @@ class ControlsApp(App):
                 return await in_thread(self._site.answers.url_of, RecordId.parse(found[1])) or ""
             if found := _PAGE_PATH.fullmatch(path):
                 return await in_thread(self._site.answers.url_of, None, parse_page_id(found[1])) or ""
-        except UsageError:  # the endpoint says what is wrong
+        except UsageError:  # the endpoint reports it
             pass
         return ""
 
@@ -458,7 +458,7 @@ async def _flow(flow: Flow, facts: RequestInfo, send: Send) -> None:
 
 
 async def _robots(request: Request) -> Response:
-    """Keeps search engines from listing archived copies beside the originals."""
+    """Keeps search engines from listing archived copies."""
     return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
 

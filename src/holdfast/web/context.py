@@ -1,4 +1,4 @@
-"""What all handlers of one worker share: the open archive, the settings, the two origins, caches and limits.
+"""The state shared by the handlers of a worker: the open archive, the settings, the two origins, caches and limits.
 
 A server on all addresses of its machine has several names. Each name has its own context (`at`), which differs only in
 its origins: counters and limits are shared.
@@ -28,16 +28,16 @@ from holdfast.errors import UnknownCollection, VolumeDown
 from holdfast.model import Pick
 from holdfast.query.results import QueryOptions, QueryResult
 from holdfast.web.answers import Answers
+from holdfast.web.api.stream.shared_scans import SharedStreams
+from holdfast.web.api.write.writer import IndexUpkeep, Writer
 from holdfast.web.auth.access import Access
 from holdfast.web.auth.tokens import Tokens
 from holdfast.web.capture.cache import CachedReply, Spool
 from holdfast.web.capture.rules import ReplayRules
-from holdfast.web.cdx.bounded_scan import ScanWatch
 from holdfast.web.request import ALL, DEFAULT
+from holdfast.web.server.bounded_scan import ScanWatch
 from holdfast.web.server.counters import Counters
-from holdfast.web.stream.shared_scans import SharedStreams
 from holdfast.web.ui.study_runs import StudyRuns
-from holdfast.web.write.writer import IndexUpkeep, Writer
 
 if TYPE_CHECKING:
     from holdfast.web.forward import Forwarder
@@ -122,7 +122,7 @@ class WebContext:
 
     @property
     def pick(self) -> Pick:
-        """Which capture stands for a time, unless a request says otherwise."""
+        """The rule that picks the capture for a time, unless a request names another."""
         return Pick(self.archive.settings.records.pick)
 
     def collection(self, name: str) -> str | None:

@@ -1,14 +1,14 @@
-"""In a cluster: a request about a URL is answered by the node that serves the URL (H8, N12).
+"""In a cluster: a request for a URL is forwarded to the node that serves the URL (H8, N12).
 
-    client ──▶ the node that was asked ── mutual TLS ──▶ the node that serves the URL
-           ◀── response as it comes ────◀──
+    client ──▶ this node ── mutual TLS ──▶ the node that serves the URL
+           ◀── response, streamed ──◀──
 
-Nothing here knows how nodes are chosen: whoever starts the workers passes a `Router`. A forwarded request names the
-origins that the client used, so that links, frames and redirects of the response lead back to the node that was asked.
-The other node trusts it, since only members of the cluster can connect to its peer port; it never forwards again.
+A `Router`, passed to the workers, chooses the node. A forwarded request names the origins that the client used, so that
+links, frames and redirects in the response lead back to this node. The other node trusts it, since only members of the
+cluster can connect to its peer port; it never forwards again.
 
-A node that does not respond is passed over for the next one that holds the URL. If none responds, the status is 503:
-never 404, which would say that the URL is not archived.
+If a node does not respond, the next holder of the URL is tried. If none responds, the status is 503: never 404, which
+would mean that the URL is not archived.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class Router(Protocol):
     def route(self, url: str) -> Sequence[str]:
         """Addresses ('host:port') of the peer ports of the nodes that can answer, the first choice first.
 
-        HERE stands for this node. Raises ClusterDown if no node that holds the URL is alive.
+        HERE is this node. Raises ClusterDown if no holder of the URL is alive.
         """
 
     def require_current(self) -> None:
-        """Raises ClusterDown if this node has not heard from the cluster for so long that it may lack removals."""
+        """Raises ClusterDown if this node has been cut off from the cluster for so long that it may miss removals."""
 
     def require_member(self, certificate: bytes | None) -> None:
         """Raises NotAMember unless the certificate (DER) is that of a member."""
 
     def answers(self, site: WebContext) -> tuple[Answers, Answers]:
-        """What all nodes answer to clients of this worker, and what this node answers to other nodes."""
+        """The answers of all nodes, for clients of this worker, and those of this node, for other nodes."""
 
     def peer_apps(self) -> Mapping[str, Callable[[WebContext], AnyApp]]:
         """Further applications of the peer port, by name."""
@@ -196,7 +196,7 @@ class _Connection:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One response on its way through: what the parser calls, and what goes to the client."""
+    """One forwarded response: callbacks of the parser, and the parts to send to the client."""
 
     method: str
     send: Send
@@ -223,7 +223,7 @@ class _Exchange:
         self._has_ended = True
 
     async def pass_on(self, parser: httptools.HttpResponseParser) -> None:
-        """Sends the client what has been parsed."""
+        """Sends the client the parts parsed so far."""
         if not self._has_head:
             return
         if not self.is_started:

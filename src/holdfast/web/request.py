@@ -1,4 +1,4 @@
-"""What a request names, parsed from its raw target so that every byte of the archived URL is kept; and its headers.
+"""The request: its target, parsed so that every byte of the archived URL is kept, and its headers.
 
     /<coll>/<timestamp><modifier>/<url>     a capture; without a timestamp the newest
     /<coll>/*/<url>   /<coll>/2024*/<url>   the calendar of a URL, or of a year of it
@@ -150,7 +150,7 @@ def content_range(text: str) -> ContentRange | None:
 CERTIFICATE = "holdfast.certificate"  # in an ASGI scope: what the client showed over TLS, as DER; None: nothing
 EMPTY_QUERY = "holdfast.empty_query"  # in an ASGI scope: the address ends with `?`, which is part of a URL
 MODIFIERS = frozenset(("", "id_", "mp_", "js_", "cs_", "im_", "if_", "fr_", "oe_"))
-ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's names for a page with its banner, and for what is not rewritten
+ALIASES = {"tf_": "", "bn_": "", "ir_": "id_"}  # pywb's modifiers for a page with its banner, and for unrewritten bytes
 DEFAULT, ALL = "web", "all"
 RESERVED = frozenset(  # first parts of addresses that name no collection
     (

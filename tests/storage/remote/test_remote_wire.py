@@ -187,7 +187,7 @@ def test_another_version_or_no_server_at_all_is_told() -> None:
     with pytest.raises(FormatTooNew, match="version 3"):
         answer_hello(b"\0\3\1" + bytes(32), SECRET, bytes(32))
     for hello in (b"", b"HTTP/1.1 400 Bad Request"):
-        with pytest.raises(MalformedInput, match="no volume server"):
+        with pytest.raises(MalformedInput, match="not a volume server"):
             answer_hello(hello, SECRET, bytes(32))
     for facts in (b"", b"[]", b"{", b"\xff"):
         proof = hmac.new(SECRET, b"server" + bytes(64), hashlib.sha256).digest()

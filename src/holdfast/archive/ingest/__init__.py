@@ -1,4 +1,4 @@
-"""Records on their way in: from files, from exchanges, and after a crash.
+"""Ingest: records from files and exchanges into the archive, and recovery after a crash.
 
     file ── file_reader ──► drafts, findings ── importer ──┐      large files in processes: reader_process
     request and response ── exchange ──► drafts ───────────┴──► writer ──► intent ──► contents ──► batch ──► catalog

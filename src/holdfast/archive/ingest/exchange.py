@@ -1,4 +1,4 @@
-"""Captures that were not read from a file: a request and its response become records of WARC 1.1."""
+"""Exchanges: a request and its response, not from a file, become WARC 1.1 records."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Exchange:
 
 @checked
 def page(url: str, content: bytes | str, content_type: str = "text/html", timestamp: str = "") -> Exchange:
-    """An exchange for a content that did not come by HTTP, or of which only the content is known.
+    """An exchange for a content without HTTP headers.
 
-    A text is kept as UTF-8, and the content type says so, unless it names an encoding itself.
+    A string is stored as UTF-8, and the content type says so unless it names an encoding.
     """
     if isinstance(content, str):
         if "charset=" not in content_type.lower():
@@ -51,7 +51,7 @@ def page(url: str, content: bytes | str, content_type: str = "text/html", timest
 
 
 def drafts_of(exchanges: Sequence[Exchange], drafting: Drafting, env: Environment) -> list[RecordDraft]:
-    """The records of the exchanges, each response before its request. Raises UsageError if one makes no sense."""
+    """The records of the exchanges, each response before its request. Raises UsageError for an invalid one."""
     raw = b"".join(part for exchange in exchanges for part in _records(exchange, env))
     records = open_records(io.BytesIO(raw), strict=False, validate=False, verify_digests=False)
     drafts = [drafting.draft(record) for record in records]

@@ -4,7 +4,7 @@ A reader only reads: it may run in a thread, or in a process (`reader_process`).
 
     DraftGroup  up to 512 records, in their order; or one with its payload in a spool file
     Finding     something wrong with the file
-    EndOfFile   the file has been read, or given up because of an error
+    EndOfFile   the file has been read, or abandoned because of an error
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import. None leaves the choice to the archive's settings."""
+    """The options of an import. None: from the archive's settings."""
 
     collection: str | None = None
     batch: str | None = None
@@ -63,7 +63,7 @@ class ImportOptions:
 
 @dataclass(slots=True)
 class ImportReport:
-    """The outcome of one file."""
+    """The result of one file."""
 
     name: str
     bytes: int = 0
@@ -76,7 +76,7 @@ class ImportReport:
     truncated: int = 0  # records of which only a part is there
     invalid: int = 0  # rules that were broken
     findings: list[Finding] = field(default_factory=list)  # the first of them
-    error: HoldfastError | None = None  # why the file was given up
+    error: HoldfastError | None = None  # why the file was abandoned
     complete: bool = False
 
     def note(self, finding: Finding) -> None:
@@ -103,7 +103,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """The outcome of an import. Iterates over the reports of its files, in the order in which they finished."""
+    """The result of an import. Iterates over the reports of its files, in the order in which they finished."""
 
     files: tuple[ImportReport, ...]
 
@@ -182,7 +182,7 @@ class Importer:
     ) -> Iterator[ImportReport]:
         """Yields a report for each file as it is done; `progress` is called with the bytes read since its last call.
 
-        In strict mode the first fault raises MalformedInput. However this ends, what was added stays.
+        In strict mode the first fault raises MalformedInput. Records added before an error stay.
         """
         is_indexed = is_automatic(self._settings.index, self._options.index)
         jobs = max(1, min(self._options.jobs, len(inputs)))

@@ -1,4 +1,4 @@
-"""The intent log: what an addition is about to do, so that an interrupted one can be rolled back.
+"""The intent log: the plan of an addition, so that an interrupted one can be rolled back.
 
 An addition stores contents, then appends records. In between, contents have references that no record holds. Before the
 first content is stored, a line with their keys and counters is synced here. If the records of the last line are not all

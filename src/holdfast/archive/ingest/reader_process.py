@@ -1,11 +1,11 @@
-"""Processes that read files to be imported.
+"""Reader processes: read files to import.
 
     parent                                       reader
       ── frame: a task, pickled ──────────────────►    reads the file
       ◄── frame 'D': a group of drafts, marshalled ─   their bytes are in a slot of shared memory
       ── frame, empty: the slot is free again ────►
       ── frame 'N': the same, and a dictionary ───►    encodes payloads with it
-      ── frame 'P': the same ─────────────────────►    encodes no payloads from now on
+      ── frame 'P': the same ─────────────────────►    stops encoding payloads
       ◄── frame 'E': any other event, pickled ─────    the last one of a file is EndOfFile
 
 One Python process starts, imports what reading takes, and forks itself, before it has any thread: start-up is paid
@@ -37,7 +37,7 @@ from holdfast.storage.store.encoder import ContentEncoder, ContentEncoding, Enco
 from holdfast.storage.volume import Encoded
 
 _SLOTS = 2  # one is filled while the other is read
-_SLOT_BYTES = 16 << 20  # what is larger goes through the socket
+_SLOT_BYTES = 16 << 20  # a larger message goes through the socket
 _FREE = b""
 _NEW_DICTIONARY, _PLAIN = b"N", b"P"  # no pickle begins so
 _DATA = JournalEntry._fields.index("data")
@@ -71,7 +71,7 @@ class ReaderPool:
                 os.close(memory)
 
     def kill(self) -> None:
-        """Ends the processes, whatever they are at. Any thread may still read what they have sent."""
+        """Ends the processes at once. Any thread may still read what they have sent."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -164,7 +164,7 @@ def main() -> None:
     reader.close()
     with suppress(ChildProcessError):
         while True:
-            os.wait()  # so that what they cost counts as ours
+            os.wait()  # so that their CPU time counts as ours
 
 
 class _Reader:

@@ -1,4 +1,4 @@
-"""`holdfast config`: the settings that are in force."""
+"""`holdfast config`: the effective settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what keeps Holdfast from working well on this machine, and what to do about it."""
+"""`holdfast doctor`: finds problems of this machine and the archive, and suggests fixes."""
 
 from __future__ import annotations
 

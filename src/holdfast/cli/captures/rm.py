@@ -1,4 +1,4 @@
-"""`holdfast rm`: remove captures for good, with everything that only they hold."""
+"""`holdfast rm`: remove captures for good, with everything that only they refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crawls of a cluster: the commands hand them to the node that runs here, which tells the others (H1)."""
+"""Crawls of a cluster: the commands hand them to the running node, which informs the others (H1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.crawl.run import Pace, progress_lines, summarize
 from holdfast.cli.terminal import note
-from holdfast.env.paths import CLUSTER, CONTROL
+from holdfast.env.paths import CLUSTER
 
 if TYPE_CHECKING:
     from holdfast.cli.crawl.plan import CrawlPlan
@@ -20,17 +20,8 @@ _LINE_S = 10.0
 LOG_ROWS = 1000  # printed by default, of all nodes together
 
 
-def is_node(archive: Path) -> bool:
-    """True if the archive is one of a cluster, whose node runs now."""
-    if not (archive / CLUSTER / CONTROL).exists():
-        return False
-    from holdfast.cluster.control import is_running
-
-    return is_running(archive / CLUSTER)
-
-
 def ask_node(archive: Path, command: str, **values: Any) -> dict[str, Any]:
-    """The response of the node that runs here. Raises ClusterDown, and what the command raises."""
+    """The response of the running node. Raises ClusterDown, and the errors of the command."""
     from holdfast.cluster.control import send_command
 
     return send_command(archive / CLUSTER, {"command": command, **values}, timeout_s=None)

@@ -1,4 +1,4 @@
-"""`holdfast crawl`: fetch web sites into the archive, and look after the crawls that do."""
+"""`holdfast crawl`: fetch web sites into the archive, and inspect crawls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from holdfast.cli.crawl.inspect import expire, expiring, list_, log, status, stop, why
 from holdfast.cli.crawl.options import job_options
 from holdfast.cli.options import archive_option, index_option, init_option, is_verbose, json_option
-from holdfast.cli.terminal import make_archive, note, show_fields, show_json
+from holdfast.cli.terminal import is_running_node, make_archive, note, show_fields, show_json
 
 if TYPE_CHECKING:
     from holdfast.cli.crawl.plan import CrawlPlan
@@ -82,7 +82,7 @@ def crawl(
     Exits with 12 if nothing at all could be fetched.
     """
     began = time.monotonic()
-    from holdfast.cli.crawl.cluster import is_node, run_shared_crawl
+    from holdfast.cli.crawl.cluster import run_shared_crawl
     from holdfast.cli.crawl.options import mask_arguments, secret_arguments
     from holdfast.cli.crawl.plan import plan_of, plan_words
     from holdfast.cli.crawl.run import run_crawl
@@ -100,7 +100,7 @@ def crawl(
     plan.require_idle()
     for name, line in () if quiet else words_of_plan.items():
         note(f"{name:<10}  {line}")
-    if is_node(archive):
+    if is_running_node(archive):
         run_shared_crawl(archive, plan, quiet=quiet, verbose=is_verbose(context), as_json=as_json)
         return
     run_crawl(archive, plan, began=began, index=index, quiet=quiet, verbose=is_verbose(context), as_json=as_json)

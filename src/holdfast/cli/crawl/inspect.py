@@ -1,4 +1,4 @@
-"""`holdfast crawl list`, `status`, `stop`, `log`, `why`, `expiring`, `expire`: crawls, what they did, old pages."""
+"""`holdfast crawl list`, `status`, `stop`, `log`, `why`, `expiring`, `expire`: inspect crawls, expire old pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.crawl.cluster import ask_node, is_node, shared_log
+from holdfast.cli.crawl.cluster import ask_node, shared_log
 from holdfast.cli.crawl.run import rate_of, saved_bytes, tally_fields
 from holdfast.cli.options import archive_option, json_option, read_seconds
 from holdfast.cli.terminal import (
@@ -195,7 +195,7 @@ def log(
     wanted = LogFilter(frozenset(events), frozenset(results), host, text)
     chosen = None if wanted == LogFilter() else wanted
     line = json.dumps if as_json else row_text
-    if not follow and is_node(archive):
+    if not follow and is_running_node(archive):
         found = shared_log(archive, name, last=last, events=events, results=results, host=host, text=text)
         show_stream(map(line, found))
         return
@@ -277,7 +277,7 @@ def why(*, archive: Path, url: str, name: str | None, as_json: bool) -> None:
     from holdfast.crawl.report.why import why as explain
 
     require_archive(archive)
-    if is_node(archive):
+    if is_running_node(archive):
         values = ask_node(archive, "crawl-why", name=crawl_status(archive, name).name, url=url)
     else:
         values = explain(archive, name, url)

@@ -1,4 +1,4 @@
-"""The options of `holdfast crawl`, and the job that they make of another."""
+"""The options of `holdfast crawl`, and how they change a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the arguments of `holdfast crawl` to a plan: the job, the state of its crawl, and what running it does."""
+"""From the arguments of `holdfast crawl` to a plan: the job, the state of its crawl, and the next step."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`holdfast study`, `sample` and `plan`: what the archive knows about the web, and how their results are shown."""
+"""`holdfast study`, `sample` and `plan`, and how their results are printed."""

@@ -1,4 +1,4 @@
-"""`holdfast plan`: what it takes to archive the web, or more of it, as tables, files and charts (H9)."""
+"""`holdfast plan`: plans for archiving more of the web, as tables, files and charts (H9)."""
 
 from __future__ import annotations
 

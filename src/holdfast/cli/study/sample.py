@@ -1,4 +1,4 @@
-"""`holdfast sample`: test collections that represent the archive and can be made again."""
+"""`holdfast sample`: reproducible test collections that represent the archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast study`: what the archive knows about the web, as tables, files and charts."""
+"""`holdfast study`: studies of the archived web, as tables, files and charts."""
 
 from __future__ import annotations
 

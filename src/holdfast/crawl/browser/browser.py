@@ -75,7 +75,7 @@ class Browser:
         self._pump()
 
     def recall(self, host: str, recalled: list[FetchJob]) -> list[FetchJob]:
-        """Notes what the fetcher has given back, and gives back what it was not given yet."""
+        """Notes the jobs that the fetcher returned, and returns those it has not been given yet."""
         self._fetching -= sum(job.browse for job in recalled)
         kept: deque[tuple[FetchJob, Deliver]] = deque()
         given: list[FetchJob] = []
@@ -93,7 +93,7 @@ class Browser:
         self._waiting.clear()
 
     async def close(self) -> None:
-        """Ends all browsers; what they show is lost."""
+        """Ends all browsers; the pages they show are lost."""
         for task in self._work:
             task.cancel()
         self._robots.close()

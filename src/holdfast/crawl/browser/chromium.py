@@ -1,4 +1,4 @@
-"""One Chromium: started without a network or habits of its own, shown pages, closed; and where it keeps its files.
+"""One Chromium: started without network access or background activity, given pages, closed; and its files.
 
 The directory of its profile and sockets has the same name whenever the same crawl runs, so that the next run finds and
 empties what a killed browser left. It is not in the crawl's directory, because Chromium puts a socket there, and does

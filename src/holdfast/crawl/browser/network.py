@@ -1,4 +1,4 @@
-"""The network of a browser: what Chromium requests is fetched by the crawl's own fetcher, and by nothing else.
+"""The network of a browser: the crawl's own fetcher makes all of Chromium's requests.
 
 The protocol's Fetch domain at the level of the whole browser sees every request before it leaves: of pages, frames in
 other processes and workers, preflight checks, and each step of a redirect.
@@ -137,7 +137,7 @@ def reason_of(fetched: Fetched) -> str:
 
 
 def answer_of(fetched: Fetched) -> dict[str, Any] | None:
-    """What Fetch.fulfillRequest takes beside the request's id; None if there is nothing to show."""
+    """The parameters of Fetch.fulfillRequest, except the request's id; None if there is nothing to show."""
     head = parse_head(fetched.head) if fetched.outcome == FetchOutcome.OK else None
     if head is None or not 200 <= head.status <= 599 or head.status == 304 or fetched.size > SHOWN_BYTES_MAX:
         return None
@@ -275,7 +275,7 @@ class NetworkGate:
         await session.send("Fetch.enable", {"patterns": [{"urlPattern": "*"}]})
 
     def open(self, visit: Visit) -> None:
-        """What is requested from now on belongs to the page."""
+        """Later requests belong to this page."""
         self._visit = visit
 
     def shut(self) -> None:

@@ -1,4 +1,4 @@
-"""The browser of this machine: where it is, whether pages can be shown in it, and what stands in if not.
+"""The browser of this machine: where it is, whether it works, and a substitute if not.
 
 Imports nothing of Playwright.
 """

@@ -1,4 +1,4 @@
-"""robots.txt for what pages in a browser request: such requests do not pass the crawl process, which has the gate."""
+"""robots.txt for requests of pages in a browser, which bypass the gate in the crawl process."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ _DECODED_BYTES_MAX = 16 << 20
 class BrowserRobots:
     """Rules of origins, fetched when they are first needed. Belongs to the event loop's thread."""
 
-    def __init__(self, fetcher: Fetcher, job: CrawlJob, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, fetcher: Fetcher, job: CrawlJob) -> None:
         self._fetcher = fetcher
         self._obeys = job.fetch.robots
         self._delay = job.fetch.delay
         self._agent = agent_of(job)
-        self._clock = clock
         self._rules: LruCache[str, asyncio.Task[tuple[float, Robots]]] = LruCache(_ORIGINS_HELD)
 
     async def allow(self, url: str, page: FetchJob, deliver: Deliver) -> bool:
@@ -41,7 +40,7 @@ class BrowserRobots:
         if not self._obeys or url == f"{origin}/robots.txt":
             return True
         known = self._rules.get(origin)
-        if known is None or (known.done() and known.result()[0] <= self._clock()):
+        if known is None or (known.done() and known.result()[0] <= time.time()):
             known = asyncio.get_running_loop().create_task(self._fetch(origin, page, deliver))
             self._rules.put(origin, known)
         _, rules = await asyncio.shield(known)
@@ -61,7 +60,7 @@ class BrowserRobots:
             if not (url := _location(fetched, head)):
                 break
         read = answer(fetched.outcome, head.status if head else 0, body, f"{origin}/robots.txt")
-        return self._clock() + read.lifetime_s, read.rules
+        return time.time() + read.lifetime_s, read.rules
 
     def close(self) -> None:
         for task in self._rules.values():

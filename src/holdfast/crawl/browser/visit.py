@@ -13,7 +13,7 @@ _LOOK_S = 0.02
 
 
 class Visit:
-    """What the page waits for, and what it has led to. Belongs to the event loop's thread."""
+    """The pending requests of a page, and their results. Belongs to the event loop's thread."""
 
     def __init__(self, page: Fetched, deliver: Callable[[Fetched], None]) -> None:
         self.page = page  # replaced if the page loads itself again

@@ -1,4 +1,4 @@
-"""Addresses: which ones a crawl may connect to, and how names become addresses.
+"""Addresses: DNS resolution, and the policy on addresses that a crawl may connect to.
 
 A page may link anywhere: to the router, to a cloud machine's metadata, to a database on this host. So an
 address that is not global is refused, unless the crawl allows it.
@@ -67,7 +67,7 @@ class AddressPolicy:
     """Says which addresses are refused. Thread-safe."""
 
     def __init__(self, *, private: bool = False, refuse: Iterable[str] = (), networks: Iterable[str] = ()) -> None:
-        """With `private` all are allowed, and so is always what lies in `networks`: where the crawl is at home.
+        """With `private`, all addresses are allowed; those in `networks`, the crawl's own, always are.
 
         Of the others those in the networks `refuse` are refused, or if none are given, those that are not global."""
         self._refused = _parsed(refuse, "fetch.refuse")

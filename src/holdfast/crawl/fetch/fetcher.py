@@ -165,7 +165,7 @@ class Fetcher:
             self._schedule()
 
     def stop(self) -> None:
-        """Drops recallable jobs that have not begun; `on_recall` is not called for them."""
+        """Drops recallable jobs that have not started; `on_recall` is not called for them."""
         self._politeness.recall_all(lambda fetch: fetch.recallable)
 
     @property

@@ -106,7 +106,7 @@ class Politeness:
         self._addresses: dict[str, Address] = {}
         self._heap: list[tuple[float, int, HostTurns | Address]] = []
         self._pushes = 0
-        self.waiting = 0  # added and not begun
+        self.waiting = 0  # added and not started
 
     @property
     def hosts(self) -> int:
@@ -264,7 +264,7 @@ class Politeness:
         if ready_at is None:
             return
         at = max(ready_at, now)
-        if host.heap_at < 0 or at < host.heap_at:  # an entry that is too early is corrected when it comes up
+        if host.heap_at < 0 or at < host.heap_at:  # an entry that is too early is corrected when it is popped
             host.heap_at = at
             self._push(at, host)
 

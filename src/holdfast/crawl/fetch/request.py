@@ -1,4 +1,4 @@
-"""The request message: decided here completely, so that what is recorded is what is sent."""
+"""The request message, built completely here, so that the record is exactly what was sent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Secrets(NamedTuple):
     """Credentials for one origin."""
 
     names: frozenset[str]  # of fields, in lower case
-    lines: tuple[bytes, ...]  # but for cookies
+    lines: tuple[bytes, ...]  # without cookies
     cookies: str
 
 

@@ -247,7 +247,7 @@ class Handle:
         self.curl.setopt(pycurl.DEBUGFUNCTION, self._note)
 
     def prepare(self, order: FetchOrder) -> None:
-        """Sets what differs from the last fetch."""
+        """Sets the options that differ from the last fetch."""
         setopt, place = self.curl.setopt, order.place
         if place.origin != self._origin:
             setopt(pycurl.URL, place.origin)
@@ -258,7 +258,7 @@ class Handle:
             setopt(pycurl.CONNECT_TO, [f"::{pinned}:"])
             self._address = order.address
         if place.secure != self._secure:
-            setopt(pycurl.VERBOSE, place.secure)  # tells of the handshake; see tls.py
+            setopt(pycurl.VERBOSE, place.secure)  # reports the handshake; see tls.py
             setopt(pycurl.PIPEWAIT, place.secure)
             self._secure = place.secure
         if place.secure:
@@ -306,7 +306,7 @@ class Handle:
     def finish(self, code: int, problem: str) -> tuple[Fetched, int]:
         """The result of the fetch, and the status; `code` is libcurl's, 0 for success."""
         order, body = self.order, self.body
-        assert order is not None, "a fetch that ends was begun"
+        assert order is not None, "a fetch that ends has started"
         self.order = None
         elapsed = time.monotonic() - self._clock
         body.settle()

@@ -104,7 +104,7 @@ class CrawlIngest:
         jobs: list[FetchJob] = []
         for page in group.pages:
             if page.outcome == FetchOutcome.NO_SPACE:
-                raise VolumeFull(f"no space left beside the archive: {page.detail}")
+                raise VolumeFull(f"no space left next to the archive: {page.detail}")
         for page, added in zip(group.pages, group.added.result(), strict=True):
             jobs += self._settle(page, added)
         self.commit()
@@ -163,7 +163,7 @@ class CrawlIngest:
     def _add(self, pages: Sequence[ParsedPage | None]) -> list[Added | None]:
         """Adds the records to the archive; returns the result for the first record of each page."""
         archive = self._archive
-        drafts = [[draft_of(told) for told in page.drafts] if page else [] for page in pages]
+        drafts = [[draft_of(packed) for packed in page.drafts] if page else [] for page in pages]
         small = [draft for each in drafts for draft in each if draft.spooled is None]
         added = iter(archive.writer.add(small) if small else [])  # unchecked: the drafts are ours
         outcomes: list[Added | None] = []
@@ -208,9 +208,9 @@ class CrawlIngest:
         return []
 
     def _postpone(self, page: ParsedPage, flight: Flight, row: UrlRow) -> None:
-        for told in page.drafts:
-            if told[-1]:
-                Path(told[-1]).unlink(missing_ok=True)
+        for packed in page.drafts:
+            if packed[-1]:
+                Path(packed[-1]).unlink(missing_ok=True)
         self._frontier.totals.tally.retries += 1
         outage = self._is_outage(page, flight.host)
         attempts = row.attempts + (not outage)
@@ -245,7 +245,7 @@ class CrawlIngest:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def _settle_stored(self, page: ParsedPage, flight: Flight, row: UrlRow) -> None:
-        """A page that was not fetched again, but read in the archive: whoever fetched it is gone."""
+        """A page that was read from the archive instead of fetched again: the node that fetched it is gone."""
         self._settle_visited(page, flight.key, row)
         self._follow(page, flight.key, row)
         self.event("stored", url=row.url, record=flight.job.record)
@@ -362,7 +362,7 @@ class CrawlIngest:
         found = [self._admission.found(url, Hop.MANIFEST, 0, 0)._replace(kind=FetchKind.SITEMAP) for url in urls]
         self._frontier.find(found, f"{origin}/robots.txt", self._admission.refusal)
 
-    # -- what is not fetched ------------------------------------------------------------------------------------
+    # -- URLs that are not fetched ------------------------------------------------------------------------------
 
     def refuse(self, key: bytes, row: UrlRow) -> None:
         """robots.txt forbids it, or is unavailable."""

@@ -1,4 +1,4 @@
-"""What a crawl has done so far, in numbers."""
+"""The counters of a crawl."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 @dataclass(slots=True)
 class CrawlTally:
-    """Counted since the crawl's visit began, over all its runs, except where it says 'now'."""
+    """Counted since the crawl's visit began, over all its runs; those marked 'now' are current values."""
 
-    fetched: int = 0  # URLs with a response, robots.txt and sitemaps apart
-    pages: int = 0  # of them, HTML with status 200
-    new: int = 0  # contents that the archive did not hold
-    duplicates: int = 0  # contents that it held already, here or under another URL
-    unchanged: int = 0  # of a page that was there at the last visit: not modified, or the same content again
-    changed: int = 0  # of a page that was there at the last visit
+    fetched: int = 0  # URLs with a response, except robots.txt and sitemaps
+    pages: int = 0  # of these, HTML with status 200
+    new: int = 0  # contents new to the archive
+    duplicates: int = 0  # contents already in the archive, under this URL or another
+    unchanged: int = 0  # pages known from an earlier visit: not modified, or the same content again
+    changed: int = 0  # pages known from an earlier visit
     redirects: int = 0
     gone: int = 0  # 404 and 410
-    errors: int = 0  # no response, or a server's failure, after the last attempt
+    errors: int = 0  # no response, or a server error, after the last attempt
     refused: int = 0  # by robots.txt
-    besides: int = 0  # robots.txt and sitemaps, which no other count but those of bytes includes
-    trapped: int = 0  # URLs that look like a site without end, or are beyond a budget
+    besides: int = 0  # robots.txt and sitemaps; of the other counters, only those of bytes include them
+    trapped: int = 0  # URLs that look like an endless site, or exceed a budget
     truncated: int = 0
     retries: int = 0
     transferred_bytes: int = 0  # received on the wire
     content_bytes: int = 0  # of all payloads
-    new_bytes: int = 0  # of those that the archive did not hold
+    new_bytes: int = 0  # of payloads new to the archive
     seconds: float = 0.0  # running
     queued: int = 0  # now
     in_flight: int = 0  # now
@@ -35,7 +35,7 @@ class CrawlTally:
 
     @property
     def saved_bytes(self) -> int:
-        """What was not stored again."""
+        """Bytes that were not stored again."""
         return self.content_bytes - self.new_bytes
 
     def as_dict(self) -> dict[str, Any]:

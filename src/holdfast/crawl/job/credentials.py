@@ -1,4 +1,4 @@
-"""Credentials: fields of requests that are secret, each for one origin.
+"""Credentials: secret request header fields, each for one origin.
 
     https://example.com Authorization: Bearer 3f9c...      a line of a file of credentials, or of `fetch.credentials`
     https://api.example.com:8443 X-Api-Key: 81ad...

@@ -1,4 +1,4 @@
-"""The job of a crawl as a TOML file: written by a person, and kept by the crawl as `job.toml`.
+"""The job of a crawl as a TOML file: written by people, and kept by the crawl as `job.toml`.
 
     name = "news"
     seeds = ["https://example.com/news/"]
@@ -11,7 +11,7 @@
     credentials = ["https://example.com Authorization: Bearer 3f9c..."]
 
 Keys are the fields of `CrawlJob` and of its parts, without the `_s` of durations. Sizes and durations are numbers of
-bytes and seconds, or texts (`holdfast.env.units`). Only what differs from the defaults need be there. An unknown
+bytes and seconds, or texts (`holdfast.env.units`). Only values that differ from the defaults are needed. An unknown
 key is an error that names the nearest known one.
 """
 
@@ -147,7 +147,7 @@ def _plain(kind: str, value: Any, key: str) -> Any:
 
 
 def write_job(job: CrawlJob) -> str:
-    """The text of a job file: name, seeds and scope, and what differs from the defaults. Reads back as the same job."""
+    """The text of a job file: name, seeds and scope, and values that differ from the defaults. It reads back equal."""
     import tomlkit
 
     head = tomlkit.dumps({"format": FORMAT, "name": job.name})

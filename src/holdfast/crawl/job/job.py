@@ -1,4 +1,4 @@
-"""What a crawl is asked to do: one frozen tree, made from options or from a job file, and kept beside the crawl.
+"""The job of a crawl: one frozen tree, made from options or a job file, and kept with the crawl.
 
 Defaults are those of a careful visitor of one site. Sizes are bytes, durations seconds. `checked` says whether a job
 makes sense, before anything is fetched.
@@ -73,7 +73,7 @@ class ScopeKind(StrEnum):
     """How far from its seeds a crawl goes. Page requisites belong to their page whatever it is."""
 
     PAGE = "page"  # the seeds alone
-    PREFIX = "prefix"  # what lies beside and below a seed
+    PREFIX = "prefix"  # the folder of a seed and everything below it
     HOST = "host"  # the host of a seed, with or without 'www.'
     DOMAIN = "domain"  # all hosts of a seed's registered domain
     ANY = "any"  # wherever links lead
@@ -104,17 +104,17 @@ class FetchSettings:
     delay_max: float = 60.0  # beyond this the adaptive delay and back-off do not grow; Crawl-delay and Retry-After may
     adaptive: float = 2.0  # a host that took t seconds to respond gets a pause of at least this many times t
     per_host: int = 1  # fetches at a time from one host
-    per_address: int = 4  # times what is allowed for one host: many hosts may live at one address
+    per_address: int = 4  # times the limit of one host: many hosts may share an address
     http2: bool = True
-    verify_tls: bool = False  # an archive keeps what is there; whether the certificate was good is noted
+    verify_tls: bool = False  # pages are archived in any case; the record notes whether the certificate was valid
     cookies: bool = True  # kept for the length of the crawl
     resolve: tuple[tuple[str, str], ...] = ()  # host, or '*.domain', and the address to use for it
     private: bool = False  # fetch from private addresses though the seeds are public
     refuse: tuple[str, ...] = ()  # networks that count as private; empty: all that are not global
     # limits
-    body_bytes_max: int = 1 << 30  # of one response; what is longer is cut off and marked
+    body_bytes_max: int = 1 << 30  # of one response; longer ones are cut off and marked
     head_bytes_max: int = 256 << 10
-    memory_bytes_max: int = 8 << 20  # of one response; what is longer goes through a file
+    memory_bytes_max: int = 8 << 20  # of one response; longer ones go through a file
     connect_timeout_s: float = 20.0
     stall_timeout_s: float = 30.0  # while less than a byte a second comes
     fetch_timeout_s: float = 1200.0
@@ -155,7 +155,7 @@ class BrowserSettings:
 class RevisitSettings:
     """`[revisit]`: when a page is visited again, and how long one that is gone stays."""
 
-    only: str = "all"  # what another visit fetches: 'all' that is known, or what is 'due'
+    only: str = "all"  # URLs that another visit fetches: 'all' known ones, or those that are 'due'
     interval_min_s: float = 3600.0
     interval_max_s: float = 90 * 86400.0
     interval_first_s: float = 86400.0  # of a page of which nothing is known yet
@@ -180,7 +180,7 @@ class CrawlJob:
     exclude: tuple[str, ...] = ()  # win over everything else
     sitemap: bool = True
     workers: int = 64  # fetches at a time, all in all
-    readers: int = 0  # processes that parse what was fetched; 0: one for each core
+    readers: int = 0  # parse workers; 0: one per core
     fetch: FetchSettings = field(default_factory=FetchSettings)
     traps: TrapSettings = field(default_factory=TrapSettings)
     browser: BrowserSettings = field(default_factory=BrowserSettings)

@@ -1,1 +1,1 @@
-"""The processes that look into fetched responses: links, sitemaps, and drafts of records."""
+"""Parse workers: from fetched responses to links, sitemaps and drafts of records."""

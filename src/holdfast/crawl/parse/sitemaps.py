@@ -1,4 +1,4 @@
-"""Sitemaps: the lists of URLs that sites offer, in whatever form they come.
+"""Sitemaps: lists of URLs that sites publish, in any format.
 
     bytes ─gunzip─▶ ─decode─▶ text ─┬─ starts with '<' ─▶ elements ─▶ Sitemap(urls, sitemaps)
      50 MiB at most                 └─ else ─────────────▶ lines ───▶

@@ -1,4 +1,4 @@
-"""A parse worker: the process that parses what was fetched.
+"""A parse worker: a process that parses fetched responses.
 
 It decodes a page and parses it once, for its links and for the index; it computes digests and signature, encodes the
 payload as it will be stored, and drafts the records. Pages come from the fetcher, results go to the crawl process; it
@@ -103,7 +103,7 @@ class ParseWorker:
         self._agent = agent_of(start.job) if start.job.fetch.robots_tags else ""  # addressed by robots tags
 
     def use(self, dictionary: bytes) -> None:
-        """Encodes contents with this dictionary from now on."""
+        """Later contents are encoded with this dictionary."""
         if self._encoder is not None:
             self._encoder.use(ContentEncoding(dictionary))
 

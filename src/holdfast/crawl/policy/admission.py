@@ -1,4 +1,4 @@
-"""Admission: which of the URLs that are found are queued. Scope, traps and budgets together."""
+"""Admission: decides which found URLs are queued, by scope, traps and budgets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Admission:
         return self._scope.refusal(found.url, found.hop, found.depth, found.hops)
 
     def _over_budget(self, found: FoundUrl) -> str:
-        """Counts what is queued; a host counts once for its domain."""
+        """Counts a queued URL; a host counts once for its domain."""
         host = host_of(found.url)
         budgets = [*self._traps.budgets(found.url, new_host=not self._frontier.knows_host(host))]
         if found.kind == FetchKind.SITEMAP:

@@ -1,4 +1,4 @@
-"""Which private addresses a crawl may fetch from: those in the networks of its seeds.
+"""Private networks: a crawl may fetch from those of its seeds only.
 
 A crawl of an intranet reaches the intranet; one of the web does not, wherever redirects and names lead.
 """

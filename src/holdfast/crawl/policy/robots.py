@@ -1,4 +1,4 @@
-"""robots.txt: what a site asks robots to leave alone, by RFC 9309.
+"""robots.txt: rules and their matching, by RFC 9309.
 
     bytes ──parse──▶ groups of agents and rules ──agent──▶ one merged set of rules ──allows──▶ yes or no
              512,000 bytes at most                                       the longest matching rule wins

@@ -1,4 +1,4 @@
-"""The gate: no URL is fetched before its origin's robots.txt was, and none that it forbids (RFC 9309).
+"""The gate: holds URLs until their origin's robots.txt is known, and refuses those it forbids (RFC 9309).
 
 Rules are kept in the frontier for as long as they hold. A robots.txt that is unreachable is retried a few times; then
 the whole origin is forbidden until its rules are due again.

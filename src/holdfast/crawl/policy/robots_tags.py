@@ -1,4 +1,4 @@
-"""Robots tags: what pages themselves ask of crawlers, for crawls that obey them.
+"""Robots tags in pages and headers, for crawls that obey them.
 
     <meta name="robots" content="noarchive, nofollow">      or the name of the crawler in the place of 'robots'
     X-Robots-Tag: holdfast: nofollow                        the same for any response; the name may be left out

@@ -1,4 +1,4 @@
-"""Scope: which of the URLs that are found belong to a crawl.
+"""Scope: which found URLs belong to a crawl.
 
 In this order, the first that applies:
 
@@ -8,14 +8,14 @@ In this order, the first that applies:
     beyond the depth     no
     include matches      yes
     by the kind          page    only the roots
-                         prefix  what lies beside and below a root: same host, path begins with the root's directory
+                         prefix  everything in and below a root's directory: same host, path begins with that directory
                          host    the host of a root
                          domain  any host of the registered domain of a root
                          any     yes
 
-Roots are the seeds and what they redirect to. Hosts are the same with and without `www.`, over http and https; a port
-that is not the usual one has to be the same, except for `domain`. Redirects, forms, sitemaps and what looks like a URL
-in a script are judged as links are; what a requisite redirects to is a requisite.
+Roots are the seeds and their redirects' targets. Hosts are the same with and without `www.`, over http and https; a
+port that is not the usual one has to be the same, except for `domain`. Redirects, forms, sitemaps and what looks like a
+URL in a script are judged as links are; what a requisite redirects to is a requisite.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Scope:
             self.add_root(root)
 
     def add_root(self, url: str) -> None:
-        """Widens the scope by what belongs to `url`."""
+        """Widens the scope by the URLs that belong to `url`."""
         authority, path = _split(url)
         self._roots.add(_without_scheme(url))
         self._paths.clear()

@@ -1,4 +1,4 @@
-"""Traps: sites without end, meant or not, and where they are cut off.
+"""Traps: endless sites, intended or not, and where they are cut off.
 
     refusal     of one URL: too long, too deep, the same path segments again and again, a calendar that leaves our times
     budgets     of many: URLs of a host, hosts of a registered domain, queries of a path; the frontier counts
@@ -59,7 +59,7 @@ class HostBudget(NamedTuple):
 
     counter: str
     limit: int
-    reason: str  # for refusing what is beyond
+    reason: str  # for refusing URLs beyond it
 
 
 class Traps:

@@ -72,7 +72,7 @@ class Feeder:
     ) -> list[FetchJob]:
         """Jobs for the fetcher, at most `allowance` URLs in flight. Commit the frontier first.
 
-        `refuse` is called with URLs that robots.txt forbids, `abandon` with those of a host that is given up.
+        `refuse` is called with URLs that robots.txt forbids, `abandon` with those of an abandoned host.
         """
         frontier = self._frontier
         for host in frontier.enliven():
@@ -240,7 +240,7 @@ class Feeder:
         self._hungry[host] = None
 
     def suspect(self, job_id: int) -> bool:
-        """Notes that a parse worker died, perhaps of this job. True if the job is given up.
+        """Notes that a parse worker died, perhaps of this job. True if the job is abandoned.
 
         The first death may be chance: anybody can kill a process. After the second the page is not parsed.
         """

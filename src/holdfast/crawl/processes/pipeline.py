@@ -55,7 +55,7 @@ class Pipeline:
     """For one thread; starts another, which receives."""
 
     def __init__(self, children: CrawlChildren, fetcher: FetcherStart, worker: ParseWorkerStart) -> None:
-        """Sends the children their start messages, and owns them from now on."""
+        """Sends the children their start messages. Owns them afterwards."""
         self._children = children
         self._selector = DefaultSelector()
         self._living = 0  # processes that have not ended in order
@@ -131,7 +131,7 @@ class Pipeline:
         self._send(pack(("pause", host, until, reason)))
 
     def recall(self, host: str) -> None:
-        """Has the jobs of a host returned that have not begun: see `recalled`."""
+        """Has the fetcher return the jobs of a host that have not started: see `recalled`."""
         self._send(pack(("recall", host)))
 
     def extend_right(self, until_s: float) -> None:

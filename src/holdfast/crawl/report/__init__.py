@@ -1,1 +1,1 @@
-"""What is known of crawls: which there are, their log and progress, and why a URL was or was not fetched."""
+"""Reports on crawls: the list, their log and progress, and why a URL was or was not fetched."""

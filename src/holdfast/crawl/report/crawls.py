@@ -1,4 +1,4 @@
-"""The crawls of an archive: which there are, their jobs, progress and state, and how one is stopped.
+"""The crawls of an archive: list, jobs, progress and state; stopping one.
 
 Reading takes no lock. A crawl whose process was killed says 'running' in its status for ever; here it is 'interrupted',
 because its process is gone: process id and the time when that process began must both agree.

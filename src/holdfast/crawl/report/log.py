@@ -1,4 +1,4 @@
-"""The log of a crawl, `log.jsonl`: what was done, one JSON object per line, in the order in which it was finished.
+"""The log of a crawl, `log.jsonl`: one JSON object per event, in the order of completion.
 
 A group of rows is one write, so that a killed process leaves at most one torn line, the last, which is cut off when the
 log is opened again. Readers need no lock; they take whole lines only.
@@ -68,7 +68,7 @@ class CrawlLog:
             done += os.pwrite(self._descriptor, data[done:] if done else data, self._end + done)
 
     def sync(self) -> None:
-        """Makes what was written survive a power cut, too."""
+        """Makes the log durable."""
         with translated_errors(self._path):
             os.fdatasync(self._descriptor)
 

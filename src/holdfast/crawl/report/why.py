@@ -1,4 +1,4 @@
-"""What a crawl knows of a URL, and why it was or was not fetched.
+"""Explains the state of a URL in a crawl, and why it was or was not fetched.
 
 The frontier has the state of a URL; the log says what kept it from being fetched. A URL that the frontier does not know
 was never found, or was found and not queued: because of its form, which is judged here again; because of a trap, a

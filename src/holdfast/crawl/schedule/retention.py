@@ -1,4 +1,4 @@
-"""Retention: pages that are gone from the web are removed when their lifetime is over (B4).
+"""Retention: removes pages that are gone from the web when their lifetime is over (B4).
 
 Nothing is removed unless it was visited after its end, and gone (`schedule.revisit`). Then all captures of the page in
 the crawl's collection are removed, for good: every so often while a crawl runs, so that one slow host does not delay
@@ -138,7 +138,7 @@ class Retention:
         return bool(self._noted) and self._archive.can_remove and time.monotonic() >= self._not_before
 
     def remove_noted(self) -> list[Expired]:
-        """Removes what was noted. The frontier keeps the pages until the end of the visit. Durable on return."""
+        """Removes the noted captures. The frontier keeps the pages until the end of the visit. Durable on return."""
         started = time.monotonic()
         noted, self._noted = self._noted, {}
         rows = ((key, self._frontier.row(key)) for key in noted)
@@ -190,7 +190,7 @@ class Retention:
 
 
 def expire(archive: Archive, name: str, *, dry_run: bool) -> list[Expired]:
-    """Removes what is expired, and returns it; in a dry run nothing changes."""
+    """Removes expired captures, and returns them; a dry run changes nothing."""
     job = _job(archive, name)
     if not (dry_run or archive.can_remove):
         raise ClusterDown(f"'{archive.path}' is a node of a cluster: its pages expire only while it runs")
@@ -208,7 +208,7 @@ def expire(archive: Archive, name: str, *, dry_run: bool) -> list[Expired]:
 
 
 def expiring(archive: Archive, name: str, within_s: float) -> list[Expiring]:
-    """The list of what is about to expire; changes nothing, also while the crawl runs."""
+    """The captures that will expire next. Changes nothing; the crawl may be running."""
     job = _job(archive, name)
     frontier = Frontier(crawl_directory(archive.path, name) / FRONTIER, follow=True)
     try:

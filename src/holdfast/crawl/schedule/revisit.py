@@ -1,4 +1,4 @@
-"""When a page is visited again: as often as it changes, by what earlier visits found.
+"""Revisit intervals, learned for each page from the changes that earlier visits found.
 
 A visit shows only whether a page changed since the one before, not how often. The estimator of Cho and Garcia-Molina
 ("Estimating frequency of change", 2003, section 4) makes up for the changes that were missed: of n comparisons, I apart

@@ -1,4 +1,4 @@
-"""CDX: one capture a line, fields parted by single spaces, the header naming them by letters.
+"""CDX: one capture per line, fields separated by single spaces and named by the letters of the header.
 
      CDX N b a m s k r M S V g          11 fields; the header line begins with a space
     com,example)/ 20200102030405 http://example.com/ text/html 200 3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ - - 1043 333 a.gz

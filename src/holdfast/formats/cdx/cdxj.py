@@ -1,4 +1,4 @@
-"""CDXJ: one capture a line, in the order of its bytes (C locale).
+"""CDXJ: one capture per line, sorted bytewise (C locale).
 
     com,example)/ 20200102030405 {"url": "http://example.com/", "mime": "text/html", "status": "200", ...}
     │             │              └ JSON object in ASCII

@@ -1,4 +1,4 @@
-"""Gzip files as archives write them: one member per record, so that each can be reached by itself (RFC 1952).
+"""Gzip files as archives write them: one member per record, for random access (RFC 1952).
 
     | 1f 8b 08 flags time(4) extra os | deflated | CRC-32 (4) | size (4) |   repeated
 

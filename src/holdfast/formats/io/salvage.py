@@ -1,4 +1,4 @@
-"""Records read out of a file, whatever has happened to it (I3, N7).
+"""Salvage: reads all intact records of a file, however damaged it is (I3, N7).
 
     aligned ──head and end are right──▶ record handed out ──────────────────▶ aligned
        │                                                                         ▲

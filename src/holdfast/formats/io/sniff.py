@@ -68,7 +68,8 @@ def sniff_coding(first_bytes: bytes) -> str:
         return ZSTD
     if _starting(first_bytes):
         return ""
-    # Damaged at the start. Small members hold parts of their text as it is, so what decodes goes before what is plain.
+    # Damaged at the start. Small members contain parts of their text verbatim, so formats that decode come before plain
+    # ones.
     for coding, magic in ((GZIP, gzip.MAGIC), (ZSTD, zstd.MAGIC)):
         if magic in first_bytes:
             source = make_source(coding, io.BytesIO(first_bytes))

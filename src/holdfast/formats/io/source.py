@@ -1,4 +1,4 @@
-"""The bytes of a file as its records see them, and the way back to where those bytes lie on disk.
+"""The decoded bytes of a file, and their positions on disk.
 
     on disk:    | member A          | member B      | damage | member D        |
     decoded:    | record 1          | record 2      |        | record 4        |

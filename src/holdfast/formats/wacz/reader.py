@@ -1,4 +1,4 @@
-"""Reading WACZ 1.1.1: a zip with WARCs, their indexes, a list of pages, and the hashes of it all.
+"""Reading WACZ 1.1.1: a zip file with WARCs, their indexes, a list of pages, and hashes of all files.
 
     archive/*.warc.gz            the records; stored, not deflated, so that each can be read at its offset
     indexes/index.cdx.gz, .idx   CDXJ in ZipNum form, or a plain .cdx / .cdxj

@@ -37,7 +37,7 @@ _UNFIT = re.compile(r"[^a-z0-9._-]+")  # in a resource's name, by the rules of d
 
 
 class WaczWriter:
-    """A WACZ in the making. One thread at a time. Leaving a `with` by an exception removes what was written."""
+    """A WACZ being written. One thread at a time. An exception in the `with` block removes the file."""
 
     def __init__(self, path: Path, *, env: Environment = REAL) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class WaczWriter:
         self._env.files.sync_directory(self.path.parent)
 
     def abandon(self) -> None:
-        """Removes what was written."""
+        """Removes the unfinished file."""
         self._release()
         self._env.files.remove(self._draft)
 
@@ -113,7 +113,7 @@ class WaczWriter:
     def _release(self) -> None:
         self._pages.close()
         self._lines.close()
-        self._zip.fp = None  # or its destructor would write a directory into a file that is given up
+        self._zip.fp = None  # or its destructor would write a directory into the abandoned file
         self._file.close()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""WARC records composed from values, where there are no original bytes: by crawls and exports.
+"""WARC records composed from values instead of original bytes, for crawls and exports.
 
     WARC/1.1 CRLF
     Name: value CRLF        one line per field, repeated names allowed, in the order given
@@ -74,7 +74,7 @@ class WarcHead(NamedTuple):
     extra: tuple[tuple[str, str], ...] = ()  # further fields, last in their order
 
     def fields(self, content_length: int, version: Version = "1.1") -> list[tuple[str, str]]:
-        """The fields in the order in which they are written; `Content-Length` is last but for `extra`."""
+        """The fields in the order of writing; `Content-Length` is last, except for `extra`."""
         one = [
             ("WARC-Type", self.type),
             ("WARC-Record-ID", self.record_id),

@@ -1,4 +1,4 @@
-"""Heads that repeat: one compiled pattern parses and checks a head.
+"""Repeating heads: one compiled pattern parses and checks a head.
 
 The records of a file come in a few shapes: the same fields in the same order, only the values differ. When a head has
 been parsed line by line and breaks no rule, `HeadPatterns.learn` compiles a pattern of its shape, and one match parses

@@ -41,7 +41,7 @@ _MAGIC = re.compile(rb"WARC/|warc/")
 
 
 class WarcFraming:
-    """How WARC records stand in a file."""
+    """The framing of WARC records in a file."""
 
     usual_tail = b"\r\n\r\n"
     hold_bytes = len(_MAGICS[0]) - 1

@@ -61,7 +61,7 @@ class _Plain:
 
 
 class RecordCompressor:
-    """Turns records into what lies in the file. Every method may be called from any thread."""
+    """Compresses records for the file. Any thread may call any method."""
 
     def __init__(self, compression: Compression = "gzip") -> None:
         if compression not in SUFFIXES:

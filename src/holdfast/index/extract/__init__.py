@@ -1,1 +1,1 @@
-"""From a stored payload to what the index keeps of it: title, text, language, links, sketch, and their rows (B12)."""
+"""Extraction: from a stored payload to title, text, language, links, sketch, and the rows of the index (B12)."""

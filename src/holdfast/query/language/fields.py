@@ -1,4 +1,4 @@
-"""The fields of the query language: which values they take, and the normal form of these.
+"""The fields of the query language: their values, and the normal form of values.
 
 A reader takes the text of a value and returns its normal form. It raises
 MalformedQuery, which names the value and what is expected; the parser adds the position.

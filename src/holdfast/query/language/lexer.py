@@ -110,7 +110,7 @@ def _token(text: str, at: int) -> tuple[QueryToken, int]:
         if token is not None:
             return token
     word = _WORD.match(text, at)
-    assert word is not None, "whatever is no space, parenthesis or quote begins a word"
+    assert word is not None, "any character but a space, a parenthesis or a quote begins a word"
     kind = TokenKind(word[0].lower()) if word[0].lower() in _OPERATORS else TokenKind.WORD
     return QueryToken(kind, at, word[0]), word.end()
 

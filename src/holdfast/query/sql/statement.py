@@ -46,7 +46,7 @@ class Statement:
 
 
 def checked_alone(text: str, tables: Collection[str]) -> Statement:
-    """As `checked`, with an empty database of its own."""
+    """As `checked`, with a new, empty database."""
     import duckdb
 
     with duckdb.connect(":memory:", config={"threads": "1", "memory_limit": f"{_PARSER_BYTES}B"}) as connection:

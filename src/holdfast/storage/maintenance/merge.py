@@ -1,4 +1,4 @@
-"""Merging: contents that are in two volumes become one block again (W6).
+"""Merging: a content stored in two volumes becomes one block again (W6).
 
 Two clients that store the same new content at once, each with an outdated view of the other's volume, may make two
 counted blocks with different keys. Both keys are valid; the second block only costs space. A merge usually keeps the

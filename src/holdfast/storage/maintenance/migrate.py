@@ -1,4 +1,4 @@
-"""Which blocks move where, while clients read, store and delete (W8, B8). `move` moves them.
+"""Migration: decides which blocks move where, while clients read, store and delete (W8, B8); `move` moves them.
 
 - *Migration* moves everything out of one volume.
 - *Rebalancing* moves blocks to where placement puts them after a volume was added. Under weighted placement only the
@@ -144,7 +144,7 @@ class Transfer:
     """For one thread; clients may continue. What they store may wait for the next transfer."""
 
     def __init__(self, store: BlockStore, signatures_max: int = _SORTED_AT_ONCE) -> None:
-        """Raises UsageError if there is no volume to move to, VolumeDown if one to move from is down."""
+        """Raises UsageError if no volume can take blocks, VolumeDown if a source is down."""
         self._store = store
         self._signatures_max = signatures_max
         targets = placement.for_moved(store.settings)

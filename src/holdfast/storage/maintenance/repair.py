@@ -44,7 +44,7 @@ from holdfast.storage.volumes.organizations import find_organization, volume_spe
 
 log = logging.getLogger("holdfast.storage")
 
-GRACE_S = 5.0  # after which other processes have finished, or abandoned, what they began
+GRACE_S = 5.0  # after which other processes have finished or abandoned their operations
 BATCH = 256
 LOST_TOGETHER = 50_000  # lost blocks restored at a time
 
@@ -65,7 +65,7 @@ def repair_store(checker: Checker, progress: Progress | None = None) -> CheckRep
     files = checker.env.files
     gone = [volume.name for volume in faulty if not set(files.names(checker.directory(volume))) - {paths.LOCK}]
     mendable = [volume for volume in faulty if volume.name not in gone or checker.options.recreate]
-    files.remove(checker.root / paths.FILTERS)  # outdated from now on
+    files.remove(checker.root / paths.FILTERS)  # outdated
     repairs = {volume.name: _repair_volume(checker, volume) for volume in mendable}
     losses = _repair_together(checker, repairs, report.faults)
     losses += [_recreated(volume, checker) for volume in mendable if volume.name in gone]
@@ -444,7 +444,7 @@ class Restorer:
         return None
 
     def _wait(self) -> None:
-        """Waits, if other processes may write, until they have finished what they began."""
+        """If other processes may write, waits until they have finished their operations."""
         if any(self._store.is_shared(name) for name in self._store.volumes):
             self._store.env.sleep(GRACE_S)
 

@@ -1,4 +1,4 @@
-"""Dictionaries, trained from a volume's own contents and kept in it permanently (W10).
+"""Training of dictionaries from a volume's own contents, kept in it permanently (W10).
 
 A dictionary makes web pages a third smaller at the same speed, because pages of a crawl share most of their markup.
 Each content keeps the dictionary it was stored with; new ones use the newest.

@@ -6,7 +6,7 @@ prove that they know the same secret (`handshake`). A connection reads requests 
 Commits of all clients are gathered by the `committer`, made durable with one sync, and get their responses after that.
 A client that lost a response repeats its request.
 
-Guarantees, beside those of any volume:
+Guarantees, in addition to those of any volume:
 - a commit happens once, however often a connection breaks, messages arrive twice, or the server is killed;
 - a response to a commit means that its operations are durable on the server's disk;
 - an unauthenticated connection changes nothing, and costs the server a bounded amount of memory.

@@ -1,4 +1,4 @@
-"""Commits of all clients, made durable together.
+"""The committer: makes the commits of all clients durable together.
 
 The event loop gathers the commits of one turn and makes them durable together, with one sync. What arrives meanwhile
 waits in the sockets for the next turn. So one client pays one sync, and sixty-four share one.

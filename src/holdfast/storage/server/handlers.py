@@ -267,7 +267,7 @@ class RequestHandlers:
         (share,) = reader.fields(_SHARE)
         reader.end()
         if not 0 <= share <= 1:
-            raise MalformedInput(f"{share} is no share of dead bytes")
+            raise MalformedInput(f"{share} is not a share of dead bytes")
 
         def compact() -> list[Buffer]:
             with self._service.long_work():

@@ -83,7 +83,7 @@ class ServerSide:
 def answer_hello(hello: Buffer, secret: bytes | None, nonce: bytes) -> bytes:
     """The client's part. Raises Unauthorized, FormatTooNew or MalformedInput."""
     if len(hello) != _HELLO.size:
-        raise MalformedInput("the other side is no volume server")
+        raise MalformedInput("the other side is not a volume server")
     version, wants_secret, _ = _HELLO.unpack(hello)
     if version != VERSION:
         raise FormatTooNew(f"the server speaks version {version} of the protocol, this client version {VERSION}")

@@ -1,4 +1,4 @@
-"""A process that serves volumes: each is opened and served, and all of them stop together (W11).
+"""The process that serves volumes: opens and serves each, and stops all together (W11).
 
 The volumes of a process share its event loop, its descriptors and its signals. Each has its own port, lock, limits and
 threads; one that cannot be opened, or fails, leaves the others alone. Volumes are opened and closed in threads, so that

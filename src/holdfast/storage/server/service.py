@@ -1,4 +1,4 @@
-"""The volume as a server offers it: operations verified, responses of limited size, news and activity remembered.
+"""A volume behind a server: verifies operations, limits responses, and tracks news and activity.
 
 Nothing that a client sends is trusted: each operation is verified before the volume sees it, because names of homes
 become names of files and numbers become columns of a header.

@@ -1,4 +1,4 @@
-"""Many volumes as one store: where a content goes, whether it is known already, and how it is found again.
+"""Many volumes as one store: placement of contents, detection of duplicates, and lookup.
 
 `contents` is the interface: put, get, delete, by contentkey. `store` holds the open volumes (`connector_watch` follows
 changes of their list) and finds the blocks under a key; `bloom` names the volumes that may hold a signature. `put`,

@@ -1,4 +1,4 @@
-"""Which volumes may hold a signature, at a cost that does not grow with their number (W6).
+"""The Bloom filter: which volumes may have a signature, at a cost independent of their number (W6).
 
 A bit-sliced bloom filter: an array of bit masks, one bit per volume. A signature selects five masks. The volumes whose
 bit is set in all five may hold it; the others certainly do not. One lookup covers up to 64 volumes (more share bits). A

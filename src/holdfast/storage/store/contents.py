@@ -125,7 +125,7 @@ class Contents:
 
     @checked
     def put(self, content: Buffer, options: StoreOptions = _DEFAULTS) -> ContentKey:
-        """Stores a content, or counts one more reference to it; returns its key."""
+        """Stores a content, or adds a reference to it; returns its key."""
         return self._store_one(content, options).key
 
     @checked

@@ -1,4 +1,4 @@
-"""Contents to encoded blocks and back: which codec a content gets, and which dictionary decodes a block.
+"""The encoder: contents to blocks and back, with the choice of codec and dictionary.
 
 Dictionaries belong to volumes: each volume holds those that its blocks need, so that it can be read alone.
 

@@ -5,7 +5,7 @@ The directory `damaged` of a volume has an empty file for each such block, named
 was written again or is gone. The next put of the content sees the file and heals the block with the bytes at hand.
 
 The files are hints. If one is missing, the damage is found again later. If a crash leaves one behind after a repair,
-the block is written once more.
+the block is written again.
 
 Also here: what checks and repairs of all organizations report, such as lost blocks and progress.
 """

@@ -46,7 +46,7 @@ from holdfast.storage.volumes.log.segment import (
 )
 from holdfast.storage.volumes.operations import Change
 
-Ticket = tuple[bytes, Kept]  # the name of an idempotency key, and what is remembered of its commit
+Ticket = tuple[bytes, Kept]  # the name of an idempotency key, and the outcome kept for it
 
 
 class JournalContents(NamedTuple):
@@ -238,7 +238,7 @@ class JournaledVolume(GroupCommitted):
 
 
 def check_journal(spec: VolumeSpec, notes: list[str]) -> JournalContents | Fault:
-    """What the journal holds, or what is wrong with it."""
+    """The contents of the journal, or its fault."""
     path = spec.directory / paths.REDO
     try:
         contents = read_journal(spec.env.files.open(path), spec.identity)

@@ -1,4 +1,4 @@
-"""Volumes in a local directory: what is needed to open one, and what all organizations share."""
+"""Volumes in a local directory: the specification to open one, and code shared by all organizations."""
 
 from __future__ import annotations
 

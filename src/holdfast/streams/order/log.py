@@ -1,4 +1,4 @@
-"""Order `log`: records as they lie in their batches. The fastest: frames and contents in file order.
+"""Order `log`: records in batch order. The fastest: frames and contents in file order.
 
 The catalog knows which records of a batch are captures, so frames without wanted records are not read. A position
 is a batch and the next serial number.

@@ -1,4 +1,4 @@
-"""`warc`: the records of captures, byte for byte where they are valid WARC, one gzip member or zstd frame each."""
+"""`warc`: the records of captures; valid WARC byte for byte, one gzip member or zstd frame each."""
 
 from __future__ import annotations
 

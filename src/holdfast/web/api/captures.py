@@ -38,9 +38,9 @@ from holdfast.web.api.endpoint import (
     url,
 )
 from holdfast.web.capture.find import Finder
-from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL, pick_of
+from holdfast.web.server.bounded_scan import in_thread
 from holdfast.web.ui.display import path_to
 
 _LIMIT, _LIMIT_MAX = 100, 10_000
@@ -64,7 +64,7 @@ _PAGE_ID = Parameter(
 
 
 def values_of(site: WebContext, capture: Capture) -> dict[str, Any]:
-    """A capture as JSON has it: what is not known is null."""
+    """A capture in JSON; unknown values are null."""
     extra = {} if capture.extra == "-" else json.loads(capture.extra)
     place = capture.collection, capture.timestamp, capture.url
     return {
@@ -186,7 +186,7 @@ def search_text(site: WebContext, request: Request) -> Response:
 
 
 def _covered(values: dict[str, Any], coverage: Coverage | None) -> Response:
-    """Values of a cluster of which no node that holds some partitions responds say so."""
+    """Adds the coverage to a partial answer of a cluster."""
     headers = partial_headers(coverage)
     return json_response(values | {"partial": str(coverage)} if headers else values, headers=headers)
 

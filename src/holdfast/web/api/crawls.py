@@ -35,9 +35,9 @@ from holdfast.crawl.report.log import Row, read_log
 from holdfast.env.files import translated_errors
 from holdfast.errors import Busy, Denied, HoldfastError, NotFound, UnknownName, UsageError, VolumeFull
 from holdfast.web.api.endpoint import NAME, Parameter, RequestBody, endpoint, json_response, ref
-from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
 from holdfast.web.request import body_of
+from holdfast.web.server.bounded_scan import in_thread
 
 SEEDS_MAX = 1000
 LOG_ROWS = 50

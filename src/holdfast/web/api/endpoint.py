@@ -25,8 +25,8 @@ from holdfast.arguments import nearest
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import Pick
 from holdfast.web.auth.tokens import error_headers, may_write
-from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
+from holdfast.web.server.bounded_scan import in_thread
 
 HEADERS = {
     "Cache-Control": "no-store",

@@ -14,9 +14,9 @@ from holdfast.errors import NotFound
 from holdfast.web.api import archive, captures, crawls
 from holdfast.web.api.endpoint import ENDPOINTS, HEADERS, PROBLEM, Endpoint, Parameter, Schema, json_response, ref
 from holdfast.web.api.endpoint import problem as problem_response
+from holdfast.web.api.write import write
 from holdfast.web.context import WebContext
 from holdfast.web.ui.render import render
-from holdfast.web.write import write
 
 _DECLARED = (archive, captures, crawls, write)  # their import has declared all endpoints
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -147,7 +147,7 @@ def _object(**properties: Any) -> Schema:
 
 
 def _partly(schema: Schema) -> Schema:
-    """Of a cluster, if nodes do not respond: what is missing."""
+    """The schema, with `partial` for an answer of a cluster in which nodes do not respond."""
     partial = {
         "type": "string",
         "description": "Only if nodes of a cluster do not respond: partitions without an "

@@ -1,4 +1,4 @@
-"""For operators: `/health`, `/status`, `/metrics`.
+"""Monitoring: `/health`, `/status`, `/metrics`.
 
 The counters of all workers, and what the archive holds. Cheap: totals are in the catalog, volumes are queried at most
 once a second, for at most a second, and disk use is counted at most every ten seconds.
@@ -189,7 +189,7 @@ def _volumes(site: WebContext) -> Iterator[str]:
 
 
 def _nodes(site: WebContext) -> Iterator[str]:
-    """In a cluster, one row for each node; one that is down has no figures of its own."""
+    """In a cluster, one row per node; a node that is down has no figures."""
     found = site.nodes()["nodes"]
     if not found:
         return

@@ -1,1 +1,1 @@
-"""Who may read and write: tokens and access rules."""
+"""Authorization: tokens for reading and writing, and access rules."""

@@ -57,7 +57,7 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no rules at all."""
+        """True without any rules."""
         self.refresh()
         return self._is_open
 

@@ -1,15 +1,15 @@
 """A capture found by URL and time, and sent: rewritten, raw, or as a download.
 
-    URL, time ──► find ──► the capture that stands for the time, as access rules allow
+    URL, time ──► find ──► the capture for the time, as access rules allow
                     │
                     ▼
-                 response    status, headers and payload, whatever kind of record it came in
+                 response    status, headers and payload, for every kind of record
                     │
                     ├─ render      rewritten by kind, or as it was; with its policy (`csp`) and Memento headers
-                    └─ downloads   one record, or a WARC file of what a query finds
+                    └─ downloads   one record, or a WARC file of the results of a query
 
-    cache        replies in memory, large payloads in files: what is kept between requests
+    cache        kept between requests: responses in memory, large payloads in files
 
-Guarantees: nothing is sent that an access rule excludes or blocks. Every archived response carries a policy under which
-it can reach nothing but the archive. A payload of another length than announced is an error, never a short response.
+Guarantees: captures that an access rule excludes or blocks are never sent. The policy of an archived response confines
+it to the archive. A payload of another length than announced is an error, never a short response.
 """

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from holdfast.env.lru import LruCache
 from holdfast.web.capture.response import PART_BYTES, Archived
 
-_OVERHEAD = 500  # bytes of a reply beside its body
+_OVERHEAD = 500  # bytes of a response without its body
 
 
 class CachedReply(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the browser must refuse: the last line of defence if rewriting missed something.
+"""Content security policies: the last line of defence if rewriting missed something.
 
 Archived documents may load only from the replay origin and from data they carry. The service worker could also answer
 for other addresses, but allowing pages to name them would open a way out: frames with another origin than their
@@ -36,7 +36,7 @@ class Policy(StrEnum):
 
 
 def policy_of(mime: str, *, is_page: bool, is_raw: bool) -> Policy:
-    """By what is sent. A page is one that was rewritten as such."""
+    """The policy by the kind of response. A page is a response rewritten as one."""
     if is_raw:
         return Policy.RAW
     if is_page:

@@ -1,4 +1,4 @@
-"""Downloads: a record as it was captured, and WARC files made of what a query finds.
+"""Downloads: a record as captured, and WARC files of the results of a query.
 
     /<coll>/record/<id>     one record, byte for byte, as WARC; converted if it came in another format
     /<coll>/warc?url=...    the records of all captures that the query of the CDX server finds, with their requests and
@@ -24,11 +24,11 @@ from holdfast.model import Capture, RecordId
 from holdfast.records.as_warc import is_writable, warc_parts, warcinfo
 from holdfast.records.selection import with_companions
 from holdfast.records.stored_record import StoredRecord
+from holdfast.web.api.cdx.dialects import Dialect, parse_params, parse_request
 from holdfast.web.capture.response import gathered
-from holdfast.web.cdx.bounded_scan import ScanWatch, in_thread, streamed
-from holdfast.web.cdx.dialects import Dialect, parse_params, parse_request
 from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath
+from holdfast.web.server.bounded_scan import ScanWatch, in_thread, streamed
 
 RECORDS_MAX = 100_000  # in one downloaded WARC
 _SMALL = 1 << 20  # records up to this are compressed in one go

@@ -1,13 +1,13 @@
-"""From a URL and a time to the capture that is shown for it.
+"""Finds the capture to show for a URL and a time.
 
-`catalog.pick` defines which capture stands for a time. The exceptions:
+`catalog.pick` defines the capture for a time. The exceptions:
 
 - Metadata and conversions are not the page, and are skipped.
 - A redirect from a URL to itself, as from http to https, would loop: the next capture that leads on is used.
 - Excluded captures are skipped; blocked ones are refused.
 - If nothing is found, the rules of replay say which URLs count as the same, and an escaped fragment is ignored.
 - A request with a body is answered by the capture of the same body; else by the one whose body is most alike.
-- Of captures of parts (206), the one that holds the first byte requested.
+- Of captures of parts (206), the one with the first byte requested.
 - Of captures in one second, the one whose record the address names.
 """
 
@@ -38,7 +38,7 @@ _LOOK_AT = 50  # captures of a URL searched for one that does not redirect to it
 
 
 class _Wanted(NamedTuple):
-    """The capture of a URL that stands for a time, which may be partial or empty."""
+    """The capture of a URL for a time, which may be partial or empty."""
 
     collection: str | None
     url: str
@@ -57,7 +57,7 @@ class Finder:
         self._rules = site.rules
 
     def find(self, collection: str | None, url: str, timestamp: str = "", pick: Pick | None = None) -> Capture:
-        """The capture of the URL that stands for the time; without one the newest. Raises CaptureNotFound, Blocked.
+        """The capture of the URL for the time; without a time, the newest. Raises CaptureNotFound, Blocked.
 
         Without `pick` the settings decide.
         """

@@ -114,7 +114,7 @@ class Replayer:
         return self.finder.find_posted(collection, target.url, target.timestamp, asked.method, posted, target.pick)
 
     def _holding(self, target: RequestTargetPath, asked: RequestInfo, capture: Capture) -> Capture:
-        """Of several parts of a film, the one that holds what is requested."""
+        """Of several parts of a film, the one with the requested bytes."""
         begin = body_range(asked.range, _RANGE_END)
         if not isinstance(begin, tuple):
             return capture

@@ -1,4 +1,4 @@
-"""Rules of replay: which URLs count as the same, and which function a JSONP response calls.
+"""Replay rules: which URLs count as the same, and which function a JSONP response calls.
 
 A rule is a table of `rules.toml`: that of the package, then that of the archive.
 
@@ -6,7 +6,7 @@ A rule is a table of `rules.toml`: that of the package, then that of the archive
     site = "example.com/api/"        host, with those below it, and the beginning of a path; without it all sites
     ignore = ["_", "utm_*"]          parameters of the query, and of a posted body, that do not count
     only = ["id"]                    or: the only ones that do
-    alike = [['/v\\d+/', '/v/']]     expressions of RE2, and what stands for all that they match
+    alike = [['/v\\d+/', '/v/']]     RE2 expressions, and the replacement for all matches
     jsonp = ["callback"]             parameters that name the function which the response calls
 
 All rules that fit a URL hold together. They are asked only where the archive has no capture of the URL itself.
@@ -56,7 +56,7 @@ class ReplayRule(NamedTuple):
 
 
 class SiteRules(NamedTuple):
-    """The rules that hold for one URL."""
+    """The rules for one URL."""
 
     ignored: re.Pattern[str]
     only: re.Pattern[str] | None

@@ -3,7 +3,7 @@
     original    the URL itself                          URI-R
     timegate    <controls>/<coll>/timegate/<url>        URI-G   302 to the memento for `Accept-Datetime`
     timemap     <controls>/<coll>/timemap/link/<url>    URI-T   all mementos (`timemap`)
-    memento     <controls>/<coll>/<14 digits>/<url>     URI-M   a page for people; programs are led to the capture
+    memento     <controls>/<coll>/<14 digits>/<url>     URI-M   a page for people; a redirect for programs
 
 Addresses are on the origin with the controls, whichever origin serves the capture.
 """

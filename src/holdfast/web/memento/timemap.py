@@ -23,9 +23,9 @@ from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.formats.cdx.cdxj import cdxj_line
 from holdfast.model import Capture
 from holdfast.web.capture.find import SHOWN
-from holdfast.web.cdx.bounded_scan import ScanWatch
 from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath, uri
+from holdfast.web.server.bounded_scan import ScanWatch
 
 CONTENT_TYPES = {"link": "application/link-format", "json": "application/json", "cdxj": "text/x-cdxj"}
 MEMENTOS_MAX = 5000  # of one page

@@ -1,4 +1,4 @@
-"""Archive addresses: from a reference as a page has it to one that stays within the archive.
+"""Archive addresses: changes a reference in a page to an address within the archive.
 
     http://example.com/a.png     ──►   /main/20200102030405im_/http://example.com/a.png
     //example.com/a.png          ──►   /main/20200102030405im_/https://example.com/a.png   (scheme of the page)

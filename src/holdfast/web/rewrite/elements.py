@@ -1,9 +1,9 @@
-"""What is rewritten in each element: a table of attributes, and the content of scripts and styles.
+"""The rewriting of elements: a table of attributes, and the content of scripts and styles.
 
 Modifiers say how the browser will use the response: `mp_` a page, `if_` and `fr_` one in a frame,
 `js_` a script, `cs_` a style sheet, `im_` a picture, sound, film or font, `oe_` what an object or embed shows.
 
-`formats.html.links` knows which attributes are URLs, and where they stand in `srcset` and in a refresh.
+`formats.html.links` knows which attributes are URLs, and where URLs are in `srcset` and in a refresh.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The header fields of an archived response: some are sent for the browser to obey, the rest as evidence.
+"""The header fields of an archived response: some are sent as they were, the others under an archival prefix.
 
     Content-Language, -Disposition, -Range      as they were
     Content-Encoding                            as it was, if the content is still encoded

@@ -1,4 +1,4 @@
-"""Pages rewritten: links, embedded resources, and what is put into their head.
+"""Pages rewritten: links, embedded resources, and insertions into their head.
 
     bytes ──► encoding ──► (as UTF-8, if markup cannot be read in it) ──► walk: skip, mark, stop ──► bytes
 

@@ -147,7 +147,7 @@ class Script:
                 at = self._template(at)
 
     def before(self, at: int, *, max_bytes: int = _WORD_BYTES_MAX) -> tuple[int, bytes]:
-        """What stands before `at`, gaps and comments passed over: where it ends, and its last sign or whole word."""
+        """The token before `at`, skipping gaps and comments: where it ends, and its last character or whole word."""
         text = self.text
         while at and (text[at - 1] <= 32 or at in self._comments):
             at = self._comments.get(at, at - 1)
@@ -157,7 +157,7 @@ class Script:
         return at, text[start:at] if start < at else text[at - 1 : at] if at else b""
 
     def after(self, at: int) -> int:
-        """The position of what stands after `at`, gaps and comments passed over."""
+        """The position of the token after `at`, skipping gaps and comments."""
         found = _GAP.match(self.text, at)
         assert found is not None  # a gap may be empty
         return found.end()

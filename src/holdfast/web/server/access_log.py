@@ -1,4 +1,4 @@
-"""The access log: a line for each request, in a form that every log analyser reads.
+"""The access log: a line per request, in a format that log analysers read.
 
     127.0.0.1 - - [16/Nov/2026:08:23:01 +0000] "GET /main/2026/http://example.com/ HTTP/1.1" 200 512 "-" "curl/8" 1234
 

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, with a limit on everything a client can make long, large or slow.
+"""An HTTP/1.1 connection, with limits on everything a client can make long, large or slow.
 
     waiting ──first byte──▶ head ──complete──▶ busy ──answered──▶ waiting     each state has a time limit: `check_time`
                              │                  └── for the last time ──▶ ended: further bytes ignored, then closed
@@ -338,7 +338,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport.write_eof()
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Responds without the application. The connection accepts no further request."""
+        """Responds without the application, and accepts no more requests on this connection."""
         running, cycle = self._running, self._cycle
         if self._phase == _BUSY and cycle is not None and cycle.is_complete:
             self.transport.close()  # malformed bytes after the response
@@ -414,9 +414,9 @@ class HttpConnection(asyncio.Protocol):
             self.transport.abort()
 
     def shut_down(self, now: float) -> None:
-        """Finishes the current response and accepts no further request. Called until the connection has ended.
+        """Finishes the current response and accepts no more requests. Called until the connection has ended.
 
-        A client that has just connected, or just begun a request, still gets its response.
+        A client that has just connected, or just started a request, still gets its response.
         """
         if self._running is None or self._running.is_complete:
             is_arriving = self._phase == _HEAD and now - self._since < _ARRIVAL_S

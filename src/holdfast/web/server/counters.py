@@ -75,7 +75,7 @@ class Counters:
         row[at + _BYTES_AT] += size
 
     def begin(self, pid: int, started: int) -> None:
-        """A new process has this row from now on."""
+        """Assigns this row to a new process."""
         for gauge in GAUGES:
             self.set(gauge, 0)
         self.set("pid", pid)

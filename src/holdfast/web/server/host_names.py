@@ -1,4 +1,4 @@
-"""The names of the server: which a request may use, and the application for each.
+"""The host names of the server: accepted ones, and the application for each.
 
 A foreign page can point its own name at this machine and then read our responses as its own (DNS rebinding). So only
 known names are accepted (`Hosts`): those of the settings and the host name of the machine. A numeric address is not a

@@ -25,7 +25,7 @@ class Proxies:
         self._networks = [_network(each) for each in addresses]
 
     def client(self, peer: Place | None, headers: Sequence[tuple[bytes, bytes]]) -> Place | None:
-        """Who sent a request that came from `peer`. Port 0 stands for one that the proxy does not report."""
+        """The client of a request from `peer`. Port 0: the proxy does not report the port."""
         if not self._networks or peer is None or not self._is_ours(peer[0]):
             return peer
         hops = b",".join(value for name, value in headers if name == _HEADER).decode("latin-1").split(",")

@@ -65,7 +65,7 @@ class WorkerStart:
     root: Path  # of the archive
     settings: ServeSettings
     origins: Origins
-    write_tokens: tuple[str, ...]  # besides those of the file
+    write_tokens: tuple[str, ...]  # in addition to those of the file
     counters: int
     attempts: int
     log_level: int

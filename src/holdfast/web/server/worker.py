@@ -17,6 +17,7 @@ import uvloop
 from holdfast.archive import Archive
 from holdfast.env.child_process import receive_pickled, send_pickled
 from holdfast.errors import HoldfastError
+from holdfast.web.api.write.writer import Writer
 from holdfast.web.app import ControlsApp, ReplayApp
 from holdfast.web.auth.tokens import TokenAttempts, Tokens
 from holdfast.web.context import WebContext, open_site
@@ -26,7 +27,6 @@ from holdfast.web.server.counters import Counters
 from holdfast.web.server.host_names import AnyApp, Hosts, named_app
 from holdfast.web.server.http_server import HttpServer
 from holdfast.web.server.supervisor import FAILED, READY, REOPEN, STOP, WorkerStart
-from holdfast.web.write.writer import Writer
 
 log = logging.getLogger("holdfast.web")
 

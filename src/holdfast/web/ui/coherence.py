@@ -1,4 +1,4 @@
-"""How well the parts of a page fit together in time (N9).
+"""Coherence: how near in time the parts of a page were captured (N9).
 
 A page is shown with the nearest capture of each part. If none is near, the page never looked like this: a headline of
 one year beside a picture of another. The report gives the distance of each part from its page, the span of all, what is

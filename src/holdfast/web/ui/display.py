@@ -1,4 +1,4 @@
-"""Words for times, sizes, languages and addresses. Archived text is hostile: here it becomes harmless.
+"""Display of times, sizes, languages and addresses. Archived text is hostile, and is made harmless here.
 
 A control character or a mark that turns the direction of writing could make an address look like another one, so both
 are shown as escapes. Quoting for HTML is the templates' part.

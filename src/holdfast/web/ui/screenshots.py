@@ -1,4 +1,4 @@
-"""Screenshots that crawls with a browser have kept, shown small beside the pages they were made of.
+"""Screenshots by crawls with a browser, shown as thumbnails next to their pages.
 
 GET /explore/screenshot/RECORD    the picture as it is kept
 """
@@ -54,7 +54,7 @@ def _picture(site: WebContext, name: str) -> Response:
     body = b"" if capture.size > BYTES_MAX else b"".join(site.archive.records.of(capture).stream())
     kind = next((kind for start, kind in _TYPES.items() if body.startswith(start)), None)
     if kind is None:
-        raise CaptureNotFound(f"the record {name[:80]!r} is no picture, or too large to be shown")
+        raise CaptureNotFound(f"the record {name[:80]!r} is not a picture, or too large to show")
     headers = page_headers(site) | {"Cache-Control": "private, max-age=3600", "Content-Security-Policy": "sandbox"}
     return Response(body, 200, headers, kind)
 

@@ -1,4 +1,4 @@
-"""Studies that run for a page: in a thread, one at a time in each worker, results kept while they are fresh."""
+"""Studies run for a page: in a thread, one at a time per worker; fresh results are cached."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from holdfast.cluster.copies.partitions import unpack_partitions
 from holdfast.cluster.copies.protocol.messages import hexadecimal, pack_body, text, unpack_body
 from holdfast.errors import HoldfastError, MalformedInput
 from holdfast.storage.server.wire import pack_failure
-from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.request import body_of
+from holdfast.web.server.bounded_scan import in_thread
 
 log = logging.getLogger("holdfast.cluster")
 REQUEST_BYTES_MAX = 64 << 20

@@ -1,4 +1,4 @@
-r"""Style sheets: where their URLs stand, found once for the links of a sheet and for its rewriting.
+r"""Style sheets: the positions of their URLs, for links and for rewriting.
 
     @import "a.css"    url( 'b.png' )    src("c.woff")    image-set("d.png" 1x, url(e.png) 2x)
              ^^^^^           ^^^^^            ^^^^^^                 ^^^^^          ^^^^^

@@ -1,4 +1,4 @@
-"""The links of a document: its references read by what it is, then joined, the strongest first."""
+"""The links of a document: references extracted by type, then joined, the strongest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining: from a reference and the URL it stands in to a canonical URL; the hottest code of a crawl.
+"""Joining: a reference and its base give a canonical URL; the hottest code of a crawl.
 
 What the URL Standard says is done by `ada_url`, which takes some microseconds. Most references are plainer than the
 standard allows for, `../struct.Vec.html` or `https://example.com/a?b=c`: nothing in them is to be escaped, resolved or

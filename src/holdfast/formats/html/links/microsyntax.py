@@ -1,4 +1,4 @@
-"""Microsyntaxes of the HTML Standard that hold URLs among other text: `srcset` and refresh.
+"""Microsyntaxes of the HTML Standard that contain URLs: `srcset` and refresh.
 
     srcset    small.jpg 1x, large.jpg 2x          in <img>, <source> and <link imagesrcset>
     refresh   5; url=/next                        in <meta http-equiv> and as a field of a response

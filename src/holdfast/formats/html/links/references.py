@@ -1,4 +1,4 @@
-"""References: what a document says of others, as written, before it is known which URLs they are.
+"""References of a document, as written, before they are joined to URLs.
 
 Kept by hop, each text once, and without fragments: of a hundred links into one page one is joined. What cannot become a
 link is dropped here, as cheaply as possible: fragments of the page itself, data, texts too long for a URL. A hop says

@@ -1,4 +1,4 @@
-"""Scripts and JSON: texts in quotes that look like URLs.
+"""Scripts and JSON: quoted strings that look like URLs.
 
     "https://example.com/a"        absolute, also as "https:\\/\\/example.com\\/a"         SPECULATIVE
     '/img/logo.png'  './page.html' from the root or with dots, ending as files do          SPECULATIVE

@@ -161,7 +161,7 @@ class ChainEdit:
         return Chain(self._chain.bucket, pages), [self._ids[at] for at in sorted(self._touched)], freed
 
     def _empty_last(self) -> bool:
-        """Moves the blocks of the last page to the others; False if they lack room."""
+        """Moves the blocks of the last page to the others; False if there is no room."""
         last = len(self._ids) - 1
         room = [self._room(at) for at in range(last)]
         room[0] += CHAIN_BYTES

@@ -39,7 +39,7 @@ _SET_ASIDE_MAX = 1024  # damaged pages kept in `lost/`
 
 @dataclass(slots=True)
 class BucketSurvey:
-    """What is left of a bucket, and what is wrong with it."""
+    """The sound rest of a bucket, and its faults."""
 
     parts: list[Salvaged]
     kept: dict[BlockKey, HashEntry] = field(default_factory=dict)  # sound, and in their bucket
@@ -197,18 +197,18 @@ class HashChecker(HashSurveyor):
 
     # -- the journal's account ------------------------------------------------------------------------------------
 
-    def _account(self, told: Redone) -> Iterator[Fault]:
+    def _account(self, recorded: Redone) -> Iterator[Fault]:
         with suppress(FileNotFoundError, DamagedBlock):
-            if self._redone().serial != told.serial:
+            if self._redone().serial != recorded.serial:
                 return  # another process is writing
-        path, state = str(self.directory / paths.REDO), told.state
+        path, state = str(self.directory / paths.REDO), recorded.state
         for name in _TOTALS:
             expected, found = getattr(self._counted, name), getattr(state, name)
             if expected != found:
                 kind = f"total of {name.replace('_', ' ')} differs"
                 yield Fault(self.name, path, 0, kind, f"{expected}", f"{found}", remedy=_REBUILT)
-        lost = set(range(state.overflow)) - set(self._used) - set(told.free)
-        doubtful = set(self._used) & set(told.free) | {number for number in self._used if number >= state.overflow}
+        lost = set(range(state.overflow)) - set(self._used) - set(recorded.free)
+        doubtful = set(self._used) & set(recorded.free) | {number for number in self._used if number >= state.overflow}
         if lost or doubtful:
             found = f"{len(lost)} that no bucket uses, {len(doubtful)} that are in use"
             yield Fault(self.name, path, 0, "free pages differ", "the pages of no bucket", found, remedy=_REBUILT)
@@ -219,10 +219,10 @@ class HashChecker(HashSurveyor):
 
 def repair_hash(spec: VolumeSpec) -> Repair:
     """Leaves the volume sound. Reports what it lost, for other volumes to restore."""
-    told = _told(spec)
-    state = told.state if told is not None else _shape_by_files(spec)
+    recorded = _recorded(spec)
+    state = recorded.state if recorded is not None else _shape_by_files(spec)
     _mend_files(spec, state)
-    if told is not None:
+    if recorded is not None:
         HashVolume(spec).close()  # replays the journal
     left = HashState(state.serial, state.generation, state.buckets, state.split, state.overflow)
     used: set[int] = set()  # overflow pages
@@ -231,7 +231,7 @@ def repair_hash(spec: VolumeSpec) -> Repair:
     damaged: list[Salvaged] = []
     with closing(HashSurveyor(spec)) as surveyor:
         for bucket in _buckets(state):
-            survey = surveyor.survey(bucket, told.free if told is not None else ())
+            survey = surveyor.survey(bucket, recorded.free if recorded is not None else ())
             chained = [part.id.number for part in survey.parts[1:] if part.head is not None or part.entries]
             used.update(chained)
             left.serial = max([left.serial, *(part.head.generation for part in survey.parts if part.head is not None)])
@@ -247,25 +247,25 @@ def repair_hash(spec: VolumeSpec) -> Repair:
     for page in damaged[:_SET_ASIDE_MAX]:
         _set_aside(spec, page)
     journal = RedoJournal(spec.env, spec.directory, spec.identity)
-    journal.begin_behind(told.serial if told is not None else left.serial)
-    journal.renew(left.pack(set(range(left.overflow)) - used), told.tickets if told is not None else ())
+    journal.begin_behind(recorded.serial if recorded is not None else left.serial)
+    journal.renew(left.pack(set(range(left.overflow)) - used), recorded.tickets if recorded is not None else ())
     journal.close()
     with closing(HashVolume(spec)) as volume:
         for bucket, (entries, pages) in harmed.items():
             volume.rebuild(bucket, entries, pages)
-    expected = told.state.blocks + told.state.replicas if told is not None else 0
+    expected = recorded.state.blocks + recorded.state.replicas if recorded is not None else 0
     return Repair(lost, DictionaryShelf(spec.env, spec.directory, spec.identity).repair(), blocks=expected)
 
 
 def _buckets(state: HashState) -> Iterator[BucketId]:
-    """All buckets that hold blocks."""
+    """All buckets with blocks."""
     for number in range(max(0, state.split), state.buckets):
         yield BucketId(state.generation, number, state.buckets)
     for number in range(2 * state.split if state.is_growing else 0):
         yield BucketId(state.generation + 1, number, 2 * state.buckets)
 
 
-def _told(spec: VolumeSpec) -> Redone | None:
+def _recorded(spec: VolumeSpec) -> Redone | None:
     """The journal's contents. Sets a damaged journal aside."""
     path = spec.directory / paths.REDO
     try:

@@ -72,13 +72,13 @@ class HashFiles:
         env: Environment,
         directory: Path,
         identity: Identity,
-        told: Callable[[int], int | None] = lambda file: None,
+        recorded_pages: Callable[[int], int | None] = lambda file: None,
     ) -> None:
-        """`told`: the number of pages a file was created with, from the journal, in case its header is damaged."""
+        """`recorded_pages`: pages a file was created with, from the journal, in case its header is damaged."""
         self.directory = directory
         self.uid = identity.uid
         self.page_bytes = identity.shape
-        self._told = told
+        self._recorded_pages = recorded_pages
         self._env = env
         self._lock = threading.Lock()
         self._readers: dict[int, tuple[File, FileHeader]] = {}
@@ -118,7 +118,7 @@ class HashFiles:
                 f"{self.page_bytes} bytes, found {header}; run 'holdfast check --repair'"
             )
         except DamagedBlock:
-            if (pages := self._told(file)) is None:
+            if (pages := self._recorded_pages(file)) is None:
                 raise
             return FileHeader(self.uid, file, pages, self.page_bytes)
 

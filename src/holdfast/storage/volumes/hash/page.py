@@ -320,8 +320,8 @@ def _with_mended_head(raw: bytes, uid: bytes) -> bytes | None:
     """The page with one wrong byte of its head or lines corrected by their checksum."""
     if len(raw) < HEAD_BYTES:
         return None
-    told = raw[_CHECKED_BYTES + 6 : _CHECKED_BYTES + 14]
-    raw = b"%bcrc32 %b\n\n%b" % (raw[:_CHECKED_BYTES], told, raw[HEAD_BYTES:])
+    checksum = raw[_CHECKED_BYTES + 6 : _CHECKED_BYTES + 14]
+    raw = b"%bcrc32 %b\n\n%b" % (raw[:_CHECKED_BYTES], checksum, raw[HEAD_BYTES:])
     for at in (*_CHAINED_DIGITS, *_ENTRIES_DIGITS):  # they determine what the checksum covers
         for digit in b"0123456789":
             changed = raw[:at] + bytes([digit]) + raw[at + 1 :]
@@ -332,7 +332,7 @@ def _with_mended_head(raw: bytes, uid: bytes) -> bytes | None:
     except ValueError:
         return None
     end = HEAD_BYTES + CHAIN_BYTES * chained + LINE_BYTES * entries
-    fixed = block.mended_text(raw[:_CHECKED_BYTES] + raw[HEAD_BYTES:end], told) if end <= len(raw) else None
+    fixed = block.mended_text(raw[:_CHECKED_BYTES] + raw[HEAD_BYTES:end], checksum) if end <= len(raw) else None
     if fixed is None:
         return None
     text, checksum = fixed

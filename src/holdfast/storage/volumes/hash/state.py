@@ -75,13 +75,13 @@ class HashState:
 
 def unpack_state(text: bytes) -> tuple[HashState, list[int]]:
     """The state and the free pages. The text has been verified."""
-    told = dict(line.split(" ", 1) for line in text.decode().splitlines())
+    values = dict(line.split(" ", 1) for line in text.decode().splitlines())
     free = [
         number
-        for each in told.pop("free").split()
+        for each in values.pop("free").split()
         for number in range(int(each.split("-")[0]), int(each.split("-")[-1]) + 1)
     ]
-    return HashState(**{name: int(value) for name, value in told.items()}), free
+    return HashState(**{name: int(value) for name, value in values.items()}), free
 
 
 def _ranges(numbers: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""Opening a log volume after a crash: finish a compaction, replay the tail, cut off what was torn.
+"""Opening a log volume after a crash: finish a compaction, replay the tail, cut off a torn end.
 
 After the keydir's position there may be:
 - entries that were synced but had not reached the keydir: they are applied;

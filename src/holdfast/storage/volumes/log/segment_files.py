@@ -1,4 +1,4 @@
-"""The segment files of a log volume: which of them count, and open handles to them.
+"""The segment files of a log volume: the valid ones, and open handles to them.
 
 A compacted segment supersedes the run of segments it was made from. If a crash left both, the compacted one counts, and
 the writer removes the others.

@@ -2,9 +2,9 @@
 
 Commits are appended to the tail segment in the volume's own directory and synced before they are acknowledged, as in
 any log volume; the store may be slow or down. A segment that is no longer the tail is *staged*: a thread uploads it,
-verifies the object, notes it durably in the file `uploaded`, and then removes the local file. From then on it is read
+verifies the object, notes it durably in the file `uploaded`, and then removes the local file. The segment is then read
 from the store by ranges. The keydir stays local and can be rebuilt; VOLUME and the dictionaries are in both places. So
-a lost directory costs only what had not been uploaded.
+a lost directory costs only the segments not yet uploaded.
 
     bucket         the store, through `obstore`; its failures become Holdfast's errors
     ownership      which directory may write to the store: one at a time

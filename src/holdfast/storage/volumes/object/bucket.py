@@ -65,9 +65,9 @@ class Bucket:
     def put(self, key: str, data: Buffer) -> str:
         """Creates or replaces the object, durably; returns its entity tag without quotes."""
         with self._translated(key):
-            told = self._store.put(key, bytes(data), use_multipart=False)
+            response = self._store.put(key, bytes(data), use_multipart=False)
         self._settle(key)
-        return _tag(told)
+        return _tag(response)
 
     def put_new(self, key: str, data: Buffer) -> bool:
         """Creates the object, durably; False if it exists already."""
@@ -82,11 +82,11 @@ class Bucket:
     def put_parts(self, key: str, parts: Iterator[bytes]) -> str:
         """As `put`, in parts. All parts but the last have PART_BYTES."""
         with self._translated(key):
-            told = self._store.put(
+            response = self._store.put(
                 key, parts, use_multipart=True, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
         self._settle(key)
-        return _tag(told)
+        return _tag(response)
 
     def delete(self, key: str) -> None:
         """Not an error if there is no such object."""
@@ -97,7 +97,7 @@ class Bucket:
             pass
 
     def _settle(self, key: str) -> None:
-        """Syncs an object in a plain directory. A store is trusted to have synced what it acknowledged."""
+        """Syncs an object in a plain directory. A store is trusted to sync before it acknowledges."""
         if self._directory is None:
             return
         files, path = LocalFiles(), self._directory / key
@@ -171,8 +171,8 @@ def _reason(error: BaseException) -> str:
     return str(error).partition("\n")[0].strip()
 
 
-def _tag(told: Any) -> str:
-    return (told["e_tag"] or "").strip('"')
+def _tag(response: Any) -> str:
+    return (response["e_tag"] or "").strip('"')
 
 
 def _obstore_errors() -> Any:

@@ -1,4 +1,4 @@
-"""Which directory may write to an object store: one at a time.
+"""Ownership of an object store: one directory at a time may write to it.
 
 In the directory, the file `objects` has the store's URL and the term of our ownership:
 
@@ -111,7 +111,7 @@ class Ownership:
             )
 
     def outdated(self, key: str) -> Busy:
-        """The error of a directory that does not know one of its own objects: it is an old copy."""
+        """The error of a directory that does not list one of its own objects: it is an old copy."""
         return Busy(
             f"'{self._directory}' is an old copy: '{self.bucket.url}/{key}' was uploaded later; use the directory that "
             "the copy was made from, or, if that is gone for good, take the volume over ('holdfast volume take-over')"

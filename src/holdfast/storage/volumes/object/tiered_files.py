@@ -410,7 +410,7 @@ class TieredFiles:
     def names(self, directory: Path) -> list[str]:
         if directory != self.directory:
             return self.local.names(directory)
-        # Here first: what is uploaded meanwhile is noted before it goes from here.
+        # Local first: a file uploaded meanwhile is noted before it is removed locally.
         here = self.local.names(directory)
         if self._follow:
             self.load()

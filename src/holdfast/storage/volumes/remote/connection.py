@@ -113,7 +113,7 @@ class ServerConnection:
         if kind == Type.FAILED:
             raise wire.unpack_failure(hello)
         if kind != Type.HELLO:
-            raise MalformedInput("the other side is no volume server")
+            raise MalformedInput("the other side is not a volume server")
         greeting = bytes(hello)
         welcome = self.call(Type.AUTH, answer_hello(greeting, secret, nonce))
         facts = verify_welcome(greeting, welcome, secret, nonce)

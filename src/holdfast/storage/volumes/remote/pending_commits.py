@@ -1,7 +1,7 @@
-"""Commits that are repeated, and commits that were given up: each happens once, or not at all.
+"""Repeated and abandoned commits: each happens once, or not at all.
 
-Every commit has an idempotency key, which is open until its results are known: the client may repeat it. A commit that
-was given up is pending. As soon as the server responds again, it is made void; if it had happened, its references are
+Every commit has an idempotency key, which is open until its results are known: the client may repeat it. An abandoned
+commit is pending. As soon as the server responds again, it is voided; if it had happened, its references are
 rolled back. That is a commit with a key of its own, pending until its response comes: it happens once, too.
 """
 
@@ -102,7 +102,7 @@ class CommitAttempt:
 
 @dataclass(slots=True)
 class _Pending:
-    """A commit that was given up. Once its results are known: what rolls it back, and under which key."""
+    """An abandoned commit. Once its results are known: the operations that roll it back, and their key."""
 
     idempotency_key: IdempotencyKey
     operations: Sequence[Operation]

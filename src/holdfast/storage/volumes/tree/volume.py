@@ -317,7 +317,7 @@ class TreeBlocks:
 
 
 JOURNAL_BYTES_MAX = 4 << 20  # beyond it there is a checkpoint
-SPARE_BYTES = 64 << 10  # that must be free besides what new blocks need
+SPARE_BYTES = 64 << 10  # that must stay free in addition to the space of new blocks
 
 
 class TreeGroup(NamedTuple):
@@ -368,7 +368,7 @@ class TreeVolume(JournaledVolume, TreeReading):
         return outcomes
 
     def _read_again(self) -> None:
-        """Forgets what was read of files that have changed. Planned changes stay."""
+        """Forgets cached files that have changed. Planned changes stay."""
         self._known = TreeBlocks(self)
         self._plan = self._plan.over(self._known)
 

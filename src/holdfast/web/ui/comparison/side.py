@@ -1,4 +1,4 @@
-"""One of the two captures, read as far as a comparison needs; or why it cannot be read."""
+"""One of the two compared captures, or the reason why it cannot be read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import CaptureNotFound, Damaged, HoldfastError, TooLarge
 from holdfast.formats.html.charset import charset_of, decoded
 from holdfast.formats.html.text import text_of
 from holdfast.formats.http import HTML_TYPES, decoded_content, media_type
-from holdfast.formats.media.image_size import dimensions
+from holdfast.formats.media import dimensions
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
 from holdfast.web.capture.response import Archived, StoredRecords, read

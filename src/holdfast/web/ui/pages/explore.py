@@ -1,4 +1,4 @@
-"""The explorer: what the archive holds, from hosts down to pages.
+"""The explorer: the archive from hosts down to pages.
 
     /explore?collection=&filter=         hosts, those of one registered domain together
     /explore?host=example.com            what lies below its root

@@ -38,9 +38,9 @@ from holdfast.query.language.parser import parse
 from holdfast.query.language.syntax import And, Everything, Expression, Match, TextTerm, canonical, conjunction
 from holdfast.query.results import FACETS, QueryOptions
 from holdfast.urls import parse as parse_url
-from holdfast.web.cdx.bounded_scan import in_thread
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL, parse_target
+from holdfast.web.server.bounded_scan import in_thread
 from holdfast.web.ui.display import in_words, language_name, page_address, path_to, readable, visible
 from holdfast.web.ui.history import shown_of
 from holdfast.web.ui.pages.calendar import TimelineBar, TimelinePeriod, bar_height, timeline_years

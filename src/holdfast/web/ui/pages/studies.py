@@ -1,4 +1,4 @@
-"""The studies: what the archive knows about the web.
+"""The studies pages.
 
     GET /studies                        which there are
     GET /studies/NAME?by=&collection=   one: a chart and tables, or its progress while it runs

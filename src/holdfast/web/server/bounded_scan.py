@@ -1,7 +1,7 @@
-"""Long scans of the catalog: in a thread, bounded in time, stopped when the client is gone.
+"""Long scans of the catalog: in a thread, bounded in time, stopped when the client disconnects.
 
-The catalog passes every scanned capture to `permits` first. A budget or a watch takes its place, so that a query that
-finds nothing among millions is stopped as surely as one that finds too much.
+The catalog passes every scanned capture to `permits`. A budget or a watch takes its place, so that a query without
+matches among millions is stopped just like one with too many.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     other queries that scan few captures                   the same, by a query
     everything else                                        scanned in a thread, sent as it is found
 
-Excluded captures are left out. A malformed query is 400 with one line that says what is wrong.
+Excluded captures are left out. A malformed query is 400 with a one-line message.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from holdfast.errors import Denied, HoldfastError, MalformedQuery, UsageError
 from holdfast.formats.http import media_type
 from holdfast.model import Capture
 from holdfast.web.answers import partial_headers
-from holdfast.web.capture.rules import ReplayRules
-from holdfast.web.cdx.bounded_scan import ScanBudget, ScanWatch, Spent, in_thread, pieces_of, streamed
-from holdfast.web.cdx.dialects import (
+from holdfast.web.api.cdx.dialects import (
     HELD_MAX,
     PLAIN,
     CdxRequest,
@@ -36,8 +34,10 @@ from holdfast.web.cdx.dialects import (
     parse_params,
     parse_request,
 )
+from holdfast.web.capture.rules import ReplayRules
 from holdfast.web.context import WebContext
 from holdfast.web.request import ALL, DEFAULT, KEYED_BODY_BYTES_MAX, RequestTargetPath, body_of
+from holdfast.web.server.bounded_scan import ScanBudget, ScanWatch, Spent, in_thread, pieces_of, streamed
 
 LINES_MAX = 1_000_000  # of one response; a resume key continues
 _AT_ONCE = 200  # captures that are scanned on the event loop: about a millisecond

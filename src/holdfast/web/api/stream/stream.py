@@ -47,8 +47,8 @@ from holdfast.streams.batch import arrow_schema
 from holdfast.streams.options import BATCH_SIZE_MAX, FACTS
 from holdfast.streams.outputs import Output, find_output
 from holdfast.streams.stream import Feed
+from holdfast.web.api.cdx.dialects import parse_params
 from holdfast.web.capture.response import gathered
-from holdfast.web.cdx.dialects import parse_params
 from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath
 

@@ -96,9 +96,9 @@ def output_of(text: str, dialect: Dialect) -> str:
 
 def parse_request(params: Params, collection: str | None, dialect: Dialect, *, limit_max: int) -> CdxRequest:
     """Raises MalformedQuery, and TooLarge for what would take too much memory."""
-    told = dict(params)
-    output = output_of(told.get("output", ""), dialect)
-    query = parse_query([_adapted(pair, told, dialect) for pair in params], collection)
+    given = dict(params)
+    output = output_of(given.get("output", ""), dialect)
+    query = parse_query([_adapted(pair, given, dialect) for pair in params], collection)
     if query.limit is None or query.limit > limit_max:
         query = replace(query, limit=limit_max)
     _require_held(query)
@@ -106,17 +106,17 @@ def parse_request(params: Params, collection: str | None, dialect: Dialect, *, l
         query,
         output,
         dialect,
-        flag("showResumeKey", told.get("showResumeKey", "")),
-        flag("showNumPages", told.get("showNumPages", "")),
-        flag("allowFuzzy", told.get("allowFuzzy", "")),
+        flag("showResumeKey", given.get("showResumeKey", "")),
+        flag("showNumPages", given.get("showNumPages", "")),
+        flag("allowFuzzy", given.get("allowFuzzy", "")),
     )
 
 
-def _adapted(pair: tuple[str, str], told: dict[str, str], dialect: Dialect) -> tuple[str, str]:
+def _adapted(pair: tuple[str, str], given: dict[str, str], dialect: Dialect) -> tuple[str, str]:
     name, text = pair
     if name == "filter" and dialect is Dialect.ARCHIVE:
         return name, _as_expression(text)
-    if name == "sort" and text == "closest" and not told.get("closest"):
+    if name == "sort" and text == "closest" and not given.get("closest"):
         return name, "default"  # pywb sends this also where it has no time
     return pair
 

@@ -1,0 +1,1 @@
+"""Writing over HTTP: captures and WARC files received, and the one thread that adds them."""

@@ -1,1 +1,0 @@
-"""Captures received over HTTP."""
