@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from holdfast.config import RemoteSettings
 from holdfast.env import Environment
@@ -29,6 +29,7 @@ from holdfast.storage.server.wire import FRAME, FRAME_BYTES, FRAME_REST, Type
 
 log = logging.getLogger("holdfast.storage")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 CONNECT_TIMEOUT_S = 3.0
 CONNECTIONS_MAX = 32  # to one volume
@@ -306,7 +307,7 @@ class ConnectionPool:
         """A connection for the caller alone, to be given back or closed. Raises VolumeDown."""
         return self.persist(self.take)
 
-    def persist(self, attempt: Callable[..., T], *arguments: Any, patient: bool = True) -> T:
+    def persist(self, attempt: Callable[[*Ts], T], *arguments: *Ts, patient: bool = True) -> T:
         """What `attempt` returns; tried again while the network fails it, and given up as in `use`."""
         if self._failure and not self.available:
             raise self._down()
@@ -354,10 +355,7 @@ class ConnectionPool:
         except IndexError:
             self._await_permit()
         try:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._connect()
+            connection = self.take()
             try:
                 result = talk(connection)
             except (OSError, MalformedInput):
@@ -372,10 +370,7 @@ class ConnectionPool:
             except BaseException:
                 connection.close()
                 raise
-            if connection.is_sound and not self._closed:
-                self._idle.append(connection)
-            else:
-                self.give_back(connection)
+            self.give_back(connection)
             return result
         finally:
             self._permits.append(None)
