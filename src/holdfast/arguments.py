@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from inspect import signature
+from itertools import chain
 from pathlib import PurePath
 from typing import IO, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -197,18 +198,50 @@ def _fits_class(kind: type) -> Fits:
     if getattr(kind, "_is_protocol", False):
         names = [name for name in vars(kind) if not name.startswith("_")]
         return lambda value: all(hasattr(value, name) for name in names)
-    is_value = is_dataclass(kind) or hasattr(kind, "_fields")
-    if is_value and not issubclass(kind, enum.Enum) and not hasattr(kind, "__post_init__"):
+    if _is_unchecked(kind):
         return lambda value: isinstance(value, kind) and _holds(value, kind)
     return lambda value: isinstance(value, kind)
 
 
+def _is_unchecked(kind: type) -> bool:
+    """True for values whose constructors do not check their fields."""
+    is_value = is_dataclass(kind) or hasattr(kind, "_fields")
+    return is_value and not issubclass(kind, enum.Enum) and not hasattr(kind, "__post_init__")
+
+
+def _classes(annotation: Any) -> tuple[type, ...] | None:
+    """The classes of a type, if a value of one of them always fits it and nothing else does; else None."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        parts = [_classes(each) for each in get_args(annotation)]
+        known = [each for each in parts if each is not None]
+        return tuple(chain.from_iterable(known)) if len(known) == len(parts) else None
+    if get_origin(annotation) is not None or not isinstance(annotation, type) or annotation is float:
+        return None
+    if issubclass(annotation, PurePath | IO) or getattr(annotation, "_is_protocol", False) or _is_unchecked(annotation):
+        return None
+    return (annotation,)
+
+
 def _holds(value: Any, kind: type) -> bool:
     """True if the fields of a value have their types: its constructor did not check."""
-    for name, (_, fits) in _fields_of(kind).items():  # noqa: SIM110  # a generator costs every `get` 2 µs
-        if not fits(getattr(value, name)):
+    plain, others = _parts_of(kind)
+    for name, classes in plain:  # a generator costs every `get` 2 µs
+        if not isinstance(getattr(value, name), classes):
             return False
-    return True
+    return all(fits(getattr(value, name)) for name, fits in others) if others else True
+
+
+@cache
+def _parts_of(kind: type) -> tuple[list[tuple[str, tuple[type, ...]]], list[tuple[str, Fits]]]:
+    """The fields that must be of certain classes, and those with other predicates."""
+    plain, others = [], []
+    for name, (annotation, fits) in _fields_of(kind).items():
+        classes = _classes(annotation)
+        if classes is not None:
+            plain.append((name, classes))
+        else:
+            others.append((name, fits))
+    return plain, others
 
 
 def _fits_generic(origin: Any, parts: tuple[Any, ...]) -> Fits:
@@ -225,6 +258,13 @@ def _fits_generic(origin: Any, parts: tuple[Any, ...]) -> Fits:
     fits = _fits(parts[0]) if parts else None
     if fits is None or not issubclass(origin, collections.abc.Sequence):
         return lambda value: isinstance(value, kinds) and not isinstance(value, _TEXTS)
+    classes = _classes(parts[0])
+    if classes is not None:  # by the kinds of elements, which are few
+        return lambda value: (
+            isinstance(value, kinds)
+            and not isinstance(value, _TEXTS)
+            and all(issubclass(each, classes) for each in set(map(type, value)))
+        )
     return lambda value: (
         isinstance(value, kinds) and not isinstance(value, _TEXTS) and all(fits(each) for each in value)
     )

@@ -34,6 +34,9 @@ def test_no_false_negatives(pairs: list[tuple[bytes, str]]) -> None:
     for signature, name in pairs:
         assert name in filter_.may_hold(signature)
         assert set(filter_.may_hold(signature)) <= set(NAMES)
+    asked = [*(signature for signature, _ in pairs), b"stranger"]
+    for name in (*NAMES, "another"):
+        assert filter_.lacks(asked, name) == [name not in filter_.may_hold(signature) for signature in asked]
 
 
 @pytest.mark.parametrize("volumes", [1, 8, 9, 32, 33, 64, 65, 200])

@@ -198,6 +198,10 @@ class Table:
             delete(key)
         for key, value in puts:
             put(key, value)
+        self.write_batch(batch)
+
+    def write_batch(self, batch: WriteBatch) -> None:
+        """As `write`, for a batch that was made with `raw_mode`."""
         try:
             self._db.write(batch)
         except Exception as error:

@@ -100,8 +100,8 @@ os.register_at_fork(after_in_child=_handlers.leave_in_child)
 
 
 def raises_nothing(handler: F) -> F:
-    """Marks a signal handler that may run in a section."""
-    setattr(handler, _MARK, True)
+    """Marks a signal handler that may run in a section; a method for all instances of its class."""
+    setattr(getattr(handler, "__func__", handler), _MARK, True)
     return handler
 
 

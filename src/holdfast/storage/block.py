@@ -88,9 +88,10 @@ class Header(NamedTuple):
 
 def pack(header: Header) -> bytes:
     """The 320 bytes of a header."""
-    kind, uid, serial, after, algorithm, signature, overflow, home, codec, *numbers = header
-    name = hexlify(signature)
-    text = _FORMAT % (kind, uid, serial, after, algorithm, name, overflow, home or b"-", codec, *numbers)
+    kind, uid, serial, after, algorithm, signature, overflow, home, codec, dictionary, size, stored, count, crc = header
+    name, home = hexlify(signature), home or b"-"
+    fields = (kind, uid, serial, after, algorithm, name, overflow, home, codec, dictionary, size, stored, count, crc)
+    text = _FORMAT % fields
     assert len(text) == CHECKED_BYTES, "a field outgrew its place in the header"
     return b"%b%08x\n\n" % (text, crc32(text))
 

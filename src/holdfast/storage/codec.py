@@ -27,6 +27,15 @@ CODEC_NAME_MAX = 12  # characters in a block's header
 ZSTD_LEVEL = 3
 ZLIB_LEVEL = 6
 BROTLI_QUALITY = 5
+# Level 3 with smaller tables: each content begins with a copy of the dictionary's.
+_DICTIONARY_PARAMETERS = zstandard.ZstdCompressionParameters(
+    window_log=20,
+    hash_log=15,  # level 3 has 16
+    chain_log=13,  # level 3 has 15
+    min_match=5,
+    strategy=zstandard.STRATEGY_DFAST,
+    write_dict_id=True,
+)
 AUTO = "auto"
 ZSTD_DICT = "zstd-dict"
 ALIAS = "alias"  # no data: the content of another block, see `maintenance/merge`
@@ -83,14 +92,20 @@ class ZstdCodec:
 
     name = "zstd"
 
-    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
+    def __init__(
+        self,
+        dictionary: zstandard.ZstdCompressionDict | None = None,
+        parameters: zstandard.ZstdCompressionParameters | None = None,
+    ) -> None:
+        """`parameters` take the place of the level."""
         self._dictionary = dictionary
+        self._parameters = parameters or zstandard.ZstdCompressionParameters(compression_level=ZSTD_LEVEL)
         self._perthread = threading.local()
 
     def encode(self, content: Buffer) -> bytes:
         compressor: zstandard.ZstdCompressor | None = getattr(self._perthread, "compressor", None)
         if compressor is None:
-            compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=self._dictionary)
+            compressor = zstandard.ZstdCompressor(compression_params=self._parameters, dict_data=self._dictionary)
             self._perthread.compressor = compressor
         return compressor.compress(content)
 
@@ -167,9 +182,9 @@ class Dictionary(ZstdCodec):
     def __init__(self, data: bytes) -> None:
         self.data = data
         dictionary = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
-        dictionary.precompute_compress(level=ZSTD_LEVEL)
+        dictionary.precompute_compress(compression_params=_DICTIONARY_PARAMETERS)
         self.id: int = dictionary.dict_id()
-        super().__init__(dictionary)
+        super().__init__(dictionary, _DICTIONARY_PARAMETERS)
 
 
 def train_dictionary(samples: list[bytes], size_bytes: int) -> Dictionary:

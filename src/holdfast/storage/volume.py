@@ -402,6 +402,14 @@ class BulkReadable(Protocol):
 
 
 @runtime_checkable
+class LimitedFetch(Protocol):
+    """A volume that finds places and sizes of blocks with one look-up. Any thread may call."""
+
+    def fetch_up_to(self, keys: Sequence[BlockKey], bytes_max: int) -> list[Block | None]:
+        """The first blocks, at least one, as many as have no more than `bytes_max` bytes of data together."""
+
+
+@runtime_checkable
 class Newsworthy(Protocol):
     """A volume that others write to, and that lists what was added since."""
 

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -21,9 +22,11 @@ from remote_proxy import Chaos, Proxy
 from remote_servers import Server, environment
 from waiting import wait_until
 
+import holdfast
 from holdfast.config import StoreSettings
 from holdfast.env import REAL
-from holdfast.errors import VolumeDown
+from holdfast.errors import VolumeDown, VolumeFull
+from holdfast.storage.store.contents import Contents
 from holdfast.storage.volume import BlockKey, ReadableVolume
 from holdfast.storage.volumes.damage import CheckProgress
 from holdfast.storage.volumes.organizations import find_organization, open_volume, volume_spec
@@ -178,3 +181,33 @@ def all_above(numbers: list[int], before: list[int]) -> bool:
 def is_settled(volume: RemoteVolume) -> bool:
     volume._resolve_pending()
     return not volume._pending
+
+
+@pytest.fixture
+def contents(serve: Serve, secret_file: Path, tmp_path: Path, closing: ExitStack) -> Contents:
+    """Those of a store with one volume, which has room for 50,000 bytes."""
+    connector = tmp_path / "connector.toml"
+    volume = f'[[volume]]\nname = "v0"\naddress = "{serve(capacity_bytes=50_000).address}"'
+    connector.write_text(f'format = 1\n[remote]\nsecret_file = "{secret_file}"\n{volume}\n')
+    return closing.enter_context(holdfast.connect(connector)).contents
+
+
+def test_a_batch_for_which_there_is_no_room_counts_nothing(contents: Contents) -> None:
+    """Its duplicates were counted, and its missing ones reported, before the new content turned out not to fit."""
+    known, new = [b"known %d" % number for number in range(3)], Random(4).randbytes(60_000)
+    contents.put_batch(known)
+    with pytest.raises(VolumeFull):
+        contents.put_batch([*known, new, known[0]])
+    assert [stored.references for stored in contents.store_batch([*known, known[0]])] == [2, 2, 2, 3]
+
+
+def test_a_batch_has_equal_contents_and_known_ones(contents: Contents) -> None:
+    contents.put_batch([b"known"])
+    batch = [b"new", b"known", b"new", b"", b"other", b"known", b""]
+    before = Counter({b"known": 1})
+    for _ in range(4):  # with and without the filter of signatures
+        stored = contents.store_batch(batch)
+        last = {content: each.references for content, each in zip(batch, stored, strict=True)}
+        before += Counter(batch)
+        assert last == before
+        assert contents.get_batch([each.key for each in stored]) == batch

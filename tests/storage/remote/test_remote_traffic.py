@@ -340,6 +340,23 @@ def test_scans_of_one_connection_do_not_disturb_each_other(serve: Serve, connect
             assert sorted(wire.unpack_signatures(body)) == sorted(sign(n) for n in range(100))
 
 
+@pytest.mark.parametrize("organization", ["log", "tree"])
+def test_a_fetch_of_many_blocks_is_answered_in_parts(organization: str, serve: Serve, connect: Connect) -> None:
+    """Each is of limited size, but has at least one block."""
+    server = serve(organization=organization, response_bytes_max=2000)
+    volume = connect(server.address)
+    volume.commit([Store(sign(n), plain(bytes(5000 if n == 50 else 300))) for n in range(100)])
+    keys = [BlockKey(sign(n)) for n in (50, 1000, *range(100), 1001)]
+    with Peer(server.port) as peer:
+        for wanted, counts in ((keys, 1), (keys[2:], 6), (keys[52:], 1), (keys[1:], 7)):
+            assert peer.ask(Type.FETCH, wire.pack_keys(wanted))[2][:4] == counts.to_bytes(4, "big")
+    blocks = volume.fetch(keys)
+    assert [None if block is None else len(block.encoded.data) for block in blocks] == [
+        None if each.signature in (sign(1000), sign(1001)) else 5000 if each.signature == sign(50) else 300
+        for each in keys
+    ]
+
+
 # -- stopping ---------------------------------------------------------------------------------------------------------
 
 

@@ -76,6 +76,29 @@ def test_operations_have_their_bytes(operation: Operation, packed: str) -> None:
     assert wire.read_operations(reader) == [operation]
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [*(operation for operation, _ in OPERATIONS), Refer(BlockKey(SIGNATURE)), Release(BlockKey(SIGNATURE, 3))],
+)
+def test_a_commit_is_read_whole_or_is_malformed(operation: Operation) -> None:
+    """Commits of one short operation are read by other code, which must not differ."""
+    key = IdempotencyKey(b"client-1", 3, 2)
+    body = commit_body(key, [operation])
+    assert wire.read_commit(memoryview(body)) == (key, [operation])
+    assert wire.read_commit(memoryview(commit_body(key, [operation] * 2))) == (key, [operation] * 2)
+    for wrong in (*(body[:end] for end in range(len(body))), body + b"\0"):
+        with pytest.raises(MalformedInput):
+            wire.read_commit(memoryview(wrong))
+    with pytest.raises(MalformedInput, match="cannot have settled 3"):
+        wire.read_commit(memoryview(commit_body(IdempotencyKey(b"client-1", 3, 3), [operation])))
+
+
+def test_a_commit_without_a_signature_is_malformed() -> None:
+    for operation in (Claim(b"", 5), Refer(BlockKey(b"")), Release(BlockKey(b""))):
+        with pytest.raises(MalformedInput, match="a signature in a message is empty"):
+            wire.read_commit(memoryview(commit_body(IdempotencyKey(b"client-1", 3, 2), [operation])))
+
+
 def test_a_commit_has_its_bytes() -> None:
     body = commit_body(IdempotencyKey(b"client-1", 3, 2), [Refer(KEY), Release(KEY)])
     expected = b"client-1".hex() + "0000000000000003" + "0000000000000002" + "00000002"
@@ -136,6 +159,7 @@ def test_random_bytes_are_malformed_or_mean_something() -> None:
             lambda raw=raw: wire.read_block(WireReader(raw), KEY),
             lambda raw=raw: wire.read_idempotency_key(WireReader(raw)),
             lambda raw=counted: wire.read_operations(WireReader(raw)),
+            lambda raw=counted: wire.read_commit(memoryview(bytes(23) + b"\1" + raw)),
             lambda raw=raw: wire.unpack_failure(raw),
         ):
             try:

@@ -121,9 +121,7 @@ class RequestHandlers:
     # -- by the committer ---------------------------------------------------------------------------------------
 
     def _commit(self, request: int, body: memoryview) -> None:
-        reader = WireReader(body)
-        idempotency_key = wire.read_idempotency_key(reader)
-        operations = wire.read_operations(reader)
+        idempotency_key, operations = wire.read_commit(body)
         if self._is_repeated(idempotency_key):
             # Not even looked up: if it was refused the first time, its client knows, and must be right. It waits its
             # turn, because the response to the first one must not come second.

@@ -26,6 +26,7 @@ import uvloop
 
 from holdfast.config import StoreSettings
 from holdfast.env import Environment, WriterLock, paths
+from holdfast.env.uninterruptible import raises_nothing
 from holdfast.errors import VolumeDown
 from holdfast.storage.identity import Identity, read_identity
 from holdfast.storage.server.listener import VolumeServer
@@ -84,6 +85,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop_or_end, loop, number)
+            raises_nothing(signal.getsignal(number))  # type: ignore[type-var]  # the loop's own, which only notes it
         if any(options.stop_with_input for _, options in self._served):
             loop.add_reader(sys.stdin.fileno(), self._stop_at_end, loop)
         await asyncio.gather(*(self._serve(index, *each) for index, each in enumerate(self._served)))

@@ -31,6 +31,7 @@ from holdfast.storage.volume import (
     Encoded,
     Heal,
     IdempotentVolume,
+    LimitedFetch,
     News,
     Operation,
     Recount,
@@ -64,6 +65,7 @@ class VolumeService:
         self.spec = spec
         self.options = options
         self._env = env
+        self._limited = volume if isinstance(volume, LimitedFetch) else None
         self._signature_bytes = find_signature(spec.identity.signature).length
         self._epoch = int(spec.identity.uid, 16) << 31
         self._news: deque[tuple[int, list[bytes]]] = deque()
@@ -108,6 +110,8 @@ class VolumeService:
         """The first blocks, at least one, as many as a response may have."""
         if len(keys) <= 1:
             return self.volume.fetch(keys)
+        if self._limited is not None:
+            return self._limited.fetch_up_to(keys[:FETCHED_TOGETHER], self.options.response_bytes_max)
         fitting = size = 0
         for stored in self._sizes(keys[:FETCHED_TOGETHER]):
             size += stored

@@ -65,6 +65,9 @@ _IDEMPOTENCY_KEY = struct.Struct(">8sQQ")
 _ENCODED = struct.Struct(">BIQI")
 _STORE_HEAD = struct.Struct(">BBIQB")  # operation, flags, least overflow, references, length of the signature
 _CLAIM_HEAD = struct.Struct(">BQB")  # operation, size, length of the signature
+_ONE_OPERATION = struct.Struct(">IB")  # how many there are, and what the first one is
+_OPERATIONS_AT = _IDEMPOTENCY_KEY.size + _U32.size  # in a commit
+_SHORT_COMMIT_BYTES = 128
 _COUNTERS = struct.Struct(">BQQ")  # flags, references, expected
 _PATH_BYTES_MAX: Final = 1000
 _OPERATION_BYTES_MIN: Final = 7
@@ -353,6 +356,37 @@ def _pack_counters(references: int, expected: int | None, replica: bool | None) 
 def pack_encoded(encoded: Encoded) -> list[Buffer]:
     codec, data = encoded.codec.encode(), encoded.data
     return [_ENCODED.pack(len(codec), encoded.dictionary, encoded.size, len(data)) + codec, data]
+
+
+def read_commit(body: memoryview) -> tuple[IdempotencyKey, list[Operation]]:
+    """The key and the operations of a commit. Spelled out for one short operation: most commits are such."""
+    if len(body) <= _SHORT_COMMIT_BYTES and (operation := _short_operation(bytes(body))) is not None:
+        client, sequence, settled = _IDEMPOTENCY_KEY.unpack_from(body)
+        if settled < sequence:
+            return IdempotencyKey(client, sequence, settled), [operation]
+    reader = WireReader(body)
+    return read_idempotency_key(reader), read_operations(reader)
+
+
+def _short_operation(raw: bytes) -> Operation | None:
+    """The only operation of a commit, if it is one of the volume's own blocks, without data; else None."""
+    try:
+        count, kind = _ONE_OPERATION.unpack_from(raw, _IDEMPOTENCY_KEY.size)
+        if count != 1:
+            return None
+        if kind == _CLAIM:
+            _, size, length = _CLAIM_HEAD.unpack_from(raw, _OPERATIONS_AT)
+            signature = raw[_OPERATIONS_AT + _CLAIM_HEAD.size :]
+            return Claim(signature, size) if len(signature) == length > 0 else None
+        if kind in (_REFER, _RELEASE):
+            length, overflow, home = _KEY.unpack_from(raw, _OPERATIONS_AT + 1)
+            signature = raw[_OPERATIONS_AT + 1 + _KEY.size :]
+            if home or not len(signature) == length > 0:
+                return None
+            return (Refer if kind == _REFER else Release)(BlockKey(signature, overflow))
+    except struct.error:
+        pass
+    return None
 
 
 def read_operations(reader: WireReader) -> list[Operation]:

@@ -111,6 +111,18 @@ class BloomFilter:
             return []
         return [name for name, bit in self._bits.items() if common & bit]
 
+    def lacks(self, signatures: Iterable[bytes], name: str) -> list[bool]:
+        """For each signature, whether a volume certainly does not hold it. Spelled out: batches ask for many."""
+        bit, masks, mask = self._bits.get(name, 0), self._masks, len(self._masks) - 1
+        unpack, absent = _WORDS.unpack_from, []
+        for signature in signatures:
+            words = signature if len(signature) >= 20 else _hashed(signature)
+            a, b, c, d, e = unpack(words, len(words) - 20)
+            absent.append(
+                not masks[a & mask] & masks[b & mask] & masks[c & mask] & masks[d & mask] & masks[e & mask] & bit
+            )
+        return absent
+
     @property
     def crowded(self) -> bool:
         """True if it is time to build a larger filter."""
@@ -201,17 +213,17 @@ class BloomSync:
         self._asked_s = 0.0
         self.behind: frozenset[str] = frozenset()  # shared volumes whose news are missing
         self._loader: threading.Thread | None = None
-        self._calls_before_loading = LOADED_AFTER
+        self._puts_before_loading = LOADED_AFTER
 
-    def is_loaded(self) -> bool:
-        """True if the filter can be used at once. If not, a thread loads it after some calls.
+    def is_loaded(self, puts: int = 1) -> bool:
+        """True if the filter can be used at once. If not, a thread loads it after some puts.
 
         For a store with one shared volume, which needs no filter: a few puts do not justify a list of all signatures.
         """
         if self._filter is not None:
             return True
-        self._calls_before_loading -= 1
-        if self._calls_before_loading == 0:
+        before, self._puts_before_loading = self._puts_before_loading, self._puts_before_loading - puts
+        if before > 0 >= self._puts_before_loading:
             self._load_apart(self._current, 0.0)
         return False
 
@@ -226,6 +238,11 @@ class BloomSync:
         if len(self._positions) < len(volumes):
             names += [name for name in volumes if name not in self._positions and name not in names]
         return names
+
+    def lacks(self, signatures: Sequence[bytes], name: str, follow_s: float) -> list[bool]:
+        """For each signature, whether the volume does not hold it, as far as is known."""
+        current = self._current(follow_s)
+        return current.lacks(signatures, name) if name in self._positions else [False] * len(signatures)
 
     def note(self, signatures: Sequence[bytes], name: str) -> None:
         """Adds signatures of the volume; called after the commit and before the put returns."""

@@ -145,13 +145,16 @@ class Contents:
 
         Equal contents among them are duplicates of each other.
         """
-        return [stored.key for stored in self.store_batch(contents, options)]
+        return [stored.key for stored in self._store_all(contents, options, _NO_HINTS)]
 
     @checked
     def store_batch(
         self, contents: Sequence[Buffer], options: StoreOptions = _DEFAULTS, hints: StoreHints = _NO_HINTS
     ) -> list[Stored]:
         """Like `put_batch`; also returns sizes, counters, and which of them are duplicates."""
+        return self._store_all(contents, options, hints)
+
+    def _store_all(self, contents: Sequence[Buffer], options: StoreOptions, hints: StoreHints) -> list[Stored]:
         self._require_writable()
         stored = self._section(lambda: self._storer.store(contents, options, hints))
         self._training.notice(stored)

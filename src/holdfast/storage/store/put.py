@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from holdfast.arguments import check_fields, read_text_field
 from holdfast.env.files import Buffer
@@ -52,6 +52,7 @@ from holdfast.storage.volume import (
     Refer,
     Release,
     Store,
+    Volume,
 )
 
 log = logging.getLogger("holdfast.storage")
@@ -113,6 +114,7 @@ class _Item:
     counted: tuple[str, BlockKey] | None = None  # the block that got the reference, and its volume
     claimed: str = ""  # the home volume that does not have the block
     tries: int = 0
+    index: int = 0  # among the contents of the put
 
     def give_up(self, name: str, error: HoldfastError) -> None:
         """Drops a failed volume: the next one becomes the content's home. Raises the error if there is none."""
@@ -173,11 +175,13 @@ class _Batch:
             size = len(item.content)
             if duplicate is None:
                 new.append(item)
-                announced.append(Announced(ContentKey(item.places[0], item.signature), size, 0))
+                if self._announce is not None:
+                    announced.append(Announced(ContentKey(item.places[0], item.signature), size, 0))
             elif (operation := self._reference(item, duplicate)) is not None:
                 plans.setdefault(duplicate.volume.name, []).append((item, operation))
-                key = self._store.content_key(duplicate.volume, duplicate.facts.key)
-                announced.append(Announced(key, size, duplicate.facts.references))
+                if self._announce is not None:
+                    key = self._store.content_key(duplicate.volume, duplicate.facts.key)
+                    announced.append(Announced(key, size, duplicate.facts.references))
         if self._announce is not None:
             self._announce(announced)
         new = self._encode(new)
@@ -550,6 +554,109 @@ class Storer:
     def _store_batch(
         self, contents: Sequence[Buffer | EncodedContent], options: StoreOptions, hints: StoreHints, replicas: int
     ) -> list[Stored]:
+        if contents and options.mode is StoreMode.REGULAR and options.volume is None and hints.announce is None:
+            at_home = self._store_all_at_home(contents, options, hints)
+            if at_home is not None:
+                return at_home
+        return self._store_anywhere(contents, options, hints, replicas)
+
+    def _store_all_at_home(
+        self, contents: Sequence[Buffer | EncodedContent], options: StoreOptions, hints: StoreHints
+    ) -> list[Stored] | None:
+        """Stores contents of which there is certainly nothing elsewhere: one look-up and one commit for all of them.
+
+        None, with nothing changed: use `_store_anywhere`. It also stores what the commit leaves open.
+        """
+        store, signatures = self._store, hints.signatures
+        places = store.places(signatures[0])
+        if len(store.volumes) > 1 or len(places) > 1 or store.is_incomplete:
+            return None
+        home, moving = places[0], []
+        volume, is_shared = store.writer(home), store.is_shared(home)
+        try:
+            operations = self._operations(contents, options, hints, volume, is_shared=is_shared)
+            if operations is None:
+                return None
+            outcomes = volume.commit(operations)
+        except FAILURES:
+            return None
+        store.report_healed(home, outcomes)
+        stored: list[Stored] = []
+        left: list[_Item] = []
+        for index, (content, outcome) in enumerate(zip(contents, outcomes, strict=True)):
+            stored.append(_stored(store, volume, content, outcome))
+            if outcome.references >= MOVING:  # a migration is just bringing this block home
+                moving.append(outcome.key)
+            elif outcome.effect not in _REPEATED:
+                continue
+            kind = hints.content_types[index] if hints.content_types else options.content_type
+            claimed = home if isinstance(operations[index], Claim) else ""
+            left.append(_Item(content, signatures[index], [home], kind, claimed=claimed, index=index))
+        gone = {item.index for item in left}
+        counted = [outcome for index, outcome in enumerate(outcomes) if index not in gone] if gone else outcomes
+        _note(store, home, counted)
+        uncount(store, home, moving)
+        if left:
+            try:
+                again = _Batch(store, self._threads, left, options, None).run()
+            except HoldfastError:
+                uncount(store, home, [outcome.key for outcome in counted])
+                raise
+            for item, each in zip(left, again, strict=True):
+                stored[item.index] = each
+        return stored
+
+    def _operations(
+        self,
+        contents: Sequence[Buffer | EncodedContent],
+        options: StoreOptions,
+        hints: StoreHints,
+        volume: Volume,
+        *,
+        is_shared: bool,
+    ) -> list[Operation] | None:
+        """What stores each content in its volume. None if a block is damaged, or moves, or there are several."""
+        store, signatures = self._store, hints.signatures
+        operations: list[Operation | None] = []
+        if is_shared:
+            for content, signature, is_new in zip(
+                contents, signatures, store.are_new(signatures, volume.name), strict=True
+            ):
+                operations.append(None if is_new else Claim(signature, len(content)))
+        else:
+            for content, blocks in zip(contents, volume.probe(signatures), strict=True):
+                size = len(content)
+                same = [facts for facts in blocks if facts.size == size and not facts.replica]
+                if same and (len(same) > 1 or same[0].damaged or same[0].moving):
+                    return None
+                operations.append(Refer(same[0].key) if same else None)
+        codec = options.codec or store.settings.store.codec
+        encode = store.encodings.encode
+        if codec in (AUTO, ZSTD_DICT):
+            store.encodings.newest(volume)  # before threads ask for it
+        first: dict[tuple[bytes, int], int] = {}  # of equal contents
+        new = [index for index, operation in enumerate(operations) if operation is None]
+        for index in new:
+            first.setdefault((signatures[index], len(contents[index])), index)
+
+        def encoded(index: int) -> Encoded:
+            kind = hints.content_types[index] if hints.content_types else options.content_type
+            return encode(contents[index], codec, kind, volume)
+
+        distinct = [*first.values()]
+        plain = [index for index in distinct if not isinstance(contents[index], EncodedContent)]
+        known = dict(zip(plain, self._threads.map(encoded, plain), strict=True))
+        for index in distinct:
+            if index not in known:
+                known[index] = encoded(index)
+        for index in new:
+            signature = signatures[index]
+            operations[index] = Store(signature, known[first[signature, len(contents[index])]])
+        return cast("list[Operation]", operations)
+
+    def _store_anywhere(
+        self, contents: Sequence[Buffer | EncodedContent], options: StoreOptions, hints: StoreHints, replicas: int
+    ) -> list[Stored]:
         store, chosen = self._store, options.volume
         types: Sequence[str | None] = hints.content_types or [options.content_type] * len(contents)
         items = []
@@ -586,11 +693,8 @@ class Storer:
         """The number of replicas wanted. Raises UsageError, UnknownName, VolumeReadOnly or TooLarge."""
         settings = self._store.settings.store
         limit = settings.content_bytes_max
-        for content in contents:
-            if len(content) > limit:
-                raise TooLarge(
-                    f"a content of {len(content)} bytes is over the limit of {limit} (store.content_bytes_max)"
-                )
+        if (size := max(map(len, contents), default=0)) > limit:
+            raise TooLarge(f"a content of {size} bytes is over the limit of {limit} (store.content_bytes_max)")
         if options.codec not in (None, AUTO, ZSTD_DICT):
             find_codec(options.codec)
         if options.volume is not None:

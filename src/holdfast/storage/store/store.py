@@ -441,9 +441,13 @@ class BlockStore:
 
         False if the filter is not loaded yet.
         """
-        if len(self.volumes) < 2 and not self._bloom.is_loaded():
-            return False
-        return name not in self._bloom.may_hold(signature, self.settings.remote.follow_s)
+        return self.are_new([signature], name)[0]
+
+    def are_new(self, signatures: Sequence[bytes], name: str) -> list[bool]:
+        """As `is_new` for each."""
+        if len(self.volumes) < 2 and not self._bloom.is_loaded(len(signatures)):
+            return [False] * len(signatures)
+        return self._bloom.lacks(signatures, name, self.settings.remote.follow_s)
 
     def may_hold(self, signature: bytes) -> list[str]:
         """All volumes that may hold the signature; empty if there is only one volume."""

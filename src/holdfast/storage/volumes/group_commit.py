@@ -272,9 +272,10 @@ class GroupCommitted(ABC):
             self._begin()
             results = [self._attempt(operations, idempotency_key) for operations, idempotency_key in commits]
             group = self.commits.newest  # earlier changes may still be in flight
+            turn = self.commits.turn(group) if group is not None else None
         if group is not None:
             try:
-                self.commits.wait(group)
+                self.commits.finish(group, turn)
             except HoldfastError as error:
                 return [result if isinstance(result, HoldfastError) else fresh_error(error) for result in results]
             self.damage.settle(outcome for result in results if isinstance(result, list) for outcome in result)

@@ -19,6 +19,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from rocksdict import WriteBatch
+
 from holdfast.env.table import Table, TableKind
 from holdfast.errors import DamagedKeydir, HoldfastError
 from holdfast.storage.volumes.idempotency import Kept
@@ -89,9 +91,8 @@ _position = attrgetter(*Position.__slots__)
 
 
 def pack_slots(slots: Sequence[Slot]) -> bytes:
-    if len(slots) == 1 and not slots[0].home:
-        overflow, _, replica, *rest = slots[0]
-        return _SLOT.pack(overflow, replica, 0, *rest)
+    if len(slots) == 1 and not (slot := slots[0]).home:
+        return _SLOT.pack(slot[0], slot[2], 0, *slot[3:])
     parts = []
     for slot in slots:
         overflow, home, replica, *rest = slot
@@ -102,8 +103,13 @@ def pack_slots(slots: Sequence[Slot]) -> bytes:
 
 def unpack_slots(packed: bytes) -> tuple[Slot, ...]:
     if len(packed) == _SLOT_BYTES:
-        overflow, replica, _, *rest = _SLOT.unpack(packed)
-        return (Slot(overflow, b"", bool(replica), *rest),)
+        overflow, replica, _, segment, generation, offset, stored, size, references, counted, serial = _SLOT.unpack(
+            packed
+        )
+        is_replica = replica != 0
+        return (
+            Slot(overflow, b"", is_replica, segment, generation, offset, stored, size, references, counted, serial),
+        )
     slots = []
     at = 0
     while at < len(packed):
@@ -163,25 +169,26 @@ class Keydir(Table):
 
     def apply(self, change: KeydirChange) -> None:
         """One atomic step. Not synced: the segments are the truth."""
-        puts, deletes = [], []
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
         for signature, slots in change.slots.items():
             if slots:
-                puts.append((SLOTS + signature, pack_slots(slots)))
+                put(SLOTS + signature, pack_slots(slots))
             else:
-                deletes.append(SLOTS + signature)
+                delete(SLOTS + signature)
         for number, facts in change.segments.items():
             if facts:
-                puts.append((SEGMENT + _NUMBER.pack(number), facts))
+                put(SEGMENT + _NUMBER.pack(number), facts)
             else:
-                deletes.append(SEGMENT + _NUMBER.pack(number))
+                delete(SEGMENT + _NUMBER.pack(number))
         for name, kept in change.tickets.items():
             if kept:
-                puts.append((TICKET + name, _SERIAL.pack(kept.serial) + kept.data))
+                put(TICKET + name, _SERIAL.pack(kept.serial) + kept.data)
             else:
-                deletes.append(TICKET + name)
+                delete(TICKET + name)
         if change.position is not None:
-            puts.append((POSITION, change.position))
-        self.write(puts, deletes)
+            put(POSITION, change.position)
+        self.write_batch(batch)
 
     def _scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         for key, value in self.scan(prefix + start, bytes([prefix[0] + 1])):

@@ -60,6 +60,7 @@ class SegmentFiles:
         self.lanes = lanes
         self._env = env
         self._open: LruCache[tuple[int, int], File] = LruCache(OPEN_SEGMENTS_MAX)
+        self._last: tuple[int, int, File] | None = None  # that was read from: most reads follow one of the same file
         self._lock = threading.Lock()
 
     def listing(
@@ -115,10 +116,14 @@ class SegmentFiles:
 
     def file(self, segment: int, generation: int) -> File:
         """An open handle for reading. It stays readable even if the file is discarded."""
+        last = self._last
+        if last is not None and last[0] == segment and last[1] == generation:
+            return last[2]
         name = (segment, generation)
         with self._lock:
             file = self._open.get(name)
             if file is not None:
+                self._last = (segment, generation, file)
                 return file
         opened = self._env.files.open(self.path(segment, generation))
         with self._lock:
@@ -174,9 +179,11 @@ class SegmentFiles:
             if parsed is not None:
                 with self._lock:
                     self._open.pop(parsed)
+                    self._last = None
             self._env.files.remove(path)
         self._env.files.sync_directory(self.directory)
 
     def close(self) -> None:
         with self._lock:
             self._open.clear()
+            self._last = None

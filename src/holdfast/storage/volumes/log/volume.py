@@ -81,6 +81,22 @@ class LogReading(LocalVolume):
         found = self._index.slots_of([key.signature for key in keys])
         return [self._fetch(key, slots) for key, slots in zip(keys, found, strict=True)]
 
+    def fetch_up_to(self, keys: Sequence[BlockKey], bytes_max: int) -> list[Block | None]:
+        """The first blocks, at least one, as many as have no more than `bytes_max` bytes of data together."""
+        found = self._fitting(keys, bytes_max)
+        return [self._fetch(key, slots) for key, slots in zip(keys, found, strict=False)]
+
+    def _fitting(self, keys: Sequence[BlockKey], bytes_max: int) -> list[tuple[Slot, ...]]:
+        """The slots of the keys that `fetch_up_to` reads."""
+        found = self._index.slots_of([key.signature for key in keys])
+        size = 0
+        for count, (key, slots) in enumerate(zip(keys, found, strict=True)):
+            if (slot := find_slot(slots, key)) is not None:
+                size += slot.stored
+            if count and size > bytes_max:
+                return found[:count]
+        return found
+
     def gather(self, signatures: Sequence[bytes]) -> Gathered:
         packed = self._index.packed_slots_of(list(signatures))
         return gather(signatures, packed, self.segments.file, self.segments.uid)
@@ -106,8 +122,9 @@ class LogReading(LocalVolume):
             raise self._missing(slot.segment, slot.generation) from None
 
     def _read(self, key: BlockKey, slot: Slot) -> Block:
-        file = self.segments.file(slot.segment, slot.generation)
-        return self._parsed(key, slot, file.read(slot.offset, HEADER_BYTES + slot.stored), file.path)
+        _, _, _, segment, generation, offset, stored, *_ = slot
+        file = self.segments.file(segment, generation)
+        return self._parsed(key, slot, file.read(offset, HEADER_BYTES + stored), file.path)
 
     def _parsed(self, key: BlockKey, slot: Slot, raw: Buffer, path: Path) -> Block:
         """The block in these bytes, verified. Raises DamagedBlock."""
@@ -342,6 +359,8 @@ class LogVolume(GroupCommitted, LogReading):
         self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
         """All operations, after an entry that keeps their results; none of them if one fails."""
+        if len(operations) == 1:
+            return [self._perform_one(operations[0], idempotency_key)]
         name, length = key_name(idempotency_key), past_bytes(operations)
         group, position = self.commits.current, self.ledger.position
         mark = group.mark()
@@ -372,6 +391,30 @@ class LogVolume(GroupCommitted, LogReading):
         buffers[slot] = entry.packed_header(self.identity, serial, self._durable_serial) + data
         sessions.apply(name, Kept(serial, data))
         return outcomes
+
+    def _perform_one(self, operation: Operation, idempotency_key: IdempotencyKey) -> OperationResult:
+        """As `_perform_once`: what can fail comes before the first change, so there is nothing to roll back."""
+        name, blocks, ledger, identity = key_name(idempotency_key), self._blocks, self.ledger, self.identity
+        blocks.slots = None
+        result, change = decide(operation, blocks)
+        if change is None:  # nothing to remember
+            return result
+        sessions, serial = ledger.sessions, ledger.position.serial + 1
+        past = pack_past(Past(sessions.settled(idempotency_key), False, [result]))
+        ticket = Change(TICKET, BlockKey(name), Encoded("none", 0, len(past), past), 1)
+        header = change.header(identity, serial + 1, self._durable_serial)
+        head = ticket.packed_header(identity, serial, self._durable_serial) + past + block.pack(header)
+        buffers = self._part()
+        position = ledger.position
+        ledger.occupy(serial, position.segment, position.offset, HEADER_BYTES + len(past))
+        ledger.apply(header, position.segment, position.offset, blocks.slots)
+        buffers.append(head)
+        if header.stored:
+            buffers.append(change.encoded.data)
+        if blocks.damaged and change.kind != COUNT:
+            blocks.damaged -= {change.key}  # written again, so it is sound
+        sessions.apply(name, Kept(serial, past))
+        return result
 
     def _append(self, change: Change, slots: tuple[Slot, ...] | None) -> None:
         buffers = self._part()

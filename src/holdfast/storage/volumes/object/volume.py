@@ -83,6 +83,9 @@ class ObjectVolume(LogVolume):
     def fetch(self, keys: Sequence[BlockKey]) -> list[Block | None]:
         return self._fetcher.fetch(super().fetch, keys)
 
+    def fetch_up_to(self, keys: Sequence[BlockKey], bytes_max: int) -> list[Block | None]:
+        return self.fetch(keys[: len(self._fitting(keys, bytes_max))])
+
     # -- staging ------------------------------------------------------------------------------------------------
 
     def settle(self, prepared: object) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from holdfast.config import RemoteSettings
 from holdfast.env import Environment
@@ -29,6 +29,7 @@ from holdfast.storage.server.wire import FRAME, FRAME_BYTES, FRAME_REST, Type
 
 log = logging.getLogger("holdfast.storage")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 CONNECT_TIMEOUT_S = 3.0
 CONNECTIONS_MAX = 32  # to one volume
@@ -182,7 +183,9 @@ class ServerConnection:
     def _fill(self, wanted: int) -> None:
         """Receives until so many bytes are in the buffer behind its start."""
         have = self._end - self._start
-        if self._start + wanted > len(self._buffer) or not have:
+        if not have and wanted <= len(self._buffer) <= _KEPT_BYTES_MAX:
+            self._start = self._end = 0
+        elif self._start + wanted > len(self._buffer) or not have:
             kept = self._buffer[self._start : self._end]
             if not wanted <= len(self._buffer) <= _KEPT_BYTES_MAX:
                 self._buffer = bytearray(max(_RECEIVE_BYTES, wanted))
@@ -298,15 +301,15 @@ class ConnectionPool:
         Raises VolumeDown when it has been tried for long enough, and at once if the server was away just now. Without
         patience it is tried on one new connection, at most.
         """
-        return self.persist(lambda: self._once(talk), patient=patient)
+        return self.persist(self._once, talk, patient=patient)
 
     def borrow(self) -> ServerConnection:
         """A connection for the caller alone, to be given back or closed. Raises VolumeDown."""
         return self.persist(self.take)
 
-    def persist(self, attempt: Callable[[], T], *, patient: bool = True) -> T:
+    def persist(self, attempt: Callable[[*Ts], T], *arguments: *Ts, patient: bool = True) -> T:
         """What `attempt` returns; tried again while the network fails it, and given up as in `use`."""
-        if not self.available:
+        if self._failure and not self.available:
             raise self._down()
         patience_s = self._settings.retry_s if patient and not (self._failure and self._was_awaited) else 0.0
         started_s, pause_s = self._env.monotonic(), _PAUSE_S
@@ -315,7 +318,7 @@ class ConnectionPool:
         while True:
             had_idle = bool(self._idle)
             try:
-                result = attempt()
+                result = attempt(*arguments)
             except (OSError, MalformedInput) as error:
                 failure = error
             else:
