@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from random import SystemRandom
@@ -18,7 +19,7 @@ from holdfast.cluster.links.permits import (
     PermitResponse,
     partition_of_address,
 )
-from holdfast.crawl.processes.messages import AddressPermit
+from holdfast.crawl.processes.messages import AddressPermit, AddressUse
 
 SCHEDULES = 60
 WEAK_SCHEDULES_MAX = 200  # until a weakened variant must be caught
@@ -158,3 +159,18 @@ def test_messages_are_what_they_were() -> None:
     assert PermitRequest.from_values(request.to_values()) == request
     response = PermitResponse({ADDRESS: (0.0, 2.0, 4)}, ["192.0.2.8"], [])
     assert PermitResponse.from_values(response.to_values()) == response
+
+
+def test_many_addresses_go_into_several_requests() -> None:
+    """A message of NATS has a limit. What does not fit goes next, and nothing is left out."""
+    client = PermitClient("a", LIMIT, PARTITIONS, LEASE_S, lambda partition: "n1")
+    client.used([AddressUse(f"2001:db8::{number:x}", wants=True) for number in range(5000)])
+    now_s, told = 100.0, set[str]()
+    for _ in range(3):
+        ((owner, request),) = client.due(now_s)
+        assert len(json.dumps(request.to_values())) < 1 << 19
+        told |= {use.address for use in request.uses}
+        assert client.due(now_s + 0.015) == [], "one request is under way at a time"
+        client.answered(owner, PermitResponse(), now_s + 0.02)
+        now_s += 0.03
+    assert len(told) == 5000

@@ -49,6 +49,9 @@ EARLY_LEASES = 0.5  # a permit is granted at most so long before it begins
 PATIENCE_LEASES = 1.0  # with requests of the last node that has had the permit
 RATE = 1.1  # clocks may run at rates that differ by a tenth
 BEATS = 10  # reports in a lease, about each address that is used
+_LOOKS = 4  # in a beat, for what is due
+_LOOKS_CHANGED = 20  # while something has changed
+_USES_MAX = 2000  # addresses in a request: a message of NATS has 1 MiB
 _QUEUE_BEATS = 5  # a node that does not ask again for so long loses its place in the queue
 _CLOSE_S = 2.0
 _LOOK_S = 0.02
@@ -309,7 +312,7 @@ class PermitClient:
 
     def due(self, now_s: float) -> list[tuple[str, PermitRequest]]:
         """Requests to be sent now, and to whom. One to an authority is under way at a time."""
-        if not self._is_changed and now_s - self._looked_s < self._beat_s / 4:
+        if now_s - self._looked_s < self._beat_s / (_LOOKS_CHANGED if self._is_changed else _LOOKS):
             return []
         self._looked_s, self._is_changed = now_s, False
         by_owner: dict[str, list[_Known]] = {}
@@ -317,7 +320,7 @@ class PermitClient:
             if not known.is_changed and now_s - known.sent_s < self._beat_s:
                 continue
             owner = self._owner(known.partition)
-            if owner is not None and owner not in self._under_way:
+            if owner is not None and owner not in self._under_way and len(by_owner.get(owner, ())) < _USES_MAX:
                 by_owner.setdefault(owner, []).append(known)
             elif known.is_changed:
                 self._is_changed = True
