@@ -113,8 +113,13 @@ def _forwarded(nodes: dict[str, NodeProcess], urls: list[str]) -> list[ClusterFi
             holder = table.serving(table.rule.of_url(url) or 0)[0]
             other = chance.choice([name for name in _NODES if name != holder])
             order = [(holder, True), (other, False)]
+            bodies = set()
             for name, is_holder in order if chance.random() < 0.5 else order[::-1]:
-                took[is_holder].append(_asked(connections[name], target(url)))
+                seconds, body = _asked(connections[name], target(url))
+                took[is_holder].append(seconds)
+                bodies.add(body)
+            if len(bodies) > 1 or (what == "CDX" and url.encode() not in body):
+                raise RuntimeError(f"{what} of '{url}' differs at '{other}' from what its holder '{holder}' says")
         holder_ms, other_ms = (median(took[each]) * 1e3 for each in (True, False))
         found += [
             ClusterFigure("answers", f"{what}: p50 of the holder", holder_ms, "ms"),
@@ -128,14 +133,14 @@ def _forwarded(nodes: dict[str, NodeProcess], urls: list[str]) -> list[ClusterFi
     return found
 
 
-def _asked(connection: http.client.HTTPConnection, target: str) -> float:
+def _asked(connection: http.client.HTTPConnection, target: str) -> tuple[float, bytes]:
     begun = time.perf_counter()
     connection.request("GET", target)
     response = connection.getresponse()
     body = response.read()
     if response.status != 200 or not body:
         raise RuntimeError(f"{target} has status {response.status}")
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun, body
 
 
 # -- all nodes --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,13 @@ from benchmarks.harness.command import known_names, measure, report_options, wor
 
 
 @click.command("cluster")
-@click.option("--records", type=click.IntRange(100), default=4000, show_default=True, help="Pages that are copied.")
+@click.option(
+    "--records",
+    type=click.IntRange(100),
+    default=4000,
+    show_default=True,
+    help="Pages that are copied; a quarter for repair and answers.",
+)
 @click.option(
     "--compared", type=click.IntRange(1), default=1_000_000, show_default=True, help="Records of two equal holders."
 )

@@ -240,8 +240,9 @@ def _rebuilt(directory: Path, crawl: str) -> list[ClusterFigure]:
     job = CrawlJob(seeds=("https://docs.example.org/",), name=crawl, scope=ScopeKind.ANY)
     rights = Rights(float("inf"), frozenset(range(PARTITIONS)), 1, dict.fromkeys(range(PARTITIONS), 0.0))
     context: Any = SimpleNamespace(
-        settings=SimpleNamespace(partitions=PARTITIONS),
+        settings=SimpleNamespace(partitions=PARTITIONS, lease_s=10.0),
         address=SimpleNamespace(name="n1"),
+        owner=lambda partition: None,
         members=lambda: SimpleNamespace(epoch=1),
         live=frozenset,
         rights=lambda: rights,

@@ -66,7 +66,7 @@ def run_cluster(plan: ClusterPlan, directory: Path, progress: Progress) -> Clust
         ClusterWorkload.NATS: (processes.service_memory, (work, plan.messages)),
         ClusterWorkload.LINKS: (links.link_exchange, (work, plan.links)),
         ClusterWorkload.CRAWL: (crawls.crawl_cost, (work, plan.pages)),
-        ClusterWorkload.ANSWERS: (answers.answers, (work, plan.records)),
+        ClusterWorkload.ANSWERS: (answers.answers, (work, plan.records // 4)),
     }
     wanted = [each for each in steps if each in plan.workloads]
     found: list[ClusterFigure] = []

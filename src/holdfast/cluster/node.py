@@ -70,6 +70,7 @@ class NodeContext:
     members: Callable[[], MemberList]
     live: Callable[[], frozenset[str]]  # members with a lease, as far as is known
     rights: Callable[[], Rights]  # to fetch
+    owner: Callable[[int], str | None]  # of a partition, as far as is known
     notify: Callable[[bytes], None]  # sends a few bytes to the services of all other nodes; they may get lost
     removals: ServiceRemovalLog
     on_bus: OnBus  # raises ClusterDown without a connection
@@ -214,6 +215,7 @@ class ClusterNode:
             lambda: self._members,
             self._live,
             lambda: self._agent.rights if self._agent is not None else Rights(),
+            lambda partition: self._agent.duty.owner_of(partition) if self._agent is not None else None,
             self._notify,
             ServiceRemovalLog(self.directory.path / REMOVALS, self._on_bus),
             self._on_bus,

@@ -34,6 +34,7 @@ from holdfast.crawl.processes.children import CrawlChildren
 from holdfast.crawl.processes.feeder import Feeder
 from holdfast.crawl.processes.messages import (
     DECODED_BYTES_MAX,
+    AddressUse,
     Fetched,
     FetcherStart,
     FetchJob,
@@ -242,6 +243,7 @@ class Crawl:
                 for host in self._share.step(is_busy=self._ingest.is_busy):
                     self._pipeline.recall(host)
                 self._extend_right()
+                self._exchange_permits()
                 self._ingest.commit()
             self._send(self._feeder.feed(self._limits.allowance, self._ingest.refuse, self._ingest.abandon))
             self._ingest.commit()
@@ -270,6 +272,21 @@ class Crawl:
             self._right_s = until_s
             self._pipeline.extend_right(until_s)
 
+    def _exchange_permits(self) -> None:
+        """Passes on what the fetcher does with addresses that hosts of other nodes may share."""
+        assert self._share is not None
+        permits, pipeline = self._share.permits, self._pipeline
+        if permits is None:
+            return
+        uses: list[AddressUse] = []
+        if pipeline is not None and pipeline.uses:
+            count = len(pipeline.uses)  # another thread appends
+            uses = pipeline.uses[:count]
+            del pipeline.uses[:count]
+        given = permits.step(uses)
+        if given and pipeline is not None:
+            pipeline.permit(given)
+
     def _wait_for_right(self, on_progress: Callable[[CrawlTally], None], stopping: Callable[[], bool]) -> None:
         """This node may not fetch: responses that have arrived are kept, the rest waits until it may fetch again."""
         assert self._share is not None
@@ -279,6 +296,7 @@ class Crawl:
         self._ingest.commit()
         while not self._has_right() and self._share.ended() is None and not stopping():
             self._share.step(is_busy=False)
+            self._exchange_permits()
             self._ingest.commit()
             self._write_status(CrawlState.RUNNING)
             time.sleep(_WAIT_S)
@@ -411,7 +429,10 @@ class Crawl:
         children, self._children = self._children or CrawlChildren(job.readers), None
         self._right_s = self._share.until_s if self._share is not None else 0.0
         until_s = self._right_s if self._share is not None else None
-        fetcher = FetcherStart(job, self._directory, job.fetch.private, private_networks(job), until_s)
+        needs_permits = self._share is not None and self._share.permits is not None
+        fetcher = FetcherStart(
+            job, self._directory, job.fetch.private, private_networks(job), until_s, needs_permits=needs_permits
+        )
         worker = ParseWorkerStart(
             job,
             self._collection,
@@ -432,6 +453,8 @@ class Crawl:
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
             pipeline.close()
+            if self._share is not None and self._share.permits is not None:
+                self._share.permits.restarted()
 
     def _revive(self, died: ProcessDied) -> None:
         """Restarts all processes and sends them the jobs that were in flight."""

@@ -7,7 +7,7 @@ on one machine has no share. `holdfast.cluster.links` implements these protocols
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.crawl.ingest.tally import CrawlTally
     from holdfast.crawl.policy.admission import Admission
     from holdfast.crawl.processes.feeder import Feeder
+    from holdfast.crawl.processes.messages import AddressPermit, AddressUse
     from holdfast.crawl.report.crawls import CrawlState
 
 
@@ -58,12 +59,26 @@ class LinkSink(Protocol):
         """Rows of the frontier's table to be written in this commit; None deletes."""
 
 
+class AddressPermits(Protocol):
+    """Asks for permits to fetch from addresses that hosts of other nodes may share. For the crawl's thread."""
+
+    def step(self, uses: Sequence[AddressUse]) -> Sequence[AddressPermit]:
+        """Takes what the fetcher reports; returns permits, and known ones that it should give back early."""
+
+    def restarted(self) -> None:
+        """The fetcher has ended: all its requests have, too, and its permits are given back."""
+
+
 class CrawlShare(FetchRight, LinkSink, Protocol):
     """The share of one node in one run of a crawl. For the crawl's thread."""
 
     @property
     def visit(self) -> int:
         """Which visit of the whole crawl this is."""
+
+    @property
+    def permits(self) -> AddressPermits | None:
+        """None if requests need no permits."""
 
     def attach(self, frontier: Frontier, admission: Admission, feeder: Feeder) -> None:
         """Before the first round."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fetching_servers import Answer, fetching, job, ok, run, serving, settings
 
-from holdfast.crawl.processes.messages import Fetched, FetchOutcome
+from holdfast.crawl.fetch.fetcher import Fetcher
+from holdfast.crawl.processes.messages import AddressPermit, AddressUse, Fetched, FetchOutcome
 
 
 def _logging(log: list[tuple[float, float, bytes]], answer: bytes) -> Answer:
@@ -144,5 +145,86 @@ def test_a_fetch_that_nobody_waits_for_leaves_no_file(tmp_path: Path) -> None:
             while len(server.requests) < 2 or fetcher.stats()["active"]:
                 await asyncio.sleep(0.001)
             assert [str(path) for path in (tmp_path / "spool").iterdir()] == [kept.spool]
+
+    run(body())
+
+
+# -- permits -----------------------------------------------------------------------------------------------------------
+
+
+async def _use(fetcher: Fetcher, address: str, *, wants: bool) -> AddressUse:
+    """The next report about an address that says so."""
+    while True:
+        for use in fetcher.uses():
+            if (use.address, use.wants) == (address, wants):
+                return use
+        await asyncio.sleep(0.005)
+
+
+def _permit(address: str, number: int, from_s: float = 0.0, until_s: float = 60.0) -> AddressPermit:
+    now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return AddressPermit(address, number, now_s + from_s, now_s + until_s, room=4)
+
+
+def test_a_fetch_waits_for_a_permit_of_its_address(tmp_path: Path) -> None:
+    """Not with one that is over; and one that comes too early is no use before its time."""
+    log: list[tuple[float, float, bytes]] = []
+
+    async def body() -> None:
+        async with serving(_logging(log, ok())) as server, fetching(tmp_path, needs_permits=True) as fetcher:
+            fetch = asyncio.create_task(fetcher.fetch(job(server.url("/polite"), delay=0.01)))
+            await fetcher.fetch(job(server.url("/part")), polite=False)
+            assert (await _use(fetcher, "127.0.0.1", wants=True)).seen == 0
+            fetcher.permit(_permit("127.0.0.1", 1, -2.0, -1.0))
+            assert (await _use(fetcher, "127.0.0.1", wants=True)).seen == 1
+            assert [path for _, _, path in log] == [b"/part"]
+            begin = time.monotonic() + 0.3
+            fetcher.permit(_permit("127.0.0.1", 2, 0.3))
+            assert (await asyncio.wait_for(fetch, 20)).outcome == FetchOutcome.OK
+            assert log[-1][0] >= begin
+            assert (await _use(fetcher, "127.0.0.1", wants=False)).seen == 2
+
+    run(body())
+
+
+def test_the_second_address_of_a_host_needs_a_permit_of_its_own(tmp_path: Path) -> None:
+    log: list[tuple[float, float, bytes]] = []
+
+    async def body() -> None:
+        more = {"needs_permits": True, "lookup": lambda name: ["127.0.0.9", "127.0.0.1"]}
+        async with serving(_logging(log, ok())) as server, fetching(tmp_path, **more) as fetcher:
+            url = f"http://two.test:{server.port}/"
+            fetch = asyncio.create_task(fetcher.fetch(job(url, delay=0.01)))
+            await _use(fetcher, "127.0.0.9", wants=True)
+            fetcher.permit(_permit("127.0.0.9", 1))  # where nobody listens
+            await _use(fetcher, "127.0.0.1", wants=True)
+            assert log == []
+            fetcher.permit(_permit("127.0.0.1", 2))
+            assert (await asyncio.wait_for(fetch, 20)).outcome == FetchOutcome.OK
+            assert len(log) == 1
+
+    run(body())
+
+
+def test_a_host_none_of_whose_addresses_responds_fails(tmp_path: Path) -> None:
+    """It goes from one address to the next, each with a permit, and not for ever."""
+
+    async def body() -> None:
+        addresses = ["127.0.0.8", "127.0.0.9"]
+        async with (
+            serving(ok()) as server,
+            fetching(tmp_path, needs_permits=True, lookup=lambda _: addresses) as fetcher,
+        ):
+            for number, address in enumerate(addresses, 1):
+                fetcher.permit(_permit(address, number))
+            fetch = asyncio.create_task(fetcher.fetch(job(f"http://none.test:{server.port}/", delay=0.01)))
+            number = len(addresses)
+            while not fetch.done():
+                for use in fetcher.uses():
+                    if use.wants:
+                        number += 1
+                        fetcher.permit(_permit(use.address, number))
+                await asyncio.sleep(0.005)
+            assert fetch.result().outcome == FetchOutcome.CONNECT
 
     run(body())

@@ -13,12 +13,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from holdfast.archive import Archive
 from holdfast.cluster.copies.node_service import CopyService
 from holdfast.cluster.links.job import SharedJob, keep_shared, kept_shared
+from holdfast.cluster.links.permits import PermitAuthority, PermitRequest
 from holdfast.cluster.links.reports import CrawlReport
 from holdfast.cluster.links.share import PartitionShare
 from holdfast.cluster.membership.admission import error_response
@@ -73,6 +75,8 @@ class CrawlService:
         self._jobs: dict[str, tuple[SharedJob, int]] = {}  # by name, with the revision
         self._kept = kept_shared(context.archive)
         self._incarnation = 0
+        self._authority = PermitAuthority(context.settings.partitions, context.settings.lease_s)
+        self._answering: set[asyncio.Task[None]] = set()
         self._share: PartitionShare | None = None
         self._crawling: threading.Thread | None = None
         self._again_s = 0.0
@@ -147,11 +151,32 @@ class CrawlService:
             await bus.subscribe(f"crawl.{self._context.address.name}.*", self._answer)
 
     async def _answer(self, message: Message) -> None:
+        request = json.loads(message.data)
+        if request["about"] == "permits":
+            await self._answer_permits(message, request)
+            return
+        task = asyncio.create_task(self._answer_question(message, request))  # may take long
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer_permits(self, message: Message, request: dict[str, Any]) -> None:
+        rights = self._context.rights()
+        response = self._authority.respond(
+            PermitRequest.from_values(request), rights.claims, rights.until_s, boot_time_s()
+        )
+        if response is not None:
+            await message.respond(json.dumps(response.to_values()).encode())
+
+    async def _answer_question(self, message: Message, request: dict[str, Any]) -> None:
         try:
-            response = json.dumps(await asyncio.to_thread(self._look_up, json.loads(message.data))).encode()
+            response = json.dumps(await asyncio.to_thread(self._look_up, request)).encode()
         except HoldfastError as error:
             response = error_response(error)
-        await message.respond(response)
+        except Exception:  # the edge of the task
+            log.exception("a question about a crawl could not be answered")
+            return
+        with suppress(ClusterDown):
+            await message.respond(response)
 
     def _look_up(self, request: dict[str, Any]) -> dict[str, Any]:
         """What this node knows of a crawl. Raises UnknownName, UsageError."""

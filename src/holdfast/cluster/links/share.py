@@ -34,6 +34,7 @@ from holdfast.cluster.links.log import (
     unpacked_key,
 )
 from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
+from holdfast.cluster.links.permits import PermitExchange
 from holdfast.cluster.links.reports import CrawlReport, end_of, sum_of
 from holdfast.cluster.membership.agent import boot_time_s
 from holdfast.cluster.node import NodeContext
@@ -104,6 +105,17 @@ class PartitionShare:
         self._worked_s = self._reported_s = 0.0
         self._was_idle = False
         self._errors: dict[str, int] = {}
+        self._permits: PermitExchange | None = None
+        if self._job.fetch.delay > 0:  # else addresses do not rest either
+            fetch, settings = self._job.fetch, context.settings
+            self._permits = PermitExchange(
+                context.address.name,
+                fetch.per_host * fetch.per_address,
+                settings.partitions,
+                settings.lease_s,
+                context.owner,
+                context.on_bus,
+            )
 
     @property
     def name(self) -> str:
@@ -112,6 +124,10 @@ class PartitionShare:
     @property
     def visit(self) -> int:
         return self._shared.visit
+
+    @property
+    def permits(self) -> PermitExchange | None:
+        return self._permits
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -148,6 +164,8 @@ class PartitionShare:
         if hasattr(self, "_exchange"):
             self._outbox.committed()
             self._exchange.stop()
+        if self._permits is not None:
+            self._permits.close()
         for event in list(self._drains.values()):
             event.set()
 

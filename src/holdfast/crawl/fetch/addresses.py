@@ -125,7 +125,7 @@ FOUND_S = 600.0
 FAILED_S = 60.0
 NAMES_MAX = 65_536
 _THREADS = 16
-_ADDRESSES_MAX = 4  # of one name, tried in turn
+ADDRESSES_MAX = 4  # of one name, tried in turn
 
 
 class ResolvedName(NamedTuple):
@@ -233,7 +233,7 @@ class Resolver:
 def _ask(lookup: Lookup, name: str) -> tuple[tuple[str, ...], str]:
     """In a thread: the addresses, or why there are none."""
     try:
-        found = tuple(dict.fromkeys(lookup(name)))[:_ADDRESSES_MAX]
+        found = tuple(dict.fromkeys(lookup(name)))[:ADDRESSES_MAX]
     except (OSError, UnicodeError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         return (), f"cannot find '{name}': {reason}"

@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.crawl.fetch.addresses import AddressPolicy, Lookup, ResolvedName, Resolver, literal, system_lookup
+from holdfast.crawl.fetch.addresses import (
+    ADDRESSES_MAX,
+    AddressPolicy,
+    Lookup,
+    ResolvedName,
+    Resolver,
+    literal,
+    system_lookup,
+)
 from holdfast.crawl.fetch.cookies import Jar
 from holdfast.crawl.fetch.politeness import FetchTurn, Politeness, Rules, TransferEnd
 from holdfast.crawl.fetch.request import Requests, RequestTarget, place_of
@@ -18,7 +26,7 @@ from holdfast.crawl.fetch.transfer import FetchOrder, Transfers
 from holdfast.crawl.job.credentials import bound
 from holdfast.crawl.job.job import CrawlJob
 from holdfast.crawl.paths import COOKIES, SPOOL
-from holdfast.crawl.processes.messages import Fetched, FetchJob, FetchOutcome
+from holdfast.crawl.processes.messages import AddressPermit, AddressUse, Fetched, FetchJob, FetchOutcome
 from holdfast.crawl.schedule.retry import RATE_LIMITED
 from holdfast.errors import HoldfastError
 
@@ -43,6 +51,11 @@ class _Fetch:
     recallable: bool
     addresses: tuple[str, ...] = ()  # to be tried next
     turn: FetchTurn | None = field(default=None)
+    attempts: int = 0  # at further addresses
+
+
+def _boot_time_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def unsettled_max(workers: int) -> int:
@@ -69,10 +82,12 @@ class Fetcher:
         on_pause: Paused = lambda host, until, reason: None,
         on_recall: Recalled = lambda host, jobs: None,
         guard: Callable[[], None] | None = None,
+        needs_permits: bool = False,
     ) -> None:
         """`directory` is the crawl's, for cookies and large bodies. Needs a running loop.
 
-        `guard` is called before every call into libcurl.
+        `guard` is called before every call into libcurl. With `needs_permits`, polite fetches begin only while there is
+        a `permit` for their address.
         """
         settings = bound(job).fetch
         self._loop = asyncio.get_running_loop()
@@ -93,11 +108,13 @@ class Fetcher:
         )
         self._resolver = Resolver(self._loop, settings.resolve, lookup)
         rules = Rules(max(settings.per_host, 1), max(settings.per_address, 1), settings.delay_max, settings.adaptive)
-        self._politeness = Politeness(rules)
+        self._needs_permits = needs_permits and not settings.proxy
+        self._politeness = Politeness(rules, needs_permits=self._needs_permits)
         self._requests = Requests(settings)
         connections = min(max(self._workers * 8, _CONNECTIONS_MIN), _CONNECTIONS_MAX)
         self._transfers = Transfers(self._loop, settings, spool, connections, guard)
-        self._epoch = time.time() - time.monotonic()
+        self._clock = _boot_time_s if needs_permits else time.monotonic  # permits end while the machine sleeps, too
+        self._epoch = time.time() - self._clock()
         self._active = 0
         self._unsettled_max = unsettled_max(self._workers)
         self._unsettled = 0  # fetches that have ended and are not committed yet
@@ -108,7 +125,7 @@ class Fetcher:
 
     def now(self) -> float:
         """Seconds since the epoch, monotonic."""
-        return self._epoch + time.monotonic()
+        return self._epoch + self._clock()
 
     def submit(self, job: FetchJob, done: Done, *, polite: bool = True, recallable: bool = False) -> None:
         """Fetches at the host's turn; `done` is called once, never before this returns.
@@ -151,6 +168,16 @@ class Fetcher:
     def recall(self, host: str) -> None:
         """Returns all recallable jobs of the host; `on_recall` is called in any case, even with none."""
         self._on_recall(host, self._taken_back(host))
+
+    def permit(self, permit: AddressPermit) -> None:
+        """Polite fetches from its address may begin, from and until times of CLOCK_BOOTTIME."""
+        from_s, until_s = permit.from_s + self._epoch, permit.until_s + self._epoch
+        self._politeness.permit(permit._replace(from_s=from_s, until_s=until_s), self.now())
+        self._schedule()
+
+    def uses(self) -> list[AddressUse]:
+        """What has changed about addresses that need permits. Call it often."""
+        return [use._replace(owed_s=use.owed_s - self._epoch) for use in self._politeness.uses(self.now())]
 
     def hold(self, held: bool) -> None:
         """While held, no request begins; running ones continue."""
@@ -290,6 +317,10 @@ class Fetcher:
         self._start(fetch, allowed[0])
 
     def _start(self, fetch: _Fetch, address: str) -> None:
+        assert fetch.turn is not None, "a fetch that starts has its turn"
+        if self._needs_permits and not self._politeness.is_permitted(fetch.turn, address, self.now()):
+            self._postpone(fetch, address)
+            return
         job, place, requests = fetch.job, fetch.place, self._requests
         cookies = ""
         if self._settings.cookies and len(self._jar):
@@ -311,8 +342,20 @@ class Fetcher:
             )
         )
 
+    def _postpone(self, fetch: _Fetch, address: str) -> None:
+        """The permit ended while the name was looked up, or is for another address: the fetch waits for its turn."""
+        turn, now = fetch.turn, self.now()
+        assert turn is not None, "a fetch that starts has its turn"
+        self._active -= 1
+        fetch.turn = None
+        self._politeness.ended(turn, TransferEnd(contacted=False), now)
+        self._politeness.add(turn.host.name, fetch, turn.delay, now)
+        self._politeness.locate(turn.host.name, address, now)
+        self._schedule()
+
     def _ended(self, fetch: _Fetch, fetched: Fetched, status: int) -> None:
-        if fetched.outcome == FetchOutcome.CONNECT and fetch.addresses:
+        if fetched.outcome == FetchOutcome.CONNECT and fetch.addresses and fetch.attempts < ADDRESSES_MAX:
+            fetch.attempts += 1
             first, fetch.addresses = fetch.addresses[0], fetch.addresses[1:]
             self._resolver.prefer(fetch.place.host, first)
             self._start(fetch, first)

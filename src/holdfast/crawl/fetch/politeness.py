@@ -4,9 +4,10 @@
 
 A host whose address is not known yet is held until `locate`. All hosts that become ready at some time stand in
 one heap by that time; a host that found its address busy queues at the address, and the address is in the heap.
-So a decision costs O(log hosts). A server that responds with 429 or 503 is paused; for how long, and what happens
-after a failure, is in `crawl.schedule.retry`. Times are seconds since the epoch, always passed in; nothing here reads a
-clock. One thread only.
+So a decision costs O(log hosts). In a cluster an address also rests while this node has no permit for it: hosts of
+other nodes may be there. A server that responds with 429 or 503 is paused; for how long, and what happens after a
+failure, is in `crawl.schedule.retry`. Times are seconds since the epoch, always passed in; nothing here reads a clock.
+One thread only.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
+from holdfast.crawl.processes.messages import AddressPermit, AddressUse
 from holdfast.crawl.schedule.retry import RATE_LIMITED, refusal_pause_s, retry_after_s
 
 URGENT_PER_HOST = 6  # as in browsers
+_REPORT_S = 1.0  # between two reports about an address while its permit is there
 _REMEMBERED_S = 600.0  # after its pause, that a host refused requests
 
 
@@ -44,6 +47,11 @@ class Address:
     hosts: int = 0  # that are known to be there
     line: deque[HostTurns] = field(default_factory=deque)  # hosts that are ready and wait for the address
     in_heap: bool = False
+    permit: AddressPermit | None = None
+    seen: int = 0  # number of its last permit
+    gap: float = 0.0  # the longest rest of the address so far
+    reported: AddressUse | None = None
+    reported_at: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -75,6 +83,7 @@ class FetchTurn:
     address: Address | None
     before: tuple[float, float]  # previous `spaced_at` of host and address
     spaced_at: tuple[float, float]
+    is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +109,11 @@ class Wait:
 class Politeness:
     """Decides which fetch may begin, and when the next one may."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, needs_permits: bool = False) -> None:
+        """With `needs_permits`, fetches that are not urgent begin only with a `permit` for their address."""
         self._rules = rules
+        self._needs_permits = needs_permits
+        self._watched: dict[str, Address] = {}  # those that want a permit, have one, or had one a moment ago
         self._hosts: dict[str, HostTurns] = {}
         self._addresses: dict[str, Address] = {}
         self._heap: list[tuple[float, int, HostTurns | Address]] = []
@@ -133,7 +145,7 @@ class Politeness:
             self._leave(host, now)
             host.in_line = False
             if address:
-                host.address = self._addresses.get(address) or Address(address)
+                host.address = self._addresses.get(address) or self._watched.get(address) or Address(address)
                 host.address.hosts += 1
                 self._addresses[address] = host.address
         self._enter(host, now)
@@ -187,6 +199,68 @@ class Politeness:
     def wake(self) -> float | None:
         """When to call `next` again, if nothing is added, located or ended before."""
         return self._heap[0][0] if self._heap else None
+
+    # -- permits ------------------------------------------------------------------------------------------------
+
+    def permit(self, permit: AddressPermit, now: float) -> None:
+        """Allows fetches from an address. Its times are of the same clock as all others here."""
+        name = permit.address
+        address = self._watched.get(name) or self._addresses.get(name) or Address(name)
+        if permit.number < address.seen or (permit.number == address.seen and address.permit is None):
+            return  # it was given back meanwhile
+        address.permit, address.seen = permit, permit.number
+        self._watched[name] = address
+        self._enter_address(address, max(now, permit.from_s))
+
+    def is_permitted(self, turn: FetchTurn, address: str, now: float) -> bool:
+        """Whether a fetch that has its turn may contact this address now."""
+        known = turn.address
+        if not self._needs_permits or turn.is_urgent:
+            return True
+        return known is not None and known.name == address and self._has_permit(known, now)
+
+    def uses(self, now: float) -> list[AddressUse]:
+        """What has changed about the addresses that need permits; gives back those that are over, or not needed."""
+        changed = []
+        for address in list(self._watched.values()):
+            permit = address.permit
+            if permit is not None and self._is_over(permit, address, now):
+                permit = address.permit = None
+            owed = max(address.rested_at, address.spaced_at)
+            wants = permit is None and bool(address.line)
+            use = AddressUse(address.name, address.seen, permit is not None, wants, address.active, owed, address.gap)
+            if use != address.reported and (permit is None or self._is_due(use, address, now)):
+                address.reported, address.reported_at = use, now
+                changed.append(use)
+            if permit is None and not wants and not address.active and owed <= now:
+                address.reported = None
+                del self._watched[address.name]
+        return changed
+
+    def _is_over(self, permit: AddressPermit, address: Address, now: float) -> bool:
+        is_unneeded = not address.hosts or (permit.yields and not address.line)
+        return now >= permit.until_s or (is_unneeded and now >= permit.from_s)
+
+    def _is_due(self, use: AddressUse, address: Address, now: float) -> bool:
+        before = address.reported
+        return before is None or before.seen != use.seen or now - address.reported_at >= _REPORT_S
+
+    def _has_permit(self, address: Address, now: float) -> bool:
+        permit = address.permit
+        return permit is not None and permit.from_s <= now < permit.until_s
+
+    def _may_turn_to(self, address: Address, now: float) -> bool:
+        """Whether there is a permit now; otherwise the address waits for it."""
+        if self._has_permit(address, now):
+            return True
+        permit = address.permit
+        self._watched[address.name] = address
+        if permit is not None and now < permit.from_s and not address.in_heap:
+            address.in_heap = True
+            self._push(permit.from_s, address)
+        return False
+
+    # -- the end of a fetch -------------------------------------------------------------------------------------
 
     def ended(self, turn: FetchTurn, end: TransferEnd, now: float) -> tuple[float, str] | None:
         """Ends a fetch. Returns until when its server asked to pause, and why, if it did."""
@@ -289,8 +363,12 @@ class Politeness:
         heappush(self._heap, (at, self._pushes, who))
 
     def _limit(self, address: Address) -> int:
-        limit = self._rules.per_host * self._rules.per_address
+        limit = self._most(address)
         return max(limit, URGENT_PER_HOST) if address.line and address.line[0].urgent else limit
+
+    def _most(self, address: Address) -> int:
+        limit = self._rules.per_host * self._rules.per_address
+        return limit if address.permit is None else min(limit, address.permit.room)
 
     def _turn_of_host(self, host: HostTurns, at: float, now: float) -> FetchTurn | None:
         if at != host.heap_at:
@@ -319,16 +397,19 @@ class Politeness:
 
     def _free(self, address: Address, host: HostTurns, now: float) -> bool:
         """Whether a host may begin at once: nobody waits for the address, or the fetch is urgent."""
-        limit = self._rules.per_host * self._rules.per_address
+        limit = self._most(address)
         if host.urgent:
             return address.active < max(limit, URGENT_PER_HOST)
-        return not address.line and address.active < limit and max(address.rested_at, address.spaced_at) <= now
+        is_free = not address.line and address.active < limit and max(address.rested_at, address.spaced_at) <= now
+        return is_free and (not self._needs_permits or self._may_turn_to(address, now))
 
     def _turn_at(self, address: Address, now: float) -> FetchTurn | None:
         """The turn of the first host in an address's queue that is still ready."""
         address.in_heap = False
         if max(address.rested_at, address.spaced_at) > now:
             self._enter_address(address, now)
+            return None
+        if self._needs_permits and not self._may_turn_to(address, now):
             return None
         while address.line and address.active < self._limit(address):
             host = address.line.popleft()
@@ -345,7 +426,8 @@ class Politeness:
 
     def _begin(self, host: HostTurns, now: float) -> FetchTurn:
         rules, address = self._rules, host.address
-        if host.urgent and host.active < URGENT_PER_HOST and host.paused_until <= now:
+        is_urgent = bool(host.urgent) and host.active < URGENT_PER_HOST and host.paused_until <= now
+        if is_urgent:
             item, delay = host.urgent.popleft()
             spacing = 0.0
         else:
@@ -359,7 +441,8 @@ class Politeness:
         if address is not None:
             address.active += 1
             address.spaced_at = max(address.spaced_at, now + spacing / rules.per_address)
+            address.gap = max(address.gap, delay / rules.per_address)
             spaced_at = (host.spaced_at, address.spaced_at)
         if host.queue or host.urgent:
             self._enter(host, now)
-        return FetchTurn(item, delay, host, address, before, spaced_at)
+        return FetchTurn(item, delay, host, address, before, spaced_at, is_urgent)

@@ -1,9 +1,10 @@
 """The fetcher process.
 
     crawl process ──('job', …), ('read', …), ('pause', host, until, reason), ('recall', host), ('right', until),
-                    ('settled', count), ('stop', seconds)──▶
+                    ('permits', [permit, …]), ('settled', count), ('stop', seconds)──▶
                         fetcher ──Fetched──▶ parse workers
-                  ◀──('taken', job id, worker), ('pause', …), ('recalled', host, [job id, …]), ('stats', {…})──
+                  ◀──('taken', job id, worker), ('pause', …), ('recalled', host, [job id, …]), ('uses', [use, …]),
+                     ('stats', {…})──
 
 The first frame on the control socket is a pickled FetcherStart. 'read' is a response that the archive has already: it
 goes to a parse worker like one that was fetched. Responses go to the parse worker with the least to
@@ -17,7 +18,8 @@ the fetcher ends at once: running requests are lost, and their URLs are still qu
 
 In a cluster the process has a right to fetch until a moment of CLOCK_BOOTTIME, which 'right' extends. Past it the
 process ends, which closes all sockets. It looks at the clock before every call into libcurl, so a process that was
-stopped and goes on later sends nothing.
+stopped and goes on later sends nothing. For addresses that hosts of other nodes may share it needs permits: it reports
+its 'uses' of them, and gets 'permits'.
 """
 
 from __future__ import annotations
@@ -38,12 +40,21 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-from holdfast.crawl.processes.messages import Fetched, FetcherStart, FetchJob, fetched_of, pack, pack_fetched
+from holdfast.crawl.processes.messages import (
+    AddressPermit,
+    Fetched,
+    FetcherStart,
+    FetchJob,
+    fetched_of,
+    pack,
+    pack_fetched,
+)
 from holdfast.env.child_process import RECEIVE_BYTES, Frames, collect_seldom
 
 UNREAD_BYTES_MAX = 64 << 20
 LAPSED = 3  # exit code: the right to fetch is over
 _STATS_EVERY_S = 1.0
+_USES_EVERY_S = 0.03
 _COOKIES_EVERY = 30  # stats
 _MEASURE_AGAIN_S = 0.01
 _LOOK_AGAIN_S = 0.01
@@ -82,7 +93,11 @@ class FetchingProcess:
             on_pause=self._paused,
             on_recall=self._recalled,
             guard=self._require_right if start.until_s is not None else None,
+            needs_permits=start.needs_permits,
         )
+        self._using: asyncio.TimerHandle | None = None
+        if start.needs_permits:
+            self._report_uses()
         self._until_s = start.until_s
         self._lapse: asyncio.TimerHandle | None = None
         if start.until_s is not None:
@@ -135,6 +150,8 @@ class FetchingProcess:
         self._timer.cancel()
         if self._lapse is not None:
             self._lapse.cancel()
+        if self._using is not None:
+            self._using.cancel()
         if self._measuring is not None:
             self._measuring.cancel()
         if self._ending is not None:
@@ -185,6 +202,9 @@ class FetchingProcess:
                 self._fetcher.recall(host)
             case ("right", float(until_s)):
                 self._extend_right(until_s)
+            case ("permits", permits):
+                for values in permits:
+                    self._fetcher.permit(AddressPermit._make(values))
             case ("settled", int(count)):
                 self._settled = count
                 self._fetcher.set_unsettled(self._delivered - count)
@@ -281,6 +301,11 @@ class FetchingProcess:
     def _recalled(self, host: str, jobs: list[FetchJob]) -> None:
         ids = [job.id for job in (*jobs, *self._recall_pages(host, jobs))]
         self._to_crawl.put(pack(("recalled", host, ids)))
+
+    def _report_uses(self) -> None:
+        if uses := self._fetcher.uses():
+            self._to_crawl.put(pack(("uses", [tuple(use) for use in uses])))
+        self._using = self._loop.call_later(_USES_EVERY_S, self._report_uses)
 
     def _tell(self) -> None:
         stats = self._fetcher.stats()

@@ -30,6 +30,7 @@ class FetcherStart:
     allow_private: bool = False  # any address
     private_networks: tuple[str, ...] = ()  # private networks that are allowed
     until_s: float | None = None  # in a cluster: when the right to fetch ends, by CLOCK_BOOTTIME; 'right' extends it
+    needs_permits: bool = False  # in a cluster: a polite request begins only with a permit for its address
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,29 @@ class FetchJob(NamedTuple):
     method: str = ""  # empty: GET
     content: bytes = b""  # of the request
     fields: tuple[tuple[str, str], ...] = ()  # of the request; they replace ours of the same name
+
+
+class AddressPermit(NamedTuple):
+    """The right of a fetcher to begin requests to an address; nobody else has it meanwhile."""
+
+    address: str
+    number: int  # later ones have higher numbers
+    from_s: float  # by CLOCK_BOOTTIME
+    until_s: float
+    room: int  # requests that may be under way at a time
+    yields: bool = False  # others wait: give it back as soon as no host here is ready
+
+
+class AddressUse(NamedTuple):
+    """What a fetcher does with an address for which it needs permits."""
+
+    address: str
+    seen: int = 0  # number of the last permit that has arrived
+    has_permit: bool = False  # that permit is not given back yet
+    wants: bool = False  # a host is ready and there is no permit
+    active: int = 0  # requests under way
+    owed_s: float = 0.0  # no request by anybody before this time, by CLOCK_BOOTTIME
+    gap_s: float = 0.0  # the longest time between two requests to it, so far
 
 
 class Fetched(NamedTuple):

@@ -18,7 +18,7 @@ import logging
 import marshal
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
 from socket import MSG_DONTWAIT, socket, socketpair
@@ -26,6 +26,8 @@ from typing import Any
 
 from holdfast.crawl.processes.children import CrawlChildren
 from holdfast.crawl.processes.messages import (
+    AddressPermit,
+    AddressUse,
     Fetched,
     FetcherStart,
     FetchJob,
@@ -74,6 +76,7 @@ class Pipeline:
         self._closed = False
         self.pauses: list[tuple[str, float, str]] = []  # host, until when, why; the caller takes them
         self.recalled: list[tuple[str, list[int]]] = []  # host, and its jobs that were returned
+        self.uses: list[AddressUse] = []  # reports about addresses that need permits; the caller takes them
         self.stats: dict[str, Any] = {}
         self._control = children.fetcher
         self._begin(children.fetcher, fetcher)
@@ -137,6 +140,10 @@ class Pipeline:
     def extend_right(self, until_s: float) -> None:
         """The fetcher may fetch until then, by CLOCK_BOOTTIME."""
         self._send(pack(("right", until_s)))
+
+    def permit(self, permits: Sequence[AddressPermit]) -> None:
+        """The fetcher may begin requests to addresses that hosts of other nodes may share."""
+        self._send(pack(("permits", [tuple(each) for each in permits])))
 
     def settled(self, *, behind: int = 0) -> None:
         """All results but the last `behind` are committed, so the fetcher may start more requests."""
@@ -274,6 +281,10 @@ class Pipeline:
                 self.pauses.append((host, float(until), reason))
             case ("recalled", str(host), list(job_ids)):
                 self.recalled.append((host, job_ids))
+            case ("uses", list(uses)):
+                with self._changed:
+                    self.uses += map(AddressUse._make, uses)
+                    self._changed.notify()  # whoever waits for results asks for permits first
             case ("stats", dict(stats)):
                 self.stats = stats
 
