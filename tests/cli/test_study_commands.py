@@ -91,6 +91,8 @@ def test_charts_as_png_and_svg(studied: Shell) -> None:
 
 def test_mistakes_are_named(studied: Shell) -> None:
     assert "must end with .png or .svg" in studied.quick("study", "duplicates", "--plot", "d.gif", code=2).errors
+    nowhere = studied.quick("study", "duplicates", "--plot", "no/where/d.png", code=2)
+    assert "there is no directory 'no/where'" in nowhere.errors and not nowhere.text  # before anything is read
     assert "'many' is not a whole number" in studied.quick("study", "change", "--rows", "many", code=2).errors
     assert "'moon' is not one of" in studied.quick("study", "duplicates", "--by", "moon", code=2).errors
     assert "--json and --csv exclude" in studied.quick("study", "duplicates", "--json", "--csv", code=2).errors

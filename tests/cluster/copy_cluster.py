@@ -100,7 +100,7 @@ class Cluster:
         self.train_after = train_after
         self.authority = NodeAuthority(root / "keys")
         self.settings = ClusterSettings("c1", PARTITIONS, copies, ack_copies)
-        self.options = CopyOptions(look_s=0.05, repair_bytes_s=0, **options)
+        self.options = CopyOptions(**{"look_s": 0.05, "repair_bytes_s": 0, **options})
         self.nodes: dict[str, Node] = {}
         self.members = MemberList()
         self.alive: set[str] = set()

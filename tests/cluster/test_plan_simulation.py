@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import pytest
 from copy_cluster import PARTITIONS, Cluster, cluster_of
 from copy_world import seeded, some_pages
 from waiting import wait_until
 
+from holdfast.archive.ingest.exchange import page
 from holdfast.plan.lifetimes import ExponentialLives
 from holdfast.plan.simulation import Replacement, SimulatedCluster, Simulation
 
 NAMES = ("n1", "n2", "n3", "n4", "n5", "n6")
 SCHEDULE = ("n2", "n5", "n1")
 COPIES = 3
+NODE_BYTES_S = 50_000.0
+RECORD_BYTES = 8_000
 
 
 def held_by(cluster: Cluster) -> set[tuple[int, str]]:
@@ -82,3 +87,36 @@ def test_moved_copies_are_those_of_six_real_nodes(tmp_path: Path) -> None:
             gained = {each: count - had[each] for each, count in received(cluster).items()}
             assert gained == expected
         assert not simulation.lost.any()
+
+
+@pytest.mark.soak
+def test_times_of_repair_beside_the_simulators(tmp_path: Path) -> None:
+    """Six nodes that repair at a limited rate. The times are printed (`pytest -s`); they should be within 25 %."""
+    random = seeded()
+    with cluster_of(tmp_path, *NAMES, train_after=0, repair_bytes_s=NODE_BYTES_S) as cluster:
+        urls = [f"http://site{number}.example/" for number in range(720)]
+        for number, node in enumerate(cluster.live()):
+            node.add([page(url, random.randbytes(RECORD_BYTES), "image/png") for url in urls[number :: len(NAMES)]])
+        cluster.settle()
+        simulation = Simulation(
+            SimulatedCluster(
+                *(len(NAMES), COPIES, PARTITIONS, ExponentialLives(1e15)),
+                stored_bytes=float(len(urls) * RECORD_BYTES),
+                bandwidth_bytes_s=NODE_BYTES_S,
+                lost_after_s=0.0,
+                replacement=Replacement.NONE,
+                placement_ids=[cluster.members.get(name).placement_id for name in NAMES],
+            ),
+            1,
+        )
+        for name in SCHEDULE[:2]:
+            simulation.now += 1e9  # all that was pulled is in sync
+            simulation.counts.repair_longest_s = 0.0
+            simulation.kill(NAMES.index(name))
+            cluster.destroy(name)
+            begun = time.monotonic()
+            cluster.forget(name)
+            cluster.settle()
+            taken, expected = time.monotonic() - begun, simulation.counts.repair_longest_s
+            print(f"repair after {name}: {taken:.1f} s, simulated {expected:.1f} s, {taken / expected:.2f} times")
+            assert simulated(simulation) == held_by(cluster)

@@ -55,6 +55,16 @@ def test_growth_is_that_of_the_months_in_the_window(tmp_path: Path) -> None:
     assert any("this archive, growing like this, is full in" in each for each in result.notes)
 
 
+def test_a_single_month_has_no_bounds_and_a_small_archive_is_drawn_in_small_units(tmp_path: Path) -> None:
+    with holdfast.open(filled(tmp_path / "a", months=1), read_only=True) as archive:
+        result = growth(archive)
+    for row in result.rows():
+        assert row["value_low"] is row["value_high"] is None, row["figure"]
+    (panel,) = result.panels
+    assert panel.y_label == "on disk (MB)"
+    assert 0.14 < (panel.series[0].values[-1] or 0) < 100
+
+
 def test_growth_can_be_given(tmp_path: Path) -> None:
     with holdfast.open(filled(tmp_path / "a", months=1), read_only=True) as archive:
         rows = {row["figure"]: row for row in growth(archive, bytes_day=1e9, reserve=0.0).rows()}

@@ -44,6 +44,7 @@ A, B, C = Words("", "a"), Words("", "b"), Words("", "c")
         ("holdfa*", Prefix("", "holdfa"), "holdfa*"),
         ("title:holdfa**", Prefix("title", "holdfa"), "title:holdfa*"),
         ('"holdfa*"', Phrase("", "holdfa*"), '"holdfa*"'),
+        ("or* Not**", And((Prefix("", "or"), Prefix("", "Not"))), "or* Not*"),  # no operators
         ("*fast", Phrase("", "*fast"), '"*fast"'),
         ("a  b", And((A, B)), "a b"),
         ('"a  b"', Phrase("", "a b"), '"a b"'),

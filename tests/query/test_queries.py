@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import tantivy
 from query_archive import Asked
 
 import holdfast
@@ -17,6 +18,7 @@ from holdfast.errors import IndexNotFound, MalformedQuery, NotFound, UnknownName
 from holdfast.index.schema import page_number
 from holdfast.query.language.parser import parse
 from holdfast.query.results import Hit, QueryOptions, Snippet
+from holdfast.query.snapshot import MatchSet, QuerySnapshot
 from holdfast.query.snippets import Snippets
 from holdfast.urls import page_id, page_id_text, url_key
 
@@ -395,3 +397,25 @@ def test_numbers_come_ascending(asked: Asked) -> None:
     numbers = asked.archive.queries.records_matching("stanford")
     assert numbers.dtype == np.uint64
     assert (np.diff(numbers.astype(np.int64)) > 0).all()
+
+
+@pytest.mark.parametrize("most", [1, 7, 30])
+def test_matches_that_come_in_ranges_are_those_that_come_at_once(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    texts = ("stanford", "type:html", "*", "stanford OR library", "nothing-like-this")
+    before = [asked.archive.queries.records_matching(text) for text in texts]
+    assert len(before[2]) > 4 * most
+    longest: list[int] = []
+    original = QuerySnapshot.gather
+
+    def gather(self: QuerySnapshot, query: tantivy.Query) -> MatchSet:
+        found = original(self, query)
+        longest.append(len(found.records))
+        return found
+
+    monkeypatch.setattr(QuerySnapshot, "gather", gather)
+    monkeypatch.setattr("holdfast.query.snapshot.HITS_MAX", most)
+    again = [asked.archive.queries.records_matching(text) for text in texts]
+    assert [each.tolist() for each in again] == [each.tolist() for each in before]
+    assert max(longest) <= most

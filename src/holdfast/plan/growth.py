@@ -36,6 +36,7 @@ _MONTHS = (
 )
 _MONTH_DAYS = 365.2425 / 12
 _AHEAD = 24  # months that the chart looks ahead
+_SIZE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
 
 
 @dataclass(slots=True)
@@ -54,8 +55,8 @@ class Growth:
     captures: int
     urls: int
     bytes_day: float
-    low_bytes_day: float
-    high_bytes_day: float
+    low_bytes_day: float | None  # of a single month no bounds are known
+    high_bytes_day: float | None
     captures_day: float
     new_urls_day: float
     first: str  # month of the first capture, '' if none has a date
@@ -103,8 +104,8 @@ def _measured(
         sum(each.captures for each in months.values()) + totals["undated"],
         totals["urls"],
         mean,
-        max(0.0, mean - half),
-        mean + half,
+        max(0.0, mean - half) if len(rates) > 1 else None,
+        mean + half if len(rates) > 1 else None,
         captures / days,
         new_urls / days,
         min(months, default=""),
@@ -140,8 +141,8 @@ def growth(
     found, months, measured = _measured(archive, window_days, progress)
     rate = found.bytes_day if bytes_day is None else bytes_day
     full = found.full_days(rate, reserve)
-    sooner = found.full_days(found.high_bytes_day, reserve) if bytes_day is None else full
-    later = found.full_days(found.low_bytes_day, reserve) if bytes_day is None else full
+    low, high = (None, None) if bytes_day is not None else (found.low_bytes_day, found.high_bytes_day)
+    sooner, later = (None if each is None else found.full_days(each, reserve) for each in (high, low))
     figures = [
         _figure("captures", found.captures, ""),
         _figure("urls", found.urls, ""),
@@ -149,7 +150,7 @@ def growth(
         _figure("free on its disk", found.free_bytes / GB, "GB"),
         _figure("captures a day", found.captures_day, ""),
         _figure("new urls a day", found.new_urls_day, ""),
-        _figure("growth a day", rate / GB, "GB", *_bounds(found, bytes_day)),
+        _figure("growth a day", rate / GB, "GB", *(None if each is None else each / GB for each in (low, high))),
         _figure("full in", full, "days", sooner, later),
     ]
     rows, total = [], 0
@@ -174,10 +175,6 @@ def growth(
     if measured.coverage is not None:
         notes.append(f"of the cluster: sizes on disk are those of {totals['nodes']} nodes together, copies included")
     return StudyResult("growth", tables, notes, panels, measured.coverage)
-
-
-def _bounds(found: Growth, given: float | None) -> tuple[float | None, float | None]:
-    return (None, None) if given is not None else (found.low_bytes_day / GB, found.high_bytes_day / GB)
 
 
 def _figure(name: str, value: float, unit: str, low: float | None = None, high: float | None = None) -> dict[str, Any]:
@@ -208,7 +205,7 @@ def _notes(found: Growth, full: float, undated: int, given: float | None) -> lis
 
 def _panels(found: Growth, months: dict[str, _Month], rate: float, reserve: float) -> list[Panel]:
     payload = sum(each.payload_bytes for each in months.values())
-    scale = found.used_bytes / payload / GB if payload else 0.0
+    scale = found.used_bytes / payload if payload else 0.0
     first, last = _number(min(months)), _number(max(months))
     begin = max(first, last - 119)
     sizes, total = [], 0.0
@@ -218,15 +215,16 @@ def _panels(found: Growth, months: dict[str, _Month], rate: float, reserve: floa
             sizes.append(total)
     places = [(number - last) / 12 for number in range(begin, last + 1)]
     ahead = [month / 12 for month in range(_AHEAD + 1)]
-    capacity = found.used_bytes + found.free_bytes
-    limit = (capacity - reserve * capacity) / GB
+    to_come = [total + rate * _MONTH_DAYS * 12 * each for each in ahead]
+    limit = (1 - reserve) * (found.used_bytes + found.free_bytes)
+    unit, unit_bytes = next((each for each in _SIZE_UNITS if max(to_come) >= each[1]), _SIZE_UNITS[-1])
     series = [
-        Series("until now", sizes, places),
-        Series("growing like this", [total + rate * _MONTH_DAYS * 12 * each / GB for each in ahead], ahead),
+        Series("until now", [each / unit_bytes for each in sizes], places),
+        Series("growing like this", [each / unit_bytes for each in to_come], ahead),
     ]
-    if limit < 20 * max(series[1].values[-1] or 0.0, 1e-9):
-        series.append(Series("full", [limit, limit], [places[0], ahead[-1]]))
-    return [Panel("Size of this archive", "years from the last capture", "on disk (GB)", series)]
+    if limit < 20 * max(to_come):
+        series.append(Series("full", [limit / unit_bytes] * 2, [places[0], ahead[-1]]))
+    return [Panel("Size of this archive", "years from the last capture", f"on disk ({unit})", series)]
 
 
 @checked

@@ -38,7 +38,7 @@ _FIGURES = (
 )
 _YEARS = (
     *(("year", "int64"), ("deaths", "float64"), ("joins", "float64"), ("moved_tb", "float64")),
-    *(("incomplete", "float64"), ("lost", "float64")),
+    *(("incomplete_percent", "float64"), ("lost_percent", "float64")),
 )
 # Two-sided 97.5 % quantiles of Student's distribution for 1, 2, ... degrees of freedom; then that of the normal one.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
@@ -171,8 +171,8 @@ def _years_of(simulation: Simulation, years: float, step: Callable[[], None]) ->
                 "deaths": counts.deaths - deaths,
                 "joins": counts.joins - joins,
                 "moved_tb": (counts.moved_bytes - moved) / TB,
-                "incomplete": float(incomplete.mean()),
-                "lost": (counts.lost_partitions - lost) / simulation.cluster.partitions,
+                "incomplete_percent": 100 * float(incomplete.mean()),
+                "lost_percent": 100 * (counts.lost_partitions - lost) / simulation.cluster.partitions,
             }
         )
     return rows
@@ -193,7 +193,7 @@ def _figures_of(simulation: Simulation, years: float, rows: Sequence[dict[str, f
         "95 % of repairs within": (simulation.repair_quantile_s(0.95) / 3600, "hours"),
         "longest repair": (counts.repair_longest_s / 3600, "hours"),
         "partitions with too few copies, at year's end": (
-            100 * float(np.mean([row["incomplete"] for row in rows])),
+            float(np.mean([row["incomplete_percent"] for row in rows])),
             "%",
         ),
         "fullest node to the mean": (float(load.max() / load.mean()) if len(load) and load.any() else 0.0, ""),
@@ -295,7 +295,7 @@ def _notes(cluster: SimulatedCluster, runs: int, figures: Sequence[dict[str, Any
 
 def _panels(cluster: SimulatedCluster, rows: Sequence[dict[str, Any]]) -> list[Panel]:
     names = [str(row["year"]) for row in rows]
-    lost = np.cumsum([100 * row["lost"] for row in rows]).tolist()
+    lost = np.cumsum([row["lost_percent"] for row in rows]).tolist()
     return [
         Panel(
             "Moved by repair and hand-over",
@@ -308,7 +308,7 @@ def _panels(cluster: SimulatedCluster, rows: Sequence[dict[str, Any]]) -> list[P
             "Partitions",
             "year",
             "share of partitions (%)",
-            [Series("too few copies", [100 * row["incomplete"] for row in rows]), Series("lost until now", lost)],
+            [Series("too few copies", [row["incomplete_percent"] for row in rows]), Series("lost until now", lost)],
             names,
         ),
     ]

@@ -78,7 +78,7 @@ class QueryEngine:
 
         def matching() -> Numbers:
             moment = self._moment(expression, None, dict(ends) if ends is not None else None, ranks)
-            return moment.gather(Compiler(moment).compile(expression)).records
+            return moment.records(Compiler(moment).compile(expression))
 
         return self.tried(matching)
 

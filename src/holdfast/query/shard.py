@@ -297,11 +297,12 @@ class ShardQuery:
             counts = captures_of(moment, query, moment.numbers("page", [each.address for each in shown]))
         return list(hits_of(moment, list(map(HitGroup, shown, counts)), snippets))
 
-    def matching(self) -> list[int]:
-        def numbers() -> list[int]:
+    def matching(self) -> Numbers:
+        """The numbers of the records of all matches, ascending."""
+
+        def numbers() -> Numbers:
             moment, expression, compiler = self._opened()
-            matches = moment.gather(compiled(compiler, moment, expression, self.options))
-            return [int(number) for number in matches.records]
+            return moment.records(compiled(compiler, moment, expression, self.options))
 
         return self.engine.tried(numbers)
 

@@ -34,6 +34,11 @@ _LETTERS_NARROW = 42
 _DATES_NAMED = 4  # as many single dates stand on the axis as they are
 _DATE_FORMS = {"month": "%Y-%m", "year": "%Y"}
 _POINTS_MARKED = 60
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_MARKER_POINTS = (8.0, 6.0, 5.0, 4.0, 3.0, 2.5)  # smaller on larger: equal values do not hide each other
+_MARKER_SMALL_POINTS = 3.5  # of a single series, and where there are many
+_POINTS_LARGE = 15
+_ROOM = 1.05  # above the highest value, so that its mark is whole
 _drawing = threading.Lock()
 
 
@@ -132,6 +137,8 @@ def chart_format(path: Path) -> str:
     format = path.suffix.lower().removeprefix(".")
     if format not in FORMATS:
         raise UsageError(f"cannot draw '{path}': its name must end with .png or .svg")
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot draw '{path}': there is no directory '{path.parent}'")
     return format
 
 
@@ -152,7 +159,10 @@ def _draw(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> None:
 
         handles.append(Patch(color=_INK[theme], alpha=0.18, linewidth=0))
         labels.append(panel.mark_name)
-    columns = 1 if is_narrow and max(map(len, labels), default=0) > _LABEL_MAX else 2 if is_narrow else 3
+    if is_narrow:
+        columns = 1 if max(map(len, labels), default=0) > _LABEL_MAX else 2
+    else:
+        columns = 4 if len(labels) == 4 and sum(map(len, labels)) <= _LEGEND_MAX else 3
     rows = -(-len(labels) // columns) if has_legend else 0
     title = "\n".join(wrap(panel.title, _TITLE_MAX)) if is_narrow else panel.title
     axis.set_title(title, fontsize=11, fontweight="bold", pad=8 + (6 + 14 * rows if rows else 0))
@@ -161,12 +171,21 @@ def _draw(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> None:
     if panel.is_log_y:
         axis.set_yscale("log")
     else:
-        axis.set_ylim(bottom=0, top=panel.y_max)
+        axis.set_ylim(bottom=0, top=_top(panel))
         if all(value is None or float(value).is_integer() for series in panel.series for value in series.values):
             axis.yaxis.get_major_locator().set_params(integer=True)
     if has_legend:
         place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "frameon": False}
         axis.legend(handles, [_short(label, _LEGEND_MAX) for label in labels], ncols=columns, fontsize=9, **place)
+
+
+def _top(panel: Panel) -> float | None:
+    """Where the y axis ends; None where nothing is above 0."""
+    values = [value for series in panel.series for each in (series.values, series.high) for value in each if value]
+    highest = max(values, default=0.0)
+    if panel.y_max is not None and highest <= panel.y_max:
+        highest = panel.y_max
+    return highest * _ROOM or None
 
 
 def _draw_bars(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> None:
@@ -210,7 +229,11 @@ def _draw_lines(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> No
     for number, series in enumerate(panel.series):
         colour = _COLOURS[theme][number % len(_COLOURS[theme])]
         step = {"drawstyle": "steps-post"} if series.is_stepped else {}
-        few = {"marker": "o", "markersize": 4} if len(series.places) <= _POINTS_MARKED and not series.is_stepped else {}
+        is_marked = len(series.places) <= _POINTS_MARKED and not series.is_stepped
+        at = number % len(_MARKERS)
+        is_large = len(panel.series) > 1 and len(series.places) <= _POINTS_LARGE
+        points = _MARKER_POINTS[at] if is_large else _MARKER_SMALL_POINTS
+        few: dict[str, Any] = {"marker": _MARKERS[at], "markersize": points} if is_marked else {}
         axis.plot(
             series.places,
             series.values,
@@ -218,6 +241,8 @@ def _draw_lines(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> No
             color=colour,
             linestyle=_DASHES[number % len(_DASHES)],
             linewidth=2,
+            clip_on=False,  # marks on an axis are whole
+            gid=f"series-{number}",
             **step,
             **few,
         )

@@ -15,6 +15,7 @@ _SHARES = frozenset(("within", "previous", "earlier", "urls_previous", "urls_ear
 _SHARES_MORE = frozenset(("exact", "near", "survival", "low", "high", "exponential"))
 _TIMES = frozenset(("date", "timestamp", "first", "last"))
 _ENDS = ("_low", "_high")
+_UNITS = {"tb": "TB", "gb": "GB", "percent": "%"}
 _DAY_S = 86_400
 _TIME_UNITS = {"days": 1, "hours": 24, "minutes": 1_440, "seconds": _DAY_S}
 
@@ -26,13 +27,14 @@ def shown_columns(names: Sequence[str]) -> list[str]:
 
 
 def heading(column: str) -> str:
-    """`urls_previous` is 'urls previous %'."""
-    words = column.replace("_", " ")
+    """`urls_previous` is 'urls previous %', `moved_tb` is 'moved TB'."""
+    words = " ".join(_UNITS.get(word, word) for word in column.split("_"))
     return f"{words} %" if is_share(column) else words
 
 
 def is_share(column: str) -> bool:
     """Whether numbers of this column are shares, from 0 to 1."""
+    column = column.removeprefix("paper_")
     return column in _SHARES or column in _SHARES_MORE or column.endswith("_share")
 
 

@@ -246,23 +246,24 @@ _TABLE_1 = (  # of Gomes, Santos and Silva: date, URLs, and shares within, of th
     ("2003-10", 3_300_000, 0.109, 0.185, 0.27),
     ("2004-06", 4_400_000, 0.067, 0.181, 0.32),
 )
-_PAPER = ("paper_date", "paper_urls", "paper_within_share", "paper_previous_share", "paper_urls_previous_share")
+_MEASURES = ("urls", "within", "previous", "urls_previous")  # the columns of Table 1 behind the date
 
 
 def _beside_the_paper(groups: pyarrow.Table) -> pyarrow.Table:
-    """Table 1 in its own columns: the groups of the archive by number, beside the five crawls of the paper."""
+    """Table 1 in its own columns: the groups of the archive by number, each figure beside that of the paper's crawl."""
     import pyarrow
 
-    own = groups.select(["group", "date", "urls", "within", "previous", "urls_previous"]).to_pylist()
+    own = groups.select(["group", "date", *_MEASURES]).to_pylist()
+    theirs = ["paper_date", *(f"paper_{name}" for name in _MEASURES)]
     rows = []
     for number in range(max(len(own), len(_TABLE_1)) if own else 0):
-        row = {"crawl": number + 1, **(own[number] if number < len(own) else {})}
-        rows.append(row | (dict(zip(_PAPER, _TABLE_1[number], strict=True)) if number < len(_TABLE_1) else {}))
-    share = pyarrow.float64()
-    ours = [("crawl", pyarrow.int64()), ("group", "string"), ("date", "string"), ("urls", pyarrow.int64())]
-    ours += [(name, share) for name in ("within", "previous", "urls_previous")]
-    theirs = [("paper_date", "string"), ("paper_urls", pyarrow.int64()), *((name, share) for name in _PAPER[2:])]
-    return pyarrow.Table.from_pylist(rows, pyarrow.schema([*ours, *theirs]))
+        row = {"crawl": str(number + 1), **(own[number] if number < len(own) else {})}
+        rows.append(row | (dict(zip(theirs, _TABLE_1[number], strict=True)) if number < len(_TABLE_1) else {}))
+    columns = [(name, pyarrow.string()) for name in ("crawl", "group", "date", "paper_date")]
+    for name in _MEASURES:
+        kind = pyarrow.int64() if name == "urls" else pyarrow.float64()
+        columns += [(name, kind), (f"paper_{name}", kind)]
+    return pyarrow.Table.from_pylist(rows, pyarrow.schema(columns))
 
 
 def _shares(column: str) -> str:

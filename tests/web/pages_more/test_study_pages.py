@@ -58,6 +58,8 @@ PAGES = (
     "/studies/topic?topics=nobody",
     "/studies/plan",
     "/studies/plan?preset=archive&copies=2",
+    "/studies/simulation",
+    "/studies/simulation?preset=archive&copies=2&nodes=4&years=1&runs=1",
     "/studies/plan?preset=thesis&pages=5e9&disk=1T&life=200d",
 )
 
@@ -76,6 +78,13 @@ def test_figures_are_those_of_the_study(studied: Served) -> None:
     assert text.count("<td>spring</td>") == 3  # its row, what summer is compared with, and beside the paper
     assert "33.3 %" in text
     assert 'srcset="/studies/duplicates/chart.svg?theme=dark"' in text
+
+
+def test_columns_that_say_nothing_are_left_out(studied: Served) -> None:
+    text = ask(studied.controls, "/studies/change").text
+    assert "change interval days" in text
+    assert "modified interval days" not in text  # no page has a Last-Modified
+    assert "modified_interval_days" in ask(studied.controls, "/studies/change/strata.csv").text
 
 
 def test_a_cluster_is_one_click_away_and_so_are_its_pages(studied: Served) -> None:
@@ -245,6 +254,44 @@ def test_a_plan_is_that_of_the_command_with_this_archives_growth(studied: Served
     assert "<h2>Growth</h2>" in text and "<td>2020-01</td>" in text
     inputs = ask(studied.controls, "/studies/plan/inputs.csv", {"preset": "archive", "copies": "2"}).text
     assert "Copies,2" in inputs and "Nodes,2" in inputs
+
+
+def test_a_simulation_is_that_of_the_library(studied: Served) -> None:
+    """H9: with the preset, the values that are changed, and the seed."""
+    values = {"preset": "national", "nodes": "30", "life": "200d", "years": "2", "runs": "2", "seed": "7"}
+    rows = ask(studied.controls, "/studies/simulation/figures.csv", values | {"replacement": "same"}).text
+    cluster = plan.cluster_of(plan.preset("national").changed(nodes=30, life_days=200.0), replacement="same", years=2.0)
+    expected = plan.simulate(cluster, years=2.0, runs=2, seed=7).rows()
+    found = {row["figure"]: float(row["value"]) for row in csv.DictReader(io.StringIO(rows))}
+    assert found == {row["figure"]: row["value"] for row in expected}
+    assert found["nodes that died"] > 50
+    text = ask(studied.controls, "/studies/simulation", values | {"replacement": "same"}).text
+    assert "<h2>Figures</h2>" in text and "<h2>Years</h2>" in text and "chart.svg" in text
+    assert ">incomplete<" in text and "0 %</td>" in text
+    shaped = ask(studied.controls, "/studies/simulation/figures.csv", values | {"shape": "0.5"}).text
+    assert shaped != ask(studied.controls, "/studies/simulation/figures.csv", values).text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"nodes": "1000000"}, "1,000,000 nodes here, at most 20,000"),
+        ({"life": "1h", "years": "10"}, "losses of nodes here"),
+        ({"runs": "9999999"}, "give more than 0"),
+        ({"years": "0"}, "give more than 0"),
+        ({"years": "many"}, "is not a number"),
+        ({"runs": "0"}, "give more than 0"),
+        ({"shape": "99"}, "bad shape of lives"),
+        ({"copies": "9", "nodes": "5"}, "cannot keep 9 copies on 5 nodes"),
+        ({"preset": "moon"}, "is none of"),
+        ({"replacement": "hope"}, "is none of"),
+    ],
+)
+def test_simulations_that_cannot_be_here_say_why(studied: Served, values: dict[str, str], message: str) -> None:
+    told = ask(studied.controls, "/studies/simulation", values)
+    assert told.status == 400
+    assert message.lower() in told.text.lower()
+    assert faults(Page(told.text)) == []
 
 
 def test_a_plan_shows_nothing_that_access_rules_hide(tmp_path: Path) -> None:

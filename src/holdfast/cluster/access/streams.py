@@ -181,7 +181,7 @@ def _selects(shard: NodeShard, rows: SnapshotRows, head: dict[str, Any], partiti
     """Whether the query of a stream finds a record."""
     if not head["text"]:
         return None
-    numbers = frozenset(shard_query(shard, head, partitions).matching())
+    numbers = frozenset(shard_query(shard, head, partitions).matching().tolist())
     view = shard.archive.index.view()
     ends = dict(view.state.batches)
 

@@ -83,7 +83,7 @@ class ServedPart:
     def matching(self, query: str) -> Numbers:
         about = {"text": query, "linked": self.head["linked"].get(query, ())}
         head = {"options": asdict(QueryOptions(limit=0)), "is_public": False, **about}
-        return np.sort(np.array(shard_query(self.shard, head, self.partitions).matching(), np.uint64))
+        return shard_query(self.shard, head, self.partitions).matching()
 
     def numbers(self) -> Numbers:
         return np.sort(

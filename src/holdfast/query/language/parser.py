@@ -151,7 +151,8 @@ def _text(field: str, token: QueryToken, *, is_quoted: bool) -> Expression:
     if not has_word(text):
         raise fault(f"no word in {text[:40]!r}", token.at, "give at least a letter or a digit")
     beginning = text.rstrip("*")
-    if is_quoted or not (is_bare_value(beginning) if field else is_bare_word(beginning)):
+    bare = text if beginning == text else f"{beginning}*"
+    if is_quoted or not (is_bare_value(bare) if field else is_bare_word(bare)):
         return Phrase(field, text)
     if beginning == text:
         return Words(field, text)

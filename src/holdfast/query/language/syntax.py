@@ -161,9 +161,9 @@ def _inner(expression: Expression) -> str:
 def _text(term: TextTerm) -> str:
     if isinstance(term, Phrase):
         return quoted(term.text)
-    is_bare = is_bare_value(term.text) if term.field else is_bare_word(term.text)
-    assert is_bare, "words and prefixes come without quotes"
-    return f"{term.text}*" if isinstance(term, Prefix) else term.text
+    text = f"{term.text}*" if isinstance(term, Prefix) else term.text
+    assert is_bare_value(text) if term.field else is_bare_word(text), "words and prefixes come without quotes"
+    return text
 
 
 def quoted(text: str) -> str:

@@ -133,9 +133,13 @@ class _Draw:
         )
         if not count:
             reason = "" if not revisits else f"; {revisits:,} revisits are not drawn"
-            raise UsageError(f"there is nothing to draw from: no capture with a payload and a status of 2xx{reason}")
+            within = f", of those that {self._options.within!r} finds" if self._options.within else ""
+            raise UsageError(
+                f"there is nothing to draw from: no capture with a payload and a status of 2xx{within}{reason}"
+            )
         if self._options.captures > count:
-            raise UsageError(f"a sample of {self._options.captures:,} captures is impossible: there are {count:,}")
+            there = f"there are {count:,}" if count > 1 else "there is 1"
+            raise UsageError(f"a sample of {self._options.captures:,} captures is impossible: {there}")
         if self._options.bytes_max > size:
             raise UsageError(f"a sample of {self._options.bytes_max:,} bytes is impossible: there are {size:,}")
 

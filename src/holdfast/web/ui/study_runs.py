@@ -21,7 +21,7 @@ class StudyRun:
     """A study that runs, or has."""
 
     changes: int  # of the catalog when it began
-    captures: int = 0  # to be read
+    steps: int = 0  # captures to be read, or the like
     done: int = 0
     result: StudyResult | None = None
     error: HoldfastError | None = None
@@ -29,7 +29,7 @@ class StudyRun:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def advance(self, count: int) -> None:
-        self.done = min(self.captures, self.done + count)
+        self.done = min(self.steps, self.done + count)
 
 
 class StudyRuns:
@@ -41,7 +41,7 @@ class StudyRuns:
         self._runs: LruCache[Hashable, StudyRun] = LruCache(_RESULTS_KEPT)
 
     def get(
-        self, key: Hashable, changes: int, captures: Callable[[], int], work: Callable[[StudyRun], StudyResult]
+        self, key: Hashable, changes: int, steps: Callable[[], int], work: Callable[[StudyRun], StudyResult]
     ) -> StudyRun:
         """The run under this key; begins one unless there is one that is fresh enough. Waits a moment for its end."""
         with self._lock:
@@ -49,7 +49,7 @@ class StudyRuns:
             if run is None or not self._is_usable(run, changes):
                 run = StudyRun(changes)
                 self._runs.put(key, run)
-                threading.Thread(target=self._work, args=[run, captures, work], name="study", daemon=True).start()
+                threading.Thread(target=self._work, args=[run, steps, work], name="study", daemon=True).start()
         run.ended.wait(_WAIT_S)
         return run
 
@@ -59,10 +59,10 @@ class StudyRuns:
             return True
         return run.error is None and (run.changes == changes or time.monotonic() - run.ended_s < _FRESH_S)
 
-    def _work(self, run: StudyRun, captures: Callable[[], int], work: Callable[[StudyRun], StudyResult]) -> None:
+    def _work(self, run: StudyRun, steps: Callable[[], int], work: Callable[[StudyRun], StudyResult]) -> None:
         with self._running:
             try:
-                run.captures = captures()
+                run.steps = steps()
                 run.result = work(run)
             except HoldfastError as error:
                 run.error = error

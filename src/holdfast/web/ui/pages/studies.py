@@ -27,7 +27,7 @@ from holdfast import study
 from holdfast.archive import Archive
 from holdfast.errors import HoldfastError, IndexNotFound, NotFound, UsageError
 from holdfast.study.chart import INSTALL, Theme, chart
-from holdfast.study.display import cell, heading, is_share, shown_columns
+from holdfast.study.display import cell, heading, shown_columns
 from holdfast.study.engine.periods import AUTO, PeriodUnit, first_day, last_day
 from holdfast.study.engine.run import ClusterArchive
 from holdfast.study.engine.scan import GroupBy
@@ -37,7 +37,17 @@ from holdfast.web.context import WebContext
 from holdfast.web.request import ALL
 from holdfast.web.ui.display import page_address, path_to
 from holdfast.web.ui.pages.not_found import for_people
-from holdfast.web.ui.plan_form import INPUTS, PLANS, examples, plan_of
+from holdfast.web.ui.plan_form import (
+    INPUTS,
+    PLANS,
+    REPLACEMENTS,
+    RUN_INPUTS,
+    PlanInput,
+    examples,
+    plan_of,
+    simulated_days,
+    simulation_of,
+)
 from holdfast.web.ui.render import page_headers, render, wants_page
 from holdfast.web.ui.study_runs import StudyRun
 
@@ -72,12 +82,17 @@ class StudyForm:
     fields: tuple[StudyField, ...] = ()  # parameters that people write
     is_of_disk: bool = False  # it shows all of the archive, or with access rules nothing; and all collections
     examples: Callable[[Mapping[str, str]], dict[str, str]] = lambda _: {}  # of fields, where they depend on choices
+    steps: tuple[str, Callable[[Mapping[str, str]], int]] | None = None  # of its progress, if they are not captures
 
 
 def _topics(archive: Archive | ClusterArchive, *, topics: str, by: str, **options: Any) -> StudyResult:
     """One topic a line."""
     lines = [line.strip() for line in topics.splitlines() if line.strip()]
     return study.topic(archive, list(dict.fromkeys(lines)), unit=by, **options)
+
+
+def _plan_fields(inputs: Sequence[PlanInput]) -> tuple[StudyField, ...]:
+    return tuple(StudyField(each.name, each.label, 0, each.example) for each in inputs)
 
 
 STUDIES = {
@@ -135,9 +150,20 @@ STUDIES = {
         plan_of,
         (("preset", PLANS),),
         ("figures", "inputs", "traffic", "copies", "growth", "months"),
-        fields=tuple(StudyField(each.name, each.label, 0, each.example) for each in INPUTS),
+        fields=_plan_fields(INPUTS),
         is_of_disk=True,
         examples=examples,
+    ),
+    "simulation": StudyForm(
+        "Simulation",
+        "What is moved and what is lost in years of a cluster whose nodes die and are replaced?",
+        simulation_of,
+        (("preset", PLANS), ("replacement", REPLACEMENTS)),
+        ("figures", "years", "inputs"),
+        fields=_plan_fields((*RUN_INPUTS, *INPUTS)),
+        is_of_disk=True,
+        examples=examples,
+        steps=("day", simulated_days),
     ),
 }
 _NO_INDEX = "This archive has no full-text index, which this study needs: run 'holdfast index update'"
@@ -270,14 +296,16 @@ def run_of(site: WebContext, wanted: StudyRequest) -> StudyRun:
         return wanted.form.run(archive, permits=permits, progress=run.advance, **options)
 
     key = wanted.name, tuple(sorted(wanted.values.items())), site.access.rules
-    run = site.studies.get(key, changes, lambda: _captures(site, wanted), work)
+    run = site.studies.get(key, changes, lambda: _steps(site, wanted), work)
     if run.error is not None:
         raise run.error
     return run
 
 
-def _captures(site: WebContext, wanted: StudyRequest) -> int:
-    """How many captures are to be read."""
+def _steps(site: WebContext, wanted: StudyRequest) -> int:
+    """How many captures are to be read, or other steps to be done."""
+    if wanted.form.steps is not None:
+        return wanted.form.steps[1](wanted.values)
     if site.is_clustered and isinstance(site.answers, ClusterArchive):
         return site.answers.captures()
     return sum(total.captures for total in site.archive.catalog.totals()[0].values())
@@ -295,7 +323,7 @@ class ShownCell:
 
 @dataclass(frozen=True, slots=True)
 class ShownTable:
-    """A table as a page shows it."""
+    """A table as a page shows it: without columns that say nothing."""
 
     name: str
     headings: list[str]
@@ -310,19 +338,24 @@ def _shown(site: WebContext, wanted: StudyRequest, result: StudyResult, name: st
     table = result.tables[name]
     kinds = dict(zip(table.column_names, table.schema.types, strict=True))
     numbers = {each for each, kind in kinds.items() if types.is_integer(kind) or types.is_floating(kind)}
-    columns = [each for each in shown_columns(table.column_names) if each != "collection"]
-    rows = []
-    for row in table.slice(0, ROWS_SHOWN).to_pylist():
+    rows = table.slice(0, ROWS_SHOWN).to_pylist()
+    columns = [
+        each
+        for each in shown_columns(table.column_names)
+        if each != "collection" and any(cell(each, row) for row in rows)
+    ]
+    shown = []
+    for row in rows:
         cells = []
         for column in columns:
             text = cell(column, row)
-            text += " %" if text and is_share(column) else ""
+            text += " %" if text and heading(column).endswith(" %") else ""
             value, opened, bounds = text.partition(" (") if column in numbers else (text, "", "")
             cells.append(ShownCell(value, column in numbers, _link(wanted, column, row), opened.strip() + bounds))
-        rows.append(cells)
+        shown.append(cells)
     headings = [heading(each).removesuffix(" %") for each in columns]
     right = [heading(each).removesuffix(" %") for each in columns if each in numbers]
-    return ShownTable(name, headings, right, rows, max(0, len(table) - ROWS_SHOWN))
+    return ShownTable(name, headings, right, shown, max(0, len(table) - ROWS_SHOWN))
 
 
 def _link(wanted: StudyRequest, column: str, row: dict[str, Any]) -> str:
