@@ -62,13 +62,21 @@ class RunningNode:
             connection.close()
 
     def put(self, url: str, content: bytes, timestamp: str = TIME) -> int:
+        return self.put_and_wait(url, content, timestamp)[0]
+
+    def put_and_wait(
+        self, url: str, content: bytes, timestamp: str = TIME, wait_s: int | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Status and response; with `wait_s`, when enough nodes have it."""
         parts = urlsplit(self.pages)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=WAIT_S)
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "text/html"}
         try:
             target = f"/api/captures?url={quote(url, safe='')}&timestamp={timestamp}"
+            target += f"&wait_safe={wait_s}" if wait_s is not None else ""
             connection.request("PUT", target, content, headers)
-            return connection.getresponse().status
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
         finally:
             connection.close()
 

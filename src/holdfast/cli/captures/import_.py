@@ -169,7 +169,9 @@ def _import_by_node(
     stored.subtract(before)
     tally.summarize(stored)
     if not done["safe"]:
-        raise ClusterDown("imported, but not yet on as many nodes as make a record safe: see 'holdfast nodes'")
+        from holdfast.cluster.copies.write_socket import NOT_SAFE
+
+        raise ClusterDown(f"imported, but {NOT_SAFE}")
     if tally.failed:
         raise click.exceptions.Exit(MalformedInput.exit_code)
 

@@ -149,6 +149,9 @@ class CopyService:
         match command["command"]:
             case "import":
                 return self._import(command)
+            case "is_safe":
+                copies = self._running()
+                return {"safe": all(copies.is_safe(RecordId.parse(each)) for each in command["records"])}
             case "remove":
                 return self._remove(command)
             case "update":

@@ -1,5 +1,9 @@
 """Captures that other processes of a node hand to its writer: drafts in, outcomes out, over a socket in its directory.
 
+    with NodeWriter("n1") as node:
+        added = node.add([holdfast.page("http://example.com/", b"...", "text/html")])
+        node.wait_safe([each.record for each in added], timeout_s=60)
+
 Messages are pickled, so both ends must be one installation. Who can write to the directory can write to the archive.
 """
 
@@ -8,20 +12,48 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from holdfast.archive.ingest.exchange import Exchange, drafts_of
 from holdfast.archive.ingest.writer import Added
-from holdfast.cluster.control import short_address
+from holdfast.cluster.control import send_command, short_address
+from holdfast.config import load
+from holdfast.env import REAL
 from holdfast.env.child_process import receive_pickled, send_pickled
-from holdfast.env.paths import CLUSTER
+from holdfast.env.paths import CLUSTER, SETTINGS
 from holdfast.errors import ClusterDown, Denied, HoldfastError
-from holdfast.records.draft import RecordDraft
+from holdfast.model import RecordId, batch_name
+from holdfast.records.draft import Drafting, RecordDraft
 
 SOCKET = "write"
+NOT_SAFE = "not yet on as many nodes as make a record safe: see 'holdfast nodes'"
 _TIMEOUT_S = 60
+_PAUSE_S, _PAUSE_MAX_S = 0.05, 1.0  # between two looks whether a record is safe
+_LOOK_S = 1.0  # that a look may take at least
+
+
+def is_safe(archive: Path, records: Sequence[RecordId], timeout_s: float) -> bool:
+    """Whether so many nodes have these records of a running node that they are safe.
+
+    Raises ClusterDown if the node does not respond in time, CaptureNotFound if it does not have a record.
+    """
+    command = {"command": "is_safe", "records": [str(each) for each in records]}
+    return bool(send_command(archive / CLUSTER, command, timeout_s)["safe"])
+
+
+def looks(timeout_s: float) -> Iterator[tuple[float, float]]:
+    """Of a wait: how long to sleep before each look, and how long that may take. The last one is at its end."""
+    end_s, pause_s = time.monotonic() + timeout_s, 0.0
+    while True:
+        left_s = end_s - time.monotonic()
+        yield min(pause_s, max(0.0, left_s)), max(_LOOK_S, left_s)
+        if left_s <= pause_s:
+            return
+        pause_s = min(max(2 * pause_s, _PAUSE_S), _PAUSE_MAX_S)
 
 
 class WriteSocket:
@@ -68,10 +100,14 @@ class WriteSocket:
 
 
 class NodeWriter:
-    """The archive of a running node, as its web workers write to it: a context manager."""
+    """The archive of a running node, as its web workers and programs of its machine write to it: a context manager.
 
-    def __init__(self, archive: Path) -> None:
+    For one thread.
+    """
+
+    def __init__(self, archive: str | Path) -> None:
         """Raises ClusterDown if the node does not run."""
+        self._archive = archive = Path(archive)
         self._connection = socket.socket(socket.AF_UNIX)
         wait = struct.pack("ll", _TIMEOUT_S, 0)  # not `settimeout`: frames are received whole
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
@@ -87,6 +123,24 @@ class NodeWriter:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def add(self, exchanges: Sequence[Exchange] | Exchange, *, collection: str = "") -> list[Added]:
+        """As `Archive.add`."""
+        given = [exchanges] if isinstance(exchanges, Exchange) else exchanges
+        name = collection or load(self._archive / SETTINGS).records.collection
+        return self.add_drafts(drafts_of(given, Drafting(batch_name(name)), REAL))
+
+    def wait_safe(self, records: Iterable[RecordId | None], timeout_s: float) -> None:
+        """Returns when so many nodes have these records that they are safe. What was refused has no record.
+
+        Raises ClusterDown if they are not safe in time, or the node ends: the records stay, and others still get them.
+        """
+        waiting = [each for each in records if each is not None]
+        for pause_s, look_s in looks(timeout_s):
+            time.sleep(pause_s)
+            if is_safe(self._archive, waiting, look_s):
+                return
+        raise ClusterDown(NOT_SAFE)
 
     def add_drafts(self, drafts: Sequence[RecordDraft]) -> list[Added]:
         """As `Archive.add_drafts`."""
