@@ -165,6 +165,7 @@ class Copies:
         self._archive.everywhere = None
         self._stopping.set()
         self.wake()
+        self.acknowledgements.close()
         self._server.stop()
         with self._lock:  # from here on no peer is made, and no thread begun
             peers, threads = list(self._peers.values()), list(self._threads.values())
