@@ -81,14 +81,20 @@ class RunningNode:
             connection.close()
 
     def post(self, target: str, values: dict[str, Any]) -> dict[str, Any]:
+        return self.post_bytes(target, json.dumps(values).encode(), "application/json")
+
+    def post_bytes(
+        self, target: str, body: bytes, content_type: str = "application/warc", code: int | None = None
+    ) -> dict[str, Any]:
+        """The response, of status 200 or 201 unless another is given."""
         parts = urlsplit(self.pages)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=WAIT_S)
         try:
-            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-            connection.request("POST", target, json.dumps(values), headers)
+            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": content_type}
+            connection.request("POST", target, body, headers)
             response = connection.getresponse()
             content = response.read()
-            assert response.status < 300, content
+            assert response.status in ((200, 201) if code is None else (code,)), content
             found: dict[str, Any] = json.loads(content)
             return found
         finally:

@@ -120,6 +120,24 @@ def _urls_of(node: RunningNode, holders: set[str]) -> Iterator[str]:
             yield url
 
 
+def test_a_file_may_be_sent_to_any_node(cluster: list[RunningNode], tmp_path: Path) -> None:
+    """POST /api/warc: its process imports it, under the name that was given."""
+    n1 = cluster[0]
+    urls = [f"http://sent{number}.example/" for number in range(4)]
+    content = write_warc(tmp_path, urls).read_bytes()
+    done = n1.post_bytes("/api/warc?name=sent.warc.gz", content)
+    assert (done["added"], done["findings"]) == (5, [])
+    assert n1.post_bytes("/api/warc?name=sent.warc.gz", content)["known"] == 5
+    assert n1.post_bytes("/api/warc", content[:-900], code=400)["type"] == "urn:holdfast:MalformedInput"
+    for node in cluster:
+        for url in urls:
+            assert wait_until(lambda node=node, url=url: _found(node, url), f"{url} at {node.path.name}")[1] == body(
+                url
+            )
+    with Archive(n1.path, read_only=True) as archive:
+        assert {each.filename for url in urls for each in archive.catalog.lookup(url)} == {"sent.warc.gz"}
+
+
 class Site(BaseHTTPRequestHandler):
     """Two pages and no rules."""
 

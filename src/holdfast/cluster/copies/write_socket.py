@@ -15,17 +15,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from holdfast.archive.ingest.exchange import Exchange, drafts_of
+from holdfast.archive.ingest.file_reader import ImportInput
+from holdfast.archive.ingest.importer import ImportOptions, ImportReport
 from holdfast.archive.ingest.writer import Added
 from holdfast.cluster.control import send_command, short_address
 from holdfast.config import load
 from holdfast.env import REAL
 from holdfast.env.child_process import receive_pickled, send_pickled
 from holdfast.env.paths import CLUSTER, SETTINGS
-from holdfast.errors import ClusterDown, Denied, HoldfastError
+from holdfast.errors import ClusterDown, Denied, HoldfastError, MalformedInput
+from holdfast.formats.record import Finding, FindingKind
 from holdfast.model import RecordId, batch_name
 from holdfast.records.draft import Drafting, RecordDraft
 
@@ -54,6 +58,36 @@ def looks(timeout_s: float) -> Iterator[tuple[float, float]]:
         if left_s <= pause_s:
             return
         pause_s = min(max(2 * pause_s, _PAUSE_S), _PAUSE_MAX_S)
+
+
+def import_by_node(
+    archive: Path,
+    paths: Sequence[Path],
+    options: ImportOptions,
+    *,
+    names: Sequence[str] | None = None,
+    wait_safe_s: float | None = None,
+) -> tuple[list[ImportReport], bool]:
+    """Has a running node import files of this machine; with `names`, of which none is a WACZ, under these names.
+
+    Returns the reports, and whether so many nodes have the records that they are safe, if that was to be waited for.
+    Raises ClusterDown if the node ends meanwhile; what was imported stays.
+    """
+    command = {
+        "command": "import",
+        "paths": [str(each.resolve()) for each in paths],
+        "names": names,
+        "options": asdict(options),
+        "wait_safe_s": wait_safe_s,
+    }
+    done = send_command(archive / CLUSTER, command, timeout_s=None)
+    return [_report(values) for values in done["reports"]], done["safe"]
+
+
+def _report(values: dict[str, Any]) -> ImportReport:
+    findings = [Finding(**{**each, "kind": FindingKind(each["kind"])}) for each in values["findings"]]
+    error = MalformedInput(values["error"]) if values["error"] else None
+    return ImportReport(**{**values, "findings": findings, "error": error})
 
 
 class WriteSocket:
@@ -129,6 +163,12 @@ class NodeWriter:
         given = [exchanges] if isinstance(exchanges, Exchange) else exchanges
         name = collection or load(self._archive / SETTINGS).records.collection
         return self.add_drafts(drafts_of(given, Drafting(batch_name(name)), REAL))
+
+    def import_files(self, inputs: Sequence[ImportInput], options: ImportOptions) -> list[ImportReport]:
+        """As `Archive.import_files`, of files that are no WACZ."""
+        paths = [each.path for each in inputs if each.path is not None]
+        assert len(paths) == len(inputs), "streams cannot be handed over"
+        return import_by_node(self._archive, paths, options, names=[each.name for each in inputs])[0]
 
     def wait_safe(self, records: Iterable[RecordId | None], timeout_s: float) -> None:
         """Returns when so many nodes have these records that they are safe. What was refused has no record.
