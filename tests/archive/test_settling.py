@@ -17,7 +17,7 @@ from holdfast.archive.ingest.file_reader import ImportInput, inputs_of
 from holdfast.archive.ingest.intent import IntentLog, Purpose
 from holdfast.archive.ingest.writer import Refusals
 from holdfast.env import REAL
-from holdfast.errors import VolumeFull
+from holdfast.errors import VolumeDown, VolumeFull
 from holdfast.model import ContentKey
 from holdfast.storage.store.put import Announced
 
@@ -84,6 +84,31 @@ def test_a_failed_addition_leaves_nothing(archive: Archive, quick: Path, monkeyp
         import_all(archive, write(quick / "b.warc", each))
         assert_exact(archive)
         before, listed = references(archive), captures(archive)
+
+
+def test_what_a_full_disk_kept_from_being_undone_is_undone_later(
+    archive: Archive, quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive need not be opened again once there is room."""
+    import_all(archive, write(quick / "a.warc", exchange("http://a.example/", b"shared" * 100)))
+    before, listed = references(archive), captures(archive)
+    from holdfast.batches.batch import Batch
+
+    def full(*_: object) -> None:
+        raise VolumeFull("no space left")
+
+    more = write(quick / "b.warc", exchange("http://b.example/", b"shared" * 100))
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "append", full)
+        patch.setattr(IntentLog, "void", full)
+        with pytest.raises(VolumeFull, match="no space left"):
+            import_all(archive, more)
+        with pytest.raises(VolumeDown, match="cannot be undone yet: no space left"):
+            import_all(archive, more)
+    assert captures(archive) == listed
+    import_all(archive, more)
+    assert_exact(archive)
+    assert len(captures(archive)) > len(listed) and references(archive) != before
 
 
 def test_a_batch_restored_from_an_older_copy(archive: Archive, quick: Path) -> None:

@@ -1,7 +1,8 @@
 """A node without pages that writes down when it has which right: `python recorded_node.py DIR LOG`.
 
 One line for each moment: the time by the clock that all processes of a machine share, and the partitions that this
-node may fetch for at that time. NODE_CLOCK_SKEW_S sets its clock off; NODE_PROTOCOL is the highest version it speaks.
+node may fetch for at that time. NODE_CLOCK_SKEW_S sets its clock off; NODE_PROTOCOL is the highest version it speaks;
+NODE_STAYS keeps it with its NATS service, whatever it hears of another one.
 """
 
 from __future__ import annotations
@@ -75,12 +76,20 @@ class Recorder:
                 self._log.write(f"{now_s:.6f} {','.join(map(str, sorted(rights.owned)))}\n")
 
 
+class StayingNode(ClusterNode):
+    """Hears of no other service."""
+
+    def _take_service(self, signed: str) -> None:
+        pass
+
+
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     directory, path = Path(sys.argv[1]), Path(sys.argv[2])
-    node = ClusterNode(NodeDirectory(directory), [lambda context: Recorder(context, path)])
+    kind = StayingNode if "NODE_STAYS" in os.environ else ClusterNode
+    node = kind(NodeDirectory(directory), [lambda context: Recorder(context, path)])
     node.on_end = ended.set
     try:
         node.start()

@@ -62,25 +62,39 @@ class RunningNode:
             connection.close()
 
     def put(self, url: str, content: bytes, timestamp: str = TIME) -> int:
+        return self.put_and_wait(url, content, timestamp)[0]
+
+    def put_and_wait(
+        self, url: str, content: bytes, timestamp: str = TIME, wait_s: int | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Status and response; with `wait_s`, when enough nodes have it."""
         parts = urlsplit(self.pages)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=WAIT_S)
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "text/html"}
         try:
             target = f"/api/captures?url={quote(url, safe='')}&timestamp={timestamp}"
+            target += f"&wait_safe={wait_s}" if wait_s is not None else ""
             connection.request("PUT", target, content, headers)
-            return connection.getresponse().status
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
         finally:
             connection.close()
 
     def post(self, target: str, values: dict[str, Any]) -> dict[str, Any]:
+        return self.post_bytes(target, json.dumps(values).encode(), "application/json")
+
+    def post_bytes(
+        self, target: str, body: bytes, content_type: str = "application/warc", code: int | None = None
+    ) -> dict[str, Any]:
+        """The response, of status 200 or 201 unless another is given."""
         parts = urlsplit(self.pages)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=WAIT_S)
         try:
-            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-            connection.request("POST", target, json.dumps(values), headers)
+            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": content_type}
+            connection.request("POST", target, body, headers)
             response = connection.getresponse()
             content = response.read()
-            assert response.status < 300, content
+            assert response.status in ((200, 201) if code is None else (code,)), content
             found: dict[str, Any] = json.loads(content)
             return found
         finally:

@@ -29,6 +29,32 @@ def test_a_connection_that_closes_before_many_keys_are_read() -> None:
     asyncio.run(read())
 
 
+@pytest.mark.parametrize("call", ["request", "swap", "append", "get"])
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_task_that_is_cancelled_while_the_connection_closes_ends(call: str, is_cancelled: bool) -> None:
+    """Else a node that stops at that moment would go on. A request that the closing connection cancels just fails."""
+    under_way: asyncio.Future[None]
+
+    async def wait(*_: object, **__: object) -> None:
+        await under_way
+
+    async def run() -> None:
+        nonlocal under_way
+        under_way = asyncio.get_running_loop().create_future()
+        bus = Bus(NOBODY)
+        bus._client = SimpleNamespace(request=wait, is_closed=True)  # type: ignore[assignment]
+        bus._streams = SimpleNamespace(publish=wait, get_last_msg=wait)  # type: ignore[assignment]
+        arguments = {"request": ("x", b""), "swap": ("x", b"", 0), "append": ("x", b"", "id"), "get": ("x",)}[call]
+        task = asyncio.create_task(getattr(bus, call)(*arguments))
+        await asyncio.sleep(0)
+        assert not task.done()
+        (task if is_cancelled else under_way).cancel()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else ClusterDown):
+            await task
+
+    asyncio.run(run())
+
+
 def test_nothing_is_left_of_a_connection_that_is_given_up() -> None:
     async def give_up() -> None:
         bus = Bus(NOBODY)

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.create import init
 from holdfast.archive.export import ExportOptions
 from holdfast.archive.ingest.exchange import page
+from holdfast.cluster.access.routes import RouteTable
+from holdfast.cluster.copies.write_socket import NodeWriter
+from holdfast.errors import CaptureNotFound, ClusterDown
+from holdfast.model import RecordId
 from holdfast.records.selection import Selection
 
 URLS = [f"http://site{number}.example/page" for number in range(12)]
@@ -73,6 +78,64 @@ def test_captures_put_over_http_reach_the_holders(cluster: list[RunningNode]) ->
                 url
             )
     wait_until(lambda: all(_copies(cluster, url) >= 2 for url in PUT), "two copies of each")
+
+
+def test_a_put_may_wait_until_enough_nodes_have_it(cluster: list[RunningNode]) -> None:
+    """H6: over HTTP and in Python; also for a capture that this node knows as another one's."""
+    n1 = cluster[0]
+    for number in range(6):
+        url = f"http://safe{number}.example/"
+        status, found = n1.put_and_wait(url, body(url), wait_s=600)
+        assert (status, found["outcome"], found["safe"]) == (201, "added", True)
+        assert _copies(cluster, url) >= 2
+        status, found = n1.put_and_wait(url, body(url), wait_s=600)
+        assert (status, found["outcome"], found["safe"]) == (200, "known", True)
+    for url in PUT:
+        assert n1.put_and_wait(url, body(url))[1]["safe"] is None
+    assert n1.put_and_wait(PUT[0], b"", wait_s=0)[0] == 400
+
+    # Recorded at n1, and put at its other holder as what that one has already.
+    url = next(url for url in _urls_of(n1, {"n1", "n2"}))
+    with NodeWriter(n1.path) as node:
+        (added,) = node.add(page(url, body(url), timestamp=TIME))
+        node.wait_safe([added.record], 600)
+        assert node.add([]) == []
+        with pytest.raises(CaptureNotFound, match="is not here"):
+            node.wait_safe([RecordId("202401.n1", 9999)], 600)
+        with Archive(cluster[1].path, read_only=True) as archive:
+            (copy,) = [each.record for each in archive.catalog.lookup(url)]
+        assert copy != added.record
+    with NodeWriter(cluster[1].path) as node:
+        node.wait_safe([copy], 600)
+
+
+def _urls_of(node: RunningNode, holders: set[str]) -> Iterator[str]:
+    """URLs that these nodes hold."""
+    table = RouteTable.read(node.path / "cluster")
+    for number in count():
+        url = f"http://of{number}.example/"
+        partition = table.rule.of_url(url)
+        assert partition is not None
+        if set(table.members.holders(partition, 2)) == holders:
+            yield url
+
+
+def test_a_file_may_be_sent_to_any_node(cluster: list[RunningNode], tmp_path: Path) -> None:
+    """POST /api/warc: its process imports it, under the name that was given."""
+    n1 = cluster[0]
+    urls = [f"http://sent{number}.example/" for number in range(4)]
+    content = write_warc(tmp_path, urls).read_bytes()
+    done = n1.post_bytes("/api/warc?name=sent.warc.gz", content)
+    assert (done["added"], done["findings"]) == (5, [])
+    assert n1.post_bytes("/api/warc?name=sent.warc.gz", content)["known"] == 5
+    assert n1.post_bytes("/api/warc", content[:-900], code=400)["type"] == "urn:holdfast:MalformedInput"
+    for node in cluster:
+        for url in urls:
+            assert wait_until(lambda node=node, url=url: _found(node, url), f"{url} at {node.path.name}")[1] == body(
+                url
+            )
+    with Archive(n1.path, read_only=True) as archive:
+        assert {each.filename for url in urls for each in archive.catalog.lookup(url)} == {"sent.warc.gz"}
 
 
 class Site(BaseHTTPRequestHandler):
@@ -195,9 +258,16 @@ def test_an_archive_of_three_nodes(cluster: list[RunningNode], tmp_path: Path) -
     assert "not yet on as many nodes" in holdfast(
         "import", "-a", n2.path, write_warc(tmp_path / "more", MORE), "--wait-safe", "0s", code=13
     )
+    (url,) = islice(_urls_of(n1, {"n1", "n3"}), 1)
+    status, found = n1.put_and_wait(url, body(url), wait_s=1)
+    assert (status, found["type"]) == (503, "urn:holdfast:ClusterDown")
+    assert "stored here as '20" in found["detail"] and f"timestamp={TIME} waits again" in found["detail"]
+    with NodeWriter(n1.path) as node, pytest.raises(ClusterDown, match="not yet on as many nodes"):
+        node.wait_safe([each.record for each in node.add(page(url, body(url + "later"), timestamp=TIME))], 0)
     wait_until(lambda: n1.is_settled(2), "two nodes")
     holdfast("node", "forget", "n3", "-a", n1.path)
     wait_until(lambda: all(_copies([n1, n2], url) == 2 for url in URLS), "two copies on two nodes")
+    assert n1.put_and_wait(url, body(url), wait_s=600)[0] == 200, "n2 holds it now"
 
     # Removal at one node reaches the other, also one that is away: it removes before it serves.
     n2.kill()

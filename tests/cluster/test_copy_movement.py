@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from copy_cluster import Cluster, Node, cluster_of
 from copy_world import seeded, some_pages
 from waiting import wait_until
@@ -99,7 +100,9 @@ def test_a_node_that_joins_receives_its_share_and_nobody_else_anything(tmp_path:
         expected.check(formula)
 
 
-def test_what_a_lost_node_held_goes_to_one_new_holder_each(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["forgotten", "lost", "leaving"])
+def test_what_a_node_held_that_goes_is_taken_by_one_new_holder_each(tmp_path: Path, way: str) -> None:
+    """One that leaves runs on, and receives nothing. One that is lost stays a member: it may come back."""
     with cluster_of(tmp_path, "n1", "n2", "n3", "n4", "n5", train_after=0) as cluster:
         filled(cluster)
         for node in cluster.live():
@@ -111,17 +114,22 @@ def test_what_a_lost_node_held_goes_to_one_new_holder_each(tmp_path: Path) -> No
             )
         expected = Expected(cluster)
         before = {number: cluster.nodes["n1"].copies.holders.of(number) for number in range(64)}
-        cluster.destroy("n2")
+        if way != "leaving":
+            cluster.destroy("n2")
         nodes = cluster.live()
         held_back(cluster)
         try:
-            cluster.forget("n2")
+            if way == "forgotten":
+                cluster.forget("n2")
+            else:
+                cluster.members = cluster.members.with_member(replace(cluster.members.get("n2"), state=way))
             formula = {node.name: expected.missing(node) for node in nodes}
         finally:
             released(cluster, nodes)
         after = {number: cluster.nodes["n1"].copies.holders.of(number) for number in range(64)}
         assert all(len(set(after[each]) - set(before[each])) == ("n2" in before[each]) for each in before)
         assert sum(records for records, _, _ in formula.values()) > 0
+        assert formula.get("n2", (0, 0, 0)) == (0, 0, 0)
         expected.check(formula)
 
 

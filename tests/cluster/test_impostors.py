@@ -93,7 +93,7 @@ def test_a_node_cannot_speak_for_another(cluster: NodeCluster) -> None:
         with pytest.raises(ClusterDown):
             await bus.swap("members", b"{}", 1, 0.5)
         with pytest.raises(ClusterDown):
-            await bus.close_keys()
+            await bus.close_keys("")
 
     before = cluster["n1"].directory.members()
     connect(access_of(cluster, "n2"), use)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,14 +24,16 @@ LEASE_S = 2.0
 class NatsServer:
     """A server that knows nothing of the cluster: users, passwords, JetStream."""
 
-    def __init__(self, directory: Path, *, jetstream: bool = True) -> None:
+    def __init__(self, directory: Path, *, jetstream: bool = True, address: str = "", cluster: str = "") -> None:
+        """`cluster` is the configuration of its routes to other servers."""
         directory.mkdir()
-        self._address = free_address()
+        self._address = address or free_address()
         self._config = directory / "nats.conf"
         self._log = directory / "log"
         streams = f'jetstream {{ store_dir: "{directory}/store", sync_interval: always }}' if jetstream else ""
         users = 'authorization { user: "cluster", password: "secret" }'
-        self._config.write_text(f"listen: {self._address}\n{streams}\n{users}\n")
+        name = f"server_name: {directory.name}"
+        self._config.write_text(f"{name}\nlisten: {self._address}\n{streams}\n{users}\n{cluster}\n")
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, password: str = "secret") -> str:
@@ -58,10 +62,39 @@ def nats_server(directory: Path, *, jetstream: bool = True) -> Iterator[NatsServ
         server.kill()
 
 
-def has_no_rights(node: NodeProcess) -> bool:
-    """Whether it has had no right to fetch for two leases: while it has one, it writes that down all the time."""
+@contextmanager
+def three_nats_servers(directory: Path) -> Iterator[list[NatsServer]]:
+    """One service of three servers."""
+    directory.mkdir()
+    addresses = [free_address() for _ in range(3)]
+    routes = [f"127.0.0.1:{int(each.rpartition(':')[2]) + 1}" for each in addresses]
+    urls = ", ".join(f"nats://{each}" for each in routes)
+    servers = [
+        NatsServer(
+            directory / f"s{number}",
+            address=address,
+            cluster=f"cluster {{ name: others, listen: {route}, routes: [{urls}] }}",
+        )
+        for number, (address, route) in enumerate(zip(addresses, routes, strict=True))
+    ]
+    try:
+        for each in servers:
+            each.start()
+        yield servers
+    finally:
+        for each in servers:
+            each.kill()
+
+
+def last_right_s(node: NodeProcess) -> float:
+    """When it had the right to fetch last: while it has one, it writes that down all the time."""
     last = node.log.read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
-    return boot_time_s() - float(last.split()[0]) > 2 * LEASE_S
+    return float(last.split()[0])
+
+
+def has_no_rights(node: NodeProcess) -> bool:
+    """Whether it has had no right to fetch for two leases."""
+    return boot_time_s() - last_right_s(node) > 2 * LEASE_S
 
 
 def test_a_service_that_others_run(tmp_path: Path) -> None:
@@ -87,6 +120,79 @@ def test_a_service_that_others_run(tmp_path: Path) -> None:
             wait_until(lambda: cluster["n2"].table()["incarnation"] == 3, "both use the other service again")
             cluster.wait_owned(*BOTH, by="n2")
             wait_until(lambda: not cluster["n1"].server_pid(), "the server of n1 has ended")
+            assert cluster.overlaps() == []
+        finally:
+            cluster.stop()
+
+
+def test_a_service_of_three_servers_that_others_run(tmp_path: Path) -> None:
+    """The streams have three copies: any one server may go, whichever it is."""
+    with three_nats_servers(tmp_path / "nats") as servers:
+        cluster = NodeCluster(tmp_path, nats=",".join(each.url() for each in servers))
+        try:
+            cluster["n1"].start()
+            cluster.join("n2").start()
+            cluster.wait_owned(*BOTH)
+            members = cluster["n1"].directory.members()
+            for number, each in enumerate(servers):
+                each.kill()
+                weigh = partial(cluster["n1"].command, "weight", node="n2", weight=2.0 + number)
+                wait_until(lambda weigh=weigh: weigh() == {}, "the two others go on")
+                cluster.wait_owned(*BOTH)
+                each.start()
+                for name in BOTH:
+                    wait_until(lambda name=name: cluster[name].table()["connected"], f"{name} is connected")
+            assert [each.name for each in cluster["n2"].directory.members()] == [each.name for each in members]
+            assert cluster.overlaps() == []
+        finally:
+            cluster.stop()
+
+
+def test_a_node_that_still_reaches_the_old_service_fetches_nothing(tmp_path: Path) -> None:
+    """It hears nothing of the new one, though all others have moved. Then it does, from the old one."""
+    names = ("n1", "n2", "n3")
+    with nats_server(tmp_path / "old") as old, nats_server(tmp_path / "new") as new:
+        cluster = NodeCluster(tmp_path, nats=old.url())
+        try:
+            for name in names:
+                node = cluster["n1"] if name == "n1" else cluster.join(name)
+                node.environment = {"NODE_STAYS": "1"} if name == "n3" else {}
+                node.start()
+            cluster.wait_owned(*names)
+            cluster["n1"].rebuild([], nats=new.url())
+            closed_s = boot_time_s()
+            cluster.wait_owned("n1", "n2", by="n2")
+            staying = cluster["n3"]
+            wait_until(lambda: has_no_rights(staying), "n3 fetches nothing")
+            assert last_right_s(staying) < closed_s + LEASE_S
+            table = staying.table()
+            assert (table["connected"], table["incarnation"]) == (True, 1), "it reaches the old service"
+            assert staying.stop() == 0
+            staying.environment = {}
+            staying.start()
+            cluster.wait_owned(*names)
+            assert staying.table()["incarnation"] == 2
+            assert cluster.overlaps() == []
+        finally:
+            cluster.stop()
+
+
+def test_a_node_that_slept_through_a_rebuild_finds_the_next_service(tmp_path: Path) -> None:
+    """The old service runs on, and says what follows it: also one that others run."""
+    names = ("n1", "n2", "n3")
+    with nats_server(tmp_path / "old") as old, nats_server(tmp_path / "new") as new:
+        cluster = NodeCluster(tmp_path, nats=old.url())
+        try:
+            cluster["n1"].start()
+            for name in names[1:]:
+                cluster.join(name).start()
+            cluster.wait_owned(*names)
+            cluster["n3"].signal(signal.SIGSTOP)
+            assert cluster["n1"].rebuild([], nats=new.url())["not_informed"] == ["n3"]
+            cluster.wait_owned("n1", "n2", by="n2")
+            cluster["n3"].signal(signal.SIGCONT)
+            wait_until(lambda: cluster["n3"].table()["incarnation"] == 2, "n3 uses the new service")
+            cluster.wait_owned(*names, by="n3")
             assert cluster.overlaps() == []
         finally:
             cluster.stop()

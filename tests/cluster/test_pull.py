@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,21 @@ def test_a_node_counts_what_it_records_itself(tmp_path: Path) -> None:
         wait_until(lambda: one.add(some_pages(random, 1)) and one.copies.counts()["pages_per_s"], "n1 records")
         wait_until(lambda: two.copies.counts()["copies"]["records"], "n2 has copies")
         assert two.copies.counts()["pages_per_s"] == two.copies.origins.recorded == 0
+
+
+def test_who_waits_for_copies_does_not_keep_a_node_from_stopping(tmp_path: Path) -> None:
+    """`import --wait-safe 1d`, for example."""
+    random = seeded()
+    with cluster_of(tmp_path, "n1", "n2") as cluster:
+        cluster.stop("n2")
+        one = cluster.nodes["n1"]
+        (record, *_) = one.add(some_pages(random, 1))
+        with ThreadPoolExecutor() as pool:
+            waiting = [pool.submit(one.copies.wait_all_safe, 86400), pool.submit(one.copies.wait_safe, record, 86400)]
+            waiters = one.copies.acknowledgements._changed._waiters  # type: ignore[attr-defined]
+            wait_until(lambda: len(waiters) == len(waiting), "both wait")
+            cluster.stop("n1")
+            assert [each.result(120) for each in waiting] == [False, False]
 
 
 def test_a_block_that_is_here_is_not_sent(tmp_path: Path) -> None:

@@ -113,6 +113,8 @@ def test_a_capture_goes_to_the_collection_that_is_named(served: Served) -> None:
         ("&collection=No%20Name", "text/html", b"x"),
         ("&colection=a", "text/html", b"x"),
         ("&url=twice", "text/html", b"x"),
+        ("&wait_safe=60", "text/html", b"x"),  # no node of a cluster
+        ("&wait_safe=soon", "text/html", b"x"),
         ("", "application/http", b"no response"),
         ("", "application/http; msgtype=response", b"GET / HTTP/1.1\r\n\r\n"),
     ],

@@ -130,6 +130,7 @@ class ClusterNode:
         self._waits_for = ""
         self._waits_since_s = 0.0
         self._has_left = False
+        self._is_rebuilding = False
         self._has_connected = False
         # Of their own, because these may last: an import for hours, a partition until other nodes have its records.
         self._commands = ThreadPoolExecutor(_COMMANDS_MAX, "command")
@@ -398,13 +399,15 @@ class ClusterNode:
             await bus.close()
 
     async def _look_for_service(self, bus: Bus, agent: DutyAgent, service: NatsService) -> None:
-        """A connection that was made again may be to a server that knows another incarnation only."""
+        """The service may have been closed, or a connection made again to one that knows another incarnation only."""
         while True:
             await asyncio.sleep(self.settings.lease_s)
-            if bus.connected.is_set() and agent.rights.until_s < boot_time_s():
-                with suppress(ClusterDown):
+            if bus.connected.is_set() and agent.rights.until_s < boot_time_s() and not self._is_rebuilding:
+                with suppress(ClusterDown, NotAMember):
                     if not await bus.has_keys():
                         await self._ask_for_service(bus)
+                    elif signed := await bus.successor():
+                        self._take_service(signed)
 
     async def _compare_settings(self, bus: Bus) -> None:
         known = await bus.get(SETTINGS)
@@ -676,11 +679,15 @@ class ClusterNode:
             raise NotAMember(f"node '{self.address.name}' has no administrator right: use a node that has it")
         service = self._new_service(keepers, nats)
         await self._require_usable(service, is_gone=is_gone)
-        await self._close_service(is_gone=is_gone)
         signed = service.signed(self.directory.authority())
-        informed = await self._inform(signed)
-        self.directory.set_founding(True)
-        self._take_service(signed)
+        self._is_rebuilding = True  # this node moves last
+        try:
+            await self._close_service(signed, is_gone=is_gone)
+            informed = await self._inform(signed)
+            self.directory.set_founding(True)
+            self._take_service(signed)
+        finally:
+            self._is_rebuilding = False
         others = [each.name for each in self._members if each.name not in informed and each.name != self.address.name]
         return {"number": service.number, "keepers": [each.name for each in service.keepers], "not_informed": others}
 
@@ -714,13 +721,13 @@ class ClusterNode:
         if 2 * len(absent) >= len(names):
             raise ClusterDown(f"keepers {', '.join(absent)} do not run: start them first, or choose others")
 
-    async def _close_service(self, *, is_gone: bool) -> None:
-        """Nobody renews a lease of the old service after this."""
+    async def _close_service(self, successor: str, *, is_gone: bool) -> None:
+        """Nobody renews a lease of the old service after this. Who still reaches it finds the next one there."""
         try:
             if self._bus is None:
                 raise ClusterDown("no connection to it")
             if await self._bus.has_keys():
-                await self._bus.close_keys()
+                await self._bus.close_keys(successor)
         except ClusterDown as error:
             if not is_gone:
                 raise ClusterDown(

@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 from holdfast.archive import Archive
 from holdfast.env.lru import LruCache
 from holdfast.errors import ClusterDown, HoldfastError, NotAMember
+from holdfast.model import RecordId
 from holdfast.web.answers import Answers
 from holdfast.web.context import Origins, WebContext
 from holdfast.web.request import CERTIFICATE, KEYED_BODY_BYTES_MAX, body_of, raw_target
@@ -73,6 +74,12 @@ class Router(Protocol):
     def open_for_writing(self, path: Path) -> Archive:
         """The archive in that directory, as far as captures are added to it: another process writes to it."""
 
+    async def is_safe(self, record: RecordId, timeout_s: float) -> bool:
+        """Whether so many nodes have a record of this node that it is safe; waits for that.
+
+        Raises ClusterDown if the node ends meanwhile.
+        """
+
     @property
     def peer_name(self) -> str:
         """What the certificates of all members are valid for."""
@@ -114,6 +121,10 @@ class Forwarder:
             else:
                 return True
         raise ClusterDown(f"none of the nodes that hold '{url[:200]}' responds: {', '.join(route)}")
+
+    async def is_safe(self, record: RecordId, timeout_s: float) -> bool:
+        """As `Router.is_safe`."""
+        return await self._router.is_safe(record, timeout_s)
 
     def close(self) -> None:
         for connections in self._idle.values():

@@ -153,6 +153,7 @@ class ArchiveWriter:
         self.refusals = Refusals(root, env)
         self._settings = settings
         self._failed = False
+        self._undoable: Unfinished | None = None  # of a failed addition that no batch has records of
 
     def current_batch(self) -> str:
         """The default batch."""
@@ -189,9 +190,15 @@ class ArchiveWriter:
         """
         return uninterrupted(lambda: self._restore(name, copies, fetch))
 
-    def add_copies(self, name: str, copies: Sequence[Copy], fetch: Fetch) -> list[RecordId | None]:
-        """Adds records of another archive as `add` does, with new serial numbers; None for those refused."""
-        return uninterrupted(lambda: self._add_copies(name, copies, fetch))
+    def add_copies(
+        self, name: str, copies: Sequence[Copy], fetch: Fetch, marks: Sequence[bytes] | None = None
+    ) -> list[RecordId | None]:
+        """Adds records of another archive as `add` does, with new serial numbers; None for those refused.
+
+        `marks` are their fingerprints, if the caller knows them.
+        """
+        marks = [fingerprint(*each) for each in copies] if marks is None else marks
+        return uninterrupted(lambda: self._add_copies(name, copies, fetch, marks))
 
     def close(self) -> None:
         self.intents.close()
@@ -295,7 +302,7 @@ class ArchiveWriter:
     def _intent(self, batch: Batch, count: int) -> Iterator[Announce]:
         """An addition of `count` records, atomic. Yields the function that announces its contents.
 
-        What cannot be undone here is rolled back by the next writer.
+        What cannot be undone at once, as on a full disk, is undone before the next addition, or by the next writer.
         """
         purpose = Purpose(batch.name, batch.tail.next_serial, count)
         announced: list[Announced] = []
@@ -309,11 +316,15 @@ class ArchiveWriter:
         except BaseException:
             self._failed = True
             if not batch.failed:  # else it may have records that hold the contents
+                self._undoable = Unfinished(purpose, tuple(announced))
                 with suppress(HoldfastError):  # raise the first failure
-                    roll_back(Unfinished(purpose, tuple(announced)), (), self.contents)
-                    self.intents.void()
-                    self._failed = False
+                    self._undo(self._undoable)
             raise
+
+    def _undo(self, unfinished: Unfinished) -> None:
+        roll_back(unfinished, (), self.contents)
+        self.intents.void()
+        self._failed, self._undoable = False, None
 
     def _catalogue(self, batch: Batch, frames: Frames, drafts: Sequence[RecordDraft]) -> None:
         serials = [entry.serial for _, each in frames for entry in each]
@@ -323,6 +334,12 @@ class ArchiveWriter:
 
     def _require_sound(self) -> None:
         if self._failed:
+            try:
+                if self._undoable is not None:
+                    self._undo(self._undoable)  # there may be room by now
+                    return
+            except HoldfastError as error:
+                raise VolumeDown(f"an addition failed and cannot be undone yet: {error}") from error
             raise VolumeDown("an addition failed and could not be undone; open the archive again")
 
     # -- one large record ---------------------------------------------------------------------------------------
@@ -372,10 +389,11 @@ class ArchiveWriter:
             kept = [Copy(bare(each.entry), ()) if self._is_refused(*each) else each for each in copies]
             return self._append_copies(self.journal.batch(name), kept, fetch)
 
-    def _add_copies(self, name: str, copies: Sequence[Copy], fetch: Fetch) -> list[RecordId | None]:
+    def _add_copies(
+        self, name: str, copies: Sequence[Copy], fetch: Fetch, marks: Sequence[bytes]
+    ) -> list[RecordId | None]:
         with self.lock:
             self._require_sound()
-            marks = [fingerprint(*each) for each in copies]
             outcomes, new = self._sort_out(marks, lambda index: self._is_refused(*copies[index]))
             batch = self.journal.batch(name)
             first = batch.tail.next_serial
@@ -383,13 +401,16 @@ class ArchiveWriter:
                 Copy(copies[index].entry._replace(serial=serial), copies[index].signatures)
                 for serial, index in enumerate(new.values(), first)
             ]
+            made = {mark: RecordId(name, serial) for serial, mark in enumerate(new, first)}
             if fresh:
-                self._append_copies(batch, fresh, fetch)
+                self._append_copies(batch, fresh, fetch, made)
             ids = {mark: each.record for mark, each in outcomes.items()}
-            ids.update((mark, RecordId(name, serial)) for serial, mark in enumerate(new, first))
-            return [ids[mark] for mark in marks]
+            return [ids[mark] if mark in ids else made[mark] for mark in marks]
 
-    def _append_copies(self, batch: Batch, copies: Sequence[Copy], fetch: Fetch) -> list[JournalEntry]:
+    def _append_copies(
+        self, batch: Batch, copies: Sequence[Copy], fetch: Fetch, new: dict[bytes, RecordId] | None = None
+    ) -> list[JournalEntry]:
+        """`new` are their fingerprints, if no other record here has one of them."""
         with self._intent(batch, copies[-1].entry.serial + 1 - batch.tail.next_serial) as announce:
             announce([])
             keys = self._store_copies(copies, fetch, announce)
@@ -397,9 +418,10 @@ class ArchiveWriter:
                 each.entry._replace(contents=" ".join(own) or "-") for each, own in zip(copies, keys, strict=True)
             ]
             frames = batch.append_numbered(entries)
-        marks = _fingerprints(batch, entries)
-        elsewhere = self.catalog.known(list(marks))
-        new = {mark: marks[mark] for mark, known in zip(marks, elsewhere, strict=True) if known is None}
+        if new is None:
+            marks = _fingerprints(batch, entries)
+            elsewhere = self.catalog.known(list(marks))
+            new = {mark: marks[mark] for mark, known in zip(marks, elsewhere, strict=True) if known is None}
         self.catalog.add(replace(_change(batch, frames, new), fresh=True))
         return entries
 

@@ -42,7 +42,6 @@ from holdfast.cli.terminal import (
     show_lines,
     writing,
 )
-from holdfast.env.paths import CLUSTER
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.env.units import rounded_size
 from holdfast.errors import ClusterDown, MalformedInput, NotFound, UsageError
@@ -149,27 +148,21 @@ def _import_by_node(
     archive: Path, paths: Sequence[str], options: ImportOptions, tally: ImportTally, wait_safe_s: float | None
 ) -> None:
     """Has the running node of a cluster import the files: its process is the archive's writer."""
-    from holdfast.archive.ingest.importer import ImportReport
-    from holdfast.cluster.control import send_command
-    from holdfast.formats.record import Finding, FindingKind
+    from holdfast.cluster.copies.write_socket import NOT_SAFE, import_by_node
 
     if STANDARD_STREAM in paths:
         raise UsageError("a node of a cluster imports files only: standard input ('-') cannot be handed to it")
     with reading(archive) as opened:
         before = _stored(opened)
-    names = [str(Path(each).resolve()) for each in paths]
-    command = {"command": "import", "paths": names, "options": asdict(options), "wait_safe_s": wait_safe_s}
-    done = send_command(archive / CLUSTER, command, timeout_s=None)
-    for values in done["reports"]:
-        findings = [Finding(**{**each, "kind": FindingKind(each["kind"])}) for each in values.pop("findings")]
-        error = MalformedInput(values.pop("error")) if values["error"] else values.pop("error")
-        tally.take(ImportReport(**values, findings=findings, error=error), values["name"])
+    reports, is_safe = import_by_node(archive, [Path(each) for each in paths], options, wait_safe_s=wait_safe_s)
+    for report in reports:
+        tally.take(report, report.name)
     with reading(archive) as opened:
         stored = _stored(opened)
     stored.subtract(before)
     tally.summarize(stored)
-    if not done["safe"]:
-        raise ClusterDown("imported, but not yet on as many nodes as make a record safe: see 'holdfast nodes'")
+    if not is_safe:
+        raise ClusterDown(f"imported, but {NOT_SAFE}")
     if tally.failed:
         raise click.exceptions.Exit(MalformedInput.exit_code)
 

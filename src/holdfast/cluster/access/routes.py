@@ -8,6 +8,7 @@ node that has been cut off for a minute may lack removals, and serves nothing (N
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -24,13 +25,14 @@ from holdfast.cluster.access.shard.app import ShardApp
 from holdfast.cluster.access.shard.shard import NodeShard
 from holdfast.cluster.access.whole_archive import NodeAnswers, WholeArchive
 from holdfast.cluster.copies.partitions import PartitionRule, pack_partitions, unpack_partitions
-from holdfast.cluster.copies.write_socket import NodeWriter
+from holdfast.cluster.copies.write_socket import NodeWriter, is_safe, looks
 from holdfast.cluster.directory import NodeDirectory
 from holdfast.cluster.membership.agent import boot_time_s
 from holdfast.cluster.membership.identity import key_of
 from holdfast.cluster.membership.members import MemberList
 from holdfast.env.paths import CLUSTER
 from holdfast.errors import ClusterDown, HoldfastError, NotAMember
+from holdfast.model import RecordId
 from holdfast.web.answers import Answers
 from holdfast.web.auth.access import Access
 from holdfast.web.context import WebContext
@@ -166,6 +168,13 @@ class ClusterRouter:
 
     def open_for_writing(self, path: Path) -> Archive:
         return cast("Archive", NodeWriter(path))  # a web worker only adds drafts
+
+    async def is_safe(self, record: RecordId, timeout_s: float) -> bool:
+        for pause_s, look_s in looks(timeout_s):
+            await asyncio.sleep(pause_s)
+            if await asyncio.to_thread(is_safe, self.archive, [record], look_s):
+                return True
+        return False
 
     @property
     def peer_name(self) -> str:

@@ -38,6 +38,7 @@ class Acknowledgements:
         self._cursors: dict[str, dict[str, Cursor]] = {}  # by batch and member
         self._safe: dict[str, SafeBatch] = {}
         self._changed = threading.Condition(threading.RLock())
+        self._is_closed = False
 
     def note(self, member: str, batch: str, cursor: Cursor) -> None:
         """A member asks for what lies behind. One that has lost its disk begins at 0 again, and that counts."""
@@ -81,12 +82,21 @@ class Acknowledgements:
     def wait_partition(self, partition: int, batches: Iterable[str], timeout_s: float) -> bool:
         """Whether all records of a partition in some batches of this node are safe, after waiting for that."""
         last = [row for batch in batches if (row := self._origins.last_row(partition, batch)) is not None]
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: all(self.copies_of(row.origin, row.partition) >= self._copies for row in last), timeout_s
-            )
+        return self._wait(
+            lambda: all(self.copies_of(row.origin, row.partition) >= self._copies for row in last), timeout_s
+        )
 
     def wait(self, record: RecordId, timeout_s: float) -> bool:
         """Whether this record and all before it in its batch are safe, after waiting for that."""
+        return self._wait(lambda: self.safe_up_to(record.batch) >= record.serial, timeout_s)
+
+    def _wait(self, is_safe: Callable[[], bool], timeout_s: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: self.safe_up_to(record.batch) >= record.serial, timeout_s)
+            is_done = self._changed.wait_for(lambda: self._is_closed or is_safe(), timeout_s)
+            return is_done and not self._is_closed
+
+    def close(self) -> None:
+        """Ends all waits: nobody will acknowledge anything any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()

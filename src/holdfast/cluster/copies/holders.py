@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.cluster.membership.members import MemberList
-from holdfast.cluster.membership.placement import holders
 
 
 class _Placed(NamedTuple):
@@ -42,7 +41,7 @@ class HolderMap:
         members = self._members()
         placed = self._placed
         if placed.members != members:
-            found = [holders(number, members, self._copies) for number in range(self._partitions)]
+            found = [members.holders(number, self._copies) for number in range(self._partitions)]
             held: dict[str, set[int]] = {}
             for number, names in enumerate(found):
                 for name in names:

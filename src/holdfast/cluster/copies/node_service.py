@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.archive import Archive
+from holdfast.archive.ingest.file_reader import ImportInput
 from holdfast.archive.ingest.importer import ImportOptions
 from holdfast.archive.removal import RemovalOptions
 from holdfast.archive.update import UpdateOptions
@@ -149,6 +150,9 @@ class CopyService:
         match command["command"]:
             case "import":
                 return self._import(command)
+            case "is_safe":
+                copies = self._running()
+                return {"safe": all(copies.is_safe(RecordId.parse(each)) for each in command["records"])}
             case "remove":
                 return self._remove(command)
             case "update":
@@ -181,7 +185,11 @@ class CopyService:
 
     def _import(self, command: dict[str, Any]) -> dict[str, Any]:
         options = ImportOptions(**command["options"])
-        summary = self._open().import_files([Path(each) for each in command["paths"]], options)
+        paths, names = [Path(each) for each in command["paths"]], command["names"]
+        inputs: list[Path] | list[ImportInput] = paths
+        if names is not None:  # read by the thread of the command: they are small
+            inputs = [ImportInput(name, path, size=0) for name, path in zip(names, paths, strict=True)]
+        summary = self._open().import_files(inputs, options)
         reports = [_report(each) for each in summary]
         self._wake()
         wait_s = command["wait_safe_s"]

@@ -281,7 +281,9 @@ class Puller:
 
         if kept:
             writer = self._archive.writer
-            ids = writer.add_copies(writer.current_batch(), [each for each, _ in kept], content)
+            ids = writer.add_copies(
+                writer.current_batch(), [each for each, _ in kept], content, [mark for _, mark in kept]
+            )
             self._note(kept, ids)
         return lacking
 

@@ -295,8 +295,15 @@ class Repairer:
         """The origins of those rows that every holder has."""
         held = {row.origin for row in rows}
         for peer in holders:
-            for at in range(0, len(rows), SERIALS_MAX):
-                some = pack_held((row.origin.serial, row.fingerprint) for row in rows[at : at + SERIALS_MAX])
-                head, _ = self._puller.call(peer, NodeMessage.HAVE, {"batch": batch}, some)
-                held -= {RecordId(batch, serial) for serial in numbers(head, "lacking", SERIALS_MAX)}
+            held &= held_by(self._puller, peer, batch, rows)
         return held
+
+
+def held_by(puller: Puller, peer: Peer, batch: str, rows: Sequence[OriginRow]) -> set[RecordId]:
+    """The origins of those rows of a batch that a member has. Raises Outdated and HoldfastError. Any thread."""
+    held = {row.origin for row in rows}
+    for at in range(0, len(rows), SERIALS_MAX):
+        some = pack_held((row.origin.serial, row.fingerprint) for row in rows[at : at + SERIALS_MAX])
+        head, _ = puller.call(peer, NodeMessage.HAVE, {"batch": batch}, some)
+        held -= {RecordId(batch, serial) for serial in numbers(head, "lacking", SERIALS_MAX)}
+    return held

@@ -32,17 +32,17 @@ from holdfast.batches.entry import JournalEntry
 from holdfast.cluster.copies.acknowledgements import Acknowledgements
 from holdfast.cluster.copies.blocks import LocalBlocks
 from holdfast.cluster.copies.holders import HolderMap
-from holdfast.cluster.copies.origins import OriginTable
+from holdfast.cluster.copies.origins import OriginRow, OriginTable
 from holdfast.cluster.copies.partitions import PartitionRule
 from holdfast.cluster.copies.protocol.handlers import NodeRequests
 from holdfast.cluster.copies.protocol.peers import NodeIdentity, NodeServer, Peer
 from holdfast.cluster.copies.pull import PIECES, CopyCounts, Outdated, Puller
 from holdfast.cluster.copies.removal.removals import ClusterRemoval, RemovalLog, Removals
-from holdfast.cluster.copies.repair import PeerComparison, RateLimit, Repairer
+from holdfast.cluster.copies.repair import PeerComparison, RateLimit, Repairer, held_by
 from holdfast.cluster.membership.members import MemberList
 from holdfast.cluster.settings import PROTOCOLS, ClusterSettings
 from holdfast.env import paths
-from holdfast.errors import ClusterDown, HoldfastError, UsageError
+from holdfast.errors import CaptureNotFound, ClusterDown, HoldfastError, UsageError
 from holdfast.model import RecordId
 from holdfast.records.selection import ChosenUrls, Selection
 
@@ -165,6 +165,7 @@ class Copies:
         self._archive.everywhere = None
         self._stopping.set()
         self.wake()
+        self.acknowledgements.close()
         self._server.stop()
         with self._lock:  # from here on no peer is made, and no thread begun
             peers, threads = list(self._peers.values()), list(self._threads.values())
@@ -225,6 +226,29 @@ class Copies:
         end_s = time.monotonic() + timeout_s
         self.origins.catch_up()
         return all(self.drain(each, max(0.0, end_s - time.monotonic())) for each in self.origins.held())
+
+    def is_safe(self, record: RecordId) -> bool:
+        """Whether a record of this archive is on `ack_copies` nodes. Raises CaptureNotFound if it is not here.
+
+        Holders acknowledge what this node has recorded. Of a copy, which they have got elsewhere, they are asked.
+        """
+        self.origins.catch_up()
+        rows = [row for row in self.origins.find_all(self.origins.origins_of(record)) if row is not None]
+        if not rows:
+            raise CaptureNotFound(f"record '{record}' is not here: it was removed, or the node has lost it")
+        wanted = self._settings.ack_copies
+        if rows[0].origin == record:
+            return self.acknowledgements.copies_of(record, rows[0].partition) >= wanted
+        holders = self.holders.of(rows[0].partition)
+        return 1 + sum(self._has(name, rows) for name in self._others() if name in holders) >= wanted
+
+    def _has(self, name: str, rows: Sequence[OriginRow]) -> bool:
+        """Whether a member has a record, under one of its origins."""
+        try:
+            return any(held_by(self._repair_puller, self._peer(name), row.origin.batch, [row]) for row in rows)
+        except (HoldfastError, Outdated) as error:
+            log.debug("node '%s' does not say whether it has record '%s': %s", name, rows[0].record, error)
+            return False
 
     def is_held(self, record: RecordId, partition: int) -> bool:
         """Whether all holders of a partition have a record that was recorded here. If not, they are notified."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.cluster.membership.bus import Bus, Message
+from holdfast.cluster.membership.bus import TIMEOUT_S, Bus, Message
 from holdfast.cluster.membership.duty import (
     Action,
     Ask,
@@ -173,8 +173,13 @@ class DutyAgent:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    @property
+    def _timeout_s(self) -> float:
+        """Of requests: who waits for a server that has died loses what comes after the next one leads."""
+        return min(self.settings.lease_s / 2, TIMEOUT_S)
+
     async def _swap(self, swap: Swap) -> None:
-        timeout_s = self.settings.lease_s / 2
+        timeout_s = self._timeout_s
         is_lease = swap.key.startswith("lease.")
         try:
             if is_lease:  # never waits behind claims
@@ -195,7 +200,7 @@ class DutyAgent:
     async def _read(self, read: Read) -> None:
         try:
             async with self._limit:
-                entry = await self.bus.get(read.key)
+                entry = await self.bus.get(read.key, self._timeout_s)
         except ClusterDown as error:
             log.debug("%s", error)
             self.duty.failed(read.request)
@@ -225,12 +230,12 @@ class DutyAgent:
 
     async def _read_quietly(self, keys: str) -> None:
         try:
-            await self._read_keys(keys)
+            await self._read_keys(keys, self._timeout_s)
         except ClusterDown as error:
             log.debug("%s", error)
 
-    async def _read_keys(self, keys: str) -> None:
-        entries = await self.bus.entries(keys)
+    async def _read_keys(self, keys: str, timeout_s: float = TIMEOUT_S) -> None:
+        entries = await self.bus.entries(keys, timeout_s)
         if MEMBERS in entries:  # before those that depend on it
             self._on_key(MEMBERS, entries[MEMBERS].value, entries[MEMBERS].revision)
         for key, entry in entries.items():

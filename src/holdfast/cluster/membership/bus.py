@@ -42,6 +42,9 @@ _RETRY_S, _RETRY_MAX_S = 0.1, 2.0
 _PING_S = 3
 _LOOK_S = 0.5  # between two looks whether the connection is there
 _WRONG_REVISION = 10071
+_SUCCESSOR = "holdfast-successor"  # in the metadata of a stream
+_STREAM_EXISTS = 10058  # with another configuration
+_TOO_MANY_REPLICAS = (10005, 10023, 10074, 10120)  # no peers, no resources, a single server, no such tier
 _READ_AT_ONCE = 1000  # keys
 _SERVER_MIN = (2, 11)  # of nats-server: reads many keys at once
 _REFUSED = ("authorization violation", "authentication revoked", "authentication expired", "account authentication")
@@ -267,8 +270,7 @@ class Bus:
         try:
             return (await client.request(self._full(subject), data, timeout=timeout_s)).data
         except (nats.errors.Error, TimeoutError, OSError, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and not client.is_closed:
-                raise
+            _raise_if_cancelled(error, client)
             raise ClusterDown(f"no response to '{subject}' ({_reason(error)})") from error
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> None:
@@ -307,15 +309,13 @@ class Bus:
         return f"$KV.{self._bucket}.{key}"
 
     async def create_keys(self) -> None:
-        """Makes the streams of keys and of the log, with a copy on every server. Idempotent."""
-        _, streams = self._connection()
+        """Makes the streams of keys and of the log, with as many copies as `NatsService.replicas` says. Idempotent."""
         config = StreamConfig(
             name=self._stream,
             subjects=[self._subject(">")],
             max_msgs_per_subject=1,
             discard=DiscardPolicy.NEW,
             storage=StorageType.FILE,
-            num_replicas=self.access.service.replicas,
             deny_delete=True,
             deny_purge=True,
             allow_direct=True,
@@ -326,26 +326,50 @@ class Bus:
             subjects=[self._log_subject(">")],
             discard=DiscardPolicy.NEW,
             storage=StorageType.FILE,
-            num_replicas=self.access.service.replicas,
             deny_delete=True,
             allow_direct=True,
         )
-        try:
-            await streams.add_stream(config)
-            await streams.add_stream(log_config)
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"cannot make the streams of '{self._bucket}': {_reason(error)}") from error
+        await self._create_stream(config)
+        await self._create_stream(log_config)
 
-    async def close_keys(self) -> None:
-        """Lets nobody swap a key of this incarnation any more. Idempotent."""
+    async def _create_stream(self, config: StreamConfig) -> None:
+        """With as many copies as the service keeps."""
+        _, streams = self._connection()
+        choices = self.access.service.replicas
+        for number in choices:
+            config.num_replicas = number
+            try:
+                await streams.add_stream(config)
+                return
+            except nats.js.errors.APIError as error:
+                if error.err_code == _STREAM_EXISTS and not self.access.service.is_own:
+                    return  # made by an earlier try, with the copies of that time; the name is of this incarnation
+                if error.err_code not in _TOO_MANY_REPLICAS or number == choices[-1]:
+                    raise ClusterDown(f"cannot make the stream '{config.name}': {_reason(error)}") from error
+                log.warning("the NATS service does not keep %d copies of '%s': %s", number, config.name, _reason(error))
+            except (nats.errors.Error, TimeoutError) as error:
+                raise ClusterDown(f"cannot make the stream '{config.name}': {_reason(error)}") from error
+
+    async def close_keys(self, successor: str) -> None:
+        """Lets nobody swap a key of this incarnation any more, and says what follows it. Idempotent."""
         _, streams = self._connection()
         try:
             info = await streams.stream_info(self._stream)
             if not info.config.sealed:
                 info.config.sealed = True
+                info.config.metadata = {**(info.config.metadata or {}), _SUCCESSOR: successor}
                 await streams.update_stream(info.config)
         except (nats.errors.Error, TimeoutError) as error:
             raise ClusterDown(f"cannot close the stream '{self._stream}': {_reason(error)}") from error
+
+    async def successor(self) -> str:
+        """What was said when the keys were closed; empty while they are open. Raises ClusterDown."""
+        _, streams = self._connection()
+        try:
+            config = (await streams.stream_info(self._stream)).config
+        except (nats.errors.Error, TimeoutError) as error:
+            raise ClusterDown(f"the NATS service has no leader ({_reason(error)})") from error
+        return (config.metadata or {}).get(_SUCCESSOR, "") if config.sealed else ""
 
     async def has_keys(self) -> bool:
         """Whether the service has this incarnation."""
@@ -367,16 +391,18 @@ class Bus:
             raise ClusterDown(f"the NATS service has no leader ({_reason(error)})") from error
         return (info.cluster.leader or "") if info.cluster is not None else ""
 
-    async def get(self, key: str) -> KeyValue | None:
+    async def get(self, key: str, timeout_s: float = TIMEOUT_S) -> KeyValue | None:
         """The last value, from the server that orders all writes. Raises ClusterDown."""
-        _, streams = self._connection()
+        client, streams = self._connection()
         try:
-            message = await streams.get_last_msg(self._stream, self._subject(key), direct=False)
+            read = streams.get_last_msg(self._stream, self._subject(key), direct=False)
+            message = await asyncio.wait_for(read, timeout_s)
         except nats.js.errors.NotFoundError as error:
             if getattr(error, "err_code", None) == 10059:
                 raise ClusterDown("the NATS service does not know this incarnation of the cluster") from error
             return None
-        except (nats.errors.Error, TimeoutError) as error:
+        except (nats.errors.Error, TimeoutError, asyncio.CancelledError) as error:
+            _raise_if_cancelled(error, client)
             raise ClusterDown(f"cannot read '{key}' ({_reason(error)})") from error
         return KeyValue(message.data or b"", message.seq or 0)
 
@@ -395,8 +421,7 @@ class Bus:
                 return None
             raise ClusterDown(f"cannot write '{key}' ({error.description})") from error
         except (nats.errors.Error, TimeoutError, OSError, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and not client.is_closed:
-                raise
+            _raise_if_cancelled(error, client)
             raise ClusterDown(f"cannot write '{key}' ({_reason(error)})") from error
 
     async def change(self, key: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
@@ -410,12 +435,17 @@ class Bus:
             if value is None or await self.swap(key, value, known.revision if known is not None else 0) is not None:
                 return value
 
-    async def entries(self, keys: str = ">") -> dict[str, KeyValue]:
-        """All keys that match a pattern of subjects, with a few requests. A replica may answer, a little behind."""
-        prefix, messages = self._subject(""), self._read_many(self._stream, self._subject(keys), 1)
+    async def entries(self, keys: str = ">", timeout_s: float = TIMEOUT_S) -> dict[str, KeyValue]:
+        """All keys that match a pattern of subjects, with a few requests. A replica may answer, a little behind.
+
+        `timeout_s` is for each message.
+        """
+        prefix, messages = self._subject(""), self._read_many(self._stream, self._subject(keys), 1, timeout_s)
         return {subject.removeprefix(prefix): each async for subject, each in messages}
 
-    async def _read_many(self, stream: str, subjects: str, start: int) -> AsyncGenerator[tuple[str, KeyValue]]:
+    async def _read_many(
+        self, stream: str, subjects: str, start: int, timeout_s: float = TIMEOUT_S
+    ) -> AsyncGenerator[tuple[str, KeyValue]]:
         """The messages of a stream from a sequence number on."""
         client, _ = self._connection()
         while True:
@@ -429,7 +459,7 @@ class Bus:
                 subject = f"$JS.API.DIRECT.GET.{stream}"
                 await client.publish(subject, json.dumps(query).encode(), reply=inbox)
                 while True:
-                    message = await asyncio.wait_for(responses.get(), TIMEOUT_S)
+                    message = await asyncio.wait_for(responses.get(), timeout_s)
                     head = message.headers or {}
                     if status := head.get("Status"):
                         break
@@ -472,8 +502,7 @@ class Bus:
                 return None
             raise ClusterDown(f"cannot append to '{topic}' ({error.description})") from error
         except (nats.errors.Error, TimeoutError, OSError, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and not client.is_closed:
-                raise
+            _raise_if_cancelled(error, client)
             raise ClusterDown(f"cannot append to '{topic}' ({_reason(error)})") from error
 
     async def read_log(self, topic: str, after: int, count: int | None = None) -> list[KeyValue]:
@@ -546,6 +575,14 @@ async def _close(client: Client) -> None:
         await asyncio.wait_for(client.close(), _CONNECT_S)
 
 
+def _raise_if_cancelled(error: BaseException, client: Client) -> None:
+    """Raises the error if it ends the task. A connection that closes cancels requests, too, but no task."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if not client.is_closed or (task is not None and task.cancelling()):
+            raise error
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"its certificate is not accepted: {error.verify_message}"
@@ -553,6 +590,8 @@ def _reason(error: BaseException) -> str:
         return f"{text}; is this machine's clock right?" if is_time else text
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "the NATS service did not respond in time"
     return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
 
 

@@ -47,8 +47,9 @@ class NatsService:
         return [each.url for each in self.keepers] or self.url.split(",")
 
     @property
-    def replicas(self) -> int:
-        return len(self.keepers) or 1
+    def replicas(self) -> tuple[int, ...]:
+        """Copies of the streams, the first number that works: nobody knows how many servers others run."""
+        return (len(self.keepers),) if self.keepers else (3, 1)
 
     @property
     def is_own(self) -> bool:

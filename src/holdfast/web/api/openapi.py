@@ -296,5 +296,6 @@ _COMPONENTS: dict[str, Schema] = {
         timestamp=_TIMESTAMP,
         collection=str,
         page=str,
+        safe=_about(bool | None, "True if `wait_safe` was given, and enough nodes have it."),
     ),
 }

@@ -33,7 +33,7 @@ from holdfast.batches.entry import REFERENCE
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.catalog.timestamps import digits
-from holdfast.errors import Denied, HoldfastError, MalformedInput, UsageError
+from holdfast.errors import ClusterDown, Denied, HoldfastError, MalformedInput, UsageError
 from holdfast.formats.http import parse_head
 from holdfast.formats.io.open import open_records
 from holdfast.formats.record import Finding, FindingKind
@@ -59,6 +59,7 @@ from holdfast.web.request import ALL, DEFAULT, RESERVED, RequestTargetPath, body
 from holdfast.web.ui.display import path_to
 
 _HTTP = re.compile(r"application/http\s*(;.*)?", re.IGNORECASE)
+_WAIT = {"type": "integer", "minimum": 1, "maximum": 3600}
 _ODD = re.compile(r"[^\w.+-]+", re.ASCII)
 
 
@@ -114,6 +115,7 @@ def _moment(text: str) -> str:
     url(),
     Parameter("timestamp", "when it was captured, 14 digits; now by default", TIME),
     COLLECTION,
+    Parameter("wait_safe", "at a node of a cluster: seconds to wait until enough nodes have it", _WAIT),
     body=RequestBody(
         "the payload of a response, of whatever type; or as application/http a whole HTTP response, head and body",
         {"*/*": BINARY, "application/http; msgtype=response": BINARY},
@@ -128,10 +130,15 @@ async def put_capture(site: WebContext, request: Request) -> Response:
     content_type = request.headers.get("content-type", "")
     exchange = _exchange_of(given["url"], given.get("timestamp", ""), content_type, body)
     drafts = await run_in_threadpool(_drafts, site, exchange, collection)
+    wait_s = int(given.get("wait_safe", 0))
+    if wait_s and site.forwarder is None:
+        raise UsageError("this archive is not a node of a cluster: 'wait_safe' is for one")
     (added,) = await _add(site, drafts)
-    if added.outcome is AddOutcome.REFUSED:
+    if added.record is None:
         raise Denied(f"this capture of '{exchange.url}' was removed from the archive for good")
     entry = drafts[0].entry
+    if wait_s:
+        await _wait_safe(site, added.record, entry.timestamp, wait_s)
     place = site.controls_origin + path_to(collection, entry.timestamp, entry.url)
     values = {
         "record": str(added.record),
@@ -141,8 +148,24 @@ async def put_capture(site: WebContext, request: Request) -> Response:
         "timestamp": entry.timestamp,
         "collection": collection,
         "page": place,
+        "safe": True if wait_s else None,
     }
     return json_response(values, 201 if added.outcome is AddOutcome.ADDED else 200, {"Location": place})
+
+
+async def _wait_safe(site: WebContext, record: RecordId, timestamp: str, wait_s: int) -> None:
+    """Returns when enough nodes of the cluster have a record of this one. Raises ClusterDown."""
+    assert site.forwarder is not None
+    try:
+        if await site.forwarder.is_safe(record, wait_s):
+            return
+        reason = f"is not on enough nodes after {wait_s} s"
+    except ClusterDown as error:
+        reason = f"may not be on enough nodes: {error}"
+    raise ClusterDown(
+        f"the capture of {timestamp} is stored here as '{record}', but {reason}; "
+        f"the same request with timestamp={timestamp} waits again"
+    )
 
 
 def _drafts(site: WebContext, exchange: Exchange, collection: str) -> list[RecordDraft]:
