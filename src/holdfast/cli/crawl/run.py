@@ -266,6 +266,9 @@ def fail_without_response(archive: Path, plan: CrawlPlan, summary: Summary) -> N
         why = summary.trouble or ", ".join(sorted(summary.errors)) or "all fetches failed"
     else:
         why = str(_last(archive, summary.name, "refused").get("note") or "robots.txt forbids it")
+        fetched = _last(archive, summary.name, "fetch")
+        if fetched.get("kind") == "robots" and fetched.get("note"):
+            why += f": {fetched['note']}"
     if plan.assumed and _last(archive, summary.name, "fetch").get("outcome") in _UNANSWERED:
         why += f"; if it has no TLS, try '{plan.assumed[0].replace('https://', 'http://', 1)}'"
     raise CrawlFailed(
