@@ -112,6 +112,18 @@ def test_with_access_rules_nothing_is_counted_or_drawn(pictured: Served) -> None
         pictured.site.access = before
 
 
+def test_a_blocked_page_is_listed_without_its_title(pictured: Served) -> None:
+    """P10: words of a page that is withheld are not shown beside its address."""
+    before = pictured.site.access
+    assert "Der Hafen" in ask(pictured.controls, "/").page.one("main").text
+    try:
+        pictured.site.access = Access([AccessRule("block", url=f"{HARBOUR}de")])
+        text = ask(pictured.controls, "/").page.one("main").text
+        assert "Der Hafen" not in text and "harbour.example/de" in text
+    finally:
+        pictured.site.access = before
+
+
 # -- screenshots -----------------------------------------------------------------------------------------------------
 
 
