@@ -97,7 +97,7 @@ def test_the_scopes_are_those_of_the_crawler() -> None:
         (["example.com", "--proxy", "p"], "proxy 'p' must begin with one of"),
         (["example.com", "--time", "soon"], "'soon' is not a duration"),
         (["example.com", "--quota", "much"], "'much' is not a number of bytes"),
-        (["example.com", "--limit", "0"], "0 is not in the range"),
+        (["example.com", "--limit", "0"], "0 must be at least 1"),
         (["example.com", "--scope", "world"], "'world' is not one of"),
         (["example.com", "--revisit"], "there is no crawl 'example.com' to visit again"),
         (["example.com", "--revisit", "--due"], "give one of them"),

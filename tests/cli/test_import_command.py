@@ -189,7 +189,7 @@ def test_progress_is_shown_on_a_terminal_and_stays_out_of_the_data(archive: Shel
         ([], 2, "Missing argument 'PATH...'"),
         (["missing.warc"], 3, "cannot use 'missing.warc': No such file"),
         (["-", "-"], 2, "standard input ('-') can be read only once"),
-        (["x", "--jobs", "0"], 2, "0 is not in the range"),
+        (["x", "--jobs", "0"], 2, "0 must be at least 1"),
         (["x", "--colour"], 2, "No such option '--colour'"),
         (["x", "--batch", "A B"], 2, "bad name 'A B'"),
         (["x", "-c", "../up"], 2, "bad name '../up'"),
