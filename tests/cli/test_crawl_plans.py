@@ -359,6 +359,13 @@ def test_the_pace_is_that_of_the_last_seconds() -> None:
     assert progress_lines("x", tally, pace)[0] == "x  8m 10s, 10s left"
 
 
+def test_progress_fits_into_80_columns() -> None:
+    many = dict.fromkeys(("fetched", "pages", "new", "duplicates", "unchanged", "queued"), 1_234_567)
+    some = dict.fromkeys(("hosts", "errors", "retries"), 12_345)
+    tally = CrawlTally(**many, **some, in_flight=64, transferred_bytes=987 << 30)
+    assert max(map(len, progress_lines("example.com", tally, Pace(JOB)))) < 79
+
+
 def test_a_limit_that_was_reached_counts_anew() -> None:
     now = 0.0
     pace = Pace(replace(JOB, limit=100, bytes_max=None), lambda: now)
