@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,24 @@ def test_shells_get_their_completion(shell: Shell, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("sea", ["plain,search"]),
+        ("search --lat", ["plain,--latest"]),
+        ("crawl l", ["plain,list", "plain,log"]),
+        ("crawl --dela", ["plain,--delay"]),
+        ("crawl job", ["file,job"]),
+    ],
+)
+def test_words_are_completed(shell: Shell, words: str, completed: list[str]) -> None:
+    variables = {"PYTHONPATH": str(SOURCE), "_HOLDFAST_COMPLETE": "bash_complete"}
+    variables |= {"COMP_WORDS": f"holdfast {words}", "COMP_CWORD": str(len(words.split()))}
+    command = [sys.executable, "-m", "holdfast"]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == completed
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["contents"], "No such command 'contents'. Did you mean 'content'"),
@@ -90,10 +109,13 @@ def test_shells_get_their_completion(shell: Shell, name: str) -> None:
         (["content", "put"], "Missing argument 'FILE...'"),
         (["content", "put", "x", "--mode", "sloppy"], "'sloppy' is not one of"),
         (["content", "get", KEY, "--colour"], "No such option '--colour'"),
+        (["serve", "--port", "80000"], "80000 must be at least 0 and at most 65535.\n"),
+        (["sample", "--size", "0"], "'--size': 0 must be at least 1.\n"),
+        (["sample"], "give one of --size N and --bytes BYTES\n"),
         (["check", "--rate-limit", "fast"], "'fast' is not a number of bytes"),
         (["check", "--rate-limit", "0"], "'0' is not a number of bytes"),
         (["volume", "set-state", "v0", "broken"], "'broken' is not one of"),
-        (["volume", "compact", "--min-dead", "2"], "2.0 is not in the range"),
+        (["volume", "compact", "--min-dead", "2"], "2.0 must be at least 0 and at most 1"),
         (["init", "new", "--replicas", "2"], "2 replicas need at least 2 volumes"),
         (["content", "get", KEY, "--json"], "--json needs -o FILE"),
     ],
@@ -195,6 +217,32 @@ def test_missing_permission(archive: Shell) -> None:
     assert archive("content", "get", key).output == b"kept"
 
 
+def test_an_archive_of_somebody_else_is_searched() -> None:
+    """B12: whoever may read an archive may search it, though tantivy locks a file to do so."""
+    with tempfile.TemporaryDirectory() as directory:  # one that others can reach, unlike those of pytest
+        Path(directory).chmod(0o755)
+        archive = Shell(Path(directory))
+        archive("init", ".")
+        with holdfast.open(archive.directory) as opened:
+            opened.add([holdfast.page("http://example.org/", b"<title>Whales</title>")])
+            opened.index.update()
+        files = [archive.directory, *archive.directory.rglob("*")]
+        assert {path.stat().st_mode & 0o044 for path in files} == {0o044}, "others may read all of it"
+        for path in files:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        try:
+            found = as_nobody(archive, ["search", "whales"])
+            assert b"http://example.org/\n    Whales" in found.stdout, found
+            assert b"no faults" in as_nobody(archive, ["check"]).stderr
+            next(archive.directory.rglob("meta.json")).chmod(0)
+            refused = as_nobody(archive, ["search", "whales"])
+            assert refused.returncode == 8, refused
+            assert refused.stderr.startswith(b"holdfast: not permitted to read '"), refused
+        finally:
+            for path in files:
+                path.chmod(0o755)
+
+
 def as_nobody(shell: Shell, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
     """Runs a command as somebody whom modes of files can stop: root is not.
 
@@ -204,6 +252,7 @@ def as_nobody(shell: Shell, arguments: list[str]) -> subprocess.CompletedProcess
         "import os, sys, rocksdict, tomlkit, holdfast.archive.check, holdfast.cli.archive.archive\n"
         "import holdfast.cli.store.content, holdfast.cli.captures.import_, holdfast.cli.captures.rm\n"
         "import holdfast.archive.create, holdfast.archive.ingest.importer, holdfast.cli.store.volume\n"
+        "import holdfast.archive.check, holdfast.cli.search, holdfast.query.engine, pyarrow.parquet, tantivy\n"
         "from holdfast.cli.main import run\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(run())"

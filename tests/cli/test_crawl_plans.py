@@ -97,7 +97,7 @@ def test_the_scopes_are_those_of_the_crawler() -> None:
         (["example.com", "--proxy", "p"], "proxy 'p' must begin with one of"),
         (["example.com", "--time", "soon"], "'soon' is not a duration"),
         (["example.com", "--quota", "much"], "'much' is not a number of bytes"),
-        (["example.com", "--limit", "0"], "0 is not in the range"),
+        (["example.com", "--limit", "0"], "0 must be at least 1"),
         (["example.com", "--scope", "world"], "'world' is not one of"),
         (["example.com", "--revisit"], "there is no crawl 'example.com' to visit again"),
         (["example.com", "--revisit", "--due"], "give one of them"),
@@ -357,6 +357,13 @@ def test_the_pace_is_that_of_the_last_seconds() -> None:
     tally.seconds = 490.0
     assert pace.remaining_s(tally) == 10.0
     assert progress_lines("x", tally, pace)[0] == "x  8m 10s, 10s left"
+
+
+def test_progress_fits_into_80_columns() -> None:
+    many = dict.fromkeys(("fetched", "pages", "new", "duplicates", "unchanged", "queued"), 1_234_567)
+    some = dict.fromkeys(("hosts", "errors", "retries"), 12_345)
+    tally = CrawlTally(**many, **some, in_flight=64, transferred_bytes=987 << 30)
+    assert max(map(len, progress_lines("example.com", tally, Pace(JOB)))) < 79
 
 
 def test_a_limit_that_was_reached_counts_anew() -> None:

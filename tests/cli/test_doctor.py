@@ -66,5 +66,8 @@ def test_settings_and_where_they_come_from(shell: Shell) -> None:
         ["serve.hosts", "a,", "b", "holdfast.toml"],
     ]
     assert "store.signature" in shell("config", "show", "-a", "archive").text
-    assert "no setting 'serve.prt'" in shell("config", "show", "serve.prt", "-a", "archive", code=2).errors
+    assert (
+        "no setting 'serve.prt': did you mean 'serve.port'?"
+        in shell("config", "show", "serve.prt", "-a", "archive", code=2).errors
+    )
     assert "no archive" in shell("config", "show", code=3).errors

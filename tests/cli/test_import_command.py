@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import zipfile
+from pathlib import Path
 
 import pytest
 from program import Shell
@@ -107,6 +108,23 @@ def test_a_folder_without_anything(archive: Shell) -> None:
     assert all(suffix in result.errors for suffix in SUFFIXES)
 
 
+def test_the_files_of_an_archive_are_passed_over(archive: Shell) -> None:
+    """An archive is a folder, too, and often the current one: its own batches are no files to import."""
+    write_warc(archive.directory / "first.warc")
+    archive("import", "first.warc")
+    (archive.directory / "more").mkdir()
+    write_warc(archive.directory / "more" / "pages.warc")
+    result = archive("import", ".")
+    assert result.lines[0] == "imported 20 records of 2 files: 0 added, 20 known already, 0 refused"
+    assert "note: the archive in '.' is passed over: 'holdfast export' writes files to import from it" in result.errors
+
+
+def test_no_archive_is_made_for_files_that_are_missing(tmp_path: Path) -> None:
+    result = Shell(tmp_path)("import", "--init", "missing.warc", code=3)
+    assert result.errors == "holdfast: cannot use 'missing.warc': No such file or directory\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_named_is_tried_whatever_its_name(archive: Shell) -> None:
     write_warc(archive.directory / "pages.warc")
     (archive.directory / "pages.warc").rename(archive.directory / "download.bin")
@@ -171,7 +189,7 @@ def test_progress_is_shown_on_a_terminal_and_stays_out_of_the_data(archive: Shel
         ([], 2, "Missing argument 'PATH...'"),
         (["missing.warc"], 3, "cannot use 'missing.warc': No such file"),
         (["-", "-"], 2, "standard input ('-') can be read only once"),
-        (["x", "--jobs", "0"], 2, "0 is not in the range"),
+        (["x", "--jobs", "0"], 2, "0 must be at least 1"),
         (["x", "--colour"], 2, "No such option '--colour'"),
         (["x", "--batch", "A B"], 2, "bad name 'A B'"),
         (["x", "-c", "../up"], 2, "bad name '../up'"),

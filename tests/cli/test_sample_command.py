@@ -63,8 +63,8 @@ def test_impossible_samples_and_mistakes_are_named(sampled: Shell) -> None:
 
     target = str(sampled.directory / "drawn")
     assert "a sample of 61 captures is impossible: there are 60" in errors(target, "--size", "61")
-    assert "either in captures or in bytes" in errors(target)
-    assert "either in captures or in bytes" in errors(target, "--size", "1", "--bytes", "1K")
+    assert "give one of --size N and --bytes BYTES" in errors(target)
+    assert "give one of --size N and --bytes BYTES" in errors(target, "--size", "1", "--bytes", "1K")
     assert "strata by topic need 1 to 6 topics" in errors(target, "--size", "1", "--by", "topic")
     assert "nothing to draw from" in errors(target, "--size", "1", "--within", "unicorn")
     assert "--again takes a DIRECTORY" in errors("--again", "manifest.json")

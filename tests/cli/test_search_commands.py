@@ -204,6 +204,6 @@ def test_get_what_is_not_here(shown: Shell, arguments: list[str], message: str) 
 
 
 def test_an_empty_archive_says_so(archive: Shell) -> None:
-    assert "add some with 'holdfast import'" in archive.quick("get", "example.com", code=3).errors
+    assert "add some with 'holdfast crawl' or 'holdfast import'" in archive.quick("get", "example.com", code=3).errors
     assert archive.quick("cdx", "*").output == b""
     assert archive.quick("cdx", "*", "--output", "json").text.startswith('[["urlkey"')

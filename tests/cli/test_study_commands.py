@@ -71,7 +71,7 @@ def test_composition_and_media(studied: Shell) -> None:
     assert "captures,4.0,\n" in figures and "pages among captures,100.0,%\n" in figures
     told = studied.quick("study", "media")
     assert (told.text, told.errors) == ("", "note: there is nothing but pages, or nothing at all\n")
-    assert "-1 is not in the range" in studied.quick("study", "media", "--images", "-1", code=2).errors
+    assert "-1 must be at least 0" in studied.quick("study", "media", "--images", "-1", code=2).errors
 
 
 def test_rows_of_a_printed_table_are_limited(studied: Shell) -> None:
@@ -98,7 +98,10 @@ def test_mistakes_are_named(studied: Shell) -> None:
     assert "--json and --csv exclude" in studied.quick("study", "duplicates", "--json", "--csv", code=2).errors
     assert "no collection 'nowhere'" in studied.quick("study", "duplicates", "-c", "nowhere", code=3).errors
     assert "holdfast index update" in studied.quick("study", "near-duplicates", code=3).errors
-    assert "7 is not in the range" in studied.quick("study", "near-duplicates", "--distance", "7", code=2).errors
+    assert (
+        "7 must be at least 0 and at most 6"
+        in studied.quick("study", "near-duplicates", "--distance", "7", code=2).errors
+    )
 
 
 def test_without_matplotlib_the_rest_works(studied: Shell) -> None:

@@ -116,7 +116,7 @@ def test_add(archive: Shell, tmp_path_factory: pytest.TempPathFactory) -> None:
         (["v1"], "volume 'v1' exists already"),
         (["No!"], "bad volume name 'No!'"),
         (["v2", "--organization", "heap"], "unknown organization 'heap'"),
-        (["v2", "--weight", "-1"], "-1.0 is not in the range"),
+        (["v2", "--weight", "-1"], "-1.0 must be "),
     ],
 )
 def test_wrong_add_changes_nothing(archive: Shell, arguments: list[str], message: str) -> None:

@@ -186,6 +186,20 @@ def test_readers_go_on_while_another_generation_is_made(tmp_path: Path) -> None:
         assert len(finds(new, "common")) == 3
 
 
+def test_who_may_not_lock_the_words_sees_what_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_archive(tmp_path / "archive")
+    add(path, pages(3))
+    update(path)
+    with reading(path) as archive:
+        with monkeypatch.context() as patch:
+            patch.setattr("holdfast.index.words._may_lock", lambda _: False)
+            assert len(finds(archive.index, "common")) == 3
+        for first in range(3, 30, 3):  # enough for tantivy to merge and delete segments
+            add(path, pages(3, first))
+            update(path)
+            assert len(finds(archive.index, "common")) == first + 3
+
+
 def test_a_second_writer_is_told(tmp_path: Path) -> None:
     path = new_archive(tmp_path / "archive")
     with reading(path) as archive, locked(archive.index), pytest.raises(Busy, match="index"):

@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError, MissingExtra, of_the_system
 INTERRUPTED = 130  # a shell's exit code after SIGINT
 BROKEN_PIPE = 1  # as click has it
 _CLICK_NUMBER = re.compile(r"is not a valid (integer|float)(?: range)?\b")
+_CLICK_RANGE = re.compile(r"is not in the range (?:([\d.-]+)(<=?))?x(?:([<>]=?)([\d.-]*\d))?")
 
 _COMMANDS = {  # where each is below holdfast.cli
     "init": "archive.archive.init",
@@ -146,10 +147,17 @@ def _plain_number(found: re.Match[str]) -> str:
     return f"is not a {'whole ' if found[1] == 'integer' else ''}number"
 
 
+def _plain_range(found: re.Match[str]) -> str:
+    low, above, sign, bound = found.groups()
+    words = {"<=": "at most", "<": "less than", ">=": "at least", ">": "more than"}
+    limits = [f"{words[above.replace('<', '>')]} {low}"] if low else []
+    return "must be " + " and ".join([*limits, f"{words[sign]} {bound}"] if sign else limits)
+
+
 def _explain(error: click.ClickException) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
-    _say(_CLICK_NUMBER.sub(_plain_number, error.format_message()))
+    _say(_CLICK_RANGE.sub(_plain_range, _CLICK_NUMBER.sub(_plain_number, error.format_message())))
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)

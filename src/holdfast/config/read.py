@@ -51,7 +51,8 @@ def load(path: Path) -> Settings:
             table = tomllib.load(file)
     except (FileNotFoundError, NotADirectoryError):
         raise ArchiveNotFound(
-            f"no archive in '{path.parent}': '{path.name}' is missing; create one with 'holdfast init'"
+            f"no archive in '{path.parent}': '{path.name}' is missing; create one with 'holdfast init', "
+            "or name another with -a"
         ) from None
     except PermissionError:
         raise Denied(f"not permitted to read '{path}'") from None

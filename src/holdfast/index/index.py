@@ -23,7 +23,7 @@ from holdfast.index import paths
 from holdfast.index.removal import RemovedRecords, deleted_documents, file_mark
 from holdfast.index.state import REPAIR, IndexState, TableFile, is_outdated, read_state, targets
 from holdfast.index.tables import read_rows
-from holdfast.index.words import beyond, committed_opstamp, open_words, range_query, records_query, translated_damage
+from holdfast.index.words import WordsReader, beyond, committed_opstamp, range_query, records_query
 from holdfast.model import RecordId
 from holdfast.records.active_state import ActiveState
 
@@ -154,7 +154,7 @@ class Index:
         self._mark: tuple[_Mark, ...] = ()  # of STATE, `removed` and the active state
         self._meta: tuple[Path, _Mark] = (self.directory, None)  # of tantivy's own state
         self._view: IndexView | None = None
-        self._words: tuple[int, tantivy.Index] | None = None  # and their generation
+        self._words: tuple[int, WordsReader] | None = None  # and their generation
 
     @property
     def catalog(self) -> Catalog:
@@ -205,10 +205,8 @@ class Index:
             raise FileNotFoundError(path)
         self._meta = path / paths.META, file_mark(path / paths.META)
         if self._words is None or self._words[0] != state.generation:
-            self._words = (state.generation, open_words(path))
-        with translated_damage(path):
-            self._words[1].reload()
-            searcher = self._words[1].searcher()
+            self._words = (state.generation, WordsReader(path))
+        searcher = self._words[1].searcher()
         opstamp = committed_opstamp(path)  # read last: the searcher sees nothing later
         return IndexView(self.directory, state, searcher, removed, opstamp=opstamp, shown=shown)
 
@@ -325,7 +323,7 @@ def _faults(index: Index, progress: Progress | None) -> Iterator[str]:
     committed_opstamp(words)
     for path in sorted(words.glob(f"{'[0-9a-f]' * 32}.*")):
         yield from _segment_faults(path, progress)
-    open_words(words).searcher()
+    WordsReader(words).searcher()
     tables = index.directory / paths.tables_name(state.generation)
     for files in state.tables.values():
         for file in files:

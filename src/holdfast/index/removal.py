@@ -36,7 +36,7 @@ from holdfast.index import paths
 from holdfast.index.schema import split_record_number
 from holdfast.index.state import REPAIR, IndexState, read_state
 from holdfast.index.tables import read_rows
-from holdfast.index.words import open_words
+from holdfast.index.words import WordsReader
 from holdfast.model import RecordId
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _records_in(writer: IndexWriter, segments: Sequence[tuple[int, int]]) -> set
     """The records of all documents in these segments, deleted ones included."""
     from tantivy import DocAddress
 
-    searcher = open_words(writer.words_path).searcher()
+    searcher = WordsReader(writer.words_path).searcher()
     found: set[RecordId] = set()
     for place, size in segments:
         addresses = [DocAddress(place, document) for document in range(size)]

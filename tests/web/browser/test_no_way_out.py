@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from firefox_browser import firefox, firefox_tab, missing_firefox
+from firefox_browser import FirefoxFrame, firefox, firefox_tab, missing_firefox
 from playwright.sync_api import Error, Frame
 from replay_browser import Stage, Tab, hosts_in_log, needs_browser, staged, strangers
 from ways_out import DOCUMENTS, TIME, WAYS_OUT, connecting_page, documents, in_data, stun_call, url_of, ways_out
@@ -99,9 +99,15 @@ def test_w17_no_request_leaves_the_frame_in_firefox(tmp_path: Path) -> None:
             for way in (*WAYS_OUT, "gallery", "calm"):
                 with suppress(AssertionError):  # the page before is on its way elsewhere
                     tab.page.goto(f"{stage.served.controls}/main/{TIME}/{url_of(way)}")
-                tab.until(lambda: any("/main/" in frame.url for frame in tab.page.child_frames))
+                frames: list[FirefoxFrame] = []  # of one moment: the page may replace its frame
+
+                def is_archived(found: list[FirefoxFrame] = frames) -> bool:
+                    found[:] = [frame for frame in tab.page.child_frames if "/main/" in frame.url]
+                    return bool(found)
+
+                tab.until(is_archived)
                 with suppress(AssertionError):  # the next page is the fence
-                    tab.page.child_frames[0].evaluate(f"({_FENCE})()")
+                    frames[0].evaluate(f"({_FENCE})()")
             assert "calm" in tab.page.evaluate("document.title")
         assert strangers(stage.trap.hosts, stage.served) == set()
 

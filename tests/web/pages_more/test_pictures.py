@@ -17,7 +17,10 @@ from serving import Served, serving
 from serving import ask as send
 from waiting import wait_until
 
+import holdfast
 from holdfast.config import AccessRule
+from holdfast.crawl.crawl import Crawl
+from holdfast.crawl.job.job import CrawlJob, FetchSettings
 from holdfast.crawl.report.crawls import crawl_status, progress_path
 from holdfast.crawl.report.progress import ProgressFile, ProgressSample, read_progress
 from holdfast.env.units import rounded_size
@@ -105,6 +108,18 @@ def test_with_access_rules_nothing_is_counted_or_drawn(pictured: Served) -> None
         assert "growth" not in page.one("main").text and "Der Hafen" not in page.one("main").text
         told = json.loads(ask(pictured.controls, "/status", JSON).body)
         assert told["captured_bytes"] is told["saved_by_duplicates_bytes"] is None
+    finally:
+        pictured.site.access = before
+
+
+def test_a_blocked_page_is_listed_without_its_title(pictured: Served) -> None:
+    """P10: words of a page that is withheld are not shown beside its address."""
+    before = pictured.site.access
+    assert "Der Hafen" in ask(pictured.controls, "/").page.one("main").text
+    try:
+        pictured.site.access = Access([AccessRule("block", url=f"{HARBOUR}de")])
+        text = ask(pictured.controls, "/").page.one("main").text
+        assert "Der Hafen" not in text and "harbour.example/de" in text
     finally:
         pictured.site.access = before
 
@@ -214,13 +229,24 @@ def test_an_empty_archive_offers_a_crawl_to_who_may_write(tmp_path: Path) -> Non
 
 
 def test_an_empty_archive_that_nobody_may_write_has_no_form(tmp_path: Path) -> None:
-    import holdfast
-
     holdfast.init(tmp_path / "archive")
     with serving(tmp_path / "archive") as served:
         page = ask(served.controls, "/").page
         assert [each for each in page.all("form") if each.attributes.get("method") == "post"] == []
         assert "holdfast crawl" in page.one("main").text
+        assert "no page yet" not in page.one("main").text
+
+
+def test_an_empty_archive_shows_the_crawls_that_have_brought_nothing(tmp_path: Path) -> None:
+    holdfast.init(tmp_path / "archive")
+    with holdfast.open(tmp_path / "archive") as archive:
+        fetch = FetchSettings(retries=0, private=True)
+        Crawl(archive, CrawlJob(seeds=("http://127.0.0.1:9/",), name="closed", fetch=fetch)).run()
+    with serving(tmp_path / "archive") as served:
+        page = ask(served.controls, "/").page
+        assert faults(page) == []
+        assert "no page yet" in page.one("main").text
+        assert "/crawls/closed" in {each.attributes["href"] for each in page.all("a")}
 
 
 # -- explore ---------------------------------------------------------------------------------------------------------

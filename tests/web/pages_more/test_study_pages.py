@@ -18,6 +18,7 @@ import holdfast
 from holdfast import plan
 from holdfast.archive.ingest.exchange import page
 from holdfast.study.result import StudyResult
+from holdfast.web.ui.pages.studies import ABOUT, STUDIES
 from holdfast.web.ui.study_runs import StudyRun, StudyRuns
 
 WORDS = " ".join(f"word{number}" for number in range(300))
@@ -71,6 +72,13 @@ def test_pages_are_complete_and_safe(studied: Served, target: str) -> None:
     assert faults(Page(told.text)) == []
     assert "<b>" not in told.text
     assert "script-src 'self'" in told.headers["content-security-policy"]
+
+
+def test_columns_are_explained(studied: Served) -> None:
+    for name, tables in ABOUT.items():
+        assert set(tables) <= set(STUDIES[name].shown)
+    shown = Page(ask(studied.controls, "/studies/duplicates").text).one("main").text
+    assert ABOUT["duplicates"]["groups"] in shown
 
 
 def test_figures_are_those_of_the_study(studied: Served) -> None:

@@ -32,6 +32,8 @@ def show_settings(*, keys: tuple[str, ...], archive: Path, changed: bool, as_jso
 
     KEY is a setting such as serve.port, or a section such as serve.
     """
+    from difflib import get_close_matches
+
     from holdfast.archive.index_update import by_environment
     from holdfast.config import INDEX_VARIABLE, load
     from holdfast.env.paths import SETTINGS
@@ -45,7 +47,9 @@ def show_settings(*, keys: tuple[str, ...], archive: Path, changed: bool, as_jso
     found |= {"connector": settings.connector, "uid": settings.uid}
     for key in keys:
         if key not in found and key not in _SECTIONS:
-            raise UnknownName(f"no setting '{key}': a section is one of {', '.join(_SECTIONS)}")
+            close = get_close_matches(key, [*found, *_SECTIONS], n=1)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            raise UnknownName(f"no setting '{key}': {hint}a section is one of {', '.join(_SECTIONS)}")
     shown = {name: value for name, value in found.items() if not keys or name in keys or name.split(".")[0] in keys}
     origin = {name: FILE if name in settings.said else DEFAULT for name in shown}
     if _INDEXED in shown and (said := by_environment()) is not None:

@@ -139,7 +139,9 @@ def _hint(archive: Archive, url: str, collection: str | None) -> str:
         return f"{_near(url, neighbours)}; see: holdfast cdx --match host {shlex.quote(url)}"
     total = sum(each.captures for each in archive.catalog.totals()[0].values())
     return (
-        "nor of anything else on its host" if total else "the archive has no captures: add some with 'holdfast import'"
+        "nor of anything else on its host"
+        if total
+        else "the archive has no captures: add some with 'holdfast crawl' or 'holdfast import'"
     )
 
 

@@ -42,6 +42,7 @@ from holdfast.cli.terminal import (
     show_lines,
     writing,
 )
+from holdfast.env.paths import BATCHES, CATALOG, CLUSTER, CRAWLS, INDEX, SETTINGS, VOLUMES
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.env.units import rounded_size
 from holdfast.errors import ClusterDown, MalformedInput, NotFound, UsageError
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 _NAME_OF_STANDARD_INPUT = "standard-input"
 SUFFIXES = (*(f".{kind}{coding}" for kind in ("warc", "arc", "tw") for coding in ("", ".gz", ".zst")), ".wacz")
+_OF_ARCHIVES = {BATCHES, CATALOG, CLUSTER, CRAWLS, INDEX, VOLUMES}  # their folders
 _ZIP_MAGIC = b"PK\x03\x04"
 _WAIT_S = 0.2
 JOBS = min(os.cpu_count() or 1, 4)
@@ -119,6 +121,7 @@ def import_(
     from holdfast.archive.ingest.importer import ImportOptions
 
     if makes:
+        require_paths(paths)
         make_archive(archive)
     # Indexed below, after the archive is closed for writing.
     options = ImportOptions(collection, batch, jobs, strict, not no_verify, index=False)
@@ -226,6 +229,13 @@ class FoundFiles:
             self.paths.setdefault(each.name, []).append(f"{path}:{inner}" if inner else path)
 
 
+def require_paths(names: Sequence[str]) -> None:
+    """Raises OSError if a file or folder is missing."""
+    for name in names:
+        if name != STANDARD_STREAM:
+            os.stat(name)
+
+
 def find_inputs(names: Sequence[str], pressed: Callable[[], bool], closing: ExitStack) -> FoundFiles:
     """All inputs. Raises OSError or NotFound if one is missing. `pressed` ends a wait for standard input."""
     if names.count(STANDARD_STREAM) > 1:
@@ -252,8 +262,12 @@ def find_inputs(names: Sequence[str], pressed: Callable[[], bool], closing: Exit
 
 
 def _add_folder(found: FoundFiles, folder: Path) -> None:
+    """Adds what is below a folder, except for the own files of archives."""
     for directory, subfolders, names in os.walk(folder, onerror=_refuse):
         subfolders.sort()
+        if SETTINGS in names:
+            note(f"note: the archive in '{directory}' is passed over: 'holdfast export' writes files to import from it")
+            subfolders[:] = [each for each in subfolders if each not in _OF_ARCHIVES]
         for name in sorted(names):
             path = Path(directory, name)
             if name.lower().endswith(SUFFIXES) and path.is_file():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from holdfast.cli.crawl.inspect import expire, expiring, list_, log, status, stop, why
 from holdfast.cli.crawl.options import job_options
@@ -47,7 +48,11 @@ class SeedsOrCommand(click.Group):
 
 
 class Seeds(click.Argument):
-    """An argument that is not shown in the usage of the group's commands."""
+    """An argument that the usage of the commands leaves out. It is completed to one of them, or to a file."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        commands = [CompletionItem(name) for name in crawl.commands if name.startswith(incomplete)]
+        return commands or [CompletionItem(incomplete, type="file")]
 
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:
         return []

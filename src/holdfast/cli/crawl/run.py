@@ -148,7 +148,7 @@ class Pace:
 
 
 def progress_lines(name: str, tally: CrawlTally, pace: Pace) -> list[str]:
-    """The progress, in three short lines."""
+    """The progress, in four lines that are short enough for a terminal of 80 columns."""
     remaining, (urls, received) = pace.remaining_s(tally), pace.rates()
     left = f", {rounded_duration(remaining)} left" if remaining is not None else ""
     return [
@@ -156,7 +156,8 @@ def progress_lines(name: str, tally: CrawlTally, pace: Pace) -> list[str]:
         f"fetched {tally.fetched:,} ({urls:,.1f}/s), {counted(tally.pages, 'page')}, "
         f"{rounded_size(tally.transferred_bytes)} ({rounded_size(int(received))}/s)",
         f"waiting {tally.queued:,} on {counted(tally.hosts, 'host')}, {tally.in_flight} in flight; "
-        f"{counted(tally.errors, 'error')}, {tally.unchanged:,} unchanged, "
+        f"{counted(tally.errors, 'error')}, {tally.retries:,} retried",
+        f"new {tally.new:,}, {tally.unchanged:,} unchanged, "
         f"{counted(tally.duplicates, 'duplicate')} ({rounded_size(tally.saved_bytes)} saved)",
     ]
 
@@ -266,6 +267,9 @@ def fail_without_response(archive: Path, plan: CrawlPlan, summary: Summary) -> N
         why = summary.trouble or ", ".join(sorted(summary.errors)) or "all fetches failed"
     else:
         why = str(_last(archive, summary.name, "refused").get("note") or "robots.txt forbids it")
+        fetched = _last(archive, summary.name, "fetch")
+        if fetched.get("kind") == "robots" and fetched.get("note"):
+            why += f": {fetched['note']}"
     if plan.assumed and _last(archive, summary.name, "fetch").get("outcome") in _UNANSWERED:
         why += f"; if it has no TLS, try '{plan.assumed[0].replace('https://', 'http://', 1)}'"
     raise CrawlFailed(

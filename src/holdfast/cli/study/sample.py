@@ -68,6 +68,8 @@ def sample(
         odd = [name for name in _OF_THE_DRAW if context.get_parameter_source(name) is _COMMANDLINE]
         if odd or directory is None:
             raise click.UsageError("--again takes a DIRECTORY, and everything else from the manifest")
+    elif (given["size"] is None) == (given["bytes_max"] is None):
+        raise click.UsageError("give one of --size N and --bytes BYTES")
 
     def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast import study

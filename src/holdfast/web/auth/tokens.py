@@ -119,7 +119,7 @@ class Tokens:
         if not _is_among(token, self._write if write else self._read):
             self._refuse_guessers(network)
             self._attempts.note(network, self._monotonic(), WRONG_WITHIN_S)
-            raise Unauthorized(f"this token does not permit to {'write' if write else 'read'}")
+            raise Unauthorized(f"this token does not permit {'writing' if write else 'reading'}")
         self._accept(f"{network} {_hashed(token).hex()}", network)
 
     def require_read(self, request: Request) -> None:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.archive.usage import ArchiveUsage
+from holdfast.catalog.access_rules import Verdict
 from holdfast.crawl.report.crawls import CrawlStatus, crawls, log_path
 from holdfast.crawl.report.log import read_log
 from holdfast.errors import HoldfastError, MalformedKey
@@ -130,7 +131,10 @@ def growth(site: WebContext, collection: str | None) -> list[TimelinePeriod]:
 
 
 def new_pages(site: WebContext, collection: str | None) -> list[NewPages]:
-    """The newest pages by the crawl that captured them, then those that no crawl did; each page once."""
+    """The newest pages by the crawl that captured them, then those that no crawl did; each page once.
+
+    A page that access rules block has no title: that is part of what they withhold.
+    """
     shown: set[str] = set()  # by key: with and without TLS a page is one
     crawled: set[RecordId] = set()
     oldest = RecordId("", 0)  # records before it may be of a crawl whose log was not read so far
@@ -144,7 +148,8 @@ def new_pages(site: WebContext, collection: str | None) -> list[NewPages]:
         groups.append((status.name, list(_pages(site, records, collection, shown))))
     others = (each for each in newest(site, collection) if each >= oldest and each not in crawled)
     groups.append(("", list(_pages(site, others, collection, shown))))
-    titles = site.archive.queries.titles([capture.record for _, captures in groups for capture in captures])
+    readable = [each for _, captures in groups for each in captures if site.access.verdict(each) is Verdict.ALLOW]
+    titles = site.archive.queries.titles([each.record for each in readable])
     return [
         NewPages(name, [NewPage(each, titles.get(each.record, ""), screenshot_path(site, each)) for each in captures])
         for name, captures in groups

@@ -95,6 +95,32 @@ def _plan_fields(inputs: Sequence[PlanInput]) -> tuple[StudyField, ...]:
     return tuple(StudyField(each.name, each.label, 0, each.example) for each in inputs)
 
 
+ABOUT = {  # what the columns of a table mean, by study
+    "duplicates": {
+        "groups": "A document is a capture with content. Within: documents that repeat another of their group. "
+        "Previous, earlier: documents whose content is in the group before, or in any before; and URLs that are there.",
+        "pairs": "Each group against each earlier one: documents whose content is in both, URLs that are in both.",
+        "saved": "Kept: what is stored of all bytes, before compression.",
+        "paper": "This archive beside five crawls of the Portuguese web (Gomes, Santos and Silva, 2006).",
+    },
+    "near-duplicates": {
+        "groups": "Exact: documents that repeat a text. Near: all documents of a cluster but one.",
+        "clusters": "Pages whose texts are alike: their sketches differ in no more bits than the distance says.",
+    },
+    "change": {
+        "strata": "Half-life: after so long, half of the pages have changed or are gone. Change interval: mean time "
+        "between two changes. Modified interval: the same, from Last-Modified. Content life and URL life: after so "
+        "long, half of the versions are replaced, half of the URLs are gone. In brackets: bounds of 95 % confidence.",
+    },
+    "topic": {
+        "topics": "Captures, pages and sites that mention a topic, and their shares of all. Take off: when the "
+        "heaviest burst began. Peak: the period with the highest share.",
+        "bursts": "Periods in which a topic was far stronger than in quiet times. Weight: how much likelier a burst "
+        "is than quiet, as a logarithm.",
+    },
+}
+
+
 STUDIES = {
     "duplicates": StudyForm(
         "Duplicates",
@@ -326,6 +352,7 @@ class ShownTable:
     """A table as a page shows it: without columns that say nothing."""
 
     name: str
+    about: str
     headings: list[str]
     numbers: list[str]
     rows: list[list[ShownCell]]
@@ -355,7 +382,8 @@ def _shown(site: WebContext, wanted: StudyRequest, result: StudyResult, name: st
         shown.append(cells)
     headings = [heading(each).removesuffix(" %") for each in columns]
     right = [heading(each).removesuffix(" %") for each in columns if each in numbers]
-    return ShownTable(name, headings, right, shown, max(0, len(table) - ROWS_SHOWN))
+    about = ABOUT.get(wanted.name, {}).get(name, "")
+    return ShownTable(name, about, headings, right, shown, max(0, len(table) - ROWS_SHOWN))
 
 
 def _link(wanted: StudyRequest, column: str, row: dict[str, Any]) -> str:

@@ -50,12 +50,13 @@ async function send(form) {
 }
 
 async function problemOf(answer) {
-  const text = await answer.text();
+  let text = await answer.text();
   try {
-    return JSON.parse(text).error ?? text;
+    text = JSON.parse(text).error ?? text;
   } catch {
-    return text;
+    // Not JSON: shown as it is.
   }
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 async function submit(event) {
