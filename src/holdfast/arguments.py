@@ -33,7 +33,6 @@ R = TypeVar("R")
 Fits = Callable[[Any], bool]
 
 _TEXTS = (str, bytes, bytearray, memoryview)  # sequences, but of characters and bytes
-_SCALARS = frozenset((bool, bytearray, bytes, float, int, memoryview, str))
 _MODULES = re.compile(r"(?:\w+\.)+(?=\w)")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -226,19 +225,9 @@ def _fits_generic(origin: Any, parts: tuple[Any, ...]) -> Fits:
     fits = _fits(parts[0]) if parts else None
     if fits is None or not issubclass(origin, collections.abc.Sequence):
         return lambda value: isinstance(value, kinds) and not isinstance(value, _TEXTS)
-    if "Literal" in str(parts[0]):
-        return lambda value: (
-            isinstance(value, kinds) and not isinstance(value, _TEXTS) and all(fits(each) for each in value)
-        )
-    return lambda value: isinstance(value, kinds) and not isinstance(value, _TEXTS) and _all_fit(fits, value)
-
-
-def _all_fit(fits: Fits, values: collections.abc.Sequence[Any]) -> bool:
-    """Whether each value fits; of scalars only the type counts, so one of each type is looked at."""
-    kinds = {type(value): value for value in values}
-    if not all(fits(value) for kind, value in kinds.items() if kind in _SCALARS):
-        return False
-    return _SCALARS.issuperset(kinds) or all(fits(value) for value in values if type(value) not in _SCALARS)
+    return lambda value: (
+        isinstance(value, kinds) and not isinstance(value, _TEXTS) and all(fits(each) for each in value)
+    )
 
 
 def _anything(_value: Any) -> bool:
