@@ -14,6 +14,7 @@ from holdfast.batches.entry import (
     find_heads,
     one_line,
     parse_entries,
+    parse_entry,
     payload_of,
     runs,
     with_payload,
@@ -88,6 +89,7 @@ ENTRIES = st.builds(
     st.integers(0, 2**40),
     TEXT,
     TEXT,
+    TEXT,
 )
 
 
@@ -118,6 +120,17 @@ def test_heads_of_other_programs() -> None:
     request = b"version: 2.1\nserial: 1\ntype: request\nurl: -\ndate: Tue, 15 Apr 2003 08:13:06 GMT\nsize: -3\n"
     (short,) = parse_entries(request + b"length: 0\n\n\n")
     assert short.size == -3, "so it was written once, of requests without a block"
+
+
+@given(st.lists(ENTRIES, max_size=8), st.sets(st.integers(0, 12)), st.booleans())
+def test_only_wanted_heads_are_found(entries: list[JournalEntry], wanted: set[int], is_dense: bool) -> None:
+    """Whether serial numbers follow each other or have gaps."""
+    numbered = [entry._replace(serial=index if is_dense else index * 3 // 2) for index, entry in enumerate(entries)]
+    found = find_heads(b"".join(map(encode, numbered)), wanted)
+    assert [serial for serial, _ in found] == [entry.serial for entry in numbered if entry.serial in wanted]
+    for serial, head in found:
+        read = head if isinstance(head, JournalEntry) else parse_entry(head.string, head.start())[0]
+        assert read.serial == serial
 
 
 @given(st.lists(ENTRIES, max_size=5))

@@ -136,6 +136,9 @@ class Archive(OpenVolumes):
     @property
     def catalog(self) -> Catalog:
         """Captures by URL and time. Opened on first use: a reader of contents does not need it."""
+        catalog = self._catalog
+        if catalog is not None and not self._closed:
+            return catalog
         with self._opening:
             self._require_open()
             if self._catalog is None:

@@ -7,7 +7,7 @@
     cdxj, cdx, zipnum         rows of the catalog, sorted
     parquet                   rows of the catalog as a table, columns named as Common Crawl's
 
-Records are assembled from literals and payloads in groups, compressed on all cores, and appended in order. With
+Records are read in groups, decoded, assembled and compressed on all cores, and appended in order. With
 `exact`, imported files are written again: their uncompressed bytes are those of the imported file, and each record is
 compressed again (N3). A file has the suffix `.open` until it is complete.
 """
@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, Protocol, cast, get_args
+from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast, get_args
 
 from holdfast.archive.ingest.manifest import listed
 from holdfast.arguments import check_fields
@@ -50,6 +50,7 @@ from holdfast.records.as_warc import WARCINFO, as_older_warc, as_warc, is_writab
 from holdfast.records.draft import is_captured
 from holdfast.records.selection import Selection, with_companions
 from holdfast.records.stored_record import StoredRecord
+from holdfast.storage.store.contents import BulkRead
 
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
@@ -72,18 +73,23 @@ SUFFIXES = {
     ".wet.gz": "wet",
 }
 _ROWS = 1000  # at a time
-_GROUP_MAX = 256  # records that are fetched together
-_CHUNK = 64  # of them, records that one thread compresses
+_GROUP_MAX = 128  # records that are fetched together, and compressed by one thread
+_GROUP_BYTES_MAX = 4 << 20
 _THREADS = os.cpu_count() or 1
-_AHEAD_MAX = 2 * _GROUP_MAX // _CHUNK  # chunks that are compressed and not yet written
-_GROUP_BYTES_MAX = 16 << 20
+_AHEAD_MAX = 2 * _THREADS  # groups that are compressed and not yet written
 _LARGE = 8 << 20  # payloads beyond this are not gathered
 _BUFFER = 1 << 20
 _NAMES_LISTED = 10
 _WACZ_WARC = "data.warc.gz"
 
 Target = Path | BinaryIO
-Assembled = tuple[StoredRecord, list[Buffer] | None]  # a record and its parts; None: it is large, to be read in pieces
+
+
+class _Group(NamedTuple):
+    """Neighbouring records with their contents, or a single large record without: it is read in pieces."""
+
+    records: list[StoredRecord]
+    payloads: Iterator[Buffer] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,10 @@ class ExportSource(Protocol):
         """Originals of revisits, without those that were removed."""
 
     def payloads(self, records: Sequence[StoredRecord]) -> Iterator[Buffer]:
-        """Their contents, in order. Raises the error of the first that cannot be read."""
+        """Their contents, in order. Read by this call; any thread may take them from the iterator.
+
+        Raises the error of the first that cannot be read, here or there.
+        """
 
 
 class ArchiveSource:
@@ -192,12 +201,9 @@ class ArchiveSource:
                 yield self._records.stored(record, found)
 
     def payloads(self, records: Sequence[StoredRecord]) -> Iterator[Buffer]:
-        """Read in disk order."""
+        """Read in disk order, decoded by the thread that takes them."""
         keys = [key for record in records for key in record.entry.contentkeys]
-        for content in self._contents.gather(keys).decode() if keys else ():
-            if isinstance(content, HoldfastError):
-                raise content
-            yield content
+        return _decoded(self._contents.gather(keys)) if keys else iter(())
 
 
 class Exporter:
@@ -378,38 +384,32 @@ class Exporter:
         record, its offset and its length in the file.
         """
 
-        def compress(some: list[Assembled]) -> list[bytes]:
-            return [compressor.compress_record(parts or []) for _, parts in some]
+        def compress(group: _Group) -> list[bytes]:
+            return [compressor.compress_record(parts) for parts in _assembled(group, exact=exact, older=older)]
 
-        def append(some: list[Assembled], pieces: Future[list[bytes]]) -> None:
-            for (stored, _), piece in zip(some, pieces.result(), strict=True):
-                written(stored, writer.append(piece))
+        def append(group: _Group, pieces: Future[list[bytes]]) -> None:
+            written(group.records, writer.append_all(pieces.result()))
 
-        def written(stored: StoredRecord, place: tuple[int, int] | WrittenRecord) -> None:
-            self._report.records += 1
+        def written(some: list[StoredRecord], places: Sequence[tuple[int, int] | WrittenRecord]) -> None:
+            self._report.records += len(some)
             if note is not None:
-                note(stored, place[-2], place[-1])
+                for stored, place in zip(some, places, strict=True):
+                    note(stored, place[-2], place[-1])
 
-        ahead: deque[tuple[list[Assembled], Future[list[bytes]]]] = deque()
+        ahead: deque[tuple[_Group, Future[list[bytes]]]] = deque()
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast-export") as threads:
             for group in _groups(records if exact else filter(is_writable, records), self._source):
-                while ahead and (len(ahead) >= _AHEAD_MAX or group[0][1] is None):
+                while ahead and (len(ahead) >= _AHEAD_MAX or group.payloads is None):
                     append(*ahead.popleft())
-                if group[0][1] is None:
-                    (stored, _) = group[0]
+                if group.payloads is None:
+                    (stored,) = group.records
                     writer.begin()
                     parts: Iterable[Buffer] = stored.raw() if exact else warc_parts(stored)
                     for part in as_older_warc(parts) if older else parts:
                         writer.feed(part)
-                    written(stored, writer.end())
-                    continue
-                for start in range(0, len(group), _CHUNK):
-                    some = group[start : start + _CHUNK]
-                    if not exact:
-                        some = [(stored, as_warc(stored, parts or [])) for stored, parts in some]
-                    if older:
-                        some = [(stored, list(as_older_warc(parts or []))) for stored, parts in some]
-                    ahead.append((some, threads.submit(compress, some)))
+                    written([stored], [writer.end()])
+                else:
+                    ahead.append((group, threads.submit(compress, group)))
             while ahead:
                 append(*ahead.popleft())
 
@@ -591,32 +591,45 @@ def _free_name(name: str, taken: set[str]) -> str:
     return free
 
 
-def _groups(records: Iterable[StoredRecord], source: ExportSource) -> Iterator[list[Assembled]]:
+def _groups(records: Iterable[StoredRecord], source: ExportSource) -> Iterator[_Group]:
     """The records in their order, in groups of bounded size; a large one by itself."""
     group: list[StoredRecord] = []
     size = 0
     for record in records:
-        if record.payload_size > _LARGE:
+        payload_size = record.payload_size
+        if payload_size > _LARGE:
             if group:
-                yield _assembled(group, source)
-            yield [(record, None)]
+                yield _Group(group, source.payloads(group))
+            yield _Group([record], None)
             group, size = [], 0
             continue
         group.append(record)
-        size += record.payload_size + len(record.entry.data)
+        size += payload_size + len(record.entry.data)
         if len(group) >= _GROUP_MAX or size >= _GROUP_BYTES_MAX:
-            yield _assembled(group, source)
+            yield _Group(group, source.payloads(group))
             group, size = [], 0
     if group:
-        yield _assembled(group, source)
+        yield _Group(group, source.payloads(group))
 
 
-def _assembled(group: list[StoredRecord], source: ExportSource) -> list[Assembled]:
-    payloads = source.payloads(group)
-    assembled: list[Assembled] = []
-    for record in group:
+def _decoded(bulk: BulkRead) -> Iterator[Buffer]:
+    for content in bulk.decode():
+        if isinstance(content, HoldfastError):
+            raise content
+        yield content
+
+
+def _assembled(group: _Group, *, exact: bool, older: bool) -> Iterator[Sequence[Buffer]]:
+    """The parts of each record."""
+    payloads = group.payloads
+    assert payloads is not None
+    for record in group.records:
         entry = record.entry
         count = len(entry.contentkeys)
-        payload = next(payloads) if count == 1 else b"".join(next(payloads) for _ in range(count))
-        assembled.append((record, lay(entry.data, entry.layout, payload) if count else [entry.data]))
-    return assembled
+        parts: Sequence[Buffer] = (entry.data,)
+        if count:
+            payload = next(payloads) if count == 1 else b"".join(next(payloads) for _ in range(count))
+            parts = lay(entry.data, entry.layout, payload)
+        if not exact:
+            parts = as_warc(record, parts)
+        yield list(as_older_warc(parts)) if older else parts

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from holdfast.batches.entry import FILE_HEAD, REMOVED, JournalEntry, encode
+from holdfast.batches.entry import FILE_HEAD, REMOVED, JournalEntry, encode, numbered
 from holdfast.batches.frame import FrameCompressor, FramePlace, Passed, Walked, seek_table, walk
 from holdfast.env import Environment, File, paths
 from holdfast.env.files import read_file, replace_file
@@ -172,7 +172,7 @@ class Batch:
         first = self.tail.next_serial
         if first + len(entries) > SERIAL_MAX:
             raise TooLarge(f"batch {self.name!r} has no serial numbers left: name another one")
-        return self.append_numbered([entry._replace(serial=first + index) for index, entry in enumerate(entries)])
+        return self.append_numbered([numbered(entry, first + index) for index, entry in enumerate(entries)])
 
     def append_numbered(self, entries: Sequence[JournalEntry]) -> Frames:
         """Appends entries that have serial numbers, ascending and above all existing ones. Durable on return."""

@@ -62,6 +62,7 @@ _PATTERN = (
 )
 _HEAD = re.compile(_PATTERN, re.ASCII)
 _HEAD_BYTES = re.compile(_PATTERN.encode() + rb"\n\n")
+_BEGINNING = f"version: {VERSION}\nserial: ".encode()
 Head = re.Match[bytes]
 
 
@@ -118,35 +119,46 @@ class JournalEntry(NamedTuple):
         return b"".join(literals)
 
 
+_SERIAL, _CONTENTS = JournalEntry._fields.index("serial"), JournalEntry._fields.index("contents")
+_END = "\n"  # which a part of a text in braces may not have
+
+
 def encode(entry: JournalEntry) -> bytes:
     """The entry as written in a frame."""
-    lines = [
-        f"version: {VERSION}\nserial: {entry.serial}\ntype: {entry.type}\nurl: {entry.url}\n"
-        f"date: {mail_date(entry.timestamp)}\n"
-    ]
-    attributes = (
-        ("ip", entry.ip),
-        ("collection", entry.collection),
-        ("format", entry.format),
-        ("status", entry.status),
-        ("mime", entry.mime),
-        ("digest", entry.digest),
-        ("size", entry.size or "-"),
-        ("contentkey", entry.contents),
-        ("signature", entry.signature),
-        ("layout", entry.layout),
-        ("file", entry.filename),
-        ("place", f"{entry.offset}+{entry.length}" if entry.filename != "-" else "-"),
-        ("refers-to", entry.refers_to),
-        ("extra", entry.extra),
-        ("origin", entry.origin),
+    kind, url, timestamp, data, serial, ip, collection, form, status, mime, digest, size = entry[:12]
+    contents, signature, layout, filename, offset, length, refers_to, extra, origin = entry[12:]
+    about = kind, url, ip, collection, form, status, mime, digest
+    if "\n" in "".join((*about, contents, signature, layout, filename, refers_to, extra, origin)):
+        raise UsageError(f"an attribute of the record of {url!r} holds a line end")
+    head = (
+        f"version: {VERSION}\nserial: {serial}\ntype: {kind}\nurl: {url}\ndate: {mail_date(timestamp)}\n"
+        f"{f'ip: {ip}{_END}' if ip != '-' else ''}"
+        f"{f'collection: {collection}{_END}' if collection != '-' else ''}"
+        f"{f'format: {form}{_END}' if form != '-' else ''}"
+        f"{f'status: {status}{_END}' if status != '-' else ''}"
+        f"{f'mime: {mime}{_END}' if mime != '-' else ''}"
+        f"{f'digest: {digest}{_END}' if digest != '-' else ''}"
+        f"{f'size: {size}{_END}' if size else ''}"
+        f"{f'contentkey: {contents}{_END}' if contents != '-' else ''}"
+        f"{f'signature: {signature}{_END}' if signature != '-' else ''}"
+        f"{f'layout: {layout}{_END}' if layout != '-' else ''}"
+        f"{f'file: {filename}{_END}place: {offset}+{length}{_END}' if filename != '-' else ''}"
+        f"{f'refers-to: {refers_to}{_END}' if refers_to != '-' else ''}"
+        f"{f'extra: {extra}{_END}' if extra != '-' else ''}"
+        f"{f'origin: {origin}{_END}' if origin != '-' else ''}"
+        f"length: {len(data)}\n\n"
     )
-    lines += [f"{name}: {value}\n" for name, value in attributes if value != "-"]
-    lines.append(f"length: {len(entry.data)}\n\n")
-    head = "".join(lines)
-    if head.count("\n") != len(lines) + 5:  # the first part has five lines, the last two
-        raise UsageError(f"an attribute of the record of {entry.url!r} holds a line end")
-    return head.encode("utf-8", "surrogateescape") + entry.data + b"\n"
+    return b"%b%b\n" % (head.encode("utf-8", "surrogateescape"), data)
+
+
+def numbered(entry: JournalEntry, serial: int) -> JournalEntry:
+    """The entry under a serial number."""
+    return tuple.__new__(JournalEntry, (*entry[:_SERIAL], serial, *entry[_SERIAL + 1 :]))  # a third of `_replace`
+
+
+def with_contents(entry: JournalEntry, contents: str) -> JournalEntry:
+    """The entry with the keys of its contents."""
+    return tuple.__new__(JournalEntry, (*entry[:_CONTENTS], contents, *entry[_CONTENTS + 1 :]))
 
 
 def one_line(text: str) -> str:
@@ -229,16 +241,13 @@ def _ordered(head: str) -> str:
 
 
 def _from_match(match: re.Match[str], data: bytes) -> JournalEntry:
-    serial, kind, url, date, *texts = match.groups("-")
-    ip, collection, form, status, mime, digest, size, contents, signature, layout, filename, offset, length, *rest = (
-        texts
-    )
-    about = ip, collection, form, status, mime, digest
-    bytes_of, start, extent = [int(text) if text != "-" else 0 for text in (size, offset, length)]
-    payload = bytes_of, contents, signature, layout
-    return JournalEntry(
-        kind, url, digits(date), data, int(serial), *about, *payload, filename, start, extent, *rest[:3]
-    )
+    serial, kind, url, date, ip, collection, form, status, mime, digest, size, *rest = match.groups("-")
+    contents, signature, layout, filename, offset, length, refers_to, extra, origin, _ = rest
+    begin, extent = (int(offset), int(length)) if filename != "-" else (0, 0)
+    number, bytes_of = int(serial), int(size) if size != "-" else 0
+    about = kind, url, digits(date), data, number, ip, collection, form, status, mime, digest, bytes_of
+    place = contents, signature, layout, filename, begin, extent, refers_to, extra, origin
+    return tuple.__new__(JournalEntry, about + place)  # half the time of the constructor
 
 
 def find_heads(raw: bytes, serials: Container[int]) -> list[tuple[int, Head | JournalEntry]]:
@@ -249,22 +258,36 @@ def find_heads(raw: bytes, serials: Container[int]) -> list[tuple[int, Head | Jo
     """
     found: list[tuple[int, Head | JournalEntry]] = []
     match, end = _HEAD_BYTES.match, len(raw)
-    at = 0
+    at = expected = 0
     while at < end:
-        head = match(raw, at)
-        if head is None:
+        if expected not in serials and (passed := _passed(raw, at, serials)):  # requests, mostly
+            serial, behind = passed
+        elif (head := match(raw, at)) is None:
             entry, at = parse_entry(raw, at)
             if entry.serial in serials:
                 found.append((entry.serial, entry))
             continue
-        number, length = head.group("serial", "length")
-        behind = head.end() + int(length)
+        else:
+            number, length = head.group("serial", "length")
+            serial, behind = int(number), head.end() + int(length)
+            if serial in serials:
+                found.append((serial, head))
         if behind >= end or raw[behind] != 10:  # a line feed ends the record
             raise DamagedBatch(f"an entry at {at} of a frame of {end} bytes makes no sense")
-        if (serial := int(number)) in serials:
-            found.append((serial, head))
-        at = behind + 1
+        at, expected = behind + 1, serial + 1
     return found
+
+
+def _passed(raw: bytes, at: int, serials: Container[int]) -> tuple[int, int] | None:
+    """Serial number and end of an entry as `encode` writes it, if it is not wanted; a third of the time of a match."""
+    number = at + len(_BEGINNING)
+    if raw[at:number] != _BEGINNING:
+        return None
+    try:
+        serial = int(raw[number : raw.index(b"\n", number)])
+        return (serial, _behind(raw, at) - 1) if serial not in serials else None
+    except ValueError:
+        return None
 
 
 def text_of(head: Head, name: str) -> str:

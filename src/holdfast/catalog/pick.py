@@ -60,7 +60,7 @@ def picked(rows: CaptureRows, key: str, at: str, collection: str | None, pick: P
     if pick is Pick.NOT_NEWER:
         return rows.last_of(collection, exact_range(key, "", latest(digits(at, "at"))))
     timestamp = earliest(digits(at, "at"))
-    few = rows.few_of(collection, key) if collection is not None else None
+    few = rows.few_of(collection, key)
     if few is not None:
         past = next((each for each in reversed(few) if each.timestamp < timestamp), None)
         future = next((each for each in few if each.timestamp >= timestamp), None)
@@ -95,7 +95,7 @@ class Seeker:
 
     def around(self, capture: Capture) -> Neighbours:
         """Captures at the same second count as one with the capture."""
-        few = self._rows.few_of(self._collection, capture.urlkey) if self._collection is not None else None
+        few = self._rows.few_of(self._collection, capture.urlkey)
         if few is not None:
             return self._among(few, capture)
         start, end = exact_range(capture.urlkey)

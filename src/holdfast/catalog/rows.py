@@ -48,7 +48,7 @@ class CaptureRows:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._seen: list[tuple[str, ...]] = []  # replaced after each change: threads that come late fill the old one
-        self._few: dict[tuple[str, str], list[Capture] | None] = {}  # the same
+        self._few: dict[tuple[str | None, str], list[Capture] | None] = {}  # the same
         self._areas: dict[str, bytes] = {}
 
     def collections(self) -> tuple[str, ...]:
@@ -100,8 +100,8 @@ class CaptureRows:
             found.append([(key[len(prefix) :], name, row) for key, row in pairs])
         return found[0] if len(found) == 1 else list(islice(heapq.merge(*found), most))
 
-    def few_of(self, collection: str, key: str) -> list[Capture] | None:
-        """All captures of a URL, by time, if they are few, as usual; None if there are more.
+    def few_of(self, collection: str | None, key: str) -> list[Capture] | None:
+        """All captures of a URL, in one or all collections, by time, if they are few, as usual; else None.
 
         They are cached until something changes: requests for neighbours usually follow.
         """

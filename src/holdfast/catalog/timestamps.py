@@ -18,6 +18,7 @@ _DATES_KEPT = 16_384
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9]")
 
 
+@lru_cache(_DATES_KEPT)
 def digits(text: str, name: str) -> str:
     """A time as users write it: 1 to 14 digits from the year on, or in ISO form."""
     bare = text.strip().translate(_PUNCTUATION)

@@ -17,7 +17,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from holdfast.errors import TooLarge
 from holdfast.formats.record import Headers
@@ -47,8 +47,7 @@ _TRAILER_END = re.compile(rb"(?:[^\r\n:]+:[^\n]*\n)*\r?\n")
 Run = tuple[bool, bytes]  # whether it is payload, and its bytes
 
 
-@dataclass(frozen=True, slots=True)
-class HttpHead:
+class HttpHead(NamedTuple):
     """The start line and the fields of a message. `size` bytes of the block, the blank line among them."""
 
     kind: str  # 'request' or 'response'
@@ -77,7 +76,7 @@ def parse_head(data: bytes, start: int = 0, end: int = sys.maxsize) -> HttpHead 
         return None
     head = data[start : start + size]
     headers = Headers(_fields(head, line.end() - start))
-    chunked = _CHUNKED.search(head) is not None
+    chunked = b"chunked" in head.lower() and _CHUNKED.search(head) is not None
     if line.re is _RESPONSE:
         reason = (line[3] or b"").decode("utf-8", "surrogateescape").strip()
         return HttpHead("response", (line[1] or b"").decode(), int(line[2]), reason, "", "", headers, size, chunked)

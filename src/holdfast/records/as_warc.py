@@ -40,6 +40,7 @@ GATHERED_BYTES_MAX = 8 << 20  # records that are not written as they came are no
 _MARKS = ('"block": ', '"dateFrom": ')  # in `extra`: what calls for another head
 _NEEDED = (b"\r\nwarc-type:", b"\r\nwarc-record-id:", b"\r\nwarc-date:", b"\r\ncontent-length:")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n")
+_LENGTH_NAME = b"content-length"
 _TARGET = b"\r\nwarc-target-uri:"
 _NAMES = (
     "WARC-Type",
@@ -76,18 +77,50 @@ def is_writable(stored: StoredRecord) -> bool:
 
 def is_well_formed(entry: JournalEntry) -> bool:
     """True if a record can be written as it came: a WARC record whose head and end are as they should be."""
-    if not is_warc(entry) or not entry.data.endswith(RECORD_END):
+    data = entry.data
+    if not is_warc(entry) or not data.endswith(RECORD_END) or _is_marked(entry):
         return False
+    shapes = _SHAPES.setdefault(entry.type, [])
+    for shape in shapes:
+        head = shape.match(data)
+        if head is not None:
+            break
+    else:
+        head = _learned(entry, shapes)
+        if head is None:
+            return False
+    return sum(map(int, entry.layout.split("+"))) - head.end() - len(RECORD_END) == int(head[1])
+
+
+# Records differ in their values, seldom in the names and the order of their fields: a pattern of each such shape of a
+# sound head recognizes the next one in a sixth of the time. Any thread may add one.
+_SHAPES: dict[str, list[re.Pattern[bytes]]] = {}  # by type of record
+_SHAPES_MAX = 16
+
+
+def _learned(entry: JournalEntry, shapes: list[re.Pattern[bytes]]) -> re.Match[bytes] | None:
+    """The head, if it is sound, by the pattern of its shape, which is kept while there is room."""
     head = WELL_FORMED.match(entry.data)
-    if head is None:
-        return False
-    size = sum(map(int, entry.layout.split("+"))) - head.end() - len(RECORD_END)
-    return _good_length(entry, head[0]) == size
+    if head is None or _good_length(entry, head[0]) < 0:
+        return None
+    first, *lines = head[0][:-4].split(b"\r\n")
+    names = [line.partition(b":")[0] for line in lines]
+    values = [rb"[ \t]*([0-9]+)[ \t]*" if name.lower() == _LENGTH_NAME else rb"[^\r\n\0]*" for name in names]
+    fields = [re.escape(name) + b":" + value for name, value in zip(names, values, strict=True)]
+    shape = re.compile(b"\r\n".join([re.escape(first), *fields, b"", b""]))
+    if len(shapes) < _SHAPES_MAX:
+        shapes.append(shape)
+    return shape.match(entry.data)
+
+
+def _is_marked(entry: JournalEntry) -> bool:
+    """Whether its head must be corrected, whatever its form."""
+    return entry.extra != "-" and any(mark in entry.extra for mark in _MARKS)
 
 
 def _good_length(entry: JournalEntry, head: bytes) -> int:
     """The Content-Length of a well-formed head that has what it needs, once; -1 if the head must be corrected."""
-    if entry.extra != "-" and any(mark in entry.extra for mark in _MARKS):
+    if _is_marked(entry):
         return -1
     named = head.lower()
     needed = (*_NEEDED, _TARGET) if entry.type in REQUIRED else _NEEDED
@@ -98,11 +131,11 @@ def _good_length(entry: JournalEntry, head: bytes) -> int:
     return int(length[1]) if length is not None else -1
 
 
-def as_warc(stored: StoredRecord, parts: Sequence[Buffer]) -> list[Buffer]:
+def as_warc(stored: StoredRecord, parts: Sequence[Buffer]) -> Sequence[Buffer]:
     """The parts of a record as WARC, from its parts as they came in."""
     entry = stored.entry
     if is_well_formed(entry):
-        return list(parts)
+        return parts
     skip = len(stored.head)
     block = b"".join(parts)[skip : skip + stored.block_length]
     if is_warc(entry):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import zstandard
@@ -39,6 +39,21 @@ _DICTIONARY_PARAMETERS = zstandard.ZstdCompressionParameters(
 AUTO = "auto"
 ZSTD_DICT = "zstd-dict"
 ALIAS = "alias"  # no data: the content of another block, see `maintenance/merge`
+# Of contents that are decoded with one call. They share an allocation, and the C library gives large ones back to the
+# kernel, which then clears each page again: 24 instead of 15 us for a page of 27 KB.
+_TOGETHER_BYTES = 512 << 10
+
+
+def _parts(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of neighbours with no more bytes than that, unless a single one has more."""
+    start = total = 0
+    for index, size in enumerate(sizes):
+        total += size
+        if total > most and index > start:
+            yield start, index
+            start, total = index, size
+    if sizes:
+        yield start, len(sizes)
 
 
 class Codec(Protocol):
@@ -121,6 +136,12 @@ class ZstdCodec:
         """Sizes are given, so that a frame with another size fails before it takes any memory."""
         if 0 in sizes:  # which the library takes for "unknown"
             raise DamagedBlock(f"cannot decode {self.name} data together: some of it is empty")
+        contents: list[memoryview] = []
+        for start, end in _parts(sizes, _TOGETHER_BYTES * max(1, threads)):
+            contents += self._decode_part(stored[start:end], sizes[start:end], threads)
+        return contents
+
+    def _decode_part(self, stored: list[memoryview], sizes: list[int], threads: int) -> list[memoryview]:
         try:
             frames = self._decompressor().multi_decompress_to_buffer(
                 stored,  # type: ignore[arg-type]
@@ -129,8 +150,8 @@ class ZstdCodec:
             )
         except zstandard.ZstdError as error:
             raise _undecodable(self.name, error) from error
-        contents = [memoryview(frames[index]) for index in range(len(frames))]  # type: ignore[arg-type]
-        if [len(content) for content in contents] != sizes:
+        contents = [memoryview(frame) for frame in frames]  # type: ignore[attr-defined]
+        if list(map(len, contents)) != sizes:
             raise DamagedBlock(f"cannot decode {self.name} data: frames do not hold what their blocks say")
         return contents
 

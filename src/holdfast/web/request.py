@@ -32,6 +32,7 @@ from holdfast.model import Pick, RecordId
 DOCUMENTS = frozenset(("document", "iframe", "frame", "embed", "object"))  # destinations that are pages
 SERVICE_WORKER = "serviceworker"  # a destination; some browsers send another header instead
 PICK = "x-holdfast-pick"  # a header: nearest, not-newer
+_PICK_FIELD = PICK.encode()
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII | re.IGNORECASE)
 KEYED_BODY_BYTES_MAX = 1 << 20  # of a request whose body is part of the key
 
@@ -60,25 +61,21 @@ class RequestInfo(NamedTuple):
 
 
 def request_info(scope: Scope) -> RequestInfo:
-    fields: dict[bytes, bytes] = dict(scope["headers"])
-
-    def text(name: bytes) -> str:
-        value = fields.get(name)
-        return value.decode("latin-1") if value is not None else ""
-
+    fields = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    text = fields.get
     return RequestInfo(
         scope["method"],
         SERVICE_WORKER
         if b"service-worker" in fields
-        else _destination(text(b"x-holdfast-worker"), text(b"sec-fetch-dest")),
-        text(b"accept"),
-        text(b"accept-encoding").lower(),
-        text(b"range"),
-        text(b"if-none-match"),
-        text(b"referer"),
-        text(b"content-type"),
-        text(b"host"),
-        text(PICK.encode()),
+        else _destination(text(b"x-holdfast-worker", ""), text(b"sec-fetch-dest", "")),
+        text(b"accept", ""),
+        text(b"accept-encoding", "").lower(),
+        text(b"range", ""),
+        text(b"if-none-match", ""),
+        text(b"referer", ""),
+        text(b"content-type", ""),
+        text(b"host", ""),
+        text(_PICK_FIELD, ""),
     )
 
 

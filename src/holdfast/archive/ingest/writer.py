@@ -25,7 +25,7 @@ from typing import NamedTuple
 from holdfast.archive.directory import OUTDATED
 from holdfast.archive.ingest.intent import IntentLog, Purpose, Unfinished, roll_back
 from holdfast.batches.batch import Batch, BatchState, Frames, bare
-from holdfast.batches.entry import REMOVED, SOURCE, JournalEntry, with_payload
+from holdfast.batches.entry import REMOVED, SOURCE, JournalEntry, with_contents, with_payload
 from holdfast.batches.frame import FramePlace, Walked
 from holdfast.batches.journal import Journal
 from holdfast.catalog import Catalog, CatalogChange
@@ -281,7 +281,7 @@ class ArchiveWriter:
                 )
                 results = self.contents.put_encoded([drafts[index].payload for index in stored], hints)
                 for index, result in zip(stored, results, strict=True):
-                    entries[index] = entries[index]._replace(contents=str(result.key))
+                    entries[index] = with_contents(entries[index], str(result.key))
                     if not result.duplicate:
                         new_contents.add(index)
             else:

@@ -184,9 +184,9 @@ class ClusterSource:
             yield from group.values()
 
     def payloads(self, records: Sequence[StoredRecord]) -> Iterator[Buffer]:
-        for record in records:
-            for key in record.entry.contentkeys:
-                yield record.contents.get(ContentKey.parse(key))
+        return iter(
+            [record.contents.get(ContentKey.parse(key)) for record in records for key in record.entry.contentkeys]
+        )
 
     # -- which records ------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from socket import gethostname
 from typing import Literal, NamedTuple, Protocol, Self
@@ -129,6 +130,15 @@ class WarcWriter:
         self._append(piece)
         return offset, len(piece)
 
+    def append_all(self, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
+        """As `append` for each, with one write."""
+        assert self._stream is None, "a record was begun and not ended"
+        lengths = list(map(len, pieces))
+        offsets = accumulate(lengths, initial=self.offset)
+        places = list(zip(offsets, lengths, strict=False))
+        self._append(b"".join(pieces))
+        return places
+
     def begin(self, size: int | None = None) -> None:
         """Starts a record that is too large for memory; `size` is that of the whole record, if known."""
         assert self._stream is None, "a record was begun and not ended"
@@ -216,6 +226,10 @@ class WarcFiles:
         """Writes what `compressor.compress_record` made, here or in another thread."""
         writer = self._writer_for(len(piece))
         return WrittenRecord(self.filename, *writer.append(piece))
+
+    def append_all(self, pieces: Sequence[bytes]) -> list[WrittenRecord]:
+        """As `append` for each."""
+        return list(map(self.append, pieces))
 
     def begin(self, size: int | None = None) -> None:
         """Starts a record that is too large for memory; `feed` takes its bytes and `end` ends it."""

@@ -128,6 +128,8 @@ class ReplayRules:
 
     def callbacks(self, url: str, captured: str) -> tuple[str, str] | None:
         """The function that a captured JSONP response calls, and the one that it should; None if there is no such."""
+        if "?" not in url or "?" not in captured:
+            return None
         names = self._of(url).jsonp
         now, then = (
             {part.partition("=")[0]: part.partition("=")[2] for part in _query(each)} for each in (url, captured)

@@ -542,10 +542,9 @@ class Cycle:
 
     def _encoded_head(self, status: int, headers: Fields, size: int | None, has_body: bool) -> bytes:
         """With the length, if the application gave none and `size` is known; else the body will be chunked."""
-        lines = [_STATUS_LINES[status], *self._connection.server.header_lines]
+        lines = [_STATUS_LINES[status], *self._connection.server.header_lines, *map(b": ".join, headers)]
         length = size
         for name, value in headers:
-            lines.append(b"%b: %b" % (name, value))
             if name == b"content-length":
                 length = -1
                 self._left = int(value)
