@@ -174,3 +174,28 @@ def test_many_addresses_go_into_several_requests() -> None:
         client.answered(owner, PermitResponse(), now_s + 0.02)
         now_s += 0.03
     assert len(told) == 5000
+
+
+def test_a_permit_that_comes_after_the_fetcher_s_end_is_given_back() -> None:
+    client, now_s = PermitClient("a", LIMIT, PARTITIONS, LEASE_S, lambda partition: "n1"), 100.0
+    client.used([AddressUse(ADDRESS, wants=True, gap_s=0.5)])
+    client.due(now_s)
+    client.restarted(now_s)
+    assert client.answered("n1", PermitResponse({ADDRESS: (0.0, LEASE_S, LIMIT)}), now_s + 0.01) == []
+    ((_, request),) = client.due(now_s + 0.1)
+    assert [(use.permit, use.wants, use.active) for use in request.uses] == [(0, False, 0)]
+    assert 0.0 < request.uses[0].owed_s <= 0.5, "the requests of the last fetcher count"
+
+
+def test_a_permit_that_never_reaches_the_fetcher_is_given_back() -> None:
+    """Otherwise nobody could ask for the address again."""
+    client, now_s = PermitClient("a", LIMIT, PARTITIONS, LEASE_S, lambda partition: "n1"), 100.0
+    client.used([AddressUse(ADDRESS, wants=True)])
+    client.due(now_s)
+    assert len(client.answered("n1", PermitResponse({ADDRESS: (0.0, LEASE_S, LIMIT)}), now_s)) == 1
+    told = []
+    for later_s in (LEASE_S / 2, 3 * LEASE_S):
+        ((owner, request),) = client.due(now_s + later_s)
+        client.answered(owner, PermitResponse(), now_s + later_s)
+        told += [(use.permit, use.wants) for use in request.uses]
+    assert told == [(1, False), (0, True)]

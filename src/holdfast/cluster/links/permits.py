@@ -276,6 +276,7 @@ class PermitClient:
         self._limit = limit
         self._partitions = partitions
         self._owner = owner
+        self._lease_s = lease_s
         self._beat_s = lease_s / BEATS
         self._known: dict[str, _Known] = {}
         self._numbers = count(1)
@@ -335,6 +336,8 @@ class PermitClient:
 
     def _said(self, known: _Known, said_in: int, now_s: float) -> NodeUse:
         use, permit = known.use, known.permit
+        if permit is not None and use.seen < permit.number and now_s > permit.until_s + self._lease_s:
+            permit = known.permit = None  # it never reached the fetcher
         known.number, known.sent_s, known.is_changed, known.is_unsaid = said_in, now_s, False, False
         number = permit.number if permit is not None else 0
         return NodeUse(
@@ -356,6 +359,8 @@ class PermitClient:
             if known is None or known.number != request.number or said.address in refused:
                 continue  # the later one counts, which another authority has got
             if (grant := response.granted.get(said.address)) is not None:
+                if not known.use.wants:  # any more: the next request says that there is no permit
+                    continue
                 begin_s, end_s, room = grant
                 from_s, until_s = received_s + RATE * begin_s, sent_s + end_s / RATE
                 permit = AddressPermit(said.address, request.number, from_s, until_s, room)
