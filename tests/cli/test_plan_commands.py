@@ -77,7 +77,7 @@ def test_a_simulation_says_what_is_calculated_beside(archive: Shell, tmp_path: P
 
 
 def test_growth_of_this_archive_and_its_estimate(archive: Shell) -> None:
-    assert "nothing says how the archive grows" in archive.quick("plan", "growth").errors
+    assert "the growth of the archive is unknown" in archive.quick("plan", "growth").errors
     assert archive.quick("plan", "estimate", "--preset", "archive", code=2).errors.endswith("it has no captures\n")
     with holdfast.open(archive.directory) as opened:
         for month in ("01", "02"):

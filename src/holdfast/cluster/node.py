@@ -257,6 +257,8 @@ class ClusterNode:
         try:
             ends: list[asyncio.Future[Any]] = [work, stop, self._next]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._has_left:
+                await self._stop.wait()  # until who asked for it has the response
             if work.done() and not self._stop.is_set() and not self._next.done() and not self._has_left:
                 work.result()
             if self._agent is not None and not self._next.done() and not self._has_left:
@@ -647,9 +649,11 @@ class ClusterNode:
             await asyncio.sleep(_RETRY_S)
         await agent.stop()
         self._has_left = True
-        await self._request_leave(bus, done=True)
-        self.directory.retire()
-        self._stop.set()
+        try:
+            await self._request_leave(bus, done=True)
+            self.directory.retire()
+        finally:
+            self._stop.set()
 
     async def _request_leave(self, bus: Bus, *, done: bool) -> None:
         try:

@@ -1,12 +1,13 @@
 """One node's part of a query that all nodes of a cluster answer, and how the parts become one result (B12, H8).
 
-    statistics   documents, mean lengths of fields, in how many documents each word is    ──▶ sums of all nodes
-    candidates   the first matches of this node, scored with these sums                   ──▶ the first of all nodes
+    candidates   the first matches of this node, and how often each word is in them  ──▶ scores, the first of all nodes
+                 documents, mean lengths of fields, in how many documents each word is ──▲ (sums of all nodes)
     hits         the fields shown of the chosen ones
 
 Relevance is BM25 with the frequencies of the whole cluster, so a node's hits rank as they would in one index. Nodes
 choose their candidates by their own scores, and return more than are shown (`SPARE`), because the order may change when
-they are scored again. Orders by date are exact.
+they are scored again. Orders by date are exact. Only hits grouped by text need two questions: each node groups all its
+matches by their scores, so it must know the statistics of all nodes before.
 
 The mean length of a field is that of all documents that a node has, copies included: each document is on as many nodes,
 so the mean over all nodes is that of the archive; with a node missing, it is that of a large sample.
@@ -14,12 +15,13 @@ so the mean over all nodes is that of the archive; with a node missing, it is th
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 SPARE = 20  # candidates beyond those that are shown, at least
 SCORED_MAX = 5000  # matches that are scored again to be grouped by text
+_FACT = re.compile(r'"value": ?([^,]+),\s*"description": ?"([^",]+)')  # of an explained score
+_MEAN_LENGTHS: WeakKeyDictionary[IndexView, dict[str, float]] = WeakKeyDictionary()  # by field
 _K1, _B = 1.2, 0.75  # of BM25, as tantivy has them
 
 
@@ -88,8 +92,11 @@ class TermStatistics:
             Counter({str(name): float(length) for name, _, length in values["fields"]}),
         )
 
-    def score(self, leaf: Leaf, seen: _Occurrences) -> float:
-        """What a leaf adds to the score of a document."""
+    def score(self, leaves: Sequence[Leaf], seen: Sequence[Occurrences]) -> float:
+        """The relevance of a document."""
+        return sum(self._part(leaves[each.leaf], each) for each in seen)
+
+    def _part(self, leaf: Leaf, seen: Occurrences) -> float:
         if leaf.is_prefix:
             return leaf.weight * seen.value
         mean = self.lengths[leaf.field] / max(1, self.indexed[leaf.field]) or 1.0
@@ -103,13 +110,13 @@ class TermStatistics:
         return math.log(1 + (self.documents - count + 0.5) / (count + 0.5))
 
 
-class _Occurrences(NamedTuple):
+class Occurrences(NamedTuple):
     """A leaf in a document, as tantivy explains its score."""
 
+    leaf: int  # its place among the leaves of the query
     value: float
     frequency: float
-    length: float
-    mean: float  # length of the field
+    length: float  # of the field
 
 
 class Candidate(NamedTuple):
@@ -118,6 +125,7 @@ class Candidate(NamedTuple):
     key: float
     record: RecordId
     page: int
+    seen: Sequence[Occurrences] = ()  # if its relevance is still to be computed
 
 
 class PageTexts(NamedTuple):
@@ -139,6 +147,8 @@ class Candidates:
     months: Mapping[str, int]
     pending: int
     texts: PageTexts | None = None  # if hits are grouped by text
+    leaves: Sequence[Leaf] = ()  # what adds to relevance, if it is still to be computed
+    statistics: TermStatistics = field(default_factory=TermStatistics)  # then those of this node
 
 
 class _First(NamedTuple):
@@ -165,35 +175,22 @@ class ShardQuery:
         return self.engine.tried(self._statistics)
 
     def _statistics(self) -> TermStatistics:
-        from tantivy import Query
-
         moment, expression, compiler = self._opened()
-        found = TermStatistics(moment.count(Query.all_query()))
-        leaves = list(_leaves(compiler, expression))
-        for leaf in leaves:
-            if leaf.is_prefix:
-                continue
-            for word in leaf.words:
-                if (leaf.field, word) not in found.frequencies:
-                    alone = Leaf(leaf.field, (word,), 1.0)
-                    found.frequencies[leaf.field, word] = moment.count(compiler.leaf_query(alone))
-        for name in {leaf.field for leaf in leaves}:
-            mean = _mean_length(moment, compiler, name)
-            found.indexed[name] = moment.searcher.num_docs
-            found.lengths[name] = mean * moment.searcher.num_docs  # type: ignore[assignment]
-        return found
+        return _counted(moment, compiler, list(_leaves(compiler, expression)))
 
-    def candidates(self, statistics: TermStatistics) -> Candidates:
+    def candidates(self, statistics: TermStatistics | None = None) -> Candidates:
+        """With the statistics of all nodes if hits are grouped by text; else `rescored` computes relevance."""
         return self.engine.tried(lambda: self._candidates(statistics))
 
-    def _candidates(self, statistics: TermStatistics) -> Candidates:
+    def _candidates(self, statistics: TermStatistics | None) -> Candidates:
         moment, expression, compiler = self._opened()
         options, sort = self.options, sort_of(expression, self.options)
         query = compiled(compiler, moment, expression, options)
+        leaves = list(_leaves(compiler, expression)) if sort == "relevance" else []
 
         def keys_of(shown: Sequence[Shown]) -> list[float]:
-            if sort == "relevance":
-                return self._scores(moment, compiler, expression, shown, statistics)
+            if statistics is not None:
+                return [statistics.score(leaves, each) for each in _occurrences(moment, compiler, leaves, shown)]
             return [float(date) for date in moment.numbers("date", [each.address for each in shown])]
 
         texts = None
@@ -202,6 +199,8 @@ class ShardQuery:
         else:
             found = self._first(moment, query, sort)
             keys = keys_of(found.shown)
+        is_scored = texts is not None or not leaves
+        seen = [[]] * len(keys) if is_scored else _occurrences(moment, compiler, leaves, found.shown)
         facets = {}
         for name in options.facets:  # a host is on one node; of other fields, all values are counted
             values = options.facet_values if name == "site" else FACET_VALUES_MAX
@@ -213,13 +212,15 @@ class ShardQuery:
             found.captures,
             found.is_exact,
             [
-                Candidate(key, moment.view.record_of(each.record), page)
-                for key, each, page in zip(keys, found.shown, found.pages, strict=True)
+                Candidate(key, moment.view.record_of(each.record), page, parts)
+                for key, each, page, parts in zip(keys, found.shown, found.pages, seen, strict=True)
             ],
             facets,
             {each.month: each.count for each in months},
             self.engine.index.pending(),
             texts,
+            [] if is_scored else leaves,
+            TermStatistics() if is_scored else _counted(moment, compiler, leaves),
         )
 
     def _first_texts(
@@ -247,35 +248,23 @@ class ShardQuery:
         """The first matches by this node's own order. All captures of a page are here: one node has its domain."""
         options, ordered = self.options, ordered_by(moment, query, sort)
         wanted = options.offset + options.limit
-        if sort == "relevance":
-            wanted += max(SPARE, wanted // 4) + EQUALS_MAX
+        equals = EQUALS_MAX if sort == "relevance" else 0  # of which none may be left out
+        wanted += max(SPARE, wanted // 4) if equals else 0
         if options.group == "page":
-            found = first_of_pages(moment, query, ordered, wanted)
+            found = first_of_pages(moment, query, ordered, wanted + equals)
             total, captures, is_exact = found.total, found.captures, found.is_exact
-            shown = found.shown[: int(found.firsts[wanted]) if wanted < len(found.firsts) else None]
+            shown, firsts = found.shown, found.firsts.tolist()
         else:
-            captures, shown = ordered(wanted)
+            captures, shown = ordered(wanted + equals)
             total, is_exact = captures, True
-        if not options.limit:
-            shown = []
+            firsts = list(range(len(shown)))
+        end = firsts[wanted] if wanted < len(firsts) else len(shown)
+        last = firsts[wanted + equals] if wanted + equals < len(firsts) else len(shown)
+        while 0 < end < last and shown[end].score == shown[end - 1].score:
+            end += 1
+        shown = shown[:end] if options.limit else []
         pages = moment.numbers("page", [each.address for each in shown])
         return _First(total, captures, is_exact, shown, [int(page) for page in pages])
-
-    def _scores(
-        self,
-        moment: QuerySnapshot,
-        compiler: Compiler,
-        expression: Expression,
-        shown: Sequence[Shown],
-        statistics: TermStatistics,
-    ) -> list[float]:
-        """The relevance of matches by the frequencies of the whole cluster."""
-        numbers = [each.record for each in shown]
-        scores = dict.fromkeys(numbers, 0.0)
-        for leaf in _leaves(compiler, expression) if numbers else ():
-            for number, seen in _occurrences(moment, compiler.leaf_query(leaf), numbers):
-                scores[number] += statistics.score(leaf, seen)
-        return [scores[number] for number in numbers]
 
     def hits(self, records: Sequence[RecordId]) -> list[Hit]:
         """What is shown of these matches, in their order; without those removed meanwhile."""
@@ -327,42 +316,72 @@ def _leaves(compiler: Compiler, expression: Expression) -> Iterator[Leaf]:
             yield from compiler.leaves(term)
 
 
+def _counted(moment: QuerySnapshot, compiler: Compiler, leaves: Sequence[Leaf]) -> TermStatistics:
+    """Of this node, what the scores of some leaves depend on."""
+    from tantivy import Query
+
+    found = TermStatistics()
+    if not leaves:
+        return found
+    found.documents = moment.count(Query.all_query())
+    for leaf in leaves:
+        for word in leaf.words if not leaf.is_prefix else ():
+            if (leaf.field, word) not in found.frequencies:
+                found.frequencies[leaf.field, word] = moment.count(compiler.leaf_query(Leaf(leaf.field, (word,), 1.0)))
+    for name in {leaf.field for leaf in leaves}:
+        found.indexed[name] = moment.searcher.num_docs
+        found.lengths[name] = _mean_length(moment, compiler, name) * moment.searcher.num_docs  # type: ignore[assignment]
+    return found
+
+
 def _occurrences(
-    moment: QuerySnapshot, query: tantivy.Query, numbers: Sequence[int]
-) -> Iterator[tuple[int, _Occurrences]]:
-    """The documents of these records that match, each with how often and in how long a field."""
+    moment: QuerySnapshot, compiler: Compiler, leaves: Sequence[Leaf], shown: Sequence[Shown]
+) -> list[list[Occurrences]]:
+    """How often and in how long a field each leaf is in each of some documents."""
     from tantivy import Occur, Query
 
+    numbers = [each.record for each in shown]
+    found: dict[int, list[Occurrences]] = {number: [] for number in numbers}
     chosen = Query.const_score_query(records_query(numbers), 0.0)
-    both = Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)])
-    addresses = [address for _, address in moment.searcher.search(both, len(numbers), count=False).hits]
-    for number, address in zip(moment.numbers("record", addresses), addresses, strict=True):
-        yield int(number), _explained(query, moment.searcher, address)
+    for place, leaf in enumerate(leaves if numbers else ()):
+        query = compiler.leaf_query(leaf)
+        both = Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)])
+        addresses = [address for _, address in moment.searcher.search(both, len(numbers), count=False).hits]
+        for number, address in zip(moment.numbers("record", addresses), addresses, strict=True):
+            value, facts = _explained(query, moment.searcher, address)
+            found[int(number)].append(Occurrences(place, value, facts.get("freq", 0.0), facts.get("dl", 0.0)))
+    return [found[number] for number in numbers]
 
 
-def _explained(query: tantivy.Query, searcher: tantivy.Searcher, address: Any) -> _Occurrences:
-    tree = json.loads(query.explain(searcher, address).to_json())
-    facts = {each["description"].partition(",")[0]: each["value"] for each in _nodes(tree)}
-    return _Occurrences(tree["value"], facts.get("freq", 0.0), facts.get("dl", 0.0), facts.get("avgdl", 0.0))
-
-
-def _nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield tree
-    for each in tree.get("details", ()):
-        yield from _nodes(each)
+def _explained(query: tantivy.Query, searcher: tantivy.Searcher, address: Any) -> tuple[float, dict[str, float]]:
+    """The score of a document, and the facts that it is made of."""
+    facts = _FACT.findall(query.explain(searcher, address).to_json())
+    return float(facts[0][0]), {name: float(value) for value, name in facts}
 
 
 def _mean_length(moment: QuerySnapshot, compiler: Compiler, name: str) -> float:
     """The mean length of a field, which tantivy tells only where it explains a score."""
-    some = moment.searcher.terms_with_prefix(name, "", limit=1)
-    if not some:
-        return 0.0
-    query = compiler.leaf_query(Leaf(name, (some[0][0],), 1.0))
-    hits = moment.searcher.search(query, 1, count=False).hits
-    return _explained(query, moment.searcher, hits[0][1]).mean if hits else 0.0
+    known = _MEAN_LENGTHS.setdefault(moment.view, {})
+    if name not in known:
+        some = moment.searcher.terms_with_prefix(name, "", limit=1)
+        query = compiler.leaf_query(Leaf(name, (some[0][0],), 1.0)) if some else None
+        hits = moment.searcher.search(query, 1, count=False).hits if query is not None else []
+        known[name] = _explained(query, moment.searcher, hits[0][1])[1].get("avgdl", 0.0) if query and hits else 0.0
+    return known[name]
 
 
 # -- all nodes together -----------------------------------------------------------------------------------------------
+
+
+def rescored(parts: Sequence[Candidates]) -> list[Candidates]:
+    """The candidates of all nodes, with their relevance by the frequencies of the whole cluster."""
+    every = TermStatistics()
+    for part in parts:
+        every.add(part.statistics)
+    return [
+        replace(part, first=[each._replace(key=every.score(part.leaves, each.seen)) for each in part.first])
+        for part in parts
+    ]
 
 
 def chosen(parts: Iterable[Candidates], options: QueryOptions, sort: str) -> list[RecordId]:

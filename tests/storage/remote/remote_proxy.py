@@ -63,14 +63,19 @@ class Proxy:
         """One connection, from its beginning to its end."""
         self.connections += 1
         self._tasks.add(asyncio.current_task())
+        try:
+            await self._pass_on(reader, writer)
+        finally:
+            writer.close()
+            writer.transport.abort()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         chaos, random = self.chaos, Random(self._random.random())
         recording = bytearray()
         self.recordings.append(recording)
         try:
             target = await asyncio.open_connection("127.0.0.1", self.target_port)
         except OSError:
-            writer.close()
-            writer.transport.abort()
             return
         is_cut = [random.random() < chaos.cut for _ in range(2)]
         cut_at = [int(random.expovariate(1 / chaos.cut_bytes)) if each else None for each in is_cut]
@@ -89,9 +94,8 @@ class Proxy:
             each.cancel()
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         self.cuts += any(isinstance(end, Cut) for end in ends)
-        for stream in (writer, target[1]):
-            stream.close()
-            stream.transport.abort()
+        target[1].close()
+        target[1].transport.abort()
 
     def count(self, size: int, *, is_up: bool) -> None:
         if is_up:
@@ -195,11 +199,12 @@ def proxied(target_port: int, chaos: Chaos | None = None) -> Iterator[Proxy]:
         ready.set()
         await done.wait()
         server.close()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for each in left:
-            each.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.sleep(0)  # aborted transports are closed by the next turn of the loop
+        for _ in range(3):  # a connection may have come just now; aborted transports are closed by the next turn
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for each in left:
+                each.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.sleep(0)
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),), name="proxy")
     thread.start()

@@ -169,7 +169,7 @@ def test_what_the_server_refuses_is_raised_as_its_own_error(serve: Serve, connec
 def test_a_long_message_has_the_time_limit_for_each_of_its_parts(serve: Serve, connect: Connect) -> None:
     """What the system calls a time-out is for the whole of what one call sends: a slow line would never be enough."""
     volume = connect(serve().address)
-    link = volume._pool.borrow()
+    link = volume._pool.take()
     sent: list[int] = []
 
     class Noting:

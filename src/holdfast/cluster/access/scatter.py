@@ -176,6 +176,10 @@ class Round:
             waiting = [(group, submit(call, group)) for group in again]
         return found
 
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Runs a function beside others."""
+        return self._scatter.submit(function, *arguments)
+
     def merge(self, fetch: Fetch[T], start: Any, key: Callable[[T], Any], *, reverse: bool = False) -> Iterator[T]:
         """The lists of all groups as one.
 
@@ -269,6 +273,7 @@ class PeerConnections:
         self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
         self._idle: defaultdict[str, list[_PeerConnection]] = defaultdict(list)
+        self._closed = False
 
     def ask(self, address: str, node: str, body: bytes) -> tuple[dict[str, Any], bytes]:
         """The response of a node. Raises NodeFailure, and what the node failed with."""
@@ -293,7 +298,7 @@ class PeerConnections:
             connection.close()
             raise
         with self._lock:
-            is_kept = not response.will_close and len(self._idle[address]) < _IDLE_MAX
+            is_kept = not (response.will_close or self._closed) and len(self._idle[address]) < _IDLE_MAX
             if is_kept:
                 self._idle[address].append(connection)
         if not is_kept:
@@ -325,6 +330,7 @@ class PeerConnections:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True  # requests may be under way
             for connections in self._idle.values():
                 while connections:
                     connections.pop().close()
@@ -349,6 +355,9 @@ class _PeerConnection(http.client.HTTPConnection):
         except NotAMember as error:
             secured.close()
             raise ConnectionError(str(error)) from None
+        except BaseException:
+            secured.close()
+            raise
         self.sock = secured
 
 

@@ -1,6 +1,6 @@
 """Queries of all nodes: words, metadata and links, ranked as in one index, with facets and pages (B12, H8).
 
-    asked node   statistics of all nodes, added ──▶ candidates of all nodes, merged ──▶ hits of those shown
+    asked node   candidates of all nodes, scored with the sums of their statistics, merged ──▶ hits of those shown
     each node    `holdfast.query.shard`, for the documents of its partitions
 
 The field `partition` of the index restricts a node to what it answers for, so copies never count. Page ranks are of one
@@ -24,6 +24,7 @@ from holdfast.index.index import IndexView
 from holdfast.index.schema import PARTITIONS, page_number, schema
 from holdfast.index.words import records_query
 from holdfast.model import RecordId
+from holdfast.query.compile import Leaf
 from holdfast.query.engine import is_ranked, sort_of
 from holdfast.query.groups import TextGroup
 from holdfast.query.language.parser import parse
@@ -32,12 +33,14 @@ from holdfast.query.results import Hit, QueryOptions, QueryResult, Snippet
 from holdfast.query.shard import (
     Candidate,
     Candidates,
+    Occurrences,
     PageTexts,
     ShardQuery,
     TermStatistics,
     chosen,
     chosen_texts,
     joined_facets,
+    rescored,
 )
 from holdfast.query.snapshot import Numbers
 from holdfast.urls import url_key
@@ -117,10 +120,10 @@ def answer_statistics(shard: NodeShard, head: dict[str, Any], partitions: frozen
 
 def answer_candidates(shard: NodeShard, head: dict[str, Any], partitions: frozenset[int]) -> ShardResponse:
     """The first matches, under the ids of their origins, and counts of all."""
-    statistics = TermStatistics.from_json(head["statistics"])
+    statistics = TermStatistics.from_json(head["statistics"]) if "statistics" in head else None
     found = shard_query(shard, head, partitions).candidates(statistics)
     origins = shard.origins.first_origins([each.record for each in found.first])
-    first = [[each.key, str(origin), each.page] for each, origin in zip(found.first, origins, strict=True)]
+    first = [[each.key, str(origin), each.page, each.seen] for each, origin in zip(found.first, origins, strict=True)]
     texts: list[Buffer] = []
     if found.texts is not None:
         texts = [found.texts.sketches.astype("<u8").tobytes(), found.texts.captures.astype("<i8").tobytes()]
@@ -132,6 +135,8 @@ def answer_candidates(shard: NodeShard, head: dict[str, Any], partitions: frozen
         "facets": found.facets,
         "months": found.months,
         "pending": found.pending,
+        "leaves": found.leaves,
+        "statistics": found.statistics.to_json(),
     }, texts
 
 
@@ -193,13 +198,11 @@ def _asked(
         "is_public": is_public,
     }
     head["linked"] = linked_pages(scatter, expression, head)
-    statistics = TermStatistics()
-    if sort == "relevance":
-        for response, _ in round_.gather(lambda group: round_.ask(group, "statistics", head)):
-            statistics.add(TermStatistics.from_json(response))
-    asked = head | {"statistics": statistics.to_json()}
+    asked = head | _statistics(round_, head) if options.group == "text" and sort == "relevance" else head
     parts = round_.gather(lambda group: (group, _candidates(round_, group, asked)))
     found = [candidates for _, candidates in parts]
+    if sort == "relevance" and options.group != "text":
+        found = rescored(found)
     total = sum(part.total for part in found)
     texts: dict[RecordId, TextGroup] = {}
     if options.group == "text":
@@ -208,7 +211,7 @@ def _asked(
     else:
         records = chosen(found, options, sort)
     scores = {each.record: each.key for part in found for each in part.first} if sort == "relevance" else {}
-    hits = _hits(round_, head, parts, records)
+    hits = _hits(round_, head, [group for group, _ in parts], found, records)
     facets, timeline = joined_facets(found, options)
     return QueryResult(
         query=canonical(expression),
@@ -228,6 +231,14 @@ def _asked(
         pending=sum(part.pending for part in found),
         coverage=round_.coverage,
     )
+
+
+def _statistics(round_: Round, head: dict[str, Any]) -> dict[str, Any]:
+    """What is added to a question whose matches are ordered by each node."""
+    statistics = TermStatistics()
+    for response, _ in round_.gather(lambda group: round_.ask(group, "statistics", head)):
+        statistics.add(TermStatistics.from_json(response))
+    return {"statistics": statistics.to_json()}
 
 
 def _counts(group: TextGroup | None) -> dict[str, Any]:
@@ -256,7 +267,10 @@ def _candidates(round_: Round, group: NodeGroup, head: dict[str, Any]) -> Candid
     if raw:
         sketches, captures = np.split(np.frombuffer(raw, "<u8"), 2)
         texts = PageTexts(sketches, captures.astype(np.int64))
-    first = [Candidate(float(key), RecordId.parse(record), int(page)) for key, record, page in response["first"]]
+    first = [
+        Candidate(float(key), RecordId.parse(record), int(page), [Occurrences(*each) for each in seen])
+        for key, record, page, seen in response["first"]
+    ]
     return Candidates(
         response["total"],
         response["captures"],
@@ -266,20 +280,28 @@ def _candidates(round_: Round, group: NodeGroup, head: dict[str, Any]) -> Candid
         response["months"],
         response["pending"],
         texts,
+        [Leaf(field, tuple(words), weight, is_prefix) for field, words, weight, is_prefix in response["leaves"]],
+        TermStatistics.from_json(response["statistics"]),
     )
 
 
 def _hits(
-    round_: Round, head: dict[str, Any], parts: Sequence[tuple[NodeGroup, Candidates]], records: Sequence[RecordId]
+    round_: Round,
+    head: dict[str, Any],
+    groups: Sequence[NodeGroup],
+    found: Sequence[Candidates],
+    records: Sequence[RecordId],
 ) -> dict[RecordId, Hit]:
     """What is shown of the chosen records, by the nodes that found them. Raises NodeFailure if one is gone by now."""
     wanted = set(records)
-    found: dict[RecordId, Hit] = {}
-    for group, candidates in parts:
-        mine = [str(each.record) for each in candidates.first if each.record in wanted]
-        if mine:
-            response, _ = round_.ask(group, "hits", head | {"records": mine})
-            for values in response["hits"]:
-                hit = _unpacked(values)
-                found[hit.record] = hit
-    return found
+    of_group = {
+        group: [str(each.record) for each in part.first if each.record in wanted]
+        for group, part in zip(groups, found, strict=True)
+    }
+    asked = [
+        round_.submit(round_.ask, group, "hits", head | {"records": names})
+        for group, names in of_group.items()
+        if names
+    ]
+    hits = [_unpacked(values) for each in asked for values in each.result()[0]["hits"]]
+    return {hit.record: hit for hit in hits}

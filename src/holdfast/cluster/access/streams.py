@@ -51,6 +51,7 @@ from holdfast.streams.token import StreamToken, decode, require_own
 
 PAGES_MAX = 512  # in one response
 BYTES_MAX = 16 << 20  # of payloads in one response; one page may have more
+_FRAME_ENTRIES = 32  # compressed together: heads have at most a mebibyte each
 _SETTLE_S = 20.0  # for nodes to pull what others have recorded before a stream begins
 _SETTLE_LOOK_S = 0.2
 
@@ -124,7 +125,7 @@ def answer_pages(shard: NodeShard, head: dict[str, Any], partitions: frozenset[i
     order = _order(shard, rows, options, CaptureFilter(options, snapshot, _selects(shard, rows, head, partitions)))
     step = order.step(tuple(head["position"]), min(int(head["most"]), PAGES_MAX))
     if step is None:
-        return {"pages": [], "faults": [], "position": None}, []
+        return {"pages": [], "entries": [], "faults": [], "position": None}, []
     reader = PageReader(shard.archive)
     pages: list[Page] = []
     names: dict[RecordId, Page] = {}
@@ -142,39 +143,34 @@ def answer_pages(shard: NodeShard, head: dict[str, Any], partitions: frozenset[i
         if (here := rows.local(page.record)) is not None:
             names[page.record] = Page.of_capture(page.capture._replace(record=here), reader)
     found, faults = _read(reader, list(names.values()), options)
-    ready = {id(page): page for page in found}
-    raw: list[Buffer] = []
-    packed = []
-    for origin, page in names.items():
-        if id(page) in ready:
-            packed.append(_packed(origin, page, raw, has_entry=bool(options.wanted & READ_PARTS)))
+    ready = {id(page) for page in found}
+    served = [(origin, page) for origin, page in names.items() if id(page) in ready]
+    entries = [page.entry._replace(origin="-") for _, page in served] if reads(options) else []
+    frames = [pack_entries(entries[at : at + _FRAME_ENTRIES]) for at in range(0, len(entries), _FRAME_ENTRIES)]
     wrong = [[str(fault.record), fault.url, pack_failure(fault.error).decode()] for fault in faults]
-    return {"pages": packed, "faults": wrong, "position": list(position)}, raw
+    head = {"pages": [_packed(*each) for each in served], "entries": list(map(len, frames))}
+    payloads = [page.payload_read for _, page in served if page.payload_read is not None]
+    return head | {"faults": wrong, "position": list(position)}, [*frames, *payloads]
+
+
+def reads(options: StreamOptions) -> bool:
+    """Whether a stream has more of its pages than their captures: then their entries are sent."""
+    return bool(options.wanted & READ_PARTS)
 
 
 def _read(reader: PageReader, pages: list[Page], options: StreamOptions) -> tuple[list[Page], list[StreamFault]]:
-    wanted = options.wanted
-    if not wanted & READ_PARTS:
+    if not reads(options):
         return pages, []
-    pages, faults = reader.prepare(pages, wanted | {"headers"})
-    found, more = reader.finish(pages, reader.gather(pages, wanted))
+    pages, faults = reader.prepare(pages, options.wanted | {"headers"})
+    found, more = reader.finish(pages, reader.gather(pages, options.wanted))
     return found, faults + more
 
 
-def _packed(name: RecordId, page: Page, raw: list[Buffer], *, has_entry: bool) -> dict[str, Any]:
-    """A page under its id in the stream. Entry and payload follow the head, in the order of pages."""
-    entry = pack_entries([page.entry._replace(origin="-")]) if has_entry else b""
+def _packed(name: RecordId, page: Page) -> list[Any]:
+    """A page under its id in the stream. Entries and payloads follow the head, in the order of pages."""
     payload = page.payload_read
-    raw.append(entry)
-    if payload is not None:
-        raw.append(payload)
-    return {
-        "capture": packed_capture(page.capture._replace(record=name)),
-        "entry": len(entry),
-        "payload": None if payload is None else len(payload),
-        "size": page.size,
-        "unresolved": page.unresolved,
-    }
+    size = None if payload is None else len(payload)
+    return [packed_capture(page.capture._replace(record=name)), size, page.size, page.unresolved]
 
 
 def _selects(shard: NodeShard, rows: SnapshotRows, head: dict[str, Any], partitions: frozenset[int]) -> Selects | None:
@@ -317,24 +313,25 @@ class ClusterStream(Feed):
                 StreamFault(RecordId.parse(record), url, unpack_failure(error.encode()))
                 for record, url, error in response["faults"]
             ]
-            items = self._unpacked(response["pages"], raw)
+            items = self._unpacked(response["pages"], response["entries"], raw)
             behind = response["position"]
             return ListPiece(items, tuple(behind) if behind is not None else None)
 
         return round_.merge(fetch, start, lambda item: rank(item.behind))
 
-    def _unpacked(self, packed: list[dict[str, Any]], raw: bytes) -> list[_Item]:
+    def _unpacked(self, packed: list[list[Any]], frames: list[int], raw: bytes) -> list[_Item]:
         view, at = memoryview(raw), 0
+        read: list[JournalEntry | None] = []
+        for size in frames:
+            read += unpack_entries(bytes(view[at : at + size]))
+            at += size
         items = []
-        for values in packed:
-            page = Page.of_capture(unpacked_capture(values["capture"]), self._reader)
-            if values["entry"]:
-                (page.entry_read,) = unpack_entries(bytes(view[at : at + values["entry"]]))
-                at += values["entry"]
-            if values["payload"] is not None:
-                page.payload_read = view[at : at + values["payload"]]
-                at += values["payload"]
-            page.size, page.unresolved = values["size"], values["unresolved"]
+        for (capture, payload, size, unresolved), entry in zip(packed, read or [None] * len(packed), strict=True):
+            page = Page.of_capture(unpacked_capture(capture), self._reader)
+            page.entry_read, page.size, page.unresolved = entry, size, unresolved
+            if payload is not None:
+                page.payload_read = view[at : at + payload]
+                at += payload
             items.append(_Item(page, self.order.behind(page)))
         return items
 

@@ -41,6 +41,7 @@ class CrawlReport:
     )  # by partition: up to which message all holders have it in checkpoints
     tally: dict[str, Any] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    sender: str = ""  # id of its frontier, as messages of the log have it
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self) | {"owned": f"{self.owned:x}"}).encode()

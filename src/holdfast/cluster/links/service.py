@@ -256,6 +256,8 @@ class CrawlService:
 
         def changed(value: bytes | None) -> bytes | None:
             if value is None:
+                if name in self._jobs:
+                    raise ClusterDown(f"the new service does not know the crawl {name!r} yet: try again in a moment")
                 known = ", ".join(sorted(self._jobs)) or "none"
                 raise UnknownName(f"no crawl {name!r} in this cluster; known are {known}")
             before = SharedJob.from_json(value)

@@ -1,8 +1,8 @@
 """A node's share of a crawl: the partitions that it owns, as the crawl sees them.
 
-    claimed ──log read──▶ ready ──asked for, or the lease is lost──▶ left
-                            │
-               its hosts are fed, its links are queued here
+    claimed ──log read──▶ caught ──captures copied──▶ ready ──asked for, or the lease is lost──▶ left
+                                                        │
+                                           its hosts are fed, its links are queued here
 
 The links of all other partitions go into the outbox. A partition that comes back is read from where it was left.
 """
@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.archive import Archive
 from holdfast.cluster.copies.partitions import PartitionRule
@@ -56,6 +56,16 @@ _ROWS_DUMPED = 2000
 _SENT_HELD = 500_000
 _WORK_S = 0.2
 _REPORT_S = 1.0
+_COPIES_LOOK_S = 0.2
+_COPIES_S = 60.0  # that a partition waits for the captures of a node that is alive
+_COPIES_UNKNOWN_S = 10.0  # the same if nobody knows which node has them
+
+
+class _Uncopied(NamedTuple):
+    """A URL that another node has fetched, and whose capture has not come here."""
+
+    visited: int
+    sender: str  # id of the frontier that says so
 
 
 class PartitionShare:
@@ -88,6 +98,9 @@ class PartitionShare:
         self._rule = PartitionRule(context.settings.partitions)  # a host has one owner, also of a split domain
         self._began_s = time.monotonic()
         self._claimed: dict[int, float] = {}  # by partition: when it was claimed, by the boot-time clock
+        self._caught: dict[int, float] = {}  # partitions whose log is read, and since when
+        self._uncopied: dict[int, dict[bytes, _Uncopied]] = {}  # by partition and key
+        self._copies_looked_s = 0.0
         self._ready: set[int] = set()
         self._left: dict[int, float] = {}  # the claims of partitions that were given up
         self._drains: dict[int, threading.Event] = {}
@@ -320,7 +333,7 @@ class PartitionShare:
         }
         for partition in gone:
             self._left[partition] = self._claimed.pop(partition)
-            self._ready.discard(partition)
+            self._forget(partition)
             self._exchange.leave(partition)
         for partition, claimed_s in claims.items():
             if partition not in self._claimed and self._left.get(partition) != claimed_s:
@@ -331,6 +344,11 @@ class PartitionShare:
             return []
         flights = self._feeder.flights.values()
         return sorted({flight.job.host for flight in flights if self._partition(flight.host) in gone})
+
+    def _forget(self, partition: int) -> None:
+        self._ready.discard(partition)
+        self._caught.pop(partition, None)
+        self._uncopied.pop(partition, None)
 
     def _plant(self, partition: int) -> None:
         """Queues the seeds of a partition, before its log says which of them are done."""
@@ -365,7 +383,6 @@ class PartitionShare:
 
     def _take_messages(self) -> None:
         inbox = self._exchange.inbox
-        caught: set[int] = set()
         for _ in range(_MESSAGES_AT_ONCE):
             if not inbox:
                 break
@@ -373,12 +390,14 @@ class PartitionShare:
             if isinstance(item, Received):
                 self._apply(item)
             elif isinstance(item, Caught):
-                caught.add(item.partition)
+                if item.partition in self._claimed:
+                    self._caught[item.partition] = time.monotonic()
             else:
                 self._begin_service(item)
-        caught &= self._claimed.keys()
-        if caught:
-            self._make_ready(caught)
+        if self._caught:
+            self._look_for_copies()
+        if copied := {partition for partition in self._caught if not self._uncopied.get(partition)}:
+            self._make_ready(copied)
 
     def _begin_service(self, service: NewService) -> None:
         """The log is empty: this node writes down all that it knows. Positions begin again.
@@ -388,7 +407,8 @@ class PartitionShare:
         is_first = not self._outbox.incarnation
         self._positions.clear()
         self._exchange.positions.clear()
-        self._ready.clear()
+        for partition in self._claimed:
+            self._forget(partition)
         self._claimed.clear()  # they are claimed again
         self._sent.clear()
         self._outbox.begin(service.number)
@@ -412,10 +432,35 @@ class PartitionShare:
 
     def _make_ready(self, partitions: set[int]) -> None:
         """Their hosts are woken."""
+        for partition in partitions:
+            self._forget(partition)
         self._ready |= partitions
         for host, _ in self._frontier.hosts():
             if self._partition(host) in partitions:
                 self._frontier.wake(host)
+
+    def _look_for_copies(self) -> None:
+        """What other nodes have fetched and is still on its way here need not be fetched again."""
+        now_s = time.monotonic()
+        if now_s - self._copies_looked_s < _COPIES_LOOK_S:
+            return
+        self._copies_looked_s = now_s
+        self._applying = True
+        try:
+            for partition, since_s in self._caught.items():
+                uncopied = self._uncopied.get(partition, {})
+                for key, each in list(uncopied.items()):
+                    if self._settle_copied(key, each) or now_s - since_s > self._patience_s(each.sender):
+                        del uncopied[key]
+        finally:
+            self._applying = False
+
+    def _patience_s(self, sender: str) -> float:
+        """For how long to wait for the captures of a node."""
+        names = {name for name, report in self._reports.items() if report.sender == sender}
+        if not names:
+            return _COPIES_UNKNOWN_S
+        return _COPIES_S if names & self._context.live() else 0.0
 
     def _apply(self, received: Received) -> None:
         message = received.message
@@ -441,7 +486,7 @@ class PartitionShare:
             for fields in lines:
                 match kind:
                     case "d" if message.visit == self.visit:
-                        self._apply_done(unpacked_key(fields[1]), int(fields[2]))
+                        self._apply_done(unpacked_key(fields[1]), _Uncopied(int(fields[2]), message.sender))
                     case "e" if message.visit == self.visit:
                         self._apply_finished(unpacked_key(fields[1]), fields[2:])
                     case "h":
@@ -455,18 +500,26 @@ class PartitionShare:
         for via, links in groupby(found, key=lambda each: each[1]):
             self._frontier.find([link for link, _ in links], via, self._admission.refusal, deepen=deepen)
 
-    def _apply_done(self, key: bytes, visited: int) -> None:
+    def _apply_done(self, key: bytes, uncopied: _Uncopied) -> None:
         """A URL that another node has fetched is done if its capture has come here."""
         row = self._waiting(key)
+        partition = self._partition_of(row.url) if row is not None else -1
+        if not self._settle_copied(key, uncopied) and partition not in self._ready:
+            self._uncopied.setdefault(partition, {})[key] = uncopied
+
+    def _settle_copied(self, key: bytes, uncopied: _Uncopied) -> bool:
+        """Whether the URL need not be fetched: its capture is here, or it does not wait any more."""
+        row = self._waiting(key)
         if row is None:
-            return
-        date = time.strftime("%Y%m%d%H%M%S", time.gmtime(visited))
+            return True
+        date = time.strftime("%Y%m%d%H%M%S", time.gmtime(uncopied.visited))
         capture = self._archive.catalog.closest(row.url, date, self._collection)
         if capture is None or capture.timestamp != date:
-            return
+            return False
         status = int(capture.status) if capture.status.isdigit() else 0
-        done = row._replace(state=UrlState.DONE, outcome=FetchOutcome.OK, status=status, visited=visited)
+        done = row._replace(state=UrlState.DONE, outcome=FetchOutcome.OK, status=status, visited=uncopied.visited)
         self._frontier.settle(key, done)
+        return True
 
     def _apply_finished(self, key: bytes, fields: list[str]) -> None:
         row = self._waiting(key)
@@ -557,6 +610,7 @@ class PartitionShare:
             self._exchange.safe_positions(self._ready),
             self._frontier.totals.tally.as_dict(),
             self._errors,
+            self._outbox.id,
         )
 
     def _work(self) -> None:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 from holdfast.cluster.copies.protocol.messages import (
@@ -155,9 +156,9 @@ def _send(connection: ssl.SSLSocket, message: bytes) -> None:
 
 
 def shut(connection: socket.socket) -> None:
-    """Closes a socket that another thread may be reading."""
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+    """Closes a socket that another thread may be using."""
+    with suppress(OSError):  # SSLSocket.shutdown would let the other thread send plain text
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
     with suppress(OSError):
         connection.close()
 
@@ -243,7 +244,9 @@ class Peer:
             self._identity.agree(hello)
         except ssl.SSLError as error:
             connection.close()
-            raise NotAMember(f"node '{self.member.name}' refuses our certificate: {error.reason or error}") from error
+            if "ALERT" not in (error.reason or ""):  # the connection broke
+                raise
+            raise NotAMember(f"node '{self.member.name}' refuses our certificate: {error.reason}") from error
         except BaseException:
             connection.close()
             raise
@@ -291,7 +294,7 @@ class NodeServer:
         self._tls = tls
         self._members = members
         self._lock = threading.Lock()
-        self._strangers: dict[socket.socket, None] = {}  # not authenticated yet, the oldest first
+        self._strangers: dict[int, socket.socket] = {}  # not authenticated yet, the oldest first
         self._connections: dict[socket.socket, str] = {}  # with the member's name
         self._threads: set[threading.Thread] = set()  # of connections
         self._stopping = threading.Event()
@@ -311,7 +314,7 @@ class NodeServer:
         self._stopping.set()
         shut(self._socket)
         with self._lock:
-            for each in (*self._strangers, *self._connections):
+            for each in (*self._strangers.values(), *self._connections):
                 shut(each)
         if self._thread.is_alive():
             self._thread.join()
@@ -340,7 +343,9 @@ class NodeServer:
                 shut(connection)
 
     def _accept(self) -> None:
-        while not self._stopping.is_set():
+        for place in count():
+            if self._stopping.is_set():
+                return
             try:
                 accepted, _ = self._socket.accept()
             except OSError:
@@ -350,13 +355,15 @@ class NodeServer:
                 continue
             with self._lock:
                 if len(self._strangers) >= UNAUTHENTICATED_MAX:
-                    shut(next(iter(self._strangers)))
-                self._strangers[accepted] = None
-                thread = threading.Thread(target=self._serve, args=(accepted,), name="node-connection", daemon=True)
+                    shut(self._strangers.pop(next(iter(self._strangers))))
+                self._strangers[place] = accepted
+                thread = threading.Thread(
+                    target=self._serve, args=(place, accepted), name="node-connection", daemon=True
+                )
                 self._threads.add(thread)
             thread.start()
 
-    def _serve(self, accepted: socket.socket) -> None:
+    def _serve(self, place: int, accepted: socket.socket) -> None:
         connection: socket.socket = accepted
         try:
             accepted.settimeout(HANDSHAKE_S)
@@ -365,10 +372,11 @@ class NodeServer:
             secured = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
             connection = secured
             with self._lock:  # it has the descriptor now
-                self._strangers.pop(accepted, None)
-                self._strangers[secured] = None
+                if place not in self._strangers:
+                    raise ConnectionAbortedError("others wait for a place")
+                self._strangers[place] = secured
             secured.do_handshake()
-            member = self._authenticate(secured)
+            member = self._authenticate(place, secured)
             self._answer_all(secured, member)
         except (OSError, ValueError) as error:  # ValueError: closed during the handshake
             log.debug("a connection to node '%s' ended: %s", self._identity.name, error)
@@ -378,12 +386,12 @@ class NodeServer:
                 _send(secured, pack_frame(NodeMessage.FAILED, 0, wire.pack_failure(error)))
         finally:
             with self._lock:
-                self._strangers.pop(connection, None)
+                self._strangers.pop(place, None)
                 self._connections.pop(connection, None)
                 self._threads.discard(threading.current_thread())
             shut(connection)
 
-    def _authenticate(self, connection: ssl.SSLSocket) -> Member:
+    def _authenticate(self, place: int, connection: ssl.SSLSocket) -> Member:
         """The member at the other end, after it has said hello."""
         key = peer_key(connection)
         member = next((each for each in self._members() if each.public_key == key), None)
@@ -400,7 +408,7 @@ class NodeServer:
             theirs = sum(name == member.name for name in self._connections.values())
             if theirs >= MEMBER_CONNECTIONS_MAX or len(self._connections) >= CONNECTIONS_MAX:
                 raise Busy(f"node '{self._identity.name}' has too many connections: try again later")
-            self._strangers.pop(connection, None)
+            self._strangers.pop(place, None)
             self._connections[connection] = member.name
         _send(connection, pack_frame(NodeMessage.DONE, request, pack_body(self._identity.hello())))
         return member

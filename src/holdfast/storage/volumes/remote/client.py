@@ -164,20 +164,28 @@ class RemoteVolume:
                 yield batch
 
     def signatures(self) -> Iterator[bytes]:
-        """If the connection breaks meanwhile, VolumeDown is raised."""
+        """If the connection breaks after the first of them, VolumeDown is raised."""
+        connection, batch = self._pool.persist(self._first_signatures)
         try:
-            connection = self._pool.borrow()
-            try:
-                first = True
-                while batch := wire.unpack_signatures(connection.call(Type.SIGNATURES, bytes([first]))):
-                    yield from batch
-                    first = False
-            except BaseException:
-                connection.close()
-                raise
-            self._pool.give_back(connection)
+            while batch:
+                yield from batch
+                batch = wire.unpack_signatures(connection.call(Type.SIGNATURES, b"\0"))
         except (OSError, MalformedInput) as error:
+            connection.close()
             raise VolumeDown(f"the volume server at {self.address} broke off: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
+        self._pool.give_back(connection)
+
+    def _first_signatures(self) -> tuple[ServerConnection, list[bytes]]:
+        """The beginning of a list, and the connection that it continues on."""
+        connection = self._pool.take()
+        try:
+            return connection, wire.unpack_signatures(connection.call(Type.SIGNATURES, b"\1"))
+        except BaseException:
+            connection.close()
+            raise
 
     def stat(self) -> VolumeStat:
         return VolumeStat(**self._call_json(Type.STAT)["stat"])

@@ -303,10 +303,6 @@ class ConnectionPool:
         """
         return self.persist(self._once, talk, patient=patient)
 
-    def borrow(self) -> ServerConnection:
-        """A connection for the caller alone, to be given back or closed. Raises VolumeDown."""
-        return self.persist(self.take)
-
     def persist(self, attempt: Callable[[*Ts], T], *arguments: *Ts, patient: bool = True) -> T:
         """What `attempt` returns; tried again while the network fails it, and given up as in `use`."""
         if self._failure and not self.available:
@@ -392,7 +388,7 @@ class ConnectionPool:
                 self._waiting -= 1
 
     def take(self) -> ServerConnection:
-        """As `borrow`, tried once. Raises OSError or VolumeDown."""
+        """A connection for the caller alone, to be given back or closed. Raises OSError or VolumeDown."""
         try:
             return self._idle.pop()
         except IndexError:
