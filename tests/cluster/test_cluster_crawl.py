@@ -190,8 +190,8 @@ def test_all_data_of_nats_is_lost(tmp_path: Path) -> None:
 def test_all_data_of_nats_and_a_disk_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H5: what the lost node knew comes from checkpoints, from what others keep for it, and from its captures."""
     delay_s = 0.4
-    monkeypatch.setenv("CHECKPOINT_MESSAGES", "4")
-    with web_of(flaky=0).serving() as served, crawling_cluster(tmp_path, 3, copies=3) as cluster:
+    monkeypatch.setenv("CHECKPOINT_MESSAGES", "3")
+    with web_of(180, flaky=0).serving() as served, crawling_cluster(tmp_path, 3, copies=3) as cluster:
         start_crawl(cluster["n2"], job_for(served, delay=delay_s))
         dead = wait_until(lambda: cut_by(cluster, "n2", "n3"), "a log that is cut off")[0]
         alive = [node for node in cluster.nodes if node is not dead]
