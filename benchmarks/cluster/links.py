@@ -254,7 +254,7 @@ def _rebuilt(directory: Path, crawl: str) -> list[ClusterFigure]:
     frontier, feeder = Frontier(directory / "rebuilt"), SimpleNamespace(flights={}, keys=frozenset())
     frontier.begin_visit(1)
     shared = SharedJob.started(job, None, number)
-    share = PartitionShare(context, shared, 0, archive, lambda *_: False, lambda *_: None, lambda *_: None)
+    share = PartitionShare(context, shared, 0, archive, {}, lambda *_: False, lambda *_: None, lambda *_: None)
     begun, began_s = time.process_time(), time.monotonic()
     share.attach(frontier, Admission(job, frontier, Traps(job.traps)), feeder)  # type: ignore[arg-type]
     urls = [line.split("\t")[1] for _, line in _found(PARTITIONS)]

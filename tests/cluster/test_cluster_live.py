@@ -88,13 +88,10 @@ def test_streams_are_exact_while_nodes_join_and_write(cluster: list[RunningNode]
     writing.start()
     try:
         wait_until(lambda: read(cluster[1], 20), "parts at another node")
-        token = holdfast("cluster", "token", "-a", cluster[0].path).strip()
-        cluster.append(RunningNode(cluster[0].path.with_name("n4")))
-        cluster[3].start("--join", token, "--address", free_address())
+        _join(cluster)
     finally:
         writing.join()
-    wait_until(lambda: cluster[0].is_settled(4), "four nodes")
-    wait_until(lambda: cluster[3].is_settled(4), "the new node knows all")
+    _settle(cluster)
     wait_until(lambda: read(cluster[3], None), "the rest at the new node")
     for order in ORDERS:
         assert sorted(found[order]) == sorted(FIRST), order
@@ -102,6 +99,17 @@ def test_streams_are_exact_while_nodes_join_and_write(cluster: list[RunningNode]
     wait_until(lambda: _are_copied(cluster, everything), "copies of all pages")
     for node in cluster:
         assert wait_until(lambda node=node: _streamed(node), "a stream of everything") == sorted(everything)
+
+
+def _join(cluster: list[RunningNode]) -> None:
+    token = holdfast("cluster", "token", "-a", cluster[0].path).strip()
+    cluster.append(RunningNode(cluster[0].path.with_name(f"n{len(cluster) + 1}")))
+    cluster[-1].start("--join", token, "--address", free_address())
+
+
+def _settle(cluster: list[RunningNode]) -> None:
+    for node in (cluster[0], cluster[-1]):
+        wait_until(lambda node=node: node.is_settled(len(cluster)), f"'{node.path.name}' knows all nodes")
 
 
 def _streamed(node: RunningNode) -> list[str]:
@@ -191,7 +199,9 @@ def test_a_browser_replays_a_page_of_four_nodes_with_one_down(cluster: list[Runn
     """The page and its parts have four different first holders, of which one is killed."""
     if missing := available(BrowserSettings()):
         pytest.skip(missing)
-    assert len(cluster) == 4, "the test before this one has failed"
+    if len(cluster) < 4:  # alone, without the tests before
+        _join(cluster)
+        _settle(cluster)
     hosts = _hosts(cluster[0])
     names = {"style": "style.css", "image": "image.svg", "script": "script.js"}
     first, *others = sorted(hosts)

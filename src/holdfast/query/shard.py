@@ -92,18 +92,17 @@ class TermStatistics:
             Counter({str(name): float(length) for name, _, length in values["fields"]}),
         )
 
-    def score(self, leaves: Sequence[Leaf], seen: Sequence[Occurrences]) -> float:
-        """The relevance of a document."""
-        return sum(self._part(leaves[each.leaf], each) for each in seen)
+    def scores(self, leaves: Sequence[Leaf], seen: Iterable[Sequence[Occurrences]]) -> list[float]:
+        """The relevance of documents."""
+        factors = [leaf.weight * (_K1 + 1) * sum(self._idf(leaf.field, word) for word in leaf.words) for leaf in leaves]
+        means = [self.lengths[leaf.field] / max(1, self.indexed[leaf.field]) or 1.0 for leaf in leaves]
 
-    def _part(self, leaf: Leaf, seen: Occurrences) -> float:
-        if leaf.is_prefix:
-            return leaf.weight * seen.value
-        mean = self.lengths[leaf.field] / max(1, self.indexed[leaf.field]) or 1.0
-        idf = sum(self._idf(leaf.field, word) for word in leaf.words)
-        return (
-            leaf.weight * idf * (_K1 + 1) * seen.frequency / (seen.frequency + _K1 * (1 - _B + _B * seen.length / mean))
-        )
+        def part(place: int, value: float, frequency: float, length: float) -> float:
+            if leaves[place].is_prefix:
+                return leaves[place].weight * value
+            return factors[place] * frequency / (frequency + _K1 * (1 - _B + _B * length / means[place]))
+
+        return [sum([part(*each) for each in parts]) for parts in seen]
 
     def _idf(self, name: str, word: str) -> float:
         count = self.frequencies[name, word]
@@ -190,7 +189,7 @@ class ShardQuery:
 
         def keys_of(shown: Sequence[Shown]) -> list[float]:
             if statistics is not None:
-                return [statistics.score(leaves, each) for each in _occurrences(moment, compiler, leaves, shown)]
+                return statistics.scores(leaves, _occurrences(moment, compiler, leaves, shown))
             return [float(date) for date in moment.numbers("date", [each.address for each in shown])]
 
         texts = None
@@ -378,10 +377,12 @@ def rescored(parts: Sequence[Candidates]) -> list[Candidates]:
     every = TermStatistics()
     for part in parts:
         every.add(part.statistics)
-    return [
-        replace(part, first=[each._replace(key=every.score(part.leaves, each.seen)) for each in part.first])
-        for part in parts
-    ]
+    found = []
+    for part in parts:
+        scores = every.scores(part.leaves, [each.seen for each in part.first])
+        first = [each._replace(key=score, seen=()) for each, score in zip(part.first, scores, strict=True)]
+        found.append(replace(part, first=first))
+    return found
 
 
 def chosen(parts: Iterable[Candidates], options: QueryOptions, sort: str) -> list[RecordId]:

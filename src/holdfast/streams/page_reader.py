@@ -29,9 +29,9 @@ from holdfast.streams.source import StreamSource
 
 _PAUSES_S = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # before a look at what may be changing just now
 _CONTENT_PARTS = frozenset(("content", "text", "title", "main_text", "language"))
-_HEAD_PARTS = _CONTENT_PARTS | {"headers"}
+HEAD_PARTS = _CONTENT_PARTS | {"headers"}
 _PAYLOAD_PARTS = _CONTENT_PARTS | {"payload"}
-READ_PARTS = _HEAD_PARTS | _PAYLOAD_PARTS
+READ_PARTS = HEAD_PARTS | _PAYLOAD_PARTS
 _TIANWANG, _REMOVED = b"tianwang/1.0", REMOVED.encode()
 _REMOVED_LINE = b"\ntype: %b\n" % _REMOVED
 _UNREADABLE = (Damaged, VolumeDown, ContentNotFound, FileNotAtHand)
@@ -151,7 +151,7 @@ class PageReader:
         Pages removed meanwhile, or unreadable, are left out.
         """
         faults: list[StreamFault] = []
-        if wanted & _HEAD_PARTS:
+        if wanted & HEAD_PARTS:
             pages = self._with_entries(pages, faults, pages)
         elif wanted & _PAYLOAD_PARTS:
             inline = [page for page in pages if page.head is None and page.contents == "-" and page.type != "revisit"]

@@ -28,6 +28,7 @@ _ROWS_FEW = 200  # in one response, where a query needs fewer
 _SCAN_S = 2.0  # then a node returns what it has found so far
 _CHECK_EVERY = 64  # captures between two looks at the clock
 _ASKED = ("url", "match", "to_url", "from_", "to", "filters", "resolve_revisits", "collection")  # what nodes do
+_RECORD = Capture._fields.index("record")
 
 
 # -- at each node -----------------------------------------------------------------------------------------------------
@@ -101,7 +102,9 @@ def _packed(row: Row) -> list[Any]:
 
 def packed_capture(capture: Capture) -> list[Any]:
     """As JSON has it."""
-    return list(capture._replace(record=str(capture.record)))  # type: ignore[arg-type]
+    values: list[Any] = list(capture)
+    values[_RECORD] = str(capture.record)
+    return values
 
 
 def _unpacked(packed: list[Any]) -> Row:
@@ -111,8 +114,9 @@ def _unpacked(packed: list[Any]) -> Row:
 
 def unpacked_capture(values: list[Any]) -> Capture:
     """Inverse of `packed_capture`."""
-    capture = Capture(*values)
-    return capture._replace(record=RecordId.parse(str(capture.record)))
+    values = list(values)
+    values[_RECORD] = RecordId.parse(str(values[_RECORD]))
+    return Capture(*values)
 
 
 # -- at the node that was asked ---------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.protocol.messages import pack_entries, unpack_entries
 from holdfast.env.files import Buffer
 from holdfast.errors import ClusterDown, IndexNotFound, NotFound, UsageError
-from holdfast.model import RecordId
+from holdfast.model import Capture, RecordId
 from holdfast.query.engine import is_ranked
 from holdfast.query.language.parser import parse
 from holdfast.query.results import QueryOptions
@@ -39,11 +39,11 @@ from holdfast.streams.filter import CaptureFilter, Selects
 from holdfast.streams.options import StreamOptions
 from holdfast.streams.order.date import DateOrder
 from holdfast.streams.order.log import LogOrder
-from holdfast.streams.order.order import LOOKED, OrderStep, StreamOrder
+from holdfast.streams.order.order import OrderStep, StreamOrder
 from holdfast.streams.order.ranges import Bound, Position, Ranges, rank
 from holdfast.streams.order.url import UrlOrder
 from holdfast.streams.page import LARGE, Page
-from holdfast.streams.page_reader import READ_PARTS, PageReader, StreamFault
+from holdfast.streams.page_reader import HEAD_PARTS, READ_PARTS, PageReader, StreamFault
 from holdfast.streams.prefetch import Prefetch
 from holdfast.streams.snapshot import Snapshot
 from holdfast.streams.stream import AHEAD, Feed
@@ -52,6 +52,7 @@ from holdfast.streams.token import StreamToken, decode, require_own
 PAGES_MAX = 512  # in one response
 BYTES_MAX = 16 << 20  # of payloads in one response; one page may have more
 _FRAME_ENTRIES = 32  # compressed together: heads have at most a mebibyte each
+_STEPS_S = 2.0  # then a node returns what it has found so far
 _SETTLE_S = 20.0  # for nodes to pull what others have recorded before a stream begins
 _SETTLE_LOOK_S = 0.2
 
@@ -76,7 +77,7 @@ class _OriginOrder(LogOrder):
             return None
         batch, serial = place
         rows: Any = self._source.catalog.rows
-        records, behind = rows.of_batch(batch, serial, self._choice.snapshot.ends[batch], max(most, LOOKED))
+        records, behind = rows.of_batch(batch, serial, self._choice.snapshot.ends[batch], max(most, self._looked))
         pages: list[Page] = []
         for record, capture in zip(records, rows.of_records(records), strict=True):
             if capture is None or not self._choice.in_shard(record) or not self._choice.holds(record):
@@ -123,54 +124,59 @@ def answer_pages(shard: NodeShard, head: dict[str, Any], partitions: frozenset[i
     require_pulled(shard, snapshot, head["following"], partitions)
     rows = SnapshotRows(shard.archive.catalog.rows, shard.origins, partitions, snapshot)
     order = _order(shard, rows, options, CaptureFilter(options, snapshot, _selects(shard, rows, head, partitions)))
-    step = order.step(tuple(head["position"]), min(int(head["most"]), PAGES_MAX))
-    if step is None:
-        return {"pages": [], "entries": [], "faults": [], "position": None}, []
+    pages, position = _pages(order, tuple(head["position"]), min(int(head["most"]), PAGES_MAX))
     reader = PageReader(shard.archive)
-    pages: list[Page] = []
-    names: dict[RecordId, Page] = {}
-    size = 0
-    position: Position = step.position
-    for page in step.pages:
-        if pages and size + page.size > BYTES_MAX:
-            position = order.behind(pages[-1])
-            break
-        pages.append(page)
-        size += page.size if page.size <= LARGE else 0
+    here: list[tuple[Capture, Page]] = []  # under the id in the stream, and as it is read here
     for page in pages:
         if head["is_public"] and shard.access.verdict(page.capture) is not Verdict.ALLOW:
             continue
-        if (here := rows.local(page.record)) is not None:
-            names[page.record] = Page.of_capture(page.capture._replace(record=here), reader)
-    found, faults = _read(reader, list(names.values()), options)
+        if (record := rows.local(page.record)) is not None:
+            own = page.capture if record == page.record else page.capture._replace(record=record)
+            here.append((page.capture, Page.of_capture(own, reader)))
+    found, faults = _read(reader, [page for _, page in here], options)
     ready = {id(page) for page in found}
-    served = [(origin, page) for origin, page in names.items() if id(page) in ready]
-    entries = [page.entry._replace(origin="-") for _, page in served] if reads(options) else []
+    served = [(capture, page) for capture, page in here if id(page) in ready]
+    has_entries = bool(options.wanted & HEAD_PARTS)
+    entries = [page.entry._replace(origin="-") for _, page in served] if has_entries else []
     frames = [pack_entries(entries[at : at + _FRAME_ENTRIES]) for at in range(0, len(entries), _FRAME_ENTRIES)]
     wrong = [[str(fault.record), fault.url, pack_failure(fault.error).decode()] for fault in faults]
     head = {"pages": [_packed(*each) for each in served], "entries": list(map(len, frames))}
     payloads = [page.payload_read for _, page in served if page.payload_read is not None]
-    return head | {"faults": wrong, "position": list(position)}, [*frames, *payloads]
+    return head | {"faults": wrong, "position": position}, [*frames, *payloads]
 
 
-def reads(options: StreamOptions) -> bool:
-    """Whether a stream has more of its pages than their captures: then their entries are sent."""
-    return bool(options.wanted & READ_PARTS)
+def _pages(order: StreamOrder, start: Position, most: int) -> tuple[list[Page], Position | None]:
+    """As many captures as one response has, perhaps of several batches, and the next position; None at the end."""
+    pages: list[Page] = []
+    size = 0
+    position: Position = start
+    end_s = time.monotonic() + _STEPS_S
+    while len(pages) < most and time.monotonic() < end_s:
+        step = order.step(position, most - len(pages))
+        if step is None:
+            return pages, None
+        position = step.position
+        for page in step.pages:
+            if pages and size + page.size > BYTES_MAX:
+                return pages, order.behind(pages[-1])
+            pages.append(page)
+            size += page.size if page.size <= LARGE else 0
+    return pages, position
 
 
 def _read(reader: PageReader, pages: list[Page], options: StreamOptions) -> tuple[list[Page], list[StreamFault]]:
-    if not reads(options):
+    if not options.wanted & READ_PARTS:
         return pages, []
-    pages, faults = reader.prepare(pages, options.wanted | {"headers"})
+    pages, faults = reader.prepare(pages, options.wanted)
     found, more = reader.finish(pages, reader.gather(pages, options.wanted))
     return found, faults + more
 
 
-def _packed(name: RecordId, page: Page) -> list[Any]:
-    """A page under its id in the stream. Entries and payloads follow the head, in the order of pages."""
+def _packed(capture: Capture, page: Page) -> list[Any]:
+    """A page. Entries and payloads follow the head, in the order of pages."""
     payload = page.payload_read
     size = None if payload is None else len(payload)
-    return [packed_capture(page.capture._replace(record=name)), size, page.size, page.unresolved]
+    return [packed_capture(capture), size, page.size, page.unresolved]
 
 
 def _selects(shard: NodeShard, rows: SnapshotRows, head: dict[str, Any], partitions: frozenset[int]) -> Selects | None:

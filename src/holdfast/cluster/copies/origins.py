@@ -297,10 +297,13 @@ class OriginTable:
 
     def origins_of(self, record: RecordId) -> list[RecordId]:
         """All origins of a record here."""
-        prefix = _LOCAL + str(record).encode() + b"\0"
-        found = [_local_key(key)[1] for key, _ in self._table.range(prefix, after(prefix))]
-        own = self.find(record)
+        found, own = self.aliases(record), self.find(record)
         return [record, *found] if own is not None and own.record == record else found
+
+    def aliases(self, record: RecordId) -> list[RecordId]:
+        """The origins of a record here on other nodes."""
+        prefix = _LOCAL + str(record).encode() + b"\0"
+        return [_local_key(key)[1] for key, _ in self._table.range(prefix, after(prefix))]
 
     def rows(self, batch: str, first: int = 0, last: int = SERIAL_MAX) -> Iterator[OriginRow]:
         """The records of an origin batch from one serial number to another, both included, ascending."""

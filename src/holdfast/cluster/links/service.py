@@ -77,6 +77,7 @@ class CrawlService:
         self._incarnation = 0
         self._authority = PermitAuthority(context.settings.partitions, context.settings.lease_s)
         self._answering: set[asyncio.Task[None]] = set()
+        self._left: dict[int, float] = {}  # claims of partitions that are handed over, also before a share begins
         self._share: PartitionShare | None = None
         self._crawling: threading.Thread | None = None
         self._again_s = 0.0
@@ -221,7 +222,9 @@ class CrawlService:
         if not running or not is_able or archive is None or time.monotonic() < self._again_s:
             return
         shared, revision = self._jobs[running[0]]
-        share = PartitionShare(self._context, shared, revision, archive, self._is_held, self._end, self._add_roots)
+        share = PartitionShare(
+            self._context, shared, revision, archive, self._left, self._is_held, self._end, self._add_roots
+        )
         self._share = share
         self._crawling = threading.Thread(target=self._crawl, args=(archive, shared, share), name="crawl")
         self._crawling.start()
@@ -293,6 +296,9 @@ class CrawlService:
         return frozenset(range(self._context.settings.partitions))
 
     def drain(self, partition: int) -> None:
+        claimed_s = self._context.rights().claims.get(partition)
+        if claimed_s is not None:
+            self._left[partition] = claimed_s
         share = self._share
         if share is not None:
             share.drain(partition, _DRAIN_S)

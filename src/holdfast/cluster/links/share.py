@@ -77,11 +77,13 @@ class PartitionShare:
         shared: SharedJob,
         revision: int,
         archive: Archive,
+        left: dict[int, float],
         is_held: Callable[[RecordId, int], bool],
         end: Callable[[SharedJob, int], None],
         add_roots: Callable[[str, list[str]], None],
     ) -> None:
-        """`is_held`: whether all holders of a partition have a record of this node.
+        """`left`: claims of partitions that were given up. `is_held`: whether all holders of a partition have a record
+        of this node.
 
         `end` writes the value of a job that has ended if its revision is the given one; `add_roots` adds to it.
         """
@@ -102,7 +104,7 @@ class PartitionShare:
         self._uncopied: dict[int, dict[bytes, _Uncopied]] = {}  # by partition and key
         self._copies_looked_s = 0.0
         self._ready: set[int] = set()
-        self._left: dict[int, float] = {}  # the claims of partitions that were given up
+        self._left = left
         self._drains: dict[int, threading.Event] = {}
         self._queued: Counter[int] = Counter()  # URLs by partition
         self._sent: dict[bytes, int] = {}  # keys of links that others got, with the least depth

@@ -13,6 +13,7 @@ from holdfast.archive import Archive
 from holdfast.catalog.keys import encoded
 from holdfast.catalog.rows import CaptureRows, Found, unpacked
 from holdfast.cluster.access.shard.served_rows import OriginReader, group_end, group_start
+from holdfast.cluster.copies.origins import OriginRow
 from holdfast.model import Capture, RecordId
 from holdfast.streams.snapshot import Snapshot
 
@@ -29,15 +30,21 @@ class SnapshotRows:
         self._origins = origins
         self._partitions = partitions
         self._snapshot = snapshot
+        self._local: dict[RecordId, RecordId] = {}  # ids here, by the ids in the stream, as far as they are known
 
     def name_of(self, record: RecordId) -> RecordId | None:
         """The id of a record of this node in the stream; None if it is not part of it."""
         found = self._origins.find_all(self._origins.origins_of(record))
         names = [row.origin for row in found if row is not None and row.partition in self._partitions]
-        return min((each for each in names if each in self._snapshot), default=None)
+        name = min((each for each in names if each in self._snapshot), default=None)
+        if name is not None:
+            self._local[name] = record
+        return name
 
     def local(self, name: RecordId) -> RecordId | None:
         """The id of a record here."""
+        if (known := self._local.get(name)) is not None:
+            return known
         found = self._origins.find(name)
         return found.record if found is not None and found.partition in self._partitions else None
 
@@ -100,9 +107,16 @@ class SnapshotRows:
         for row in self._origins.rows(batch, first, end - 1):
             if len(found) >= most:
                 return found, row.origin.serial
-            if row.partition in self._partitions and self.name_of(row.record) == row.origin:
+            if row.partition in self._partitions and self._is_name(row):
                 found.append(row.origin)
         return found, end
+
+    def _is_name(self, row: OriginRow) -> bool:
+        """Whether a record is in the stream under this of its origins."""
+        if row.record != row.origin or self._origins.aliases(row.record):
+            return self.name_of(row.record) == row.origin
+        self._local[row.origin] = row.record
+        return row.origin in self._snapshot
 
 
 class ServedCatalog:
