@@ -347,7 +347,7 @@ def test_an_empty_archive_one_capture_and_one_without_a_date(tmp_path: Path) -> 
 
 def test_manifests_that_are_none(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
-    for path in (tmp_path / "manifest.json", tmp_path / "missing", tmp_path):
+    for path in (tmp_path / "manifest.json", tmp_path / "missing", tmp_path, tmp_path / ("long" * 100)):
         with pytest.raises(UsageError):
             study.sample_again(archive, path, tmp_path / "sample")
     assert not (tmp_path / "sample").exists()
