@@ -59,9 +59,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
-def test_commands_and_programs_do_what_the_page_says(
-    page: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_and_programs_do_what_the_page_says(page: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None and re.search(rf"\b{tool}\b", page.read_text())]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
