@@ -219,3 +219,20 @@ def test_odd_values_end_in_an_answer_or_an_error_of_the_tree(archive: Archive, m
             wrong.append(f"{label[:100]}: {error!r:.100}")
     assert wrong == []
     assert count > 1000
+
+
+PARTS: dict[str, Callable[[Archive, Any], object]] = {
+    "url": lambda archive, wrong: archive.catalog.lookup(wrong),
+    "options": lambda archive, wrong: archive.updates.run(wrong),
+    "capture": lambda archive, wrong: archive.updates.class_of(wrong),
+    "containing": lambda archive, wrong: archive.outline().hosts(None, containing=wrong),
+    "host": lambda archive, wrong: archive.outline().children(None, wrong),
+    "path": lambda archive, wrong: archive.outline().types(None, "a.example", wrong),
+    "mime": lambda archive, wrong: archive.outline().of_type(None, "a.example", "/", wrong),
+}
+
+
+@pytest.mark.parametrize("argument", PARTS)
+def test_parts_of_an_archive_refuse_wrong_types(archive: Archive, argument: str) -> None:
+    with pytest.raises(UsageError, match=f"bad argument '{argument}' of .*Wrong.* is Wrong, expected "):
+        PARTS[argument](archive, Wrong())

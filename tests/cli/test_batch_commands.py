@@ -24,6 +24,7 @@ def test_an_archive_without_batches(archive: Shell) -> None:
     assert len(archive.quick("batch", "list").lines) == 1
     assert archive.quick("batch", "list", "--json").output == b""
     assert archive.quick("batch", "verify").output == b""
+    assert "no batch '202601': the archive has none yet" in archive.quick("batch", "show", "202601", code=2).errors
     assert archive("reindex").text == "the catalog has 0 captures\n"
     (facts,) = archive("status", "--json").objects
     assert (facts["captures"], facts["collections"], facts["batches"]) == (0, {}, {})

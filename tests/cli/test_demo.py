@@ -73,6 +73,9 @@ def test_demo(shell: Shell) -> None:
     """P11: few lines, and every address that they name shows something."""
     printed, pages = demo(shell)
     assert printed.count("\n") < 25
+    (blocks,) = re.findall(r"^  (\d+) blocks verified", printed, re.MULTILINE)
+    (found,) = re.findall(r"(\d+) contents \((\d+) of them small enough to stay in records", printed)
+    assert int(blocks) + int(found[1]) == int(found[0])
     assert len(re.findall(r"\d+ URLs in .* duplicates", printed)) == 2
     assert "unchanged" in printed
     assert "no faults" in printed

@@ -130,7 +130,10 @@ def test_a_pipe_is_written_to_and_stays_one(filled: Shell) -> None:
         (["-o", "x.warc", "--match", "host"], 2, "need a URL"),
         (["-o", "x.warc", "--batch", "nope"], 2, "no batch 'nope': known are pages"),
         (["-o", "x.cdxj", "--batch", "nope"], 2, "no batch 'nope': known are pages"),
-        (["-o", "no/such/x.warc"], 3, "no/such/x.warc"),
+        *(
+            (["-o", f"no/such/{name}"], 3, f"cannot write 'no/such/{name}': there is no directory 'no/such'")
+            for name in ("x.warc", "x.wacz", "x.parquet", "x.cdxj", "x.idx")
+        ),
     ],
 )
 def test_wrong_usage_leaves_no_file(

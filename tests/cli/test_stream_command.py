@@ -155,6 +155,16 @@ def test_mistakes(shown: Shell, tmp_path: Path, wrong: list[str], monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["x.jsonl", "x.parquet", "x.warc.gz"])
+def test_a_directory_that_is_missing_is_named(
+    shown: Shell, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    errors = shown.quick("stream", "-o", f"no/such/{name}", code=3).errors
+    assert f"cannot write 'no/such/{name}': there is no directory 'no/such'" in errors
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ranks_that_nobody_computed(shown: Shell) -> None:
     assert "holdfast index rank" in shown.quick("stream", "--order", "rank", code=3).errors
 

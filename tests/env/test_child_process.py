@@ -1,7 +1,9 @@
 """Child processes, and the frames they exchange with their parent."""
 
 import io
+import signal
 import subprocess
+import time
 from socket import socketpair
 
 import pytest
@@ -64,6 +66,22 @@ def test_a_child_runs_a_function_with_arguments_and_environment() -> None:
     child = start_child("test_child_process", "echo", ["a b", "c"], {"HOLDFAST_ECHO": "there"}, stdout=subprocess.PIPE)
     said, _ = child.communicate(timeout=30)
     assert (said, child.returncode) == (b"there a b c\n", 0)
+
+
+def test_a_child_ignores_interrupts_while_its_interpreter_starts() -> None:
+    """Ctrl-C reaches the whole process group, at any time."""
+    for _ in range(3):
+        child = start_child(
+            *("test_child_process", "echo", [], {"HOLDFAST_ECHO": "there"}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        while child.poll() is None:
+            child.send_signal(signal.SIGINT)
+            time.sleep(0.005)
+        said, errors = child.communicate(timeout=30)
+        assert (said, errors, child.returncode) == (b"there\n", b"", 0)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def echo() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.cluster.membership.placement import Member, holders
-from holdfast.errors import UsageError
+from holdfast.errors import UnknownName, UsageError
 from holdfast.plan.lifetimes import DAY_S, ExponentialLives, TracedLives, WeibullLives, read_trace
 from holdfast.plan.loss import loss_probability
 from holdfast.plan.scenario import preset
@@ -367,3 +367,18 @@ def test_times_that_cannot_be() -> None:
     for mean, shape in ((0.0, None), (math.inf, None), (5.0, 0.0)):
         with pytest.raises(UsageError):
             lives_of(mean, shape)
+
+
+def test_a_preset_is_named() -> None:
+    assert cluster_of("thesis") == cluster_of(preset("thesis"))
+    with pytest.raises(UnknownName, match="no preset 'large': there are thesis, national"):
+        cluster_of("large")
+    with pytest.raises(UnknownName, match="no replacement 'never': there are join, "):
+        cluster_of("thesis", replacement="never")
+
+
+@pytest.mark.parametrize("wrong", [None, b"thesis", [], object()])
+def test_arguments_of_wrong_types(wrong: object) -> None:
+    for function in (preset, cluster_of, lives_of):
+        with pytest.raises(UsageError, match="bad argument"):
+            function(wrong)  # type: ignore[operator]

@@ -243,6 +243,19 @@ def test_parquet_has_the_contents(archive: Archive, facts: list[Fact], tmp_path:
         assert row["content"] == bodies[row["url"], row["timestamp"]]
 
 
+@pytest.mark.parametrize("format", ["warc.gz", "parquet"])
+def test_a_sample_that_is_interrupted_while_it_is_written_leaves_nothing(
+    archive: Archive, tmp_path: Path, format: str
+) -> None:
+    def interrupt(_: int) -> None:
+        if any(tmp_path.iterdir()):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study.sample(archive, SampleOptions(captures=100, format=format), tmp_path / "sample", progress=interrupt)
+    assert not any(tmp_path.iterdir())
+
+
 def test_an_archive_that_has_grown_makes_the_same_sample_and_one_that_lost_captures_says_so(tmp_path: Path) -> None:
     with made(tmp_path / "archive") as archive:
         add(archive, web(3, 120))
@@ -334,7 +347,7 @@ def test_an_empty_archive_one_capture_and_one_without_a_date(tmp_path: Path) -> 
 
 def test_manifests_that_are_none(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
-    for path in (tmp_path / "manifest.json", tmp_path / "missing", tmp_path):
+    for path in (tmp_path / "manifest.json", tmp_path / "missing", tmp_path, tmp_path / ("long" * 100)):
         with pytest.raises(UsageError):
             study.sample_again(archive, path, tmp_path / "sample")
     assert not (tmp_path / "sample").exists()

@@ -29,7 +29,7 @@ from holdfast.archive.ingest.manifest import listed
 from holdfast.arguments import check_fields
 from holdfast.batches.entry import REFERENCE, REMOVED, lay
 from holdfast.env import Environment
-from holdfast.env.files import Buffer, translated_errors
+from holdfast.env.files import Buffer, require_parent, translated_errors
 from holdfast.errors import CaptureNotFound, HoldfastError, TooLarge, UnknownName, UsageError
 from holdfast.formats.cdx.cdx import CDX11, cdx_line
 from holdfast.formats.cdx.cdxj import cdxj_line
@@ -565,12 +565,12 @@ class _CountedSink:
 
 
 def _regular(path: Path) -> Path:
-    """The path, if a file can be put there. Raises UsageError for a directory or a device."""
+    """The path, if a file can be put there. Raises UsageError or NotFound."""
     if path.is_dir():
         raise UsageError(f"'{path}' is a directory: name a file")
     if path.exists() and not path.is_file():
         raise UsageError(f"'{path}' is not a regular file")
-    return path
+    return require_parent(path)
 
 
 def _file(target: Target, form: str) -> Path:

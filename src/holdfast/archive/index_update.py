@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -82,7 +81,6 @@ def catch_up() -> None:
     """Updates once, as soon as no other process does, unless standard input ends before."""
     from holdfast.archive.archive import Archive
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     root, pause_s = Path(sys.argv[1]), _BUSY_S
     threading.Thread(target=_end_with_starter, daemon=True).start()

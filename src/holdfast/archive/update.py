@@ -31,6 +31,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.removal import Removal, RemovalOptions
+from holdfast.arguments import checked
 from holdfast.batches.journal import Journal
 from holdfast.catalog import CaptureQuery, Catalog
 from holdfast.catalog.revisits import can_stand_alone
@@ -170,6 +171,7 @@ class Updates:
             return self.active
         return ActiveState(0, "", MappingProxyType(dict(index.state().batches)))
 
+    @checked
     def class_of(self, capture: Capture) -> PageClass:
         return class_of(self._archive.catalog, self.shown, capture)
 
@@ -192,6 +194,7 @@ class Updates:
             plan.step.value if plan else "",
         )
 
+    @checked
     def run(
         self,
         options: UpdateOptions = UpdateOptions(),

@@ -58,7 +58,8 @@ class Journal:
 
     def require(self, batch: str) -> None:
         if batch not in self.names():
-            raise UnknownName(f"no batch {batch!r}: known are {', '.join(self.names()) or 'none'}")
+            known = ", ".join(self.names())
+            raise UnknownName(f"no batch {batch!r}: {f'known are {known}' if known else 'the archive has none yet'}")
 
     def check_version(self) -> None:
         """Reads the head of each file. Raises FormatTooOld or FormatTooNew if another release wrote them."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from holdfast.arguments import checked
 from holdfast.catalog.keys import (
     BATCH,
     CAPTURE,
@@ -261,6 +262,7 @@ class Catalog:
     def num_pages(self, query: CaptureQuery, permits: Permits | None = None) -> int:
         return Search(self.rows, query, self._resolver.resolve, permits).num_pages()
 
+    @checked
     def lookup(self, url: str, collection: str | None = None, most: int = sys.maxsize) -> list[Capture]:
         """All captures of a URL, by time. If there are more than `most`, only some, but more than `most`."""
         return self.rows.all_of(collection, exact_range(url_key(url)), most + 1 if most < sys.maxsize else most)

@@ -26,6 +26,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Generic, TypeVar
 
+from holdfast.arguments import checked
 from holdfast.catalog.keys import after as beyond
 from holdfast.catalog.keys import encoded
 from holdfast.catalog.query.search import Permits
@@ -110,6 +111,7 @@ class Outline:
         self._rows = rows
         self._permits = permits
 
+    @checked
     def hosts(
         self, collection: str | None, *, after: str = "", limit: int = 50, containing: str = ""
     ) -> Listing[HostEntry]:
@@ -131,6 +133,7 @@ class Outline:
                 return Listing(entries, _text(place) if look.first(place, _END) else "")
         return Listing(entries)
 
+    @checked
     def children(
         self, collection: str | None, host: str, path: str = "/", *, after: str = "", limit: int = 100
     ) -> Listing[OutlineChild]:
@@ -151,6 +154,7 @@ class Outline:
                 return Listing(entries, _text(place) if look.first(place, end) else "")
         return Listing(entries)
 
+    @checked
     def types(self, collection: str | None, host: str, path: str = "/") -> Types:
         """Types of the first captures below a path."""
         look = _Look(self._rows, collection, self._permits)
@@ -167,6 +171,7 @@ class Outline:
         ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         return Types(ordered, sum(counts.values()), looked < TYPED_MAX)
 
+    @checked
     def of_type(
         self, collection: str | None, host: str, path: str, mime: str, *, after: str = "", limit: int = 100
     ) -> Listing[Capture]:

@@ -110,7 +110,10 @@ class Demo:
         contents = status["contents"] + status["inline"]
         saved = rounded_size(status["saved_by_duplicates_bytes"]), rounded_size(status["saved_by_compression_bytes"])
         saved_text = f"duplicates save {saved[0]}, compression saves {saved[1]}"
-        _say(f"{status['captures']} captures, {contents} contents; {saved_text}")
+        inline = (
+            f" ({status['inline']} of them small enough to stay in records, not in blocks)" if status["inline"] else ""
+        )
+        _say(f"{status['captures']} captures, {contents} contents{inline}; {saved_text}")
 
     def serve(self, port: int, sights: list[str]) -> None:
         """Until Ctrl-C."""

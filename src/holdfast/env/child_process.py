@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from typing import IO, Any
 _LENGTH = 8
 _NEW_OBJECTS = 200_000
 RECEIVE_BYTES = 1 << 20
+_IGNORE_INTERRUPTS = (
+    "import signal as s; s.signal(s.SIGINT, s.SIG_IGN); s.pthread_sigmask(s.SIG_UNBLOCK, (s.SIGINT,)); del s"
+)
 # Arrow's own allocators reserve more memory than a limit allows.
 LITTLE_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 
@@ -31,13 +35,18 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Starts a function of a module in a new process with this one's import path.
 
-    `env` is added to the environment; `how` is passed to `Popen`.
+    The child ignores SIGINT from its first instruction: Ctrl-C reaches the whole process group, and the parent decides
+    when to stop. `env` is added to the environment; `how` is passed to `Popen`.
     """
     path = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-c", f"from {module} import {function}; {function}()", *arguments]
-    child: subprocess.Popen[bytes] = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": path, **(env or {})}, **how
-    )
+    command = [sys.executable, "-c", f"{_IGNORE_INTERRUPTS}; from {module} import {function}; {function}()", *arguments]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))  # inherited while the interpreter starts
+    try:
+        child: subprocess.Popen[bytes] = subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": path, **(env or {})}, **how
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return child
 
 

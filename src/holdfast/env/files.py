@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.errors import Denied, HoldfastError, VolumeDown, VolumeFull
+from holdfast.errors import Denied, HoldfastError, NotFound, VolumeDown, VolumeFull
 
 Buffer = bytes | bytearray | memoryview
 _BUFFERS_PER_WRITE = 512  # below IOV_MAX everywhere
@@ -111,6 +111,13 @@ def translated_errors(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise from_os_error(error, path) from error
+
+
+def require_parent(path: Path) -> Path:
+    """The path, if its directory exists. Raises NotFound, before anything is computed."""
+    if not path.parent.is_dir():
+        raise NotFound(f"cannot write '{path}': there is no directory '{path.parent}'")
+    return path
 
 
 def from_os_error(error: OSError, path: Path) -> HoldfastError:

@@ -267,7 +267,6 @@ def main() -> None:
     """The process. Arguments: socket, archive, seconds between updates."""
     from holdfast.index.workers.worker import forgo_pandas
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the crawl
     forgo_pandas()
     os.nice(_NICENESS)
     crawl, root, every_s = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), float(sys.argv[3])

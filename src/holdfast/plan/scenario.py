@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from holdfast.arguments import checked
 from holdfast.errors import UnknownName, UsageError
 from holdfast.plan.loss import COPIES_MAX
 
@@ -185,6 +186,7 @@ NATIONAL: Final = Scenario(
 PRESETS: Final = {each.name: each for each in (THESIS, NATIONAL)}
 
 
+@checked
 def preset(name: str) -> Scenario:
     """Raises UnknownName."""
     if name not in PRESETS:

@@ -10,11 +10,11 @@ import numpy as np
 
 from holdfast.arguments import checked
 from holdfast.env.extras import require
-from holdfast.errors import UsageError
+from holdfast.errors import UnknownName, UsageError
 from holdfast.plan.estimate import NodeEstimate
 from holdfast.plan.lifetimes import DAY_S, ExponentialLives, NodeLives, WeibullLives
 from holdfast.plan.loss import COPIES_MAX, loss_probability
-from holdfast.plan.scenario import KBIT, TB, Scenario
+from holdfast.plan.scenario import KBIT, TB, Scenario, preset
 from holdfast.plan.simulation import Replacement, SimulatedCluster, Simulation
 from holdfast.study.chart import Panel, Series
 from holdfast.study.result import StudyResult
@@ -50,6 +50,7 @@ def usual_partitions(nodes: int, copies: int, least: int = 1024) -> int:
     return max(least, 1 << math.ceil(math.log2(max(1.0, nodes * COPIES_A_NODE / copies))))
 
 
+@checked
 def lives_of(mean_days: float, shape: float | None = None) -> NodeLives:
     """Exponential lives, or with a shape those of Weibull. Raises UsageError."""
     if not 0 < mean_days < math.inf:
@@ -61,8 +62,9 @@ def lives_of(mean_days: float, shape: float | None = None) -> NodeLives:
     return WeibullLives(mean_days * DAY_S, shape)
 
 
+@checked
 def cluster_of(
-    scenario: Scenario,
+    scenario: Scenario | str,
     *,
     nodes: int | None = None,
     partitions: int | None = None,
@@ -72,10 +74,14 @@ def cluster_of(
     check_s: float = 3600.0,
     years: float = 10.0,
 ) -> SimulatedCluster:
-    """The cluster of a scenario, with the contents that it begins with, and as they grow. Raises UsageError.
+    """The cluster of a scenario or a preset, with the contents that it begins with, and as they grow.
 
+    Raises UnknownName and UsageError.
     With other than the scenario's nodes, each node has as much as in the scenario.
     """
+    scenario = preset(scenario) if isinstance(scenario, str) else scenario
+    if replacement not in list(Replacement):
+        raise UnknownName(f"no replacement {replacement!r}: there are {', '.join(Replacement)}")
     found = NodeEstimate.of(scenario)
     count = nodes or found.nodes
     scale = count / found.nodes

@@ -72,6 +72,15 @@ def test_what_is_not_there_is_said(seen: Served) -> None:
     assert missing.status == 404 and "Nothing of nowhere.example/ is archived" in missing.text
 
 
+def test_a_host_without_its_port_leads_to_hosts_that_contain_it(seen: Served) -> None:
+    """Studies name hosts without ports."""
+    missing = ask(seen.controls, "/explore", {"host": "host7.net"})
+    assert (
+        missing.status == 404 and '<a href="/explore?filter=host7.net">Hosts that contain host7.net</a>' in missing.text
+    )
+    assert "host7.net:8080" in ask(seen.controls, "/explore", {"filter": "host7.net"}).text
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -74,6 +74,14 @@ def test_pages_are_complete_and_safe(studied: Served, target: str) -> None:
     assert "script-src 'self'" in told.headers["content-security-policy"]
 
 
+def test_notes_keep_their_capital_letters(tmp_path: Path) -> None:
+    holdfast.init(tmp_path / "archive")
+    with holdfast.open(tmp_path / "archive") as archive:
+        archive.add(page("http://a.example/", b"once", timestamp="20200102030405"))
+    with serving(tmp_path / "archive") as served:
+        assert "No URL was captured twice" in ask(served.controls, "/studies/change").text
+
+
 def test_columns_are_explained(studied: Served) -> None:
     for name, tables in ABOUT.items():
         assert set(tables) <= set(STUDIES[name].shown)

@@ -146,7 +146,6 @@ class ReaderProcess:
 
 def main() -> None:
     """The first of the readers, which forks the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     fds = [tuple(map(int, argument.split(":"))) for argument in sys.argv[1:]]
     own = fds[0]
     seen = SeenSignatures()  # by any of the readers

@@ -296,7 +296,6 @@ def main() -> None:
 
     Ends abnormally if one of them did.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the crawl process
     collect_seldom()
     sockets = [socket(fileno=int(each)) for each in sys.argv[1:]]
     pairs = list(zip(sockets[::2], sockets[1::2], strict=True))

@@ -187,7 +187,6 @@ def forgo_pandas() -> None:
 
 def main() -> None:
     """Runs until standard input ends. The argument is the descriptor of the shared memory."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     forgo_pandas()
     collect_seldom()
     slot = mmap.mmap(int(sys.argv[1]), SLOT_BYTES)

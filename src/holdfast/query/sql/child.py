@@ -11,7 +11,6 @@ import json
 import os
 import pickle
 import resource
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -43,7 +42,6 @@ class SqlRequest:
 
 def main() -> None:
     """Reads one statement from standard input and writes its rows to standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides
     source = sys.stdin.buffer
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # stray prints must not corrupt the frames

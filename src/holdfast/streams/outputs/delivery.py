@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, Self
 
 from holdfast.env import Environment
-from holdfast.env.files import Buffer, read_file, replace_file, translated_errors
+from holdfast.env.files import Buffer, read_file, replace_file, require_parent, translated_errors
 from holdfast.errors import CaptureNotFound, Damaged, HoldfastError, MalformedToken, NotFound, UsageError, VolumeDown
 from holdfast.streams.batch import StreamBatch
 from holdfast.streams.options import StreamOptions
@@ -155,6 +155,7 @@ class Delivery:
     def _path(self, target: Path) -> Path:
         if target.is_dir():
             raise UsageError(f"'{target}' is a directory: name a file")
+        require_parent(target)
         return target if self._is_kept else target.with_name(target.name + _DRAFT)
 
     def run(self, limit: int | None = None, progress: Callable[[int], None] | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast.env import Environment
 from holdfast.env.extras import require
-from holdfast.env.files import replace_file, translated_errors
+from holdfast.env.files import replace_file, require_parent, translated_errors
 from holdfast.errors import UsageError
 from holdfast.streams.batch import StreamBatch, arrow_schema
 from holdfast.streams.outputs.delivery import Deliverable, DeliveryNote, DeliveryOptions, readable, release
@@ -36,6 +36,8 @@ class ParquetDelivery:
             raise UsageError("parquet cannot be written to a stream: name a file or a directory")
         if options.token_file is not None and not target.is_dir():
             raise UsageError(f"parquet with a token file needs a directory, which '{target}' is not")
+        if not target.is_dir():
+            require_parent(target)
         self._stream = stream
         self._fields = output.fields
         self._options = options

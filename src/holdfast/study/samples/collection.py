@@ -67,8 +67,9 @@ class SampleManifest:
     @classmethod
     def read(cls, path: Path) -> SampleManifest:
         """Of a file, or of the directory of a sample. Raises UsageError."""
-        file = path / MANIFEST if path.is_dir() else path
+        file = path
         try:
+            file = path / MANIFEST if path.is_dir() else path
             values = json.loads(file.read_bytes())
             if values["format"] != FORMAT:
                 raise UsageError(f"'{file}' has format {values['format']!r}: this version reads {FORMAT!r}")

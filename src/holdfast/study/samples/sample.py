@@ -79,9 +79,11 @@ def _made(
         result = replace(study.finish(partials.paths, database), coverage=partials.coverage)
         if target is None:
             return result
+        advance: Progress = progress or (lambda _: None)
         with new_directory(target) as directory:
-            writer = SampleWriter(archive, options, database, lambda _: None)
-            notes = writer.write(directory, result, snapshot)
+            # The captures are counted already; a caller may still raise to end it.
+            notes = SampleWriter(archive, options, database, lambda _: advance(0)).write(directory, result, snapshot)
+            advance(0)
         return replace(result, notes=notes)
 
 

@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import resource
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from socket import socket
@@ -36,7 +35,6 @@ _COLLECT_AFTER = 50_000  # new objects: requests make few cycles, and frequent c
 
 def main() -> None:
     """The process's entry point. The only argument is the descriptor of the channel to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     channel = socket(fileno=int(sys.argv[1]))
     try:
         start: WorkerStart = receive_pickled(channel)
