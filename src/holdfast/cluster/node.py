@@ -542,7 +542,8 @@ class ClusterNode:
             if lease is not None and not lease.revoked
         }
         rule = PartitionRule(self.settings.partitions, self._members.splits)
-        return RouteTable(self.address.name, self._members, rule, self.settings.copies, live, boot_time_s())
+        indexing = frozenset(name for name, status in self._status.items() if status.is_indexing)
+        return RouteTable(self.address.name, self._members, rule, self.settings.copies, live, boot_time_s(), indexing)
 
     async def _mark_lost(self, agent: DutyAgent, administration: Administration) -> None:
         """A member that is away for too long counts as lost; its records are copied again. It may come back."""
