@@ -120,6 +120,8 @@ def test_nodes_join_and_stop_while_it_crawls(tmp_path: Path) -> None:
         wait_until(lambda: cluster["n3"].row("n3")["owned"], "partitions of n3")
         assert cluster["n2"].stop() == 0
         assert wait_ended(cluster["n3"])["state"] == "finished"
+        for name in ("n1", "n3"):
+            assert status_of(cluster[name].path).tally["queued"] == 0, "what was handed over is queued nowhere else"
         log = served.log()
         assert served.web.reachable() - all_captured(cluster) == set()
         assert checks.repeated(requests_of(log, served.web)) == []

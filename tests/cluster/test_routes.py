@@ -82,6 +82,19 @@ def test_a_dead_node_and_one_behind_are_passed_over(router: ClusterRouter, table
         router.route(url)
 
 
+def test_an_index_that_lacks_much_is_asked_last(router: ClusterRouter, table: RouteTable) -> None:
+    """Of those in sync; what is not asked of an index goes where it went before."""
+    partition = table.rule.of_url(own_url(table, "n3")) or 0
+    first, second = table.serving(partition)
+    replace(table, indexing=frozenset((first,))).write(router.archive / CLUSTER)
+    known = RouteTable.read(router.archive / CLUSTER)
+    assert known.serving(partition) == [first, second]
+    assert known.serving(partition, by_index=True) == [second, first]
+    behind = replace(known, live={**table.live, second: frozenset()})
+    assert behind.serving(partition, by_index=True) == [first, second]
+    assert replace(known, indexing=frozenset(NAMES)).serving(partition, by_index=True) == [first, second]
+
+
 def test_a_node_that_is_cut_off_serves_nothing(router: ClusterRouter, table: RouteTable) -> None:
     router.require_current()
     replace(table, heard_s=boot_time_s() - routes.CUT_OFF_S - 1).write(router.archive / CLUSTER)

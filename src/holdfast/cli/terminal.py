@@ -306,7 +306,7 @@ def asking(path: Path) -> Archive | WholeArchive:
     """The archive, open for reading; that of all nodes, if the directory is that of a running node."""
     import holdfast
 
-    if not (path / CLUSTER / CONTROL).exists():
+    if not is_running_node(path):
         if (path / CLUSTER).exists():
             note("note: the node does not run: this is what it has itself")
         return holdfast.open(path, read_only=True)

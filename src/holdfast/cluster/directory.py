@@ -134,6 +134,10 @@ class NodeDirectory:
         return self.path / "nats"
 
     @property
+    def lock_path(self) -> Path:
+        return self.path / "lock"
+
+    @property
     def key_path(self) -> Path:
         return self.path / "key.pem"
 

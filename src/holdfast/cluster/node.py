@@ -144,7 +144,7 @@ class ClusterNode:
         Raises Busy if it runs already, ClusterDown if the service cannot be reached, NotAMember if it refuses.
         """
         try:
-            self._lock = WriterLock(self.directory.path / "lock", "node", subject="node")
+            self._lock = WriterLock(self.directory.lock_path, "node", subject="node")
             self._thread = threading.Thread(target=self._run, name="cluster")
             self._thread.start()
             self._ready.result()
@@ -542,7 +542,8 @@ class ClusterNode:
             if lease is not None and not lease.revoked
         }
         rule = PartitionRule(self.settings.partitions, self._members.splits)
-        return RouteTable(self.address.name, self._members, rule, self.settings.copies, live, boot_time_s())
+        indexing = frozenset(name for name, status in self._status.items() if status.is_indexing)
+        return RouteTable(self.address.name, self._members, rule, self.settings.copies, live, boot_time_s(), indexing)
 
     async def _mark_lost(self, agent: DutyAgent, administration: Administration) -> None:
         """A member that is away for too long counts as lost; its records are copied again. It may come back."""

@@ -45,6 +45,7 @@ class NodeStatus:
     outstanding: dict[str, int] = field(default_factory=dict)  # requests by kind
     pages_per_s: float = 0.0  # captures that it records by itself, without copies
     lag_s: float = 0.0  # for how long it has not had all that live members have for it
+    is_indexing: bool = False  # its index lacks many of its records: others answer what is asked of an index
     version: str = holdfast.__version__
     pages: str = ""  # URL of its pages
     time_s: float = 0.0  # by its clock

@@ -20,6 +20,7 @@ log = logging.getLogger("holdfast.cluster")
 
 _LOOK_S = 2.0
 _PAUSE_S = 30.0  # after a failure
+_WAITING_MAX = 1000  # records; with more, other nodes are asked first
 
 
 class IndexService:
@@ -28,6 +29,7 @@ class IndexService:
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._stopping = threading.Event()
+        self._is_behind = True  # until it has looked
         self._thread = threading.Thread(target=self._run, name="index service")
 
     def start(self) -> None:
@@ -46,9 +48,12 @@ class IndexService:
             try:
                 with Archive(self._context.archive, read_only=True) as archive:
                     while not self._stopping.wait(_LOOK_S):
-                        if is_automatic(archive.settings.index) and archive.index.pending():
+                        waiting = archive.index.pending()
+                        self._is_behind = waiting > _WAITING_MAX or not archive.index.exists
+                        if waiting and is_automatic(archive.settings.index):
                             self._update()
             except HoldfastError as error:
+                self._is_behind = True
                 log.warning("the index of this node is not kept up to date: %s", error)
                 pause_s = _PAUSE_S
 
@@ -78,7 +83,7 @@ class IndexService:
         """Nothing is sent to it."""
 
     def status(self) -> dict[str, Any]:
-        return {}
+        return {"is_indexing": self._is_behind}
 
     def command(self, command: dict[str, Any]) -> dict[str, Any] | None:
         return None

@@ -57,11 +57,15 @@ class RouteTable:
     copies: int
     live: Mapping[str, frozenset[int]]  # nodes that are alive, and the partitions in which each is in sync
     heard_s: float  # when this node last heard from the cluster, by `boot_time_s`
+    indexing: frozenset[str] = frozenset()  # nodes whose index lacks many of their records
 
-    def serving(self, partition: int) -> list[str]:
-        """The nodes that can answer for a partition, the first choice first; those in sync before others."""
+    def serving(self, partition: int, *, by_index: bool = False) -> list[str]:
+        """The nodes that can answer for a partition, the first choice first; those in sync before others.
+
+        With `by_index`, of those in sync the ones whose index has almost all come first.
+        """
         alive = [name for name in self.members.holders(partition, self.copies) if name in self.live]
-        return sorted(alive, key=lambda name: partition not in self.live[name])
+        return sorted(alive, key=lambda name: (partition not in self.live[name], by_index and name in self.indexing))
 
     def write(self, directory: Path) -> None:
         value = {
@@ -72,6 +76,7 @@ class RouteTable:
             "copies": self.copies,
             "live": {name: pack_partitions(in_sync, self.rule.partitions).hex() for name, in_sync in self.live.items()},
             "heard_s": self.heard_s,
+            "indexing": sorted(self.indexing),
         }
         draft = directory / f"{FILE}.new"
         draft.write_bytes(json.dumps(value).encode())
@@ -89,6 +94,7 @@ class RouteTable:
             copies=int(value["copies"]),
             live={name: unpack_partitions(bytes.fromhex(bits), partitions) for name, bits in value["live"].items()},
             heard_s=float(value["heard_s"]),
+            indexing=frozenset(value.get("indexing", ())),
         )
 
 

@@ -74,16 +74,20 @@ class Scatter:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._peers.close()
 
-    def begin(self, partitions: frozenset[int] | None = None, *, is_whole: bool = False) -> Round:
+    def begin(
+        self, partitions: frozenset[int] | None = None, *, is_whole: bool = False, by_index: bool = False
+    ) -> Round:
         """One question to all nodes, or to those that hold some partitions.
 
-        With `is_whole`, only nodes that are in sync are asked, and a partition without one is an error. Raises
-        ClusterDown if this node is cut off.
+        With `is_whole`, only nodes that are in sync are asked, and a partition without one is an error. With
+        `by_index`, a node whose index lacks much is asked if no other one is there. Raises ClusterDown if this node is
+        cut off.
         """
         self.router.require_current()
         table = self.router.table()
         every = frozenset(range(table.rule.partitions))
-        return Round(self, table, every if partitions is None else partitions, is_whole=is_whole)
+        wanted = every if partitions is None else partitions
+        return Round(self, table, wanted, is_whole=is_whole, by_index=by_index)
 
     def ask(
         self, table: RouteTable, group: NodeGroup, operation: str, head: dict[str, Any]
@@ -138,12 +142,15 @@ class Round:
     Any thread may call.
     """
 
-    def __init__(self, scatter: Scatter, table: RouteTable, partitions: frozenset[int], *, is_whole: bool) -> None:
+    def __init__(
+        self, scatter: Scatter, table: RouteTable, partitions: frozenset[int], *, is_whole: bool, by_index: bool
+    ) -> None:
         self.coverage = Coverage(table.rule.partitions)
         self.table = table
         self._scatter = scatter
         self._partitions = partitions
         self._is_whole = is_whole
+        self._by_index = by_index
         self._failed: set[str] = set()
         self._missing: set[int] = set()
         self._lock = threading.Lock()
@@ -210,7 +217,8 @@ class Round:
         chosen: defaultdict[str, set[int]] = defaultdict(set)
         with self._lock:
             for partition in partitions:
-                serving = (name for name in self.table.serving(partition) if name not in self._failed)
+                names = self.table.serving(partition, by_index=self._by_index)
+                serving = (name for name in names if name not in self._failed)
                 node = next(serving, None)
                 if self._is_whole and (node is None or partition not in self.table.live[node]):
                     raise ClusterDown(f"no node that holds partition {partition} is up to date: try again later")

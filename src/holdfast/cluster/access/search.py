@@ -191,7 +191,7 @@ def ask_all(scatter: Scatter, text: str, options: QueryOptions, *, is_public: bo
 def _asked(
     scatter: Scatter, expression: Expression, sort: str, options: QueryOptions, *, is_public: bool
 ) -> QueryResult:
-    round_ = scatter.begin()
+    round_ = scatter.begin(by_index=True)
     head: dict[str, Any] = {
         "text": canonical(expression),
         "options": {each.name: getattr(options, each.name) for each in fields(options)},
@@ -254,7 +254,7 @@ def linked_pages(scatter: Scatter, expression: Expression, head: dict[str, Any])
             continue
         page = page_number(url_key(term.value))
         partition = scatter.router.table().rule.of_url(term.value)
-        round_ = scatter.begin(frozenset((partition,)) if partition is not None else None)
+        round_ = scatter.begin(frozenset((partition,)) if partition is not None else None, by_index=True)
         asked = head | {"page": page}
         pages = round_.gather(lambda group: round_.ask(group, "linked", asked)[0]["pages"])  # noqa: B023
         found.append((page, sorted({each for some in pages for each in some})))

@@ -144,7 +144,7 @@ def run_sql_on_all(scatter: Scatter, text: str, parameters: Sequence[Any], setti
     statement = checked_alone(text, TABLES)
     if "contents" in statement.tables:
         raise UsageError("the table 'contents' is about the volumes of one machine: a cluster has none")
-    round_ = scatter.begin()
+    round_ = scatter.begin(by_index=True)
     found = round_.gather(lambda group: round_.ask(group, "batches", {})[0]["ends"])
     batches = sorted({name for ends in found for name in ends})
     scratch = ScratchDirectory("sql of a cluster")

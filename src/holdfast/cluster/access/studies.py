@@ -209,7 +209,7 @@ def _frame(head: dict[str, Any], raw: bytes = b"") -> bytes:
 
 def captures_on_all(scatter: Scatter, collection: str | None) -> int:
     """How many captures all nodes read for a study, copies included."""
-    round_ = scatter.begin()
+    round_ = scatter.begin(by_index=True)
     found = round_.gather(lambda group: round_.ask(group, "totals", {"collection": collection})[0]["captures"])
     return int(sum(found))
 
@@ -222,7 +222,7 @@ def gathered_on_all(
 
     Raises as on one machine, UsageError for what needs ranks, ClusterDown.
     """
-    round_ = scatter.begin()
+    round_ = scatter.begin(by_index=True)
     head: dict[str, Any] = {"study": packed_study(study), "collection": collection, "is_public": is_public}
     head["linked"] = _linked(scatter, study, is_public=is_public)
     head["runs"], head["following"] = [], []

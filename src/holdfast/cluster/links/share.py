@@ -584,7 +584,7 @@ class PartitionShare:
         self._errors = errors
         own = self._context.address.name
         others = [report for name, report in self._reports.items() if name != own]
-        whole = sum_of([tally.as_dict(), *(each.tally for each in others)])
+        whole = sum_of([self._of_own(tally), *(each.tally for each in others)])
         return whole, sum_of([errors, *(each.errors for each in others)])
 
     def ended(self) -> tuple[CrawlState, str] | None:
@@ -610,10 +610,14 @@ class PartitionShare:
             is_spent,
             self._credits.revision,
             self._exchange.safe_positions(self._ready),
-            self._frontier.totals.tally.as_dict(),
+            self._of_own(self._frontier.totals.tally),
             self._errors,
             self._outbox.id,
         )
+
+    def _of_own(self, tally: CrawlTally) -> dict[str, Any]:
+        """What is queued for a partition is counted by its owner: a former one may have it in its frontier, too."""
+        return tally.as_dict() | {"queued": sum(self._queued[partition] for partition in self._claimed)}
 
     def _work(self) -> None:
         """For the exchange's thread: reports, credits, roots, the end."""
