@@ -137,7 +137,10 @@ class Removals:
             "refuse": options.refuse,
             "selection": asdict(selection),
         }
-        number = self._log.append(json.dumps(entry).encode())
+        try:
+            number = self._log.append(json.dumps(entry).encode())
+        except ClusterDown as error:  # the response may be lost
+            raise ClusterDown(f"the removal may not have begun: {error}; give it again in a moment") from error
         self.apply(number)
         return self.status(removal)
 
