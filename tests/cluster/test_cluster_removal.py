@@ -209,7 +209,7 @@ def test_bad_requests_change_nothing(tmp_path: Path) -> None:
             copies.remove(ChosenRecords(records=tuple(records)), WHY)
         assert copies.removals.position == 0
         cluster.nodes["n1"].log.is_down = True
-        with pytest.raises(ClusterDown, match="may not have begun.*give it again"):
+        with pytest.raises(ClusterDown, match=r"may not have begun.*give it again"):
             copies.remove(EVIL, WHY)
         assert cluster.nodes["n1"].archive.records.read(records[0])
         cluster.nodes["n1"].log.is_down = False
