@@ -566,6 +566,20 @@ def check_streams(world: World) -> None:
         sorted_as(values, found)
 
 
+def check_headers_on_demand(world: World) -> None:
+    """A stream of payloads brings no records of its pages: they are fetched where they are asked for."""
+    options = StreamOptions(order="url", fields=("url", "payload"))
+
+    def facts(page: Page) -> str:
+        return f"{page.url} {page.timestamp} {list(page.headers)} {page.content!r}"
+
+    with world.one.stream(options) as stream:
+        expected = {facts(page) for page in stream}
+    for node in world.up:
+        with opened(world, node).stream(options) as stream:
+            assert {facts(page) for page in itertools.islice(stream, 25)} <= expected
+
+
 def check_stream_command(world: World) -> None:
     for node in world.up[:2]:
         lines = holdfast("stream", "-a", node.path, "--order", "url", "--fields", "url,timestamp").splitlines()
@@ -637,6 +651,7 @@ CHECKS = [
     check_sql,
     check_stream_http,
     check_streams,
+    check_headers_on_demand,
     check_stream_command,
     check_get,
     check_downloads,

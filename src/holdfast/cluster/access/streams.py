@@ -20,7 +20,7 @@ from holdfast.batches.entry import JournalEntry
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.access_rules import Verdict
 from holdfast.cluster.access.captures import packed_capture, unpacked_capture
-from holdfast.cluster.access.records import RemoteContents, remote_record
+from holdfast.cluster.access.records import RemoteContents, find_record, remote_record
 from holdfast.cluster.access.scatter import ListPiece, NodeGroup, Round, Scatter
 from holdfast.cluster.access.search import linked_pages, shard_query
 from holdfast.cluster.access.shard.served_catalog import ServedCatalog, SnapshotRows
@@ -421,7 +421,10 @@ class RemoteReader(PageReader):
         raise UsageError("this stream was opened without the record of its pages: name the field 'headers'")
 
     def stored(self, page: Page) -> StoredRecord:
-        if page.stored_read is None:
+        if page.stored_read is None and page.entry_read is None:
+            page.stored_read = find_record(self._scatter, page.url, {"record": str(page.record)})
+            page.entry_read = page.stored_read.entry
+        elif page.stored_read is None:
             page.stored_read = remote_record(self._scatter, page.record, page.entry)
         return page.stored_read
 
