@@ -60,16 +60,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningNo
         end_cluster(nodes)
 
 
+def permit_writing(node: RunningNode) -> None:
+    """Each test that writes over HTTP does it, so that it also runs alone."""
+    if (node.path / "tokens").exists():
+        return
+    assert node.stop() == 0
+    (node.path / "tokens").write_text(f"{TOKEN}\n")
+    (node.path / "tokens").chmod(0o600)
+    settings = node.path / "holdfast.toml"
+    changed = settings.read_text().replace("[records]\n", '[records]\nkeep = "latest"\n')
+    settings.write_text(changed + '\n[serve]\nwrite_token_file = "tokens"\n')
+    node.start()
+
+
 def test_captures_put_over_http_reach_the_holders(cluster: list[RunningNode]) -> None:
     """The web worker hands them to the node's process, the archive's one writer."""
     n1 = cluster[0]
-    assert n1.stop() == 0
-    (n1.path / "tokens").write_text(f"{TOKEN}\n")
-    (n1.path / "tokens").chmod(0o600)
-    settings = n1.path / "holdfast.toml"
-    changed = settings.read_text().replace("[records]\n", '[records]\nkeep = "latest"\n')
-    settings.write_text(changed + '\n[serve]\nwrite_token_file = "tokens"\n')
-    n1.start()
+    permit_writing(n1)
     for url in PUT:
         assert n1.put(url, body(url)) in (200, 201)
     for node in cluster:
@@ -82,6 +89,7 @@ def test_captures_put_over_http_reach_the_holders(cluster: list[RunningNode]) ->
 
 def test_a_put_may_wait_until_enough_nodes_have_it(cluster: list[RunningNode]) -> None:
     """H6: over HTTP and in Python; also for a capture that this node knows as another one's."""
+    permit_writing(cluster[0])
     n1 = cluster[0]
     for number in range(6):
         url = f"http://safe{number}.example/"
@@ -154,6 +162,7 @@ class Site(BaseHTTPRequestHandler):
 
 def test_a_crawl_is_started_by_the_api_of_one_node_and_shown_by_all(cluster: list[RunningNode]) -> None:
     """H8: POST /api/crawls, as on one machine."""
+    permit_writing(cluster[0])
     with ThreadingHTTPServer(("127.0.0.1", 0), Site) as site:
         threading.Thread(target=site.serve_forever, daemon=True).start()
         seed = f"http://127.0.0.1:{site.server_port}/"
@@ -175,6 +184,7 @@ def test_a_crawl_is_started_by_the_api_of_one_node_and_shown_by_all(cluster: lis
 
 def test_an_update_at_one_node_removes_superseded_captures_from_all(cluster: list[RunningNode]) -> None:
     """B15, N2: by the node's process; the other holders do not give them back."""
+    permit_writing(cluster[0])
     n1 = cluster[0]
     later = "20250102030405"
     for url in PUT:
@@ -205,6 +215,7 @@ def test_the_table_of_nodes(cluster: list[RunningNode]) -> None:
 
 def test_a_domain_is_split(cluster: list[RunningNode]) -> None:
     """H1, N8: all its captures stay readable at every node."""
+    permit_writing(cluster[0])
     n1, n2, _ = cluster
     urls = [f"http://huge.example/{section}/a/page" for section in range(6)]
     for url in urls:
@@ -233,6 +244,7 @@ def test_what_a_cluster_refuses(cluster: list[RunningNode], tmp_path: Path) -> N
 def test_an_archive_of_three_nodes(cluster: list[RunningNode], tmp_path: Path) -> None:
     """Imported at one node, read at all; still there when a node's disk is gone; removed everywhere."""
     n1, n2, n3 = cluster
+    permit_writing(n1)
     warc = write_warc(tmp_path, URLS)
     printed = holdfast("import", "-a", n2.path, warc, "--wait-safe", "180s")
     assert "13 added" in printed  # with the record about the file

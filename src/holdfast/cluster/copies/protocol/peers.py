@@ -156,11 +156,13 @@ def _send(connection: ssl.SSLSocket, message: bytes) -> None:
 
 
 def shut(connection: socket.socket) -> None:
-    """Closes a socket that another thread may be using."""
-    with suppress(OSError):  # SSLSocket.shutdown would let the other thread send plain text
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+    """Ends a connection that another thread may be using: that thread closes it.
+
+    If it were closed here, the other thread could write to the next connection that gets its descriptor.
+    SSLSocket.shutdown would let it send plain text.
+    """
     with suppress(OSError):
-        connection.close()
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 # -- the client -------------------------------------------------------------------------------------------------------
@@ -187,18 +189,25 @@ class Peer:
         """
         body = pack_body(head, *raw)
         with self._lock:
-            was_open = self._connection is not None
             try:
-                return self._call(kind, body)
-            except OSError as error:
-                self._drop()
-                if not was_open:
-                    raise self._down(error) from error
-            try:  # the connection may have been closed long ago
-                return self._call(kind, body)
-            except OSError as error:
-                self._drop()
+                return self._tried(kind, body)
+            finally:
+                if self._is_closed:
+                    self._drop()
+
+    def _tried(self, kind: NodeMessage, body: bytes) -> tuple[dict[str, Any], bytes]:
+        was_open = self._connection is not None
+        try:
+            return self._call(kind, body)
+        except OSError as error:
+            self._drop()
+            if not was_open:
                 raise self._down(error) from error
+        try:  # the connection may have been closed long ago
+            return self._call(kind, body)
+        except OSError as error:
+            self._drop()
+            raise self._down(error) from error
 
     def _call(self, kind: NodeMessage, body: bytes) -> tuple[dict[str, Any], bytes]:
         connection = self._connection or self._connect()
@@ -272,6 +281,11 @@ class Peer:
         connection = self._connection
         if connection is not None:
             shut(connection)
+        if self._lock.acquire(blocking=False):  # else the request under way closes it
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -318,6 +332,7 @@ class NodeServer:
                 shut(each)
         if self._thread.is_alive():
             self._thread.join()
+        self._socket.close()
         with self._lock:
             threads = list(self._threads)
         for thread in threads:  # they may be reading the archive
@@ -390,6 +405,7 @@ class NodeServer:
                 self._connections.pop(connection, None)
                 self._threads.discard(threading.current_thread())
             shut(connection)
+            connection.close()
 
     def _authenticate(self, place: int, connection: ssl.SSLSocket) -> Member:
         """The member at the other end, after it has said hello."""
