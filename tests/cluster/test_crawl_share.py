@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from node_cluster import wait_until
 
 from holdfast.cluster.links import share as share_module
 from holdfast.cluster.links.exchange import Caught, Received
@@ -100,13 +101,6 @@ def world_of(path: Path, left: dict[int, float] | None = None) -> Iterator[World
         world.frontier.close()
 
 
-def until(is_true: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
-
-
 def test_it_waits_for_captures_that_are_on_their_way(tmp_path: Path) -> None:
     with world_of(tmp_path) as world:
         world.share.take_report("n2", CrawlReport("web", 1, sender="id of n2"))
@@ -119,7 +113,7 @@ def test_it_waits_for_captures_that_are_on_their_way(tmp_path: Path) -> None:
             world.step()
             return world.share.owns(URL)
 
-        until(is_ready)
+        wait_until(is_ready, "the capture is found")
         assert world.state() == UrlState.DONE
 
 
