@@ -9,7 +9,7 @@ that reads the archive itself; a consumer of a multicast shares a scan.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 FAULTS_KEPT = 1000
 AHEAD = 3  # batches read and not yet taken
-# Threads that decode. Reading a batch takes as long as decoding it: with two cores or fewer, a second decoder would
-# only take the interpreter's lock from the reader.
+# Threads that decode, besides the one that reads, which decodes a batch itself when it is ahead. With two cores or
+# fewer, a second one would only take the interpreter's lock from the reader.
 DECODERS = 1 if len(os.sched_getaffinity(0)) <= 2 else 2
 BATCH_BYTES = 16 << 20  # of payloads in one batch
 
@@ -290,11 +290,16 @@ class Stream(Feed):
     # -- read-ahead: threads decode some batches while the next one is read ----------------------------------------
 
     def _decoding(self) -> Generator[tuple[ScanPiece, Future[Readied]], None, None]:
+        """Decodes a batch itself while the one before waits for a thread."""
+        readied: Future[Readied] | None = None
         with ThreadPoolExecutor(DECODERS, "holdfast-stream-decoding") as pool:
             for start, end in self._left:
                 for piece in self._range(start, end):
                     bulk = self._reader.gather(piece.pages, self.options.wanted)
-                    yield piece, pool.submit(self._reader.finish, piece.pages, bulk)
+                    finish = partial(self._reader.finish, piece.pages, bulk)
+                    is_ahead = readied is not None and not readied.done() and not readied.running()
+                    readied = _done(finish) if is_ahead else pool.submit(finish)
+                    yield piece, readied
 
     def _range(self, position: Position, end: Bound) -> Iterator[ScanPiece]:
         """From one position to another: prepared pages, not read yet."""
@@ -330,6 +335,13 @@ class Stream(Feed):
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
+
+
+def _done(work: Callable[[], Readied]) -> Future[Readied]:
+    """The result of work that this thread does."""
+    future: Future[Readied] = Future()
+    future.set_result(work())
+    return future
 
 
 def _chunks(pages: list[Page]) -> Iterator[list[Page]]:

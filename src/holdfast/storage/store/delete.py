@@ -55,15 +55,21 @@ class Deleter:
         halfway.
         """
         self._store.move_lock.await_copies(keys)
-        if len(keys) == 1 and (left := self._delete_without_copies(keys[0])) is not None:
-            return [left]
-        deletions = [_Deletion(key, count) for key, count in Counter(keys).items()]
-        with self._store.move_lock.deleting(keys):
+        left = self._delete_without_copies(keys)
+        known = [references for references in left if references is not None]
+        if len(known) == len(keys):
+            return known
+        others = [key for key, references in zip(keys, left, strict=True) if references is None]
+        deletions = [_Deletion(key, count) for key, count in Counter(others).items()]
+        with self._store.move_lock.deleting(others):
             aliased = self._delete(deletions)
         if aliased:
             self.delete(aliased)
         counters = {deletion.key: iter(deletion.left) for deletion in deletions}
-        return [next(counters[key]) for key in keys]
+        return [
+            next(counters[key]) if references is None else references
+            for key, references in zip(keys, left, strict=True)
+        ]
 
     def _delete(self, deletions: list[_Deletion]) -> list[ContentKey]:
         """Returns the targets of aliases that were removed."""
@@ -78,19 +84,51 @@ class Deleter:
         self._follow(deletions)
         return aliased
 
-    def _delete_without_copies(self, key: ContentKey) -> int | None:
-        """One commit, for a content that certainly has no copies. None: it must be located."""
-        volume = self._store.volumes.get(key.volume)
-        if volume is None or self._replicator.may_have(key.signature, key.volume):
-            return None
-        writer, wanted = self._store.writer(key.volume), BlockKey(key.signature, key.overflow)
-        (outcome,) = writer.commit([Release(wanted)])
-        if outcome.effect is Effect.MISSING:
-            return None
-        if outcome.references >= MOVING - 1:  # the copy of a migration: its original must be counted
-            writer.commit([Refer(wanted)])
-            return None
-        return outcome.references
+    def _delete_without_copies(self, keys: Sequence[ContentKey]) -> list[int | None]:
+        """One commit to each volume, if the contents certainly have no copies. None: it must be located.
+
+        Several are probed first: if a key is unknown, nothing may be removed. Then all must be located.
+        """
+        store, wanted = self._store, dict[str, list[int]]()
+        for index, key in enumerate(keys):
+            if key.volume not in store.volumes or self._replicator.may_have(key.signature, key.volume):
+                return [None] * len(keys)
+            wanted.setdefault(key.volume, []).append(index)
+        if len(keys) == 1:
+            return self._release_all(keys[0].volume, keys)
+        probes = store.each(list(wanted), lambda name: self._are_counted(name, [keys[index] for index in wanted[name]]))
+        if probes.failed or not all(probes.results.values()):
+            return [None] * len(keys)
+        left: list[int | None] = [None] * len(keys)
+        found = store.each(list(wanted), lambda name: self._release_all(name, [keys[index] for index in wanted[name]]))
+        for error in found.failed.values():
+            raise error
+        for name, counters in found.results.items():
+            for index, references in zip(wanted[name], counters, strict=True):
+                left[index] = references
+        return left
+
+    def _are_counted(self, name: str, keys: Sequence[ContentKey]) -> bool:
+        """Whether the volume has all of these blocks, with enough references, and none of them is moving."""
+        wanted = Counter([BlockKey(key.signature, key.overflow) for key in keys])
+        probed = self._store.volume(name).probe([key.signature for key in wanted])
+        known = {facts.key: facts for found in probed for facts in found}
+        for key, count in wanted.items():
+            facts = known.get(key)
+            if facts is None or facts.replica or not count <= facts.references < MOVING:
+                return False
+        return True
+
+    def _release_all(self, name: str, keys: Sequence[ContentKey]) -> list[int | None]:
+        """The counter of each block after its release; None if it is not there, or not to be counted here."""
+        writer = self._store.writer(name)
+        outcomes = writer.commit([Release(BlockKey(key.signature, key.overflow)) for key in keys])
+        if moving := [each.key for each in outcomes if each.references >= MOVING - 1]:
+            writer.commit([Refer(key) for key in moving])  # copies of a migration: their originals must be counted
+        return [
+            None if effect is Effect.MISSING or references >= MOVING - 1 else references
+            for effect, _, references, _ in outcomes
+        ]
 
     # -- finding ----------------------------------------------------------------------------------------------------
 

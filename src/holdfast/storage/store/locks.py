@@ -93,5 +93,5 @@ class MoveLock:
             self._await(keys)
 
     def _await(self, keys: Collection[ContentKey]) -> None:
-        while any(key in self._held for key in keys):
+        while self._held and any(key in self._held for key in keys):
             self._changed.wait()
