@@ -81,7 +81,7 @@ def test_operations_have_their_bytes(operation: Operation, packed: str) -> None:
     [*(operation for operation, _ in OPERATIONS), Refer(BlockKey(SIGNATURE)), Release(BlockKey(SIGNATURE, 3))],
 )
 def test_a_commit_is_read_whole_or_is_malformed(operation: Operation) -> None:
-    """Commits of one short operation are read by other code, which must not differ."""
+    """Commits of short operations are read by other code, which must not differ."""
     key = IdempotencyKey(b"client-1", 3, 2)
     body = commit_body(key, [operation])
     assert wire.read_commit(memoryview(body)) == (key, [operation])
@@ -91,6 +91,18 @@ def test_a_commit_is_read_whole_or_is_malformed(operation: Operation) -> None:
             wire.read_commit(memoryview(wrong))
     with pytest.raises(MalformedInput, match="cannot have settled 3"):
         wire.read_commit(memoryview(commit_body(IdempotencyKey(b"client-1", 3, 3), [operation])))
+
+
+def test_a_commit_of_many_kinds_is_read_whole_or_is_malformed() -> None:
+    key = IdempotencyKey(b"client-1", 3, 2)
+    every = [operation for operation, _ in OPERATIONS]
+    short: list[Operation] = [Release(KEY), Claim(SIGNATURE, 7), Refer(BlockKey(SIGNATURE)), Release(KEY)]
+    for operations in (short, every, [*short, *every]):
+        body = commit_body(key, operations)
+        assert wire.read_commit(memoryview(body)) == (key, operations)
+        for wrong in (*(body[:end] for end in range(len(body))), body + b"\0"):
+            with pytest.raises(MalformedInput):
+                wire.read_commit(memoryview(wrong))
 
 
 def test_a_commit_without_a_signature_is_malformed() -> None:

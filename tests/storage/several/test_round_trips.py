@@ -82,6 +82,23 @@ def test_many_contents_are_deleted_and_read_with_few_calls(make_world: MakeWorld
     assert [world.copies(key) for key in keys] == [{}] * len(keys)
 
 
+@pytest.mark.parametrize("volumes", [1, 3])
+def test_contents_without_copies_are_deleted_with_a_probe_and_a_commit(make_world: MakeWorld, volumes: int) -> None:
+    world = make_world(volumes)
+    client = world.client()
+    keys = [each.key for each in client.contents.store_batch([*PAGES, *PAGES, PAGES[0]])]
+    with pytest.raises(ContentNotFound):  # one reference too many: nothing is removed
+        client.contents.delete_batch([*keys, keys[0]])
+    with pytest.raises(ContentNotFound):
+        client.contents.delete_batch([*keys, replace(keys[0], overflow=7)])
+    client.calls()
+    left = client.contents.delete_batch(keys)
+    assert left == [2, *[1] * (len(PAGES) - 1), 1, *[0] * (len(PAGES) - 1), 0]
+    used = {key.volume for key in keys}
+    assert calls(client) == Counter([f"{name} {call}" for name in used for call in ("probe", "commit")])
+    assert [world.copies(key) for key in keys] == [{}] * len(keys)
+
+
 def test_a_volume_that_is_down_costs_a_batch_few_calls(make_world: MakeWorld) -> None:
     world = make_world(3, replicas=2)
     client = world.client(Far)

@@ -65,9 +65,8 @@ _IDEMPOTENCY_KEY = struct.Struct(">8sQQ")
 _ENCODED = struct.Struct(">BIQI")
 _STORE_HEAD = struct.Struct(">BBIQB")  # operation, flags, least overflow, references, length of the signature
 _CLAIM_HEAD = struct.Struct(">BQB")  # operation, size, length of the signature
-_ONE_OPERATION = struct.Struct(">IB")  # how many there are, and what the first one is
 _OPERATIONS_AT = _IDEMPOTENCY_KEY.size + _U32.size  # in a commit
-_SHORT_COMMIT_BYTES = 128
+_SHORT_BYTES_MAX: Final = 300  # of an operation without data
 _COUNTERS = struct.Struct(">BQQ")  # flags, references, expected
 _PATH_BYTES_MAX: Final = 1000
 _OPERATION_BYTES_MIN: Final = 7
@@ -108,6 +107,7 @@ _EFFECTS: Final = (
 )
 _EFFECT_CODES = {effect: code for code, effect in enumerate(_EFFECTS)}
 _STORE, _CLAIM, _REFER, _RELEASE, _ADOPT, _RECOUNT, _HEAL = range(1, 8)
+_OF_KEY: Final[dict[int, type[Refer | Release]]] = {_REFER: Refer, _RELEASE: Release}
 _FORCE_NEW, _COMPARING = 1, 2  # flags of a store
 _EXPECTING, _OF_KIND, _IS_REPLICA = 1, 2, 4  # flags of what sets a counter
 _REPLICA, _DAMAGED = 1, 2  # flags of facts
@@ -359,34 +359,41 @@ def pack_encoded(encoded: Encoded) -> list[Buffer]:
 
 
 def read_commit(body: memoryview) -> tuple[IdempotencyKey, list[Operation]]:
-    """The key and the operations of a commit. Spelled out for one short operation: most commits are such."""
-    if len(body) <= _SHORT_COMMIT_BYTES and (operation := _short_operation(bytes(body))) is not None:
-        client, sequence, settled = _IDEMPOTENCY_KEY.unpack_from(body)
-        if settled < sequence:
-            return IdempotencyKey(client, sequence, settled), [operation]
+    """The key and the operations of a commit. Spelled out for short operations: most commits consist of these."""
     reader = WireReader(body)
-    return read_idempotency_key(reader), read_operations(reader)
+    idempotency_key = read_idempotency_key(reader)
+    return idempotency_key, _short_operations(body) or read_operations(reader)
 
 
-def _short_operation(raw: bytes) -> Operation | None:
-    """The only operation of a commit, if it is one of the volume's own blocks, without data; else None."""
+def _short_operations(body: memoryview) -> list[Operation]:
+    """The operations of a commit, if all are claims, references and releases; none if not, or if any is malformed."""
+    operations: list[Operation] = []
+    at = _OPERATIONS_AT
     try:
-        count, kind = _ONE_OPERATION.unpack_from(raw, _IDEMPOTENCY_KEY.size)
-        if count != 1:
-            return None
-        if kind == _CLAIM:
-            _, size, length = _CLAIM_HEAD.unpack_from(raw, _OPERATIONS_AT)
-            signature = raw[_OPERATIONS_AT + _CLAIM_HEAD.size :]
-            return Claim(signature, size) if len(signature) == length > 0 else None
-        if kind in (_REFER, _RELEASE):
-            length, overflow, home = _KEY.unpack_from(raw, _OPERATIONS_AT + 1)
-            signature = raw[_OPERATIONS_AT + 1 + _KEY.size :]
-            if home or not len(signature) == length > 0:
-                return None
-            return (Refer if kind == _REFER else Release)(BlockKey(signature, overflow))
+        (count,) = _U32.unpack_from(body, _IDEMPOTENCY_KEY.size)
+        if len(body) - at > count * _SHORT_BYTES_MAX or count > ITEMS_MAX:
+            return []
+        raw = bytes(body)
+        while at < len(raw):
+            kind = raw[at]
+            if kind == _CLAIM:
+                _, size, length = _CLAIM_HEAD.unpack_from(raw, at)
+                begin = at + _CLAIM_HEAD.size
+                at = begin + length
+                operations.append(Claim(raw[begin:at], size))
+            elif kind in _OF_KEY:
+                length, overflow, home = _KEY.unpack_from(raw, at + 1)
+                begin = at + 1 + _KEY.size
+                middle = begin + length
+                at = middle + home
+                operations.append(_OF_KEY[kind](BlockKey(raw[begin:middle], overflow, raw[middle:at])))
+            else:
+                return []
+            if not length:
+                return []
     except struct.error:
-        pass
-    return None
+        return []
+    return operations if at == len(raw) and len(operations) == count else []
 
 
 def read_operations(reader: WireReader) -> list[Operation]:

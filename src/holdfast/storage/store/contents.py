@@ -396,7 +396,7 @@ class Contents:
             for scanned in volume.scan(counted=False):
                 blocks = self._in_force(volume, scanned)
                 keys = [self._store.content_key(volume, block.key) for block in blocks]
-                yield list(zip(keys, self._store.encodings.decode_scanned(blocks, volume), strict=True))
+                yield list(zip(keys, self._store.encodings.decode_all(blocks, volume), strict=True))
 
     def _in_force(self, volume: ReadableVolume, blocks: Sequence[Block]) -> list[Block]:
         """The blocks that stand for a content: no replicas, no copies of an unfinished migration."""

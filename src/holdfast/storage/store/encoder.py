@@ -15,7 +15,6 @@ from itertools import groupby
 from mmap import mmap
 
 from holdfast.env.files import Buffer
-from holdfast.env.thread_map import ThreadMap
 from holdfast.errors import DamagedBlock, UsageError, VolumeDown
 from holdfast.model import ContentKey
 from holdfast.storage.block import checksum
@@ -134,7 +133,6 @@ class Encodings:
         self._own: set[tuple[str, int]] = set()  # dictionaries that the volume itself has
         self._newest: dict[str, Dictionary | None] = {}
         self._lock = threading.Lock()
-        self._threads = ThreadMap()
 
     def encode(
         self, content: Buffer | EncodedContent, codec: str, content_type: str | None, volume: ReadableVolume
@@ -249,11 +247,10 @@ class Encodings:
         return self.codec_of(encoded, volume).decode(encoded.data, encoded.size)
 
     def decode_all(self, blocks: Sequence[Block], volume: ReadableVolume) -> list[bytes]:
-        """Like `decode` for each, on all cores."""
-        return self._threads.map(lambda block: self.decode(block, volume), blocks)
+        """Like `decode` for each: what neighbours have in common is looked up once.
 
-    def decode_scanned(self, blocks: Sequence[Block], volume: ReadableVolume) -> list[bytes]:
-        """Like `decode` for each, in the calling thread: what neighbours have in common is looked up once."""
+        In the calling thread: several of them took twice the processor time, waiting for the interpreter's lock.
+        """
         contents: list[bytes] = []
         for name, some in groupby(blocks, key=_encoding_of):
             run = list(some)
@@ -276,6 +273,3 @@ class Encodings:
             return [*codec.decode_many(group.data, group.sizes, threads)] if isinstance(codec, BulkCodec) else None
         except DamagedBlock:
             return None  # decoding them one by one shows which
-
-    def close(self) -> None:
-        self._threads.close()

@@ -306,7 +306,6 @@ class BlockStore:
     def close(self) -> None:
         """Closes every volume, even if others fail; raises the first failure."""
         failures: list[HoldfastError] = []
-        self.encodings.close()
         try:
             if self.writable:
                 self._bloom.save()
