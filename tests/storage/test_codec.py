@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -148,10 +147,8 @@ def blocks_of(encoded: list[Encoded]) -> list[Block]:
 
 
 @pytest.fixture
-def encodings() -> Iterator[Encodings]:
-    encodings = Encodings()
-    yield encodings
-    encodings.close()
+def encodings() -> Encodings:
+    return Encodings()
 
 
 def test_decoding_many_is_decoding_each(dictionary: Dictionary, encodings: Encodings) -> None:
