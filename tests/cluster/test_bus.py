@@ -29,7 +29,26 @@ def test_a_connection_that_closes_before_many_keys_are_read() -> None:
     asyncio.run(read())
 
 
-@pytest.mark.parametrize("call", ["request", "swap", "append", "get"])
+CALLS: dict[str, tuple[object, ...]] = {
+    "publish": ("x", b""),
+    "request": ("x", b""),
+    "create_keys": (),
+    "close_keys": ("",),
+    "successor": (),
+    "has_keys": (),
+    "leader": (),
+    "get": ("x",),
+    "swap": ("x", b"", 0),
+    "entries": (),
+    "append": ("x", b"", "id"),
+    "read_log": ("x", 0),
+    "last_of_log": ("x",),
+    "cut_log": ("x", 1),
+    "count_log": ("x",),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("is_cancelled", [True, False])
 def test_a_task_that_is_cancelled_while_the_connection_closes_ends(call: str, is_cancelled: bool) -> None:
     """Else a node that stops at that moment would go on. A request that the closing connection cancels just fails."""
@@ -42,10 +61,10 @@ def test_a_task_that_is_cancelled_while_the_connection_closes_ends(call: str, is
         nonlocal under_way
         under_way = asyncio.get_running_loop().create_future()
         bus = Bus(NOBODY)
-        bus._client = SimpleNamespace(request=wait, is_closed=True)  # type: ignore[assignment]
-        bus._streams = SimpleNamespace(publish=wait, get_last_msg=wait)  # type: ignore[assignment]
-        arguments = {"request": ("x", b""), "swap": ("x", b"", 0), "append": ("x", b"", "id"), "get": ("x",)}[call]
-        task = asyncio.create_task(getattr(bus, call)(*arguments))
+        names = "request", "publish", "subscribe", "add_stream", "stream_info", "get_last_msg", "purge_stream"
+        connection = SimpleNamespace(**dict.fromkeys(names, wait), new_inbox=lambda: "x", is_closed=True)
+        bus._client = bus._streams = connection  # type: ignore[assignment]
+        task = asyncio.create_task(getattr(bus, call)(*CALLS[call]))
         await asyncio.sleep(0)
         assert not task.done()
         (task if is_cancelled else under_way).cancel()
