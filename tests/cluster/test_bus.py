@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import nats.errors
 import pytest
+from node_cluster import WAIT_S, free_address
 
+from holdfast.cluster.membership import bus as bus_module
 from holdfast.cluster.membership.bus import Bus, ServiceAccess
+from holdfast.cluster.membership.keeper import server_program
 from holdfast.cluster.membership.service import NatsService
-from holdfast.errors import ClusterDown
+from holdfast.errors import ClusterDown, FormatTooOld
 
 NOBODY = ServiceAccess("n1", "c1", NatsService(1, "x", (), "nats://127.0.0.1:9"), bytes, str)
 
@@ -87,3 +95,74 @@ def test_nothing_is_left_of_a_connection_that_is_given_up() -> None:
         assert not (await asyncio.wait(left, timeout=10.0))[1]
 
     asyncio.run(give_up())
+
+
+# -- with a server -----------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """A NATS server that others run."""
+
+    def __init__(self, path: Path) -> None:
+        self._port = int(free_address().rpartition(":")[2])
+        self._command = [server_program(), "-js", "-sd", str(path), "-a", "127.0.0.1", "-p", str(self._port)]
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(WAIT_S)
+
+    @property
+    def access(self) -> ServiceAccess:
+        return replace(NOBODY, service=NatsService(1, "x", (), f"nats://127.0.0.1:{self._port}"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    yield server
+    server.kill()
+
+
+def test_nothing_is_left_of_a_connection_that_breaks_while_it_sends(server: Server) -> None:
+    """Else each loss of a connection leaves its socket and its subscriptions behind."""
+
+    async def reset() -> None:
+        raise ConnectionResetError
+
+    async def lose() -> None:
+        bus = Bus(server.access)
+        await bus.open(WAIT_S)
+        before = asyncio.all_tasks()
+        await bus.subscribe("x", lambda _: asyncio.sleep(0))
+        assert asyncio.all_tasks() > before
+        client = bus._client
+        assert client is not None
+        transport: Any = client._transport
+        transport.drain = reset
+        client._pending, client._pending_data_size = [b"PING\r\n"], 6
+        await bus.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left or not (await asyncio.wait(left, timeout=10.0))[1]
+        assert transport._io_writer.is_closing()
+
+    asyncio.run(lose())
+
+
+def test_a_connection_that_cannot_be_made_again_says_why(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a node would go on without a connection, and without a word."""
+
+    async def lose() -> None:
+        bus = Bus(server.access)
+        await bus.open(WAIT_S)
+        monkeypatch.setattr(bus_module, "_SERVER_MIN", (99, 0))
+        server.kill()
+        server.start()
+        with pytest.raises(FormatTooOld, match=r"at least 99\.0"):
+            await asyncio.wait_for(bus.run(), WAIT_S)
+        await bus.close()
+
+    asyncio.run(lose())

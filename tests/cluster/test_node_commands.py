@@ -23,7 +23,7 @@ from holdfast.cluster.membership.members import MemberList
 from holdfast.cluster.node import ClusterNode, NodeContext
 from holdfast.cluster.settings import ClusterSettings
 from holdfast.cluster.status import read_table
-from holdfast.errors import ClusterDown
+from holdfast.errors import ClusterDown, UnknownName
 
 PARTITIONS = 64
 COMMANDS = 12  # more than a small machine has threads for everything else
@@ -122,14 +122,17 @@ def test_commands_that_last_hold_up_nothing(running: Running) -> None:
                 each.result(WAIT_S)
 
 
-def test_a_full_disk_does_not_end_the_table(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space left"), UnknownName("a node that was forgotten")])
+def test_what_fails_once_does_not_end_the_table(
+    running: Running, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """Else the node would count as cut off for good, and serve nothing."""
     tries = 0
 
     def fail(*_: object) -> None:
         nonlocal tries
         tries += 1
-        raise OSError(errno.ENOSPC, "no space left")
+        raise error
 
     with monkeypatch.context() as patched:
         patched.setattr(node_module, "write_table", fail)

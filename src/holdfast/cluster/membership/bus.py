@@ -136,6 +136,13 @@ class Bus:
         advice = "start a keeper's node" if self.access.service.is_own else "start it, or correct its URL"
         raise ClusterDown(f"no NATS server at {where} responds ({self._problem or 'no response'}): {advice}")
 
+    async def run(self) -> None:
+        """Until the connection is given up. Raises why: NotAMember if the service refuses this node."""
+        assert self._maintenance is not None
+        await asyncio.shield(self._maintenance)
+        if self.refusal.done():
+            raise self.refusal.result()
+
     async def close(self) -> None:
         self._is_closed = True
         self.connected.clear()
@@ -183,6 +190,9 @@ class Bus:
                         if refusals > 2:
                             self._refuse(str(error))
                             return
+                except BaseException:  # it cannot be used, or is given up
+                    await _close(client)
+                    raise
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _RETRY_MAX_S)
 
@@ -548,9 +558,13 @@ class Bus:
 
 
 async def _close(client: Client) -> None:
-    """Whatever state it is in."""
+    """Whatever state it is in. One that could not send what was pending leaves its socket and its tasks behind."""
     with suppress(nats.errors.Error, OSError, TimeoutError):
         await asyncio.wait_for(client.close(), _CONNECT_S)
+    for subscription in list(client._subs.values()):
+        subscription._stop_processing()
+    if client._transport is not None:
+        client._transport.close()
 
 
 @contextmanager
