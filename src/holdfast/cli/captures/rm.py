@@ -110,7 +110,8 @@ def _remove_everywhere(
         return
     done, waiting = len(found["confirmed"]), found["waiting"]
     rest = f"; {' and '.join(waiting)} will remove them before serving again" if waiting else ""
-    click.echo(f"removed {counted(found['records'], 'record')} on {done} of {done + len(waiting)} nodes{rest}")
+    count = counted(found["records"], "record")
+    click.echo(f"removed {count}, copies included, on {done} of {done + len(waiting)} nodes{rest}")
 
 
 def _ask(archive: Archive, selection: Selection, options: RemovalOptions, interruption: Interruption) -> None:
