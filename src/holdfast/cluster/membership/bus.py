@@ -563,8 +563,9 @@ async def _close(client: Client) -> None:
         await asyncio.wait_for(client.close(), _CONNECT_S)
     for subscription in list(client._subs.values()):
         subscription._stop_processing()
-    if client._transport is not None:
-        client._transport.close()
+    transport: Any = client._transport
+    if transport is not None:
+        transport.close()
 
 
 @contextmanager
