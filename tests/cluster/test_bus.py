@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import nats.errors
 import pytest
+from nats.aio.client import Client
 from node_cluster import WAIT_S, free_address
 
 from holdfast.cluster.membership import bus as bus_module
@@ -95,6 +97,23 @@ def test_nothing_is_left_of_a_connection_that_is_given_up() -> None:
         assert not (await asyncio.wait(left, timeout=10.0))[1]
 
     asyncio.run(give_up())
+
+
+def test_a_connection_that_is_given_up_before_the_server_responds_ends_quietly() -> None:
+    async def give_up(port: int) -> None:
+        bus = Bus(replace(NOBODY, service=NatsService(1, "x", (), f"nats://127.0.0.1:{port}")))
+        with pytest.raises(ClusterDown):
+            await bus.open(0.2)
+        assert bus._maintenance is not None
+        await asyncio.wait([bus._maintenance])
+        assert bus._maintenance.cancelled()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(give_up(silent.getsockname()[1]))
+
+
+def test_a_client_that_was_never_connected_is_closed() -> None:
+    asyncio.run(bus_module._close(Client()))
 
 
 # -- with a server -----------------------------------------------------------------------------------------------------
