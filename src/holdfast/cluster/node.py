@@ -144,7 +144,7 @@ class ClusterNode:
         Raises Busy if it runs already, ClusterDown if the service cannot be reached, NotAMember if it refuses.
         """
         try:
-            self._lock = WriterLock(self.directory.lock_path, "node", subject="node")
+            self._lock = self.directory.lock()
             self._thread = threading.Thread(target=self._run, name="cluster")
             self._thread.start()
             self._ready.result()
