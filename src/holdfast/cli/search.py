@@ -23,6 +23,7 @@ from holdfast.cli.options import (
     json_option,
     table_format,
     table_format_options,
+    with_default,
 )
 from holdfast.cli.terminal import (
     STANDARD_STREAM,
@@ -68,13 +69,12 @@ def _facets(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.argument("query", nargs=-1)
 @collection_option
 @click.option("--sort", type=click.Choice(SORTS), help="By default relevance if the query has words, else newest.")
-@click.option("--limit", type=int, default=10, show_default=True, metavar="N", help="At most N hits; 0 counts only.")
+@with_default("--limit", type=int, default=10, metavar="N", help="At most N hits; 0 counts only.")
 @click.option("--offset", type=int, default=0, metavar="N", help="Skip the first N.")
-@click.option(
+@with_default(
     "--group",
     type=click.Choice(GROUPS),
     default="page",
-    show_default=True,
     help="What is one hit: a page, a text (pages with nearly the same text count once), or every capture.",
 )
 @click.option("--latest", is_flag=True, help="Of each URL only the newest capture that matches.")
@@ -182,9 +182,7 @@ def _objects(answer: QueryResult) -> Iterator[str]:
 @click.argument("statement")
 @table_format_options(SQL_FORMATS)
 @click.option("-o", "--output", metavar="FILE", type=PATH, help="Write to FILE, whole or not at all.")
-@click.option(
-    "--rows", type=int, default=_ROWS_SHOWN, show_default=True, metavar="N", help="At most N rows in a printed table."
-)
+@with_default("--rows", type=int, default=_ROWS_SHOWN, metavar="N", help="At most N rows in a printed table.")
 def sql(*, archive: Path, statement: str, rows: int, **forms: Any) -> None:
     """Run one SELECT, in DuckDB's SQL, over the tables captures, links, pages and contents.
 

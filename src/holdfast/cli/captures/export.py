@@ -16,7 +16,8 @@ from holdfast.cli.options import (
     filters_of,
     format_of,
     json_option,
-    read_bytes,
+    size_option,
+    with_default,
 )
 from holdfast.cli.terminal import (
     STANDARD_STREAM,
@@ -49,12 +50,8 @@ STREAMED = ("warc", "warc.gz", "warc.zst", "tianwang", "cdxj", "cdx", "wet")
 @click.option("--exact", is_flag=True, help="Write the imported files again, byte for byte but for compression.")
 @click.option("--source", metavar="NAME", help="With --exact: only the imported file of this name.")
 @click.option("--compress", is_flag=True, help="Compress the data of Tianwang records.")
-@click.option(
-    "--file-size", metavar="BYTES", callback=read_bytes, help="Start a new WARC at this size; PATH is a directory."
-)
-@click.option(
-    "--warc-version", type=click.Choice(("1.0", "1.1")), default="1.1", show_default=True, help="Of WARC files."
-)
+@size_option("--file-size", help="Start a new WARC at this size; PATH is a directory.")
+@with_default("--warc-version", type=click.Choice(("1.0", "1.1")), default="1.1", help="Of WARC files.")
 @json_option
 def export(*, archive: Path, **options: Any) -> None:
     """Write captures to files in standard formats.

@@ -18,6 +18,7 @@ from holdfast.cli.options import (
     format_of,
     json_option,
     read_names,
+    with_default,
 )
 from holdfast.cli.terminal import STANDARD_STREAM, Interruption, asking, counted, note, output_target, show
 
@@ -60,7 +61,7 @@ def _shard(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--url", metavar="URL", default="", help="Only captures of this URL; '*.edu', 'example.com/a*'.")
 @filters_by_url_and_time
 @batch_option
-@click.option("--order", type=click.Choice(ORDERS), default="log", show_default=True, help="Order of the captures.")
+@with_default("--order", type=click.Choice(ORDERS), default="log", help="Order of the captures.")
 @click.option("--reverse", is_flag=True, help="With order date, modified or rank: descending.")
 @click.option("--all", "which", flag_value="all", default=True, help="All captures; this is the default.")
 @click.option("--latest", "which", flag_value="latest", help="Of each URL the newest.")
@@ -78,7 +79,7 @@ def _shard(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--token", metavar="TOKEN", default="", help="Continue after what the stream of this token delivered.")
 @click.option("--token-file", metavar="PATH", type=PATH, help="Write the token here after each batch.")
 @click.option("--resume", is_flag=True, help="Continue from the token file, if it exists.")
-@click.option("--batch-size", type=int, default=256, show_default=True, metavar="N", help="Captures read together.")
+@with_default("--batch-size", type=int, default=256, metavar="N", help="Captures read together.")
 @click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @json_option
 def stream(*, archive: Path, query: tuple[str, ...], **options: Any) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.crawl.run import Pace, progress_lines, summarize
-from holdfast.cli.terminal import note
-from holdfast.env.paths import CLUSTER
+from holdfast.cli.terminal import ask_node, note
 
 if TYPE_CHECKING:
     from holdfast.cli.crawl.plan import CrawlPlan
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
 _LOOK_S = 0.3
 _LINE_S = 10.0
 LOG_ROWS = 1000  # printed by default, of all nodes together
-
-
-def ask_node(archive: Path, command: str, **values: Any) -> dict[str, Any]:
-    """The response of the running node. Raises ClusterDown, and the errors of the command."""
-    from holdfast.cluster.control import send_command
-
-    return send_command(archive / CLUSTER, {"command": command, **values}, timeout_s=None)
 
 
 def run_shared_crawl(archive: Path, plan: CrawlPlan, *, quiet: bool, verbose: bool, as_json: bool) -> None:

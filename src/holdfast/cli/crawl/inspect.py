@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.crawl.cluster import ask_node, shared_log
+from holdfast.cli.crawl.cluster import shared_log
 from holdfast.cli.crawl.run import rate_of, saved_bytes, tally_fields
-from holdfast.cli.options import archive_option, json_option, read_seconds
+from holdfast.cli.options import archive_option, duration_option, json_option
 from holdfast.cli.terminal import (
+    ask_node,
     counted,
     is_running_node,
     note,
     reading,
     show,
-    show_fields,
+    show_facts,
     show_json,
     show_stream,
     show_table,
     visible,
     writing,
 )
-from holdfast.env.paths import CLUSTER
 from holdfast.env.units import rounded_size
 from holdfast.errors import UsageError
 
@@ -108,15 +108,13 @@ def status(*, archive: Path, name: str | None, as_json: bool) -> None:
 
     require_archive(archive)
     found = crawl_status(archive, name)
-    if as_json:
-        show_json(_values(found, archive))
-        return
     head = {
         "crawl": f"{found.name}, visit {found.visit}: {_state(found)}",
         "started": time_text(found.started),
         "updated": time_text(found.updated),
     }
-    show_fields(head | tally_fields(found.tally, found.errors) | {"log": str(log_path(archive, found.name))})
+    fields = head | tally_fields(found.tally, found.errors) | {"log": str(log_path(archive, found.name))}
+    show_facts(_values(found, archive), fields, as_json=as_json)
 
 
 def _state(status: CrawlStatus) -> str:
@@ -247,20 +245,8 @@ def _number(value: object) -> float:
 
 
 _FACTS = (  # shown to people; the other facts are for programs
-    *("crawl", "url", "state", "reason", "scope", "robots", "found", "depth", "outcome", "status"),
-    *(
-        "node",
-        "visited",
-        "reached",
-        "etag",
-        "last_modified",
-        "digest",
-        "visits",
-        "changes",
-        "interval",
-        "due",
-        "expires",
-    ),
+    *("crawl", "url", "state", "reason", "scope", "robots", "found", "depth", "outcome", "status", "node"),
+    *("visited", "reached", "etag", "last_modified", "digest", "visits", "changes", "interval", "due", "expires"),
 )
 _EXPIRING_HEADING = ("END", "SEEN", "LOOKED FOR", "ANSWER", "NEXT LOOK", "URL")
 _LABELS = {"last_modified": "modified"}
@@ -281,10 +267,8 @@ def why(*, archive: Path, url: str, name: str | None, as_json: bool) -> None:
         values = ask_node(archive, "crawl-why", name=crawl_status(archive, name).name, url=url)
     else:
         values = explain(archive, name, url)
-    if as_json:
-        show_json(values)
-    else:
-        show_fields({_LABELS.get(fact, fact): text for fact in _FACTS if (text := _text(fact, values))})
+    fields = {_LABELS.get(fact, fact): text for fact in _FACTS if (text := _text(fact, values))}
+    show_facts(values, fields, as_json=as_json)
 
 
 def _text(fact: str, values: dict[str, Any]) -> str:
@@ -298,13 +282,7 @@ def _text(fact: str, values: dict[str, Any]) -> str:
 @click.command("expiring")
 @archive_option
 @click.argument("name")
-@click.option(
-    "--within",
-    metavar="TIME",
-    callback=read_seconds,
-    default="7d",
-    help="Also pages whose lifetime ends within this time; 7d by default.",
-)
+@duration_option("--within", default="7d", help="Also pages whose lifetime ends within this time.")
 @json_option
 def expiring(*, archive: Path, name: str, within: float, as_json: bool) -> None:
     """List the pages of a crawl whose lifetime is over or ends soon.
@@ -379,12 +357,10 @@ def expire(*, archive: Path, name: str, dry_run: bool, as_json: bool) -> None:
 
 def _expire_by_node(archive: Path, name: str) -> list[Expired]:
     """Has the running node of a cluster remove the pages, from all nodes."""
-    from holdfast.cluster.control import send_command
     from holdfast.crawl.frontier import UrlRow
     from holdfast.crawl.schedule.retention import Expired
 
-    values = send_command(archive / CLUSTER, {"command": "expire", "name": name}, timeout_s=None)
     return [
         Expired(b"", UrlRow(each["url"], visited=each["visited"], status=each["status"]), *each["found"])
-        for each in values["pages"]
+        for each in ask_node(archive, "expire", name=name)["pages"]
     ]

@@ -25,10 +25,11 @@ from holdfast.cli.options import (
     json_option,
     min_dead_option,
     rate_limit_option,
-    read_bytes,
     shape_options,
+    size_option,
     store_options,
     watch_option,
+    with_default,
 )
 from holdfast.cli.terminal import (
     Interruption,
@@ -182,7 +183,7 @@ def _more(report: VolumeReport) -> list[str]:
 @archive_option
 @click.argument("name")
 @shape_options
-@click.option("--weight", type=click.FloatRange(0), default=1.0, show_default=True, help="For weighted placement.")
+@with_default("--weight", type=click.FloatRange(0), default=1.0, help="For weighted placement.")
 @click.option("--path", default="", help="Its directory, if elsewhere; relative to the archive.")
 @click.option("--address", metavar="HOST:PORT", default="", help="The volume server that has it; creates nothing.")
 @click.option("--url", default="", help="Object store for its segments: s3://bucket/prefix, file:///directory.")
@@ -384,7 +385,7 @@ def mend(*, directory: Path, as_json: bool) -> None:
 @volume.command()
 @click.argument("directory", type=_DIRECTORY)
 @shape_options
-@click.option("--signature", default="sha256", show_default=True, help="The algorithm that names contents.")
+@with_default("--signature", default="sha256", help="The algorithm that names contents.")
 @json_option
 def init(*, directory: Path, signature: str, as_json: bool, **shape: Any) -> None:
     """Create an empty volume for a volume server."""
@@ -413,11 +414,10 @@ def secret(*, file: Path, as_json: bool) -> None:
 
 @volume.command()
 @click.argument("directories", metavar="DIR...", type=_DIRECTORY, nargs=-1, required=True)
-@click.option(
+@with_default(
     "--listen",
     metavar="HOST:PORT",
     default=_DEFAULT_LISTEN,
-    show_default=True,
     help="Several volumes listen on this port and the ones after it; port 0: any free ports.",
 )
 @click.option("--secret-file", metavar="FILE", type=_FILE, help="The secret of clients; see 'volume secret'.")
@@ -425,16 +425,9 @@ def secret(*, file: Path, as_json: bool) -> None:
 @click.option("--tls-key", metavar="FILE", type=_FILE, help="Its key, if it is not in the same file.")
 @click.option("--tls-client-ca", metavar="FILE", type=_FILE, help="Require client certificates signed by this one.")
 @click.option("--read-only", is_flag=True, help="Take no new contents.")
-@click.option("--capacity", metavar="BYTES", callback=read_bytes, help="The volume is full at this size, such as 500G.")
-@click.option("--connections", type=click.IntRange(1), default=1024, show_default=True, help="At most, at a time.")
-@click.option(
-    "--message-max",
-    metavar="BYTES",
-    callback=read_bytes,
-    default="128M",
-    show_default=True,
-    help="Size limit of one request.",
-)
+@size_option("--capacity", help="The volume is full at this size, such as 500G.")
+@with_default("--connections", type=click.IntRange(1), default=1024, help="At most, at a time.")
+@size_option("--message-max", default="128M", help="Size limit of one request.")
 @click.option("--processes", metavar="N", type=click.IntRange(1), help="Number of them; one for each core by default.")
 @click.option("--stop-with-input", is_flag=True, hidden=True)  # for processes that another one starts
 @json_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import PATH, archive_option, collection_option, read_bytes
+from holdfast.cli.options import PATH, archive_option, collection_option, size_option, with_default
 from holdfast.cli.study.result import form_options
 from holdfast.cli.study.study import run_and_show
 from holdfast.cli.terminal import note
@@ -26,7 +26,7 @@ _OF_THE_DRAW = ("size", "bytes_max", "by", "topic", "unit", "equal", "within", "
 @click.argument("directory", type=PATH, required=False)
 @archive_option
 @click.option("--size", type=click.IntRange(1), metavar="N", help="So many captures.")
-@click.option("--bytes", "bytes_max", callback=read_bytes, metavar="BYTES", help="At most so many bytes of payloads.")
+@size_option("--bytes", "bytes_max", help="At most so many bytes of payloads.")
 @click.option(
     "--by",
     multiple=True,
@@ -34,22 +34,17 @@ _OF_THE_DRAW = ("size", "bytes_max", "by", "topic", "unit", "equal", "within", "
     help="Strata; may be repeated: each combination is one.",
 )
 @click.option("--topic", multiple=True, metavar="QUERY", help="A stratum of --by topic; may be repeated.")
-@click.option(
-    "--unit",
-    type=click.Choice(("day", "week", "month", "year")),
-    default="month",
-    show_default=True,
-    help="Strata of --by time.",
+@with_default(
+    "--unit", type=click.Choice(("day", "week", "month", "year")), default="month", help="Strata of --by time."
 )
 @click.option("--equal", is_flag=True, help="As many captures from each stratum, instead of its share.")
 @click.option("--within", metavar="QUERY", default="", help="Draw only from captures that this query finds.")
 @collection_option
-@click.option("--seed", default="1", show_default=True, metavar="TEXT", help="Another seed makes another sample.")
-@click.option(
+@with_default("--seed", default="1", metavar="TEXT", help="Another seed makes another sample.")
+@with_default(
     "--records",
     type=click.Choice(("warc", "warc.gz", "warc.zst", "parquet")),
     default="warc.gz",
-    show_default=True,
     help="Form of the records.",
 )
 @click.option("--again", metavar="MANIFEST", type=PATH, help="Make the sample of this manifest again, byte for byte.")
