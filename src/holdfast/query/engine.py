@@ -11,7 +11,7 @@ captures that an access filter hides, are in no hit, count or facet. Relevance i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -42,18 +42,11 @@ _RANKED = ("rank", "inlinks")
 T = TypeVar("T")
 
 
-class _HitNumbers(NamedTuple):
-    dates: Numbers
-    statuses: Numbers
-    sizes: Numbers
-    pages: Numbers
-
-
 class QueryEngine:
     """Answers the queries of one archive. Thread-safe, in any number of processes."""
 
     def __init__(self, index: Index, records: Callable[[], Records]) -> None:
-        self._index = index
+        self.index = index
         self._records = records
         self._ranks: Ranks | None = None
 
@@ -84,11 +77,11 @@ class QueryEngine:
 
     def titles(self, records: Collection[RecordId]) -> dict[RecordId, str]:
         """The titles of indexed records that have one; none without an index."""
-        if not self._index.exists:
+        if not self.index.exists:
             return {}
 
         def titled() -> dict[RecordId, str]:
-            view = self._index.view()
+            view = self.index.view()
             numbers = [number for each in records if (number := view.number_of(each)) is not None]
             if not numbers:
                 return {}
@@ -115,23 +108,19 @@ class QueryEngine:
     def _moment(
         self, expression: Expression, screen: AccessFilter | None, ends: dict[str, int] | None, generation: int | None
     ) -> QuerySnapshot:
-        view = self._index.view()
+        view = self.index.view()
         if generation is not None and is_ranked(expression):
-            ranks: Ranks | None = self._index.ranks_of(generation)
+            ranks: Ranks | None = self.index.ranks_of(generation)
         else:
             ranks = self._newest_ranks()
         return QuerySnapshot(view, ranks, screen.hidden(view) if screen is not None else None, ends)
 
     def _newest_ranks(self) -> Ranks | None:
-        found = self._index.ranks()
+        found = self.index.ranks()
         if found is not None and self._ranks is not None and found.head == self._ranks.head:
             return self._ranks
         self._ranks = found
         return found
-
-    @property
-    def index(self) -> Index:
-        return self._index
 
     @property
     def records(self) -> Records:
@@ -161,7 +150,7 @@ class QueryEngine:
             hits=hits_of(moment, found.groups, snippets),
             facets=facets,
             timeline=timeline,
-            pending=self._index.pending(),
+            pending=self.index.pending(),
         )
 
 
@@ -223,9 +212,9 @@ def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Quer
 
 def hits_of(moment: QuerySnapshot, groups: Sequence[HitGroup], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
     addresses = [each.shown.address for each in groups]
-    numbers = _HitNumbers(*(moment.numbers(field, addresses) for field in ("date", "status", "size", "page")))
+    dates, statuses, sizes, pages = (moment.numbers(field, addresses) for field in ("date", "status", "size", "page"))
     ranks = moment.known_ranks
-    ranked = ranks.of(numbers.pages) if ranks is not None else None
+    ranked = ranks.of(pages) if ranks is not None else None
     hits = []
     for at, (group, snippet) in enumerate(zip(groups, snippets, strict=True)):
         each = group.shown
@@ -234,12 +223,12 @@ def hits_of(moment: QuerySnapshot, groups: Sequence[HitGroup], snippets: list[Sn
             Hit(
                 record=moment.view.record_of(each.record),
                 url=card.url,
-                timestamp=f"{int(numbers.dates[at]):014d}",
+                timestamp=f"{int(dates[at]):014d}",
                 title=card.title,
                 mime=card.mime,
-                status=int(numbers.statuses[at]),
+                status=int(statuses[at]),
                 lang=card.lang,
-                size=int(numbers.sizes[at]),
+                size=int(sizes[at]),
                 collection=card.collection,
                 rank=float(ranked.rank[at]) if ranked is not None else 0.0,
                 inlinks=int(ranked.inlinks[at]) if ranked is not None else 0,

@@ -273,7 +273,7 @@ class Volumes:
         return [_volume_values(report) for report in self.reports()]
 
 
-_VOLUME_FIGURES = (
+VOLUME_FIGURES = (
     *("blocks", "replicas", "references", "content_bytes", "stored_bytes", "referenced_bytes", "disk_bytes"),
     *("dead_bytes", "free_bytes", "dictionaries"),
 )
@@ -295,5 +295,5 @@ def _volume_values(report: VolumeReport) -> dict[str, Any]:
         "clients": None if stat is None else activity.clients,
         "capacity_bytes": report.capacity_bytes,
         "fragmentation": report.fragmentation,
-        **{name: figures.get(name) for name in _VOLUME_FIGURES},
+        **{name: figures.get(name) for name in VOLUME_FIGURES},
     }

@@ -29,6 +29,7 @@ from starlette.types import Scope
 from holdfast.errors import MalformedInput, TooLarge, UsageError
 from holdfast.model import Pick, RecordId
 
+READING = ("GET", "HEAD")  # methods
 DOCUMENTS = frozenset(("document", "iframe", "frame", "embed", "object"))  # destinations that are pages
 SERVICE_WORKER = "serviceworker"  # a destination; some browsers send another header instead
 PICK = "x-holdfast-pick"  # a header: nearest, not-newer
@@ -88,6 +89,12 @@ def pick_of(request: Request) -> Pick | None:
     """The parameter `pick`, or the header; None if neither is given. Raises UnknownName."""
     text = request.query_params.get("pick") or request.headers.get(PICK, "")
     return Pick.parse(text.strip()) if text.strip() else None
+
+
+def require_reading(request: Request, what: str) -> None:
+    """Raises UsageError unless the method is GET or HEAD."""
+    if request.method not in READING:
+        raise UsageError(f"{what} takes GET or HEAD, not {request.method}")
 
 
 async def body_parts(request: Request, bytes_max: int) -> AsyncIterator[bytes]:

@@ -50,7 +50,7 @@ from holdfast.streams.stream import Feed
 from holdfast.web.api.cdx.dialects import parse_params
 from holdfast.web.capture.response import gathered
 from holdfast.web.context import WebContext
-from holdfast.web.request import RequestTargetPath
+from holdfast.web.request import RequestTargetPath, require_reading
 
 TYPES = {
     "jsonl": "application/x-ndjson",
@@ -124,8 +124,7 @@ def _shard(text: str) -> tuple[int, int] | None:
 
 async def stream(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """Raises UsageError, MalformedQuery, UnknownName, IndexNotFound and Throttled, all before the first byte."""
-    if request.method not in ("GET", "HEAD"):
-        raise UsageError(f"a stream is requested with GET or HEAD, not {request.method}")
+    require_reading(request, "a stream")
     if site.is_clustered:
         collection = await _in_thread(site, lambda: site.known_collection(target.collection))
     else:
