@@ -21,6 +21,7 @@ from holdfast.cli.options import (
     collection_option,
     format_of,
     json_option,
+    read_names,
     table_format,
     table_format_options,
     with_default,
@@ -54,14 +55,8 @@ _ROWS_SHOWN = 1000
 _CELL_MAX = 100
 
 
-def _facets(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    names = FACETS if value == "all" else tuple(part for part in value.split(",") if part)
-    for name in names:
-        if name not in FACETS:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(FACETS)}, all", context, parameter)
-    return names
+def _facets(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    return FACETS if value == "all" else read_names(context, parameter, value)
 
 
 @click.command()
@@ -78,7 +73,9 @@ def _facets(context: click.Context, parameter: click.Parameter, value: str | Non
     help="What is one hit: a page, a text (pages with nearly the same text count once), or every capture.",
 )
 @click.option("--latest", is_flag=True, help="Of each URL only the newest capture that matches.")
-@click.option("--facets", metavar="NAME,...", callback=_facets, help="Count all captures by site, type, ..., or all.")
+@click.option(
+    "--facets", metavar="NAME,...", callback=_facets, default="", help="Count all captures by site, type, ..., or all."
+)
 @click.option("--timeline", is_flag=True, help="Count all captures by month.")
 @click.option("--no-snippets", is_flag=True, help="Do not show the text around the words.")
 @json_option

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -46,15 +45,6 @@ _SUFFIXES: dict[str, tuple[str, Compression]] = {
 _FAULTS_SHOWN = 10
 
 
-def _shard(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", value)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not I/N, such as 0/4 for the first of four", context, parameter)
-    return int(match[1]), int(match[2])
-
-
 @click.command(context_settings=CDX_NAMES)
 @archive_option
 @click.argument("query", nargs=-1)
@@ -73,7 +63,7 @@ def _shard(context: click.Context, parameter: click.Parameter, value: str | None
 )
 @click.option("--bare", is_flag=True, help="With --format raw: payloads without their lengths.")
 @click.option("-o", "--output", metavar="PATH", default=STANDARD_STREAM, help="The file; standard output by default.")
-@click.option("--shard", metavar="I/N", callback=_shard, help="Part I of N, counted from 0.")
+@click.option("--shard", metavar="I/N", help="Part I of N, counted from 0.")
 @click.option("--share", metavar="PATH", type=PATH, help="Share the stream of this file with other workers.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N captures.")
 @click.option("--token", metavar="TOKEN", default="", help="Continue after what the stream of this token delivered.")

@@ -61,11 +61,10 @@ TYPES = {
 TOKEN, COMPLETE = "holdfast-token", "holdfast-complete"  # headers of a response with a limit
 RAW_MARK = 1 << 63
 _OF_CAPTURES = {"url": "url", "matchType": "match", "toUrl": "to_url", "from": "from_", "to": "to"}
-_OF_STREAMS = ("query", "batch", "order", "which", "at", "token")
-_KNOWN = (*_OF_CAPTURES, *_OF_STREAMS, "filter", "shard", "fields", "format", "limit", "shared", "reverse")
+_OF_STREAMS = ("query", "batch", "order", "which", "at", "token", "shard")
+_KNOWN = (*_OF_CAPTURES, *_OF_STREAMS, "filter", "fields", "format", "limit", "shared", "reverse")
 _REPEATED = "filter"
 _LIMIT = re.compile(r"[1-9]\d{0,5}", re.ASCII)
-_SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _threads: RunVar[anyio.CapacityLimiter] = RunVar("holdfast-streams")
 T = TypeVar("T")
 
@@ -102,7 +101,6 @@ def parse_stream_request(text: str, collection: str | None) -> StreamRequest:
     options = StreamOptions(
         collection=collection,
         captures=CaptureQuery(**{"url": "*", **captures}, filters=filters) if captures or filters else None,
-        shard=_shard(given.get("shard", "")),
         reverse=flag("reverse", given.get("reverse", "")),
         fields=output.fields,
         **{name: given[name] for name in _OF_STREAMS if given.get(name)},  # type: ignore[arg-type]
@@ -111,15 +109,6 @@ def parse_stream_request(text: str, collection: str | None) -> StreamRequest:
         options = replace(options, batch_size=int(limit))
     any_order = flag("shared", given.get("shared", ""))
     return StreamRequest(options, form, output, int(limit) if limit else None, any_order)
-
-
-def _shard(text: str) -> tuple[int, int] | None:
-    if not text:
-        return None
-    match = _SHARD.fullmatch(text)
-    if match is None:
-        raise UsageError(f"bad shard {text[:40]!r}: give I/N, such as 0/4 for the first of four")
-    return int(match[1]), int(match[2])
 
 
 async def stream(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
