@@ -74,25 +74,17 @@ def cluster() -> None:
 @with_default("--copies", default=3, help="Of every record, on distinct nodes.")
 @click.option("--ack-copies", type=int, help="Nodes that must have a record before it counts as safe; 2 by default.")
 @with_default("--partitions", default=1024, help="Of the URL space; fixed for good.")
-@duration_option("--lease", default="10s", help="Until a node that is silent loses its duty.")
-@duration_option("--lost-after", default="1h", help="Until the records of a silent node are copied again.")
+@duration_option("--lease", "lease_s", default="10s", help="Until a node that is silent loses its duty.")
+@duration_option(
+    "--lost-after", "lost_after_s", default="1h", help="Until the records of a silent node are copied again."
+)
 @name_option
 @address_option
 @click.option("--nats", metavar="URL", default="", help="Use this NATS service; by default the first node runs one.")
 @json_option
 @needs_extra
 def create(
-    *,
-    directory: Path,
-    copies: int,
-    ack_copies: int | None,
-    partitions: int,
-    lease: float,
-    lost_after: float,
-    name: str | None,
-    address: str,
-    nats: str,
-    as_json: bool,
+    *, directory: Path, ack_copies: int | None, name: str | None, address: str, nats: str, as_json: bool, **shape: Any
 ) -> None:
     """Make a cluster, and DIR its first node; prints a token with which the next node joins.
 
@@ -101,14 +93,8 @@ def create(
     from holdfast.cluster.create import create_cluster, new_id
     from holdfast.cluster.settings import ClusterSettings
 
-    settings = ClusterSettings(
-        cluster=new_id(),
-        partitions=partitions,
-        copies=copies,
-        ack_copies=min(2, copies) if ack_copies is None else ack_copies,
-        lease_s=lease,
-        lost_after_s=lost_after,
-    )
+    safe_copies = min(2, shape["copies"]) if ack_copies is None else ack_copies
+    settings = ClusterSettings(cluster=new_id(), ack_copies=safe_copies, **shape)
     name = _name_of(directory, name)
     create_cluster(directory, settings, name, address, nats)
     values = {"cluster": settings.cluster, "node": name, "token": _new_token(directory, 24.0, administrator=False)}

@@ -188,15 +188,7 @@ def _status_fields(totals: dict[str, Any], index: dict[str, Any]) -> dict[str, s
 @click.option("--recreate", is_flag=True, help="With --repair: recreate lost volumes from replicas.")
 @json_option
 def check(
-    *,
-    archive: Path,
-    connector: Path | None,
-    repair: bool,
-    deep: bool,
-    rate_limit: int | None,
-    volumes: tuple[str, ...],
-    recreate: bool,
-    as_json: bool,
+    *, archive: Path, connector: Path | None, repair: bool, rate_limit: int | None, as_json: bool, **chosen: Any
 ) -> None:
     """Verify every header, checksum and count, and print each fault.
 
@@ -204,11 +196,11 @@ def check(
     """
     from holdfast.storage.maintenance.check import CheckOptions
 
-    if recreate and not repair:
+    if chosen["recreate"] and not repair:
         raise click.UsageError("--recreate needs --repair")
     if connector is not None and repair:
         raise click.UsageError("--repair needs an archive; 'holdfast volume repair' mends the volumes of a connector")
-    options = CheckOptions(repair, deep, rate_limit, volumes, recreate)
+    options = CheckOptions(repair, rate_bytes_s=rate_limit, **chosen)
     if connector is not None:
         from holdfast.config import load_connector
         from holdfast.env import REAL

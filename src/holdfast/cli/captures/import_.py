@@ -86,18 +86,16 @@ def _named(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.pass_context
 def import_(
     context: click.Context,
+    /,
     *,
     archive: Path,
     paths: tuple[str, ...],
-    collection: str | None,
-    batch: str | None,
-    jobs: int,
-    strict: bool,
     no_verify: bool,
     wait_safe: float | None,
     makes: bool,
     index: bool | None,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Add the records of WARC, ARC, WACZ and Tianwang files.
 
@@ -112,7 +110,7 @@ def import_(
         require_paths(paths)
         make_archive(archive)
     # Indexed below, after the archive is closed for writing.
-    options = ImportOptions(collection, batch, jobs, strict, not no_verify, index=False)
+    options = ImportOptions(verify_digests=not no_verify, index=False, **chosen)
     tally = ImportTally(as_json=as_json, verbose=is_verbose(context))
     if is_running_node(archive):
         _import_by_node(archive, paths, options, tally, wait_safe)

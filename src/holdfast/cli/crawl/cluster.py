@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,12 +56,8 @@ def run_shared_crawl(archive: Path, plan: CrawlPlan, *, quiet: bool, verbose: bo
     fail_without_response(archive, plan, summary)
 
 
-def shared_log(
-    archive: Path, name: str, *, last: int | None, events: Sequence[str], results: Sequence[str], host: str, text: str
-) -> list[dict[str, Any]]:
-    """The last rows of the logs of all nodes, by time."""
-    values = {"events": list(events), "results": list(results), "host": host, "text": text}
-    rows: list[dict[str, Any]] = ask_node(
-        archive, "crawl-log", name=name, last=LOG_ROWS if last is None else last, **values
-    )["rows"]
+def shared_log(archive: Path, name: str, last: int | None, conditions: dict[str, Any]) -> list[dict[str, Any]]:
+    """The last rows of the logs of all nodes that meet the conditions, by time."""
+    last = LOG_ROWS if last is None else last
+    rows: list[dict[str, Any]] = ask_node(archive, "crawl-log", name=name, last=last, **conditions)["rows"]
     return rows

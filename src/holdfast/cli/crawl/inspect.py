@@ -166,18 +166,7 @@ _FOLLOWED = 10  # lines printed before following
 @click.option("--host", metavar="HOST", default="", help="Only fetches from this host.")
 @click.option("--url", "text", metavar="TEXT", default="", help="Only URLs that contain this text.")
 @json_option
-def log(
-    *,
-    archive: Path,
-    name: str | None,
-    follow: bool,
-    last: int | None,
-    events: tuple[str, ...],
-    results: tuple[str, ...],
-    host: str,
-    text: str,
-    as_json: bool,
-) -> None:
+def log(*, archive: Path, name: str | None, follow: bool, last: int | None, as_json: bool, **conditions: Any) -> None:
     """Print the log of a crawl; without a name, of the last active one.
 
     In a cluster: the last 1000 lines of all nodes, by time; with --follow those of this node.
@@ -188,14 +177,14 @@ def log(
     require_archive(archive)
     name = crawl_status(archive, name).name
     path = log_path(archive, name)
-    _require_known("event", events, EVENTS)
-    _require_known("result", results, RESULTS)
-    wanted = LogFilter(frozenset(events), frozenset(results), host, text)
+    _require_known("event", conditions["events"], EVENTS)
+    _require_known("result", conditions["results"], RESULTS)
+    lists = {each: frozenset(conditions[each]) for each in ("events", "results")}
+    wanted = LogFilter(**conditions | lists)
     chosen = None if wanted == LogFilter() else wanted
     line = json.dumps if as_json else row_text
     if not follow and is_running_node(archive):
-        found = shared_log(archive, name, last=last, events=events, results=results, host=host, text=text)
-        show_stream(map(line, found))
+        show_stream(map(line, shared_log(archive, name, last, conditions)))
         return
     if not follow:
         show_stream(map(line, read_log(path, chosen, last=last)))

@@ -56,25 +56,14 @@ def content() -> None:
 @click.option("--volume", help="Store in this volume only.")
 @click.option("--replicas", type=click.IntRange(1), help="Number of copies, each in another volume.")
 @json_option
-def put(
-    *,
-    archive: Path,
-    connector: Path | None,
-    files: tuple[str, ...],
-    mode: str,
-    codec: str | None,
-    content_type: str | None,
-    volume: str | None,
-    replicas: int | None,
-    as_json: bool,
-) -> None:
+def put(*, archive: Path, connector: Path | None, files: tuple[str, ...], as_json: bool, **how: Any) -> None:
     """Store files and print their contentkeys, one per line; '-' is standard input.
 
     What was printed is durable. If one of the files cannot be read, nothing is stored.
     """
     from holdfast.storage.store.put import StoreOptions
 
-    options = StoreOptions(StoreMode(mode), codec, content_type, volume, replicas)
+    options = StoreOptions(**how)
     with writing_contents(archive, connector) as (opened, interruption):
         limit = opened.settings.store.content_bytes_max
         inputs = find_inputs(files, limit)

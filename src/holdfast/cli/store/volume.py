@@ -190,24 +190,12 @@ def _more(report: VolumeReport) -> list[str]:
 @click.option("--role", type=click.Choice(["update", "read"]), help="Takes new contents, or those of an update.")
 @click.option("--force", is_flag=True, help="Add it even if the server at --address does not answer.")
 @json_option
-def add(
-    *,
-    archive: Path,
-    name: str,
-    weight: float,
-    path: str,
-    address: str,
-    url: str,
-    role: str | None,
-    force: bool,
-    as_json: bool,
-    **shape: Any,
-) -> None:
+def add(*, archive: Path, name: str, role: str | None, force: bool, as_json: bool, **chosen: Any) -> None:
     """Add an empty volume, or one that a server has. New contents may go there at once."""
-    settings = VolumeSettings(name, weight=weight, path=path, address=address, url=url, role=role or "", **shape)
+    settings = VolumeSettings(name, role=role or "", **chosen)
     with writing(archive) as (opened, _):
         opened.add_volume(settings, force=force)
-    where = f"at {address}" if address else f"of organization {settings.organization}"
+    where = f"at {settings.address}" if settings.address else f"of organization {settings.organization}"
     show(asdict(settings), f"added volume '{name}' {where}", as_json=as_json)
 
 

@@ -99,18 +99,7 @@ SIMULATE = ("figures", "years")
 @click.option("--liars", type=float, default=0.0, help="Share of nodes that say they have what they have not.")
 @duration_option("--check-every", default="1h", help="Between two checks.")
 @form_options(SIMULATE)
-def simulate(
-    *,
-    years: float,
-    runs: int,
-    seed: int,
-    shape: float | None,
-    trace: Path | None,
-    replacement: str,
-    liars: float,
-    check_every: float,
-    **values: Any,
-) -> None:
+def simulate(*, years: float, runs: int, seed: int, shape: float | None, trace: Path | None, **values: Any) -> None:
     """Simulate years of a cluster: nodes die and join, partitions move, are repaired and are lost.
 
     Nodes are as full as at the end of the estimate. The column 'calculated' is what the calculator says of the same.
@@ -128,9 +117,9 @@ def simulate(
         scenario,
         partitions=values["partitions"],
         lives=lives,
-        replacement=replacement,
-        liars=liars,
-        check_s=check_every,
+        replacement=values["replacement"],
+        liars=values["liars"],
+        check_s=values["check_every"],
         years=years,
     )
     days = max(1, int(min(years, 1e4) * 365) * runs)
