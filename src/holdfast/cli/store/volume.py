@@ -413,9 +413,9 @@ def secret(*, file: Path, as_json: bool) -> None:
 @click.option("--tls-key", metavar="FILE", type=_FILE, help="Its key, if it is not in the same file.")
 @click.option("--tls-client-ca", metavar="FILE", type=_FILE, help="Require client certificates signed by this one.")
 @click.option("--read-only", is_flag=True, help="Take no new contents.")
-@size_option("--capacity", help="The volume is full at this size, such as 500G.")
-@with_default("--connections", type=click.IntRange(1), default=1024, help="At most, at a time.")
-@size_option("--message-max", default="128M", help="Size limit of one request.")
+@size_option("--capacity", "capacity_bytes", help="The volume is full at this size, such as 500G.")
+@with_default("--connections", "connections_max", type=click.IntRange(1), default=1024, help="At most, at a time.")
+@size_option("--message-max", "message_bytes_max", default="128M", help="Size limit of one request.")
 @click.option("--processes", metavar="N", type=click.IntRange(1), help="Number of them; one for each core by default.")
 @click.option("--stop-with-input", is_flag=True, hidden=True)  # for processes that another one starts
 @json_option
@@ -432,9 +432,9 @@ def serve(*, directories: tuple[Path, ...], listen: str, processes: int | None, 
     host, port = split_address(listen)
     if port + len(directories) - 1 > PORT_MAX:
         raise click.UsageError(f"--listen {listen}: {len(directories)} volumes need ports beyond {PORT_MAX}")
-    if chosen["message_max"] < _MESSAGE_BYTES_MIN:
+    if chosen["message_bytes_max"] < _MESSAGE_BYTES_MIN:
         raise click.UsageError(f"--message-max: no content would be taken with less than {_MESSAGE_BYTES_MIN} bytes")
-    options = _options(host, port, chosen)
+    options = _options(host, port, chosen | {"capacity_bytes": chosen["capacity_bytes"] or 0})
     failed: list[str] = []
 
     def ended(index: int, code: int) -> None:
@@ -456,26 +456,16 @@ def _options(host: str, port: int, chosen: dict[str, Any]) -> ServerOptions:
     from holdfast.storage.server.handshake import read_secret
     from holdfast.storage.server.options import ServerOptions, server_tls
 
-    secret_file, cert, key, client_ca = (
-        chosen[name] for name in ("secret_file", "tls_cert", "tls_key", "tls_client_ca")
-    )
+    secret_file, cert, key, client_ca = map(chosen.pop, ("secret_file", "tls_cert", "tls_key", "tls_client_ca"))
     if secret_file is None and client_ca is None:
         raise click.UsageError(
             "who may use the volume? name a --secret-file ('holdfast volume secret' makes one) or a --tls-client-ca"
         )
     if cert is None and (key is not None or client_ca is not None):
         raise click.UsageError("--tls-key and --tls-client-ca need a --tls-cert")
-    return ServerOptions(
-        host=host,
-        port=port,
-        secret=read_secret(secret_file) if secret_file is not None else None,
-        tls=server_tls(cert, key, client_ca) if cert is not None else None,
-        read_only=chosen["read_only"],
-        capacity_bytes=chosen["capacity"] or 0,
-        stop_with_input=chosen["stop_with_input"],
-        connections_max=chosen["connections"],
-        message_bytes_max=chosen["message_max"],
-    )
+    secret = read_secret(secret_file) if secret_file is not None else None
+    tls = server_tls(cert, key, client_ca) if cert is not None else None
+    return ServerOptions(host=host, port=port, secret=secret, tls=tls, **chosen)
 
 
 def _serve_here(directories: Sequence[Path], options: ServerOptions, ended: Ended, *, as_json: bool) -> None:
