@@ -118,7 +118,7 @@ class Compiler:
         return self._query.boost_query(self.leaf_query(leaf), leaf.weight)
 
     def leaves(self, asked: TextTerm) -> list[Leaf]:
-        """What a text is searched for in; the score of a document is the sum of those that match."""
+        """Where the words of a text are searched; the score of a document is the sum of the leaves that match."""
         words = tuple(words_of(asked.text))
         if not words or _has_long_word(asked.text):
             return []

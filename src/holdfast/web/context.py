@@ -256,9 +256,7 @@ class Volumes:
             return self._reports
 
     def usage(self) -> ArchiveUsage:
-        """What the archive takes on disk, and saves. It is counted at most every ten seconds, and less often if that
-        takes long: in a twentieth of the time at most.
-        """
+        """Disk usage and savings. Counted at most every ten seconds, and for at most a twentieth of the time."""
         reports = self.reports()
         with self._usage_lock:
             began_s = self._monotonic()

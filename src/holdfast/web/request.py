@@ -136,7 +136,7 @@ def body_range(text: str, size: int) -> tuple[int, int] | bool | None:
 
 
 class ContentRange(NamedTuple):
-    """Which bytes of a whole a response holds."""
+    """The range of bytes that a response holds, and the size of the whole."""
 
     begin: int
     end: int
