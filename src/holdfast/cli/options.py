@@ -160,7 +160,7 @@ index_option = click.option(
 )
 rate_limit_option = size_option("--rate-limit", metavar="BYTES/s", help="Read no faster, for example 50M.")
 min_dead_option = with_default(
-    *("--min-dead", "min_dead"),
+    "--min-dead",
     metavar="SHARE",
     type=click.FloatRange(0, 1),
     default=0.0,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.study import StudyResult
 
 _CELL_MAX = 80
+_PLOT_HELP = "Draw a chart as well: FILE.png or FILE.svg; may be repeated."
 
 
 def form_options(tables: tuple[str, ...]) -> Callable[[Any], Any]:
@@ -29,13 +30,7 @@ def form_options(tables: tuple[str, ...]) -> Callable[[Any], Any]:
         ),
         with_default("--rows", type=click.IntRange(1), default=20, help="Rows of a printed table."),
         table_format_options(("table", "csv", "jsonl")),
-        click.option(
-            *("--plot", "plots"),
-            metavar="FILE",
-            type=PATH,
-            multiple=True,
-            help="Draw a chart as well: FILE.png or FILE.svg; may be repeated.",
-        ),
+        click.option("--plot", "plots", metavar="FILE", type=PATH, multiple=True, help=_PLOT_HELP),
     )
 
 
