@@ -329,6 +329,17 @@ def test_records_at_the_beginning_have_the_date_of_the_next(quick: Path) -> None
         assert (alone.timestamp, alone.extra) == ("19700101000000", '{"dateFrom": "none"}')
 
 
+def test_however_many_they_are(quick: Path) -> None:
+    """The first groups of a file are small, unless its records have no date yet."""
+    parts = [dated(page("x", number), "?") for number in range(1, 150)]
+    (quick / "x.warc").write_bytes(b"".join([*parts, page("x", 150), *parts[:100]]))
+    holdfast.init(quick / "archive")
+    with holdfast.open(quick / "archive") as archive:
+        archive.import_files([quick / "x.warc"])
+        held = captures(archive, "x")
+        assert {each.timestamp for each in held.values()} == {held["http://x.example/150"].timestamp}
+
+
 @pytest.mark.parametrize("date", ["2020010203040?", "20209902", "-", "unknown"])
 def test_dates_of_arc_files_too(quick: Path, date: str) -> None:
     block = b"HTTP/1.1 200 OK\r\n" + SENT.encode() + b"\r\nhello"
