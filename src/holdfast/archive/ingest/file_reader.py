@@ -205,6 +205,7 @@ class FileReader:
             self._task.drafting.complete(drafts)
         ready = drafts[: len(drafts) - keep]
         for draft in ready:
-            self._report_date(draft)
+            if draft.entry.extra != "-":
+                self._report_date(draft)
         if ready:
             self._emit(DraftGroup(ready))

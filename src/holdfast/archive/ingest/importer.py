@@ -163,11 +163,13 @@ class _File:
     manifest: Manifest
     drafting: Drafting
 
-    def note(self, drafts: Sequence[RecordDraft], added: Sequence[Added]) -> None:
-        """Counts and lists records that were added."""
-        self.report.bytes += sum([draft.entry.length for draft in drafts])
+    def note(self, drafts: Sequence[RecordDraft], added: Sequence[Added]) -> int:
+        """Counts and lists records that were added; returns their bytes in the file."""
+        length = sum([draft.entry.length for draft in drafts])
+        self.report.bytes += length
         self.report.count(added)
         self.manifest.note(added)
+        return length
 
 
 class Importer:
@@ -269,11 +271,11 @@ class Importer:
         added = self._writer.add(drafts, self._options.batch)
         contents = sum(map(_has_content, drafts))
         self._is_repeated = 2 * sum([each.new_content for each in added]) < contents
-        at = 0
+        at = length = 0
         for file, group in groups:
-            file.note(group, added[at : at + len(group)])
+            length += file.note(group, added[at : at + len(group)])
             at += len(group)
-        return sum([draft.entry.length for draft in drafts])
+        return length
 
     def _take(self, file: _File, event: Event) -> None:
         if isinstance(event, DraftGroup):
