@@ -20,6 +20,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 import holdfast
 from holdfast import Archive, CaptureQuery, ExportOptions, Selection
+from holdfast.archive.ingest import file_reader
 from holdfast.archive.ingest.importer import ImportReport
 from holdfast.formats.io.open import open_records
 from holdfast.formats.record import FindingKind
@@ -329,8 +330,9 @@ def test_records_at_the_beginning_have_the_date_of_the_next(quick: Path) -> None
         assert (alone.timestamp, alone.extra) == ("19700101000000", '{"dateFrom": "none"}')
 
 
-def test_however_many_they_are(quick: Path) -> None:
+def test_however_many_they_are(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first groups of a file are small, unless its records have no date yet."""
+    monkeypatch.setattr(file_reader, "DRAFTS_MAX", 512)
     parts = [dated(page("x", number), "?") for number in range(1, 150)]
     (quick / "x.warc").write_bytes(b"".join([*parts, page("x", 150), *parts[:100]]))
     holdfast.init(quick / "archive")
