@@ -349,14 +349,15 @@ class Administration:
     async def forget(self, name: str) -> MemberList:
         """Removes a member for good: its rights end now, and its records are copied again from others."""
         member = (await self.members()).get(name)
+        members = await self.change_members(lambda known: known.without(name) if known.find(name) else known)
 
         def revoked(value: bytes | None) -> bytes:
             trust = Trust.from_json(value) if value is not None else self.trust
             self.trust = self._authority.revoke(trust, member.public_key)
             return self.trust.to_json()
 
-        await self._bus.change(TRUST, revoked)  # first: a member can be forgotten again if the rest fails
-        return await self.change_members(lambda known: known.without(name) if known.find(name) else known)
+        await self._bus.change(TRUST, revoked)  # last: an administrator that leaves may be the one who does this
+        return members
 
     async def _present_trust(self) -> Trust:
         """What the authority has signed, whichever administrator had it do so."""
