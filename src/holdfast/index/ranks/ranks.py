@@ -13,7 +13,8 @@ and never changed: a reader that has mapped it can read on after it was removed.
 
 Each computation from the tables (`page_rank`) makes a new generation and keeps the last few: a stream in rank order
 continues with the generation it began with. Pages that no longer have captures or links to them are not in the next
-generation. Memory: DuckDB's limit, and about 80 bytes per page. Links take only disk space.
+generation. Memory: DuckDB's limit, and about 80 bytes per page; links take only disk space, if
+there are more than `IN_MEMORY_ROWS_MAX`.
 """
 
 from __future__ import annotations
