@@ -177,7 +177,9 @@ function storagesOf(win, origin, prefix, shown) {
   redefine(event, "storageArea", (get) => ({
     get() {
       const area = get.call(this);
-      return area && (ours.get(area) ?? area);
+      return area && (ours.get(area) ?? made(area));
     },
   }));
+  construct(win, "StorageEvent", ([type, init, ...rest]) =>
+    [type, real.has(init?.storageArea) ? { ...init, storageArea: real.get(init.storageArea) } : init, ...rest]);
 }

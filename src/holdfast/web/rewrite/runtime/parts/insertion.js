@@ -53,15 +53,20 @@ function insertionOf(win, scene, addresses, markup, elements, scripts) {
 }
 
 // Styles that are read tell the addresses that they were given.
-function stylesOf(win, { css, uncss }, { shown }) {
+function stylesOf(win, { css, uncss }, { shown, spelled }) {
   const style = win.CSSStyleDeclaration.prototype;
   redefine(style, "cssText", (get, set) => ({
     get() { return uncss(get.call(this)); },
     set(text) { set.call(this, css(text)); },
   }));
   redefine(win.CSSRule.prototype, "cssText", (get) => ({ get() { return uncss(get.call(this)); } }));
-  for (const kind of [win.StyleSheet, win.CSSImportRule])
-    redefine(kind.prototype, "href", (get) => ({ get() { return get.call(this) && shown(get.call(this)); } }));
+  redefine(win.StyleSheet.prototype, "href", (get) => ({ get() { return get.call(this) && shown(get.call(this)); } }));
+  redefine(win.CSSImportRule.prototype, "href", (get) => ({
+    get() {
+      const address = get.call(this);
+      return address.startsWith("/") ? spelled(address) : shown(address);
+    },
+  }));
   wrap(style, "getPropertyValue", (get) => function (name) { return uncss(get.call(this, name)); });
   const names = ["background", "backgroundImage", "borderImage", "borderImageSource", "listStyle", "listStyleImage"];
   const more = ["cursor", "content", "mask", "maskImage", "webkitMaskImage", "filter", "clipPath", "shapeOutside"];
