@@ -91,7 +91,7 @@ CHANGE = ("strata", "survival")
 def change(*, archive: Path, collection: str | None, **form: Any) -> None:
     """Estimate how fast pages change, and how long they live.
 
-    In days, with intervals of confidence of 95 %: by kind of site, top-level domain, type, depth, size and site.
+    In days, with 95 % confidence intervals: by kind of site, top-level domain, type, depth, size and site.
     """
     _run("change", archive, collection, form, CHANGE[:1])
 
