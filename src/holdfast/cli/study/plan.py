@@ -42,21 +42,21 @@ scenario_options = together(
         "--preset", type=click.Choice(PRESETS), default="national", show_default=True, help="Start from this."
     ),
     _number("--pages", "Pages at the beginning."),
-    _number("--images", "Images to a page."),
+    _number("--images", "Images per page."),
     _size("--page-size", "Mean size of a page, as fetched."),
     _size("--image-size", "Mean size of an image."),
-    _number("--page-stored", "Stored bytes to a fetched byte of a page."),
-    _number("--image-stored", "Stored bytes to a fetched byte of an image."),
-    _number("--changed", "Share of the pages that change in a day: 0.01."),
-    _number("--new", "New pages and images in a day, as a share of all."),
-    _number("--visits", "Visits of each page in a day."),
-    _number("--links", "Links of a page."),
+    _number("--page-stored", "Stored bytes per fetched byte of a page."),
+    _number("--image-stored", "Stored bytes per fetched byte of an image."),
+    _number("--changed", "Share of pages that change per day: 0.01."),
+    _number("--new", "New pages and images per day, as a share of all."),
+    _number("--visits", "Visits to each page per day."),
+    _number("--links", "Links per page."),
     _number("--link-length", "Bytes of a link."),
     _number("--days", "How long to plan for."),
     click.option("--copies", type=click.IntRange(1), help="Copies of each content, on different nodes."),
     _size("--disk", "Disk of a node."),
     _number("--fill", "Share of a disk that may be used."),
-    _size("--bandwidth", "Bytes a second that a node has, each way."),
+    _size("--bandwidth", "Bytes per second that a node can transfer, each way."),
     _time("--life", "Mean time until a node leaves for good: 365d."),
     _number("--uptime", "Share of the time that a node is up: 0.99."),
     _time("--outage", "Mean time that a node is away before it returns."),
@@ -128,8 +128,8 @@ SIMULATE = ("figures", "years")
     show_default=True,
     help="After a loss: a new node joins, the same returns with an empty disk, or none.",
 )
-@click.option("--liars", type=float, default=0.0, help="Share of nodes that say they have what they have not.")
-@click.option("--check-every", metavar="TIME", callback=read_seconds, default="1h", help="Between two checks.")
+@click.option("--liars", type=float, default=0.0, help="Share of nodes that claim to hold what they do not.")
+@click.option("--check-every", metavar="TIME", callback=read_seconds, default="1h", help="Time between two checks.")
 @form_options(SIMULATE)
 def simulate(
     *,
@@ -178,7 +178,7 @@ GROWTH = ("figures", "months")
 @archive_option
 @click.option("--window", metavar="TIME", callback=read_seconds, default="365d", show_default=True, help="Look back.")
 @click.option("--reserve", type=float, default=0.1, show_default=True, help="Share of the disk that stays free.")
-@click.option("--growth", metavar="SIZE", callback=read_bytes, help="Bytes a day, instead of the measured growth.")
+@click.option("--growth", metavar="SIZE", callback=read_bytes, help="Bytes per day, instead of the measured growth.")
 @form_options(GROWTH)
 def growth(*, archive: Path, window: float, reserve: float, growth: int | None, **form: Any) -> None:
     """Show how this archive grows, and when its disk is full; of a running node, those of the whole cluster."""
@@ -200,9 +200,9 @@ DISK = ("choice", "table_3", "table_4", "disk")
 @click.option("--directory", type=PATH, default=Path(), help="Where to measure a disk; the current one by default.")
 @click.option("--seek", type=float, metavar="MS", help="Mean seek in milliseconds.")
 @click.option("--short-seek", type=float, metavar="MS", help="Seek to a place nearby.")
-@click.option("--turn", type=float, metavar="MS", help="More for a write that does not follow the last one.")
-@click.option("--read-rate", metavar="SIZE", callback=read_bytes, help="Bytes read a second, in sequence.")
-@click.option("--write-rate", metavar="SIZE", callback=read_bytes, help="Bytes written a second, in sequence.")
+@click.option("--turn", type=float, metavar="MS", help="Extra time of a write that does not follow the last one.")
+@click.option("--read-rate", metavar="SIZE", callback=read_bytes, help="Bytes per second of sequential reads.")
+@click.option("--write-rate", metavar="SIZE", callback=read_bytes, help="Bytes per second of sequential writes.")
 @click.option("--size", metavar="SIZE", callback=read_bytes, help="Size of the disk.")
 @click.option("--bucket", metavar="SIZE", callback=read_bytes, help="Size of a bucket.")
 @click.option("--buffer", metavar="SIZE", callback=read_bytes, help="Size of the buffer for additions.")

@@ -25,8 +25,8 @@ _OF_THE_DRAW = ("size", "bytes_max", "by", "topic", "unit", "equal", "within", "
 @click.command()
 @click.argument("directory", type=PATH, required=False)
 @archive_option
-@click.option("--size", type=click.IntRange(1), metavar="N", help="So many captures.")
-@click.option("--bytes", "bytes_max", callback=read_bytes, metavar="BYTES", help="At most so many bytes of payloads.")
+@click.option("--size", type=click.IntRange(1), metavar="N", help="Number of captures.")
+@click.option("--bytes", "bytes_max", callback=read_bytes, metavar="BYTES", help="Most bytes of payloads.")
 @click.option(
     "--by",
     multiple=True,

@@ -66,7 +66,7 @@ NEAR_DUPLICATES = ("groups", "clusters", "members")
     type=click.IntRange(0, 6),
     default=4,
     show_default=True,
-    help="Bits of 64 in which the sketches of two texts may differ.",
+    help="How many of 64 bits the sketches of two texts may differ in.",
 )
 @click.option("--cluster", metavar="ID", default="", help="List all members of this cluster.")
 @form_options(NEAR_DUPLICATES)
@@ -120,7 +120,7 @@ MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
     default=1000,
     show_default=True,
     metavar="N",
-    help="Read so many images for their dimensions.",
+    help="Number of images to read for their dimensions.",
 )
 @click.option(
     "--recordings",
@@ -128,7 +128,7 @@ MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
     default=200,
     show_default=True,
     metavar="N",
-    help="Read so many files each of sound and film for their durations.",
+    help="Number of files each of sound and film to read for their durations.",
 )
 @form_options(MEDIA)
 def media(*, archive: Path, collection: str | None, images: int, recordings: int, **form: Any) -> None:
