@@ -95,6 +95,7 @@ class Demo:
             "search?q=tide  search; try lang:de Hafen, or title:storm",
             "explore  hosts and types",
             "crawls/harbour  the crawl, and each URL it met",
+            "studies/duplicates?by=crawl  what both visits have in common",
         ]
 
     def visit(self, url: str) -> list[str]:

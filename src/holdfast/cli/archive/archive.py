@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from holdfast.cli.options import (
     PATH,
@@ -45,8 +46,18 @@ if TYPE_CHECKING:
     from holdfast.storage.maintenance.check import CheckReport
 
 
+def _named_directory(context: click.Context, _: click.Parameter, value: Path | None) -> Path:
+    """DIR, or what -a or HOLDFAST_ARCHIVE names; the current directory only if it is named, too."""
+    root = context.find_root()
+    if value is not None:
+        return value
+    if root.get_parameter_source("archive") in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+        return Path(root.params["archive"])
+    raise click.UsageError("name the directory of the new archive: holdfast init DIR", context)
+
+
 @click.command()
-@click.argument("directory", metavar="DIR", type=PATH)
+@click.argument("directory", metavar="[DIR]", type=PATH, required=False, callback=_named_directory)
 @click.option("--volumes", type=click.IntRange(0, 1024), help="Number of its own volumes: 1, with --connector none.")
 @shape_options
 @with_default("--signature", default="sha256", help="sha256 or rabin64; cannot be changed.")
@@ -65,7 +76,7 @@ def init(
     as_json: bool,
     **shape: Any,
 ) -> None:
-    """Create an empty archive in DIR, which may exist."""
+    """Create an empty archive in DIR, which may exist; without DIR, in the directory of -a or HOLDFAST_ARCHIVE."""
     import holdfast
 
     if volumes is None:

@@ -32,21 +32,21 @@ scenario_options = together(  # named as the fields of a scenario, but for --lif
     archive_option,
     with_default("--preset", type=click.Choice(PRESETS), default="national", help="Start from this."),
     _number("--pages", help="Pages at the beginning."),
-    _number("--images", "images_per_page", help="Images to a page."),
+    _number("--images", "images_per_page", help="Images per page."),
     size_option("--page-size", "page_bytes", help="Mean size of a page, as fetched."),
     size_option("--image-size", "image_bytes", help="Mean size of an image."),
-    _number("--page-stored", help="Stored bytes to a fetched byte of a page."),
-    _number("--image-stored", help="Stored bytes to a fetched byte of an image."),
-    _number("--changed", "changed_per_day", help="Share of the pages that change in a day: 0.01."),
-    _number("--new", "new_per_day", help="New pages and images in a day, as a share of all."),
-    _number("--visits", "visits_per_day", help="Visits of each page in a day."),
-    _number("--links", "links_per_page", help="Links of a page."),
+    _number("--page-stored", help="Stored bytes per fetched byte of a page."),
+    _number("--image-stored", help="Stored bytes per fetched byte of an image."),
+    _number("--changed", "changed_per_day", help="Share of pages that change per day: 0.01."),
+    _number("--new", "new_per_day", help="New pages and images per day, as a share of all."),
+    _number("--visits", "visits_per_day", help="Visits to each page per day."),
+    _number("--links", "links_per_page", help="Links per page."),
     _number("--link-length", "link_bytes", help="Bytes of a link."),
     _number("--days", help="How long to plan for."),
     click.option("--copies", type=click.IntRange(1), help="Copies of each content, on different nodes."),
     size_option("--disk", "disk_bytes", help="Disk of a node."),
     _number("--fill", help="Share of a disk that may be used."),
-    size_option("--bandwidth", "bandwidth_bytes_s", help="Bytes a second that a node has, each way."),
+    size_option("--bandwidth", "bandwidth_bytes_s", help="Bytes per second that a node can transfer, each way."),
     duration_option("--life", "life_s", help="Mean time until a node leaves for good: 365d."),
     _number("--uptime", help="Share of the time that a node is up: 0.99."),
     duration_option("--outage", "outage_s", help="Mean time that a node is away before it returns."),
@@ -96,8 +96,8 @@ SIMULATE = ("figures", "years")
     default="join",
     help="After a loss: a new node joins, the same returns with an empty disk, or none.",
 )
-@click.option("--liars", type=float, default=0.0, help="Share of nodes that say they have what they have not.")
-@duration_option("--check-every", default="1h", help="Between two checks.")
+@click.option("--liars", type=float, default=0.0, help="Share of nodes that claim to hold what they do not.")
+@duration_option("--check-every", default="1h", help="Time between two checks.")
 @form_options(SIMULATE)
 def simulate(*, years: float, runs: int, seed: int, shape: float | None, trace: Path | None, **values: Any) -> None:
     """Simulate years of a cluster: nodes die and join, partitions move, are repaired and are lost.
@@ -135,7 +135,7 @@ GROWTH = ("figures", "months")
 @archive_option
 @duration_option("--window", default="365d", help="Look back.")
 @with_default("--reserve", type=float, default=0.1, help="Share of the disk that stays free.")
-@size_option("--growth", help="Bytes a day, instead of the measured growth.")
+@size_option("--growth", help="Bytes per day, instead of the measured growth.")
 @form_options(GROWTH)
 def growth(*, archive: Path, window: float, reserve: float, growth: int | None, **form: Any) -> None:
     """Show how this archive grows, and when its disk is full; of a running node, those of the whole cluster."""
@@ -157,9 +157,11 @@ DISK = ("choice", "table_3", "table_4", "disk")
 @click.option("--directory", type=PATH, default=Path(), help="Where to measure a disk; the current one by default.")
 @click.option("--seek", "seek_ms", type=float, metavar="MS", help="Mean seek in milliseconds.")
 @click.option("--short-seek", "short_seek_ms", type=float, metavar="MS", help="Seek to a place nearby.")
-@click.option("--turn", "turn_ms", type=float, metavar="MS", help="More for a write that does not follow the last one.")
-@size_option("--read-rate", help="Bytes read a second, in sequence.")
-@size_option("--write-rate", help="Bytes written a second, in sequence.")
+@click.option(
+    "--turn", "turn_ms", type=float, metavar="MS", help="Extra time of a write that does not follow the last one."
+)
+@size_option("--read-rate", help="Bytes per second of sequential reads.")
+@size_option("--write-rate", help="Bytes per second of sequential writes.")
 @size_option("--size", "disk_bytes", help="Size of the disk.")
 @size_option("--bucket", "bucket_bytes", help="Size of a bucket.")
 @size_option("--buffer", "buffer_bytes", help="Size of the buffer for additions.")

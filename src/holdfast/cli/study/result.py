@@ -77,15 +77,19 @@ def _show(result: StudyResult, form: dict[str, Any], shown: tuple[str, ...]) -> 
 
 
 def _lines(table: pyarrow.Table, most: int) -> list[str]:
-    """The table for a terminal: shares in percent, sizes rounded, words to the left of numbers."""
+    """The table for a terminal: shares in percent, sizes rounded, words to the left of numbers.
+
+    Columns without any value are left out.
+    """
     from pyarrow import types
 
     from holdfast.study.display import cell, heading, shown_columns
 
     kinds = dict(zip(table.column_names, table.schema.types, strict=True))
     numbers = {name for name, kind in kinds.items() if types.is_integer(kind) or types.is_floating(kind)}
-    names = sorted(shown_columns(table.column_names), key=lambda name: name in numbers)
     rows: list[Mapping[str, Any]] = table.slice(0, most).to_pylist()
+    names = sorted(shown_columns(table.column_names), key=lambda name: name in numbers)
+    names = [name for name in names if any(cell(name, row) for row in rows)] or names
     cells = [[_short(cell(name, row)) for name in names] for row in rows]
     left = sum(name not in numbers for name in names)
     lines = table_lines([heading(name) for name in names], cells, left=left)

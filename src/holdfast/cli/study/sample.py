@@ -26,8 +26,8 @@ TABLES = ("sizes", "distances", "distributions", "strata")
 @click.command()
 @click.argument("directory", type=PATH, required=False)
 @archive_option
-@click.option("--size", "captures", type=click.IntRange(1), metavar="N", help="So many captures.")
-@size_option("--bytes", "bytes_max", help="At most so many bytes of payloads.")
+@click.option("--size", "captures", type=click.IntRange(1), metavar="N", help="Number of captures.")
+@size_option("--bytes", "bytes_max", help="Most bytes of payloads.")
 @click.option(
     "--by",
     multiple=True,

@@ -60,7 +60,10 @@ NEAR_DUPLICATES = ("groups", "clusters", "members")
 @by_option
 @collection_option
 @with_default(
-    "--distance", type=click.IntRange(0, 6), default=4, help="Bits of 64 in which the sketches of two texts may differ."
+    "--distance",
+    type=click.IntRange(0, 6),
+    default=4,
+    help="How many of 64 bits the sketches of two texts may differ in.",
 )
 @click.option("--cluster", metavar="ID", default="", help="List all members of this cluster.")
 @form_options(NEAR_DUPLICATES)
@@ -85,7 +88,7 @@ CHANGE = ("strata", "survival")
 def change(*, archive: Path, collection: str | None, **form: Any) -> None:
     """Estimate how fast pages change, and how long they live.
 
-    In days, with intervals of confidence of 95 %: by kind of site, top-level domain, type, depth, size and site.
+    In days, with 95 % confidence intervals: by kind of site, top-level domain, type, depth, size and site.
     """
     _run("change", archive, collection, form, CHANGE[:1])
 
@@ -109,14 +112,14 @@ MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
 @archive_option
 @collection_option
 @with_default(
-    "--images", type=click.IntRange(0), default=1000, metavar="N", help="Read so many images for their dimensions."
+    "--images", type=click.IntRange(0), default=1000, metavar="N", help="Number of images to read for their dimensions."
 )
 @with_default(
     "--recordings",
     type=click.IntRange(0),
     default=200,
     metavar="N",
-    help="Read so many files each of sound and film for their durations.",
+    help="Number of files each of sound and film to read for their durations.",
 )
 @form_options(MEDIA)
 def media(*, archive: Path, collection: str | None, images: int, recordings: int, **form: Any) -> None:
