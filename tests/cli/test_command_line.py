@@ -74,6 +74,18 @@ def test_help_lists_every_command(shell: Shell) -> None:
     assert shell(code=2).errors == text
 
 
+def test_a_new_archive_is_where_the_option_or_the_variable_says(shell: Shell) -> None:
+    """As in a container, which names its archive by the variable."""
+    shell("-a", "one", "init")
+    shell("init", HOLDFAST_ARCHIVE="two")
+    shell("-a", "one", "init", "three")
+    for name in ("one", "two", "three"):
+        assert (shell.directory / name / "holdfast.toml").exists()
+    refused = shell("init", code=2)
+    assert "name the directory of the new archive" in refused.errors
+    assert not (shell.directory / "holdfast.toml").exists()
+
+
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_shells_get_their_completion(shell: Shell, name: str) -> None:
     command = [sys.executable, "-m", "holdfast"]

@@ -79,14 +79,15 @@ def test_demo(shell: Shell) -> None:
     assert len(re.findall(r"\d+ URLs in .* duplicates", printed)) == 2
     assert "unchanged" in printed
     assert "no faults" in printed
-    assert len(pages) == 6
-    home, calendar, compared, found, explored, crawl = pages.values()
+    assert len(pages) == 7
+    home, calendar, compared, found, explored, crawl, study = pages.values()
     assert "<h1" in home
     assert "en/lamp.html" in calendar
     assert "lens" in compared
     assert "tide" in found
     assert "127.0.0.1" in explored
     assert "harbour" in crawl
+    assert "Duplicates" in study
 
 
 def test_demo_of_a_site_that_is_given(shell: Shell) -> None:

@@ -35,8 +35,8 @@ def test_a_table_for_people(studied: Shell) -> None:
     text = studied.quick("study", "duplicates").text
     assert text.splitlines()[:4] == [
         "groups:",
-        "group  date        captures  urls  documents  contents  within %  previous %  earlier %  urls previous %"
-        "  urls earlier %    bytes  unique bytes  new bytes",
+        "group  date        captures  URLs  documents  contents  within %  previous %  earlier %  URLs previous %"
+        "  URLs earlier %    bytes  unique bytes  new bytes",
         "one    2020-01-02         2     2          2         1      50.0                                        "
         "                  2.8 KiB       1.4 KiB    1.4 KiB",
         "two    2021-01-02         2     2          2         2       0.0        50.0       50.0            100.0"
@@ -60,7 +60,7 @@ def test_change_with_bounds_in_one_cell_and_as_columns_of_their_own(studied: She
     assert text.splitlines()[2].split()[:6] == ["all", "all", "2", "4", "2", "1"]
     (row,) = list(csv.DictReader(io.StringIO(studied.quick("study", "change", "--csv").text)))[:1]
     assert float(row["change_interval_low"]) < float(row["change_interval_days"]) < float(row["change_interval_high"])
-    assert f"({float(row['change_interval_low']):.3g} to " in text
+    assert f"({float(row['change_interval_low']):.3g}d to " in text
     pytest.importorskip("matplotlib")
     studied.quick("study", "change", "--plot", studied.directory / "c.svg")
     assert (studied.directory / "c.svg").stat().st_size
@@ -70,7 +70,7 @@ def test_composition_and_media(studied: Shell) -> None:
     figures = studied.quick("study", "composition", "--csv").text
     assert "captures,4.0,\n" in figures and "pages among captures,100.0,%\n" in figures
     told = studied.quick("study", "media")
-    assert (told.text, told.errors) == ("", "note: there is nothing but pages, or nothing at all\n")
+    assert (told.text, told.errors) == ("", "note: there are no captures besides pages\n")
     assert "-1 must be at least 0" in studied.quick("study", "media", "--images", "-1", code=2).errors
 
 
@@ -156,7 +156,7 @@ def test_visits_of_a_crawl_are_groups(studied: Shell, site: Site) -> None:
     assert (first["documents"], second["documents"]) == (2, 2)
     assert second["previous"] == 0.5
     assert second["urls_previous"] == 1.0
-    assert "note: 4 captures come from no crawl of this archive and are left out" in told.errors
+    assert "note: captures that come from no crawl of this archive, left out: 4" in told.errors
 
 
 @pytest.fixture

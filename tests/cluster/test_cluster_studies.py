@@ -88,7 +88,7 @@ STUDIES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 # What volumes keep is kept by each node for itself, and so is their compression.
 OF_VOLUMES = {"kept_bytes", "saved_bytes", "saved"}
-FIGURE_OF_VOLUMES = "stored bytes to a byte of content"
+FIGURE_OF_VOLUMES = "stored bytes per byte of content"
 
 
 def plain(result: StudyResult) -> dict[str, list[Any]]:

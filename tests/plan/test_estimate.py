@@ -12,6 +12,7 @@ from holdfast.errors import UnknownName, UsageError
 from holdfast.plan import PRESETS, Scenario, estimate, preset
 from holdfast.plan.estimate import NodeEstimate
 from holdfast.plan.loss import loss_probability
+from holdfast.study.display import cell
 
 DAY_S = 86400
 SMALL = Scenario(
@@ -118,6 +119,18 @@ def test_what_grows_with_what(scenario: Scenario) -> None:
     assert found.nodes >= scenario.copies
     assert found.used_bytes <= scenario.disk_bytes * scenario.fill * (1 + 1e-9)
     assert 0 <= found.loss <= 1 and all(value >= 0 for part in found.traffic().values() for value in part)
+
+
+def test_small_and_large_sizes_are_shown_in_units_that_fit() -> None:
+    small = SMALL.changed(pages=10, nodes=3)
+    for scenario, texts in (
+        (small, ("146.5 KiB", "11.7 KiB/day")),
+        (preset("national"), ("92.1 TiB", "800.9 GiB/day")),
+    ):
+        shown = {row["figure"]: (cell("value", row), cell("unit", row)) for row in estimate(scenario).rows()}
+        assert shown["contents at the beginning, stored"] == (texts[0], "")
+        assert shown["new contents, fetched"] == (texts[1], "")
+        assert shown["time to fill a new node"][1] == "days"
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

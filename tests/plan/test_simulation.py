@@ -16,7 +16,7 @@ from holdfast.errors import UnknownName, UsageError
 from holdfast.plan.lifetimes import DAY_S, ExponentialLives, TracedLives, WeibullLives, read_trace
 from holdfast.plan.loss import loss_probability
 from holdfast.plan.scenario import preset
-from holdfast.plan.simulate import cluster_of, interval, lives_of, simulate, usual_partitions
+from holdfast.plan.simulate import cluster_of, lives_of, simulate, usual_partitions
 from holdfast.plan.simulation import Replacement, SimulatedCluster, Simulation
 
 FOREVER = ExponentialLives(1e15)
@@ -331,13 +331,6 @@ def test_times_of_repair_are_about_those_calculated() -> None:
     mean = rows["mean time of repair"]
     assert mean["value"] == pytest.approx(mean["calculated"], rel=0.25)
     assert rows["moved bytes"]["value"] == pytest.approx(rows["moved bytes"]["calculated"], rel=0.2)
-
-
-def test_intervals() -> None:
-    assert interval(np.array([1.0])) == (None, None)
-    low, high = interval(np.array([11.0, 12.0, 13.0]))
-    assert (low, high) == (pytest.approx(12 - 4.303 / 3**0.5), pytest.approx(12 + 4.303 / 3**0.5))
-    assert interval(np.array([0.0, 1.0]))[0] == 0.0, "nothing counted here is negative"
 
 
 SCENARIO = preset("national")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from xml.etree import ElementTree
 
 import pytest
@@ -46,3 +47,15 @@ def test_a_panel_of_nothing_but_zeros_is_drawn() -> None:
     ]
     for format in ("svg", "png"):
         assert chart(panels, format)
+
+
+def test_zeros_on_a_logarithmic_axis_leave_the_panels_their_room() -> None:
+    """Such as the traffic of repair where there is one node."""
+    places = [1.0, 10.0, 100.0]
+    series = [Series("all", [5.0] * 3, places), Series("repair", [0.0] * 3, places)]
+    panels = [Panel("T", "days", "kbit/s", series, is_log_x=True, is_log_y=True)] * 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns where it gives up the layout
+        marks, frames = marks_and_frames(chart(panels, "svg"))
+    assert len(marks) == 6, "what is not there has no marks"
+    assert frames[0][1] < frames[1][0]

@@ -168,7 +168,7 @@ def test_one_capture(empty: Archive) -> None:
         add(empty, [Fact("one", "http://a.example/", "20200101000000", b"alone" * 100)])
         result = study.duplicates(empty)
     same(result.rows()[0], {"captures": 1, "within": 0.0, "previous": None, "urls_previous": None})
-    assert result.notes == ["there is one batch only: nothing to compare it with"]
+    assert result.notes == ["there is only one batch: nothing to compare it with"]
 
 
 def test_a_capture_without_payload_is_a_url_and_not_a_document(empty: Archive) -> None:
@@ -185,7 +185,7 @@ def test_captures_without_dates_count_and_are_noted(empty: Archive, tmp_path: Pa
         result = study.duplicates(empty)
     assert result.rows()[0]["date"] is None
     assert result.rows()[0]["documents"] == 1
-    assert "1 captures have no date" in result.notes[0]
+    assert "captures without a date: 1" in result.notes[0]
 
 
 def test_wrong_arguments_are_refused(empty: Archive) -> None:

@@ -57,16 +57,30 @@ def test_changes_within_minutes_are_shown_in_seconds(tmp_path: Path) -> None:
     row = {"change_interval_days": 20 / DAY_S, "change_interval_low": 10 / DAY_S, "change_interval_high": 200 / DAY_S}
     assert cell("change_interval_days", row) == "20s (10s to 3m 20s)"
     assert cell("change_interval_days", row | {"change_interval_days": None}) == "over 10s"
-    assert cell("half_life_days", {"half_life_days": 12.3}) == "12.3"
+    assert cell("half_life_days", {"half_life_days": 12.3}) == "12.3d"
+
+
+def test_what_visits_cannot_tell_is_noted(tmp_path: Path) -> None:
+    """Each visit sees a change, and visits are 20 seconds apart."""
+    seconds = [f"202001010000{second:02}" for second in (0, 20, 40)]
+    with made(tmp_path / "archive") as archive:
+        add(archive, [Fact("one", "http://a.example/", time, TEXT + time.encode()) for time in seconds])
+        add(archive, [Fact("one", "http://b.example/", time, TEXT) for time in seconds[:2]])
+        assert [note for note in study.change(archive).notes if note.startswith("2 of 3 visits saw a change")]
+        assert [note for note in study.composition(archive).notes if "visited 20s apart on average" in note]
+        later = [f"2020{month:02}01000000" for month in range(2, 8)]
+        add(archive, [Fact("one", "http://b.example/", time, TEXT) for time in later])
+        assert not [note for note in study.change(archive).notes if "saw a change" in note]
+        assert not [note for note in study.composition(archive).notes if "apart on average" in note]
 
 
 NOTES = {
-    "duplicates": "1 captures have no date: they count",
+    "duplicates": "captures without a date: 1; they count",
     "near-duplicates": "",
-    "change": "1 captures have no date and are left out",
-    "composition": "1 captures have no date: they do not count for change",
-    "media": "there is nothing but pages",
-    "topic": "1 captures have no date and are left out",
+    "change": "captures without a date, left out: 1",
+    "composition": "captures without a date, not counted for change: 1",
+    "media": "there are no captures besides pages",
+    "topic": "captures without a date, left out: 1",
 }
 
 

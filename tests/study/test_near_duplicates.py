@@ -165,7 +165,7 @@ def test_without_an_index_it_says_how_to_make_one(tmp_path: Path) -> None:
 def test_little_and_pending(tmp_path: Path) -> None:
     with made(tmp_path / "archive") as archive:
         archive.index.update()
-        assert study.near_duplicates(archive).notes == ["no indexed page has text enough for a sketch"]
+        assert study.near_duplicates(archive).notes == ["no indexed page has enough text for a sketch"]
         add(archive, [Fact("one", "http://a.example/", "20200101000000", page("word " * 60))])
         notes = study.near_duplicates(archive).notes
         assert notes[0].startswith("1 records are not indexed yet")

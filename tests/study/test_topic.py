@@ -324,8 +324,8 @@ def test_captures_without_dates_or_not_indexed_are_left_out_and_noted(tmp_path: 
         result = study.topic(archive, "tide")
     assert result.rows() == []
     assert result.notes[1:] == [
-        "1 captures have no date and are left out",
-        "1 captures are not indexed yet and are left out: run 'holdfast index update'",
+        "captures without a date, left out: 1",
+        "captures not indexed yet, left out: 1; run 'holdfast index update'",
     ]
 
 

@@ -107,6 +107,10 @@ def test_json_is_left_alone(served: Served) -> None:
         ("bytes=0-99999999", 206, 0, len(LARGE)),
         ("bytes=1-2,4-5", 200, 0, len(LARGE)),
         ("lines=1-2", 200, 0, len(LARGE)),
+        ("bytes=5-2", 200, 0, len(LARGE)),
+        ("bytes=0-" + "9" * 5000, 206, 0, len(LARGE)),
+        ("bytes=-" + "9" * 5000, 206, 0, len(LARGE)),
+        ("bytes=" + "0" * 5000 + "3-4", 206, 3, 5),
     ],
 )
 def test_ranges(served: Served, wanted: str, status: int, begin: int, end: int) -> None:
@@ -119,6 +123,16 @@ def test_ranges(served: Served, wanted: str, status: int, begin: int, end: int) 
 def test_a_range_beyond_the_end_is_refused(served: Served) -> None:
     got = ask(f"{served.replay}/main/{TIME}im_/{A}/film.mp4", Range="bytes=99999999-")
     assert (got.status, got.headers["content-range"]) == (416, f"bytes */{len(LARGE)}")
+    assert ask(f"{served.replay}/main/{TIME}im_/{A}/film.mp4", Range="bytes=" + "9" * 5000 + "-").status == 416
+
+
+def test_a_range_of_another_version_is_the_whole(served: Served) -> None:
+    address = f"{served.replay}/main/{TIME}im_/{A}/film.mp4"
+    tag = ask(address).headers["etag"]
+    assert ask(address, Range="bytes=0-9", If_Range=tag).status == 206
+    for other in ('"other"', f"W/{tag}", "Mon, 01 Jan 2024 00:00:00 GMT"):
+        got = ask(address, Range="bytes=0-9", If_Range=other)
+        assert (got.status, len(got.body)) == (200, len(LARGE))
 
 
 def test_redirects_lead_into_the_archive_and_errors_are_what_they_were(served: Served) -> None:

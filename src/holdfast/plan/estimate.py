@@ -11,7 +11,7 @@ from holdfast.env.extras import require
 from holdfast.errors import UsageError
 from holdfast.plan.lifetimes import DAY_S
 from holdfast.plan.loss import any_loss_probability, loss_probability, mean_time_to_loss
-from holdfast.plan.scenario import GB, KBIT, NODES_MAX, TB, Scenario, preset
+from holdfast.plan.scenario import KBIT, NODES_MAX, Scenario, preset
 from holdfast.study.chart import Panel, Series
 from holdfast.study.result import StudyResult
 
@@ -20,7 +20,7 @@ GOAL = 0.999  # of availability, for which the uptime that it takes is computed
 _FIGURES = (("figure", "string"), ("value", "float64"), ("unit", "string"))
 _TRAFFIC = (("part", "string"), ("down_kbit_per_s", "float64"), ("up_kbit_per_s", "float64"))
 _COPIES = (
-    *(("copies", "int64"), ("storage_tb", "float64"), ("nodes", "int64"), ("kbit_per_s", "float64")),
+    *(("copies", "int64"), ("storage_bytes", "float64"), ("nodes", "int64"), ("kbit_per_s", "float64")),
     *(("unavailable", "float64"), ("lost", "float64")),
 )
 _LIVES = (("life_days", "float64"), ("kbit_per_s", "float64"), ("repair_kbit_per_s", "float64"), ("lost", "float64"))
@@ -137,13 +137,13 @@ class NodeEstimate:
         loss = self.loss
         life_s = scenario.life_days * DAY_S
         found = [
-            ("contents at the beginning, stored", scenario.first_bytes / TB, "TB"),
-            ("new contents, fetched", scenario.fetched_bytes_day / GB, "GB/day"),
-            ("new contents, stored", scenario.new_bytes_day / GB, "GB/day"),
-            ("contents at the end, stored", scenario.total_bytes / TB, "TB"),
-            ("storage with all copies", self.storage_bytes / TB, "TB"),
+            ("contents at the beginning, stored", scenario.first_bytes, "bytes"),
+            ("new contents, fetched", scenario.fetched_bytes_day, "bytes/day"),
+            ("new contents, stored", scenario.new_bytes_day, "bytes/day"),
+            ("contents at the end, stored", scenario.total_bytes, "bytes"),
+            ("storage with all copies", self.storage_bytes, "bytes"),
             ("nodes", self.nodes, ""),
-            ("used disk of a node", self.used_bytes / GB, "GB"),
+            ("used disk of a node", self.used_bytes, "bytes"),
             ("full after", self.full_days, "days"),
             ("bandwidth of a node, down", down / KBIT, "kbit/s"),
             ("bandwidth of a node, up", up / KBIT, "kbit/s"),
@@ -151,7 +151,7 @@ class NodeEstimate:
             ("bandwidth of all nodes, down", down * self.nodes / KBIT / 1e6, "Gbit/s"),
             ("time to repair a lost node", self.repair_s / 3600, "hours"),
             ("time to fill a new node", self.refill_s / DAY_S, "days"),
-            ("pages that cannot be read at a time", 100 * self.unavailability, "%"),
+            ("pages that cannot be read at a given time", 100 * self.unavailability, "%"),
             (f"uptime for {100 * GOAL:g} % of pages", 100 * (1 - (1 - GOAL) ** (1 / scenario.copies)), "%"),
             ("probability that a page is lost", loss, ""),
             ("pages lost, expected", loss * scenario.pages, ""),
@@ -227,7 +227,7 @@ def _with_copies(scenario: Scenario, copies: int) -> dict[str, Any]:
     )
     return {
         "copies": copies,
-        "storage_tb": found.storage_bytes / TB,
+        "storage_bytes": found.storage_bytes,
         "nodes": found.nodes,
         "kbit_per_s": found.busiest_bytes_s / KBIT,
         "unavailable": found.unavailability,
@@ -284,7 +284,7 @@ def _panels(
             is_log_y=True,
         ),
         Panel(
-            "Pages that cannot be read at a time",
+            "Pages that cannot be read at a given time",
             "uptime of a node (%)",
             "share of pages (%)",
             [

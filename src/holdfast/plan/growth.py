@@ -11,13 +11,15 @@ from holdfast.archive import Archive
 from holdfast.arguments import checked
 from holdfast.env.extras import require
 from holdfast.errors import UsageError
-from holdfast.plan.scenario import GB, Scenario
+from holdfast.plan.scenario import Scenario
 from holdfast.study import composition
 from holdfast.study.chart import Panel, Series
+from holdfast.study.display import in_size_unit
 from holdfast.study.engine.run import ClusterArchive, run_study
 from holdfast.study.engine.scan import Progress
 from holdfast.study.growth_study import GrowthStudy
 from holdfast.study.result import StudyResult
+from holdfast.study.statistics.mean import mean_interval
 
 WINDOW_DAYS = 365
 _FIGURES = (
@@ -36,7 +38,6 @@ _MONTHS = (
 )
 _MONTH_DAYS = 365.2425 / 12
 _AHEAD = 24  # months that the chart looks ahead
-_SIZE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
 
 
 @dataclass(slots=True)
@@ -96,16 +97,15 @@ def _measured(
         days = count * _MONTH_DAYS
         captures, new_urls = sum(each.captures for each in shown), sum(each.new_urls for each in shown)
     mean = sum(rates) / len(rates)
-    spread = math.sqrt(sum((each - mean) ** 2 for each in rates) / (len(rates) - 1)) if len(rates) > 1 else 0.0
-    half = 1.96 * spread / math.sqrt(len(rates))
+    low, high = mean_interval(rates)
     growth = Growth(
         used,
         free,
         sum(each.captures for each in months.values()) + totals["undated"],
         totals["urls"],
         mean,
-        max(0.0, mean - half) if len(rates) > 1 else None,
-        mean + half if len(rates) > 1 else None,
+        low,
+        high,
         captures / days,
         new_urls / days,
         min(months, default=""),
@@ -145,12 +145,12 @@ def growth(
     sooner, later = (None if each is None else found.full_days(each, reserve) for each in (high, low))
     figures = [
         _figure("captures", found.captures, ""),
-        _figure("urls", found.urls, ""),
-        _figure("archive on disk", found.used_bytes / GB, "GB"),
-        _figure("free on its disk", found.free_bytes / GB, "GB"),
-        _figure("captures a day", found.captures_day, ""),
-        _figure("new urls a day", found.new_urls_day, ""),
-        _figure("growth a day", rate / GB, "GB", *(None if each is None else each / GB for each in (low, high))),
+        _figure("URLs", found.urls, ""),
+        _figure("archive on disk", found.used_bytes, "bytes"),
+        _figure("free on its disk", found.free_bytes, "bytes"),
+        _figure("captures per day", found.captures_day, ""),
+        _figure("new URLs per day", found.new_urls_day, ""),
+        _figure("growth", rate, "bytes/day", low, high),
         _figure("full in", full, "days", sooner, later),
     ]
     rows, total = [], 0
@@ -199,7 +199,7 @@ def _notes(found: Growth, full: float, undated: int, given: float | None) -> lis
     if found.captures and found.first == found.last and given is None:
         notes.append("all captures are of one month: its growth may not be the usual one")
     if undated:
-        notes.append(f"{undated:,} captures have no date: they do not count for growth")
+        notes.append(f"captures without a date, not counted for growth: {undated:,}")
     return notes
 
 
@@ -217,13 +217,11 @@ def _panels(found: Growth, months: dict[str, _Month], rate: float, reserve: floa
     ahead = [month / 12 for month in range(_AHEAD + 1)]
     to_come = [total + rate * _MONTH_DAYS * 12 * each for each in ahead]
     limit = (1 - reserve) * (found.used_bytes + found.free_bytes)
-    unit, unit_bytes = next((each for each in _SIZE_UNITS if max(to_come) >= each[1]), _SIZE_UNITS[-1])
-    series = [
-        Series("until now", [each / unit_bytes for each in sizes], places),
-        Series("growing like this", [each / unit_bytes for each in to_come], ahead),
-    ]
+    unit, scaled = in_size_unit([*to_come, *sizes, limit], max(to_come))
+    future, past = scaled[: len(to_come)], scaled[len(to_come) : -1]
+    series = [Series("so far", past, places), Series("growing like this", future, ahead)]
     if limit < 20 * max(to_come):
-        series.append(Series("full", [limit / unit_bytes] * 2, [places[0], ahead[-1]]))
+        series.append(Series("full", [scaled[-1]] * 2, [places[0], ahead[-1]]))
     return [Panel("Size of this archive", "years from the last capture", f"on disk ({unit})", series)]
 
 
@@ -245,19 +243,19 @@ def archive_scenario(
     copies, partitions = (1, None) if isinstance(archive, Archive) else archive.copies_and_partitions()
     copies = min(copies, nodes)
     pages = max(1.0, found.urls * figures.get("pages among captures", 100.0) / 100)
-    stored = figures.get("stored bytes to a byte of content", 1.0)
+    stored = figures.get("stored bytes per byte of content", 1.0)
     made = Scenario(
         name="archive",
         pages=pages,
-        images_per_page=figures.get("images to a page", 0.0),
+        images_per_page=figures.get("images per page", 0.0),
         page_bytes=max(1.0, figures.get("mean size of a page", figures.get("mean size of a capture", 1.0))),
         image_bytes=figures.get("mean size of an image", 0.0),
         page_stored=stored,
         image_stored=stored,
-        changed_per_day=min(1.0, figures.get("pages that change in a day", 0.0) / 100),
+        changed_per_day=min(1.0, figures.get("pages that change per day", 0.0) / 100),
         new_per_day=min(1.0, found.new_urls_day / found.urls),
         visits_per_day=found.captures_day / found.urls,
-        links_per_page=figures.get("links of a page with links", 0.0),
+        links_per_page=figures.get("links per page that has links", 0.0),
         link_bytes=figures.get("length of a URL", 0.0),
         new_links=0.1,
         request_bytes=600,

@@ -14,10 +14,12 @@ from holdfast.errors import UnknownName, UsageError
 from holdfast.plan.estimate import NodeEstimate
 from holdfast.plan.lifetimes import DAY_S, ExponentialLives, NodeLives, WeibullLives
 from holdfast.plan.loss import COPIES_MAX, loss_probability
-from holdfast.plan.scenario import KBIT, TB, Scenario, preset
+from holdfast.plan.scenario import KBIT, Scenario, preset
 from holdfast.plan.simulation import Replacement, SimulatedCluster, Simulation
 from holdfast.study.chart import Panel, Series
+from holdfast.study.display import in_size_unit
 from holdfast.study.result import StudyResult
+from holdfast.study.statistics.mean import mean_interval
 
 NODES_MAX = 1_000_000
 PARTITIONS_MAX = 1 << 23
@@ -37,12 +39,9 @@ _FIGURES = (
     ("calculated", "float64"),
 )
 _YEARS = (
-    *(("year", "int64"), ("deaths", "float64"), ("joins", "float64"), ("moved_tb", "float64")),
+    *(("year", "int64"), ("deaths", "float64"), ("joins", "float64"), ("moved_bytes", "float64")),
     *(("incomplete_percent", "float64"), ("lost_percent", "float64")),
 )
-# Two-sided 97.5 % quantiles of Student's distribution for 1, 2, ... degrees of freedom; then that of the normal one.
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-_STUDENT_MORE = (2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045)
 
 
 def usual_partitions(nodes: int, copies: int, least: int = 1024) -> int:
@@ -137,7 +136,7 @@ def simulate(
     seed: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> StudyResult:
-    """Tables `figures` and `years`; means over runs, with intervals of confidence of 95 % if there are several.
+    """Tables `figures` and `years`; means over runs, with 95 % confidence intervals if there are several.
 
     `progress` is called with 1 for every simulated day. Raises UsageError.
     """
@@ -176,7 +175,7 @@ def _years_of(simulation: Simulation, years: float, step: Callable[[], None]) ->
                 "year": year,
                 "deaths": counts.deaths - deaths,
                 "joins": counts.joins - joins,
-                "moved_tb": (counts.moved_bytes - moved) / TB,
+                "moved_bytes": counts.moved_bytes - moved,
                 "incomplete_percent": 100 * float(incomplete.mean()),
                 "lost_percent": 100 * (counts.lost_partitions - lost) / simulation.cluster.partitions,
             }
@@ -193,7 +192,7 @@ def _figures_of(simulation: Simulation, years: float, rows: Sequence[dict[str, f
         "nodes that joined": (counts.joins, ""),
         "copies repaired": (counts.repaired_copies, ""),
         "copies handed over to new nodes": (counts.handed_over_copies, ""),
-        "moved bytes": (counts.moved_bytes / TB, "TB"),
+        "moved bytes": (float(counts.moved_bytes), "bytes"),
         "traffic of a node for repair": (counts.moved_bytes / node_s / KBIT, "kbit/s"),
         "mean time of repair": (counts.repair_s / max(1, counts.repaired_copies) / 3600, "hours"),
         "95 % of repairs within": (simulation.repair_quantile_s(0.95) / 3600, "hours"),
@@ -202,7 +201,10 @@ def _figures_of(simulation: Simulation, years: float, rows: Sequence[dict[str, f
             float(np.mean([row["incomplete_percent"] for row in rows])),
             "%",
         ),
-        "fullest node to the mean": (float(load.max() / load.mean()) if len(load) and load.any() else 0.0, ""),
+        "fullest node, relative to the mean": (
+            float(load.max() / load.mean()) if len(load) and load.any() else 0.0,
+            "",
+        ),
         "nodes that hold nothing": (float((load == 0).mean() * 100) if len(load) else 100.0, "%"),
         "partitions lost": (float(counts.lost_partitions), ""),
         "probability that a page is lost": (float(simulation.lost.mean()), ""),
@@ -220,7 +222,7 @@ def _summary(
     rows = []
     for name, (_, unit) in found[0].items():
         values = np.array([each[name][0] for each in found])
-        low, high = interval(values)
+        low, high = mean_interval(values.tolist())
         mean = float(values.mean())
         rows.append(
             {
@@ -233,16 +235,6 @@ def _summary(
             }
         )
     return rows
-
-
-def interval(values: np.ndarray) -> tuple[float | None, float | None]:
-    """The interval of confidence of 95 % of the mean of independent runs; nothing of one run."""
-    if len(values) < 2:
-        return None, None
-    quantiles = _STUDENT + _STUDENT_MORE
-    quantile = quantiles[len(values) - 2] if len(values) - 2 < len(quantiles) else 1.96
-    half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return max(0.0, float(values.mean()) - half), float(values.mean()) + half
 
 
 def _calculated(cluster: SimulatedCluster, years: float) -> dict[str, float]:
@@ -263,7 +255,7 @@ def _calculated(cluster: SimulatedCluster, years: float) -> dict[str, float]:
         moved = 0.0
     found = {
         "nodes that died": deaths,
-        "moved bytes": moved / TB,
+        "moved bytes": moved,
         "traffic of a node for repair": moved / span_s / cluster.nodes / KBIT,
         "mean time of repair": repair_s / 3600,
         "probability that a page is lost": loss_probability(cluster.copies, life_s, max(repair_s, 1.0), span_s),
@@ -289,7 +281,7 @@ def _notes(cluster: SimulatedCluster, runs: int, figures: Sequence[dict[str, Any
     if not cluster.is_hashed:
         notes.append("nodes were ranked by draws instead of hashes: the hashes of so many nodes would take too long")
     if runs == 1:
-        notes.append("one run has no interval of confidence: use several (--runs)")
+        notes.append("one run has no confidence interval: use several (--runs)")
     lost = next(row["value"] for row in figures if row["figure"] == "partitions lost")
     if not lost:
         notes.append(
@@ -302,19 +294,20 @@ def _notes(cluster: SimulatedCluster, runs: int, figures: Sequence[dict[str, Any
 def _panels(cluster: SimulatedCluster, rows: Sequence[dict[str, Any]]) -> list[Panel]:
     names = [str(row["year"]) for row in rows]
     lost = np.cumsum([row["lost_percent"] for row in rows]).tolist()
+    unit, moved = in_size_unit([row["moved_bytes"] for row in rows])
     return [
         Panel(
             "Moved by repair and hand-over",
             "year",
-            "moved (TB)",
-            [Series("moved", [row["moved_tb"] for row in rows])],
+            f"moved ({unit})",
+            [Series("moved", moved)],
             names,
         ),
         Panel(
-            "Partitions",
+            "Partitions with too few copies, and lost ones",
             "year",
             "share of partitions (%)",
-            [Series("too few copies", [row["incomplete_percent"] for row in rows]), Series("lost until now", lost)],
+            [Series("too few copies", [row["incomplete_percent"] for row in rows]), Series("lost so far", lost)],
             names,
         ),
     ]

@@ -53,6 +53,7 @@ SITES_MAX = 1000
 _DAY_S = 86_400
 _GONE = frozenset((404, 410))
 _DEPTH_MAX = 4
+_SEEN_MAX = 0.5  # of visits that see a change; beyond, the time between visits decides half-lives
 _COUNTS_MAX = 200_000  # in memory
 _COUNTS = (
     ("kind", "VARCHAR"),
@@ -130,13 +131,18 @@ class ChangeStudy:
         }
         notes = []
         if undated := database.value("SELECT coalesce(sum(captures), 0) FROM undated"):
-            notes.append(f"{undated:,} captures have no date and are left out")
+            notes.append(f"captures without a date, left out: {undated:,}")
         if not strata:
             notes.append("there are no captures with a content to study")
         elif not strata[0]["intervals"]:
             notes.append("no URL was captured twice with a content: nothing is known about change but what servers say")
         elif strata[0]["half_life_days"] is None:
             notes.append("less than half of the pages were seen to change: their half-life is not reached")
+        elif strata[0]["changes"] > _SEEN_MAX * strata[0]["intervals"]:
+            notes.append(
+                f"{strata[0]['changes']:,} of {strata[0]['intervals']:,} visits saw a change: pages change faster than "
+                "they were visited, so half-lives are upper bounds, and their intervals are too narrow"
+            )
         result = StudyResult("change", tables, notes)
         return StudyResult("change", tables, notes, _panels(result))
 

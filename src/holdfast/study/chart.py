@@ -7,6 +7,7 @@ so that a print without colours can be read.
 from __future__ import annotations
 
 import io
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -234,9 +235,10 @@ def _draw_lines(panel: Panel, axis: Any, theme: Theme, *, is_narrow: bool) -> No
         is_large = len(panel.series) > 1 and len(series.places) <= _POINTS_LARGE
         points = _MARKER_POINTS[at] if is_large else _MARKER_SMALL_POINTS
         few: dict[str, Any] = {"marker": _MARKERS[at], "markersize": points} if is_marked else {}
+        values = [math.nan if value is None or (panel.is_log_y and value <= 0) else value for value in series.values]
         axis.plot(
             series.places,
-            series.values,
+            values,
             label=series.name,
             color=colour,
             linestyle=_DASHES[number % len(_DASHES)],

@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.archive import Archive
 from holdfast.arguments import checked
 from holdfast.catalog.query.search import Permits
+from holdfast.env.units import rounded_duration
 from holdfast.errors import IndexNotFound
 from holdfast.study.change_study import PageVisit, durations
 from holdfast.study.chart import Panel, Series
@@ -82,8 +83,11 @@ class CompositionStudy:
             notes.append("there are no captures with a content to study")
         elif ("links", "all") not in counts:
             notes.append("no links are counted: the index has none, or not the whole archive is studied")
+        if 0 < (apart_s := _apart_s(counts)) < _DAY_S:
+            apart = rounded_duration(apart_s)
+            notes.append(f"pages were visited {apart} apart on average: the change per day is extrapolated from that")
         if undated := sum(each.seconds for each in counts.get(("undated", "all"), {}).values()):
-            notes.append(f"{undated:,.0f} captures have no date: they do not count for change")
+            notes.append(f"captures without a date, not counted for change: {undated:,.0f}")
         return StudyResult("composition", tables, notes, _panels(types, sizes) if captures else ())
 
 
@@ -156,6 +160,12 @@ def _types(counts: Counts) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["captures"], row["type"]))[:TYPES_MAX]
 
 
+def _apart_s(counts: Counts) -> float:
+    """The mean time between two visits of a page in a row; 0 without such."""
+    found = [each for name in ("yes", "no") for each in counts.get(("change", name), {}).values()]
+    return sum(each.seconds for each in found) / max(1, sum(each.number for each in found))
+
+
 def _figures(counts: Counts, types: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What a plan starts from; a figure that is not known is left out."""
     by_type = {row["type"]: row for row in types}
@@ -168,7 +178,7 @@ def _figures(counts: Counts, types: Sequence[Mapping[str, Any]]) -> list[dict[st
     captures = sum(row["captures"] for row in types)
     found: list[tuple[str, float | None, str]] = [
         ("captures", captures, ""),
-        ("urls", number, ""),
+        ("URLs", number, ""),
         ("mean size of a capture", sum(row["bytes"] for row in types) / captures, "bytes"),
         ("length of a URL", total("url", "all") / number if number else None, "characters"),
     ]
@@ -179,14 +189,14 @@ def _figures(counts: Counts, types: Sequence[Mapping[str, Any]]) -> list[dict[st
                 (f"mean size of a{'n' if title == 'image' else ''} {title}", by_type[name]["mean_bytes"], "bytes")
             )
     if "html" in by_type and "image" in by_type:
-        found.append(("images to a page", by_type["image"]["captures"] / by_type["html"]["captures"], ""))
+        found.append(("images per page", by_type["image"]["captures"] / by_type["html"]["captures"], ""))
     if total("pages", "all"):
-        found.append(("links of a page with links", total("links", "all") / total("pages", "all"), ""))
+        found.append(("links per page that has links", total("links", "all") / total("pages", "all"), ""))
     if total("volume", "contents"):
-        found.append(("stored bytes to a byte of content", total("volume", "stored") / total("volume", "contents"), ""))
+        found.append(("stored bytes per byte of content", total("volume", "stored") / total("volume", "contents"), ""))
     rate = change_rate(counts.get(("change", "yes"), {}), counts.get(("change", "no"), {})).value
     if rate is not None:
-        found.append(("pages that change in a day", -100 * math.expm1(-rate * _DAY_S), "%"))
+        found.append(("pages that change per day", -100 * math.expm1(-rate * _DAY_S), "%"))
     return [{"figure": name, "value": value, "unit": unit} for name, value, unit in found if value is not None]
 
 

@@ -1,7 +1,8 @@
 """Tables of studies as people read them, in terminals and pages: the name of a column says what it holds.
 
-Columns `x_low` and `x_high` are the bounds of `x_days`, and are shown with it: `58 (49 to 70)`. Less than a day is
-shown with its unit: `5h 20m`.
+Times and sizes are shown with their units: `41.5d`, `5h 20m`, `2.3 GiB`. Columns `x_low` and `x_high` are the bounds of
+`x_days`, and are shown with it: `58d (49d to 70d)`. A column `unit` says what the figures of a row are; those in bytes
+are shown as sizes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ _SHARES = frozenset(("within", "previous", "earlier", "urls_previous", "urls_ear
 _SHARES_MORE = frozenset(("exact", "near", "survival", "low", "high", "exponential"))
 _TIMES = frozenset(("date", "timestamp", "first", "last"))
 _ENDS = ("_low", "_high")
-_UNITS = {"tb": "TB", "gb": "GB", "percent": "%"}
+_WORDS = {"percent": "%", "url": "URL", "urls": "URLs", "tld": "TLD"}
+_FIGURES = frozenset(("value", "value_low", "value_high", "calculated"))  # in the unit of their row
+_SIZE_UNITS = {"bytes": "", "bytes/day": "/day"}  # and what stands behind the size
+_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _DAY_S = 86_400
 _TIME_UNITS = {"days": 1, "hours": 24, "minutes": 1_440, "seconds": _DAY_S}
 
@@ -27,8 +31,8 @@ def shown_columns(names: Sequence[str]) -> list[str]:
 
 
 def heading(column: str) -> str:
-    """`urls_previous` is 'urls previous %', `moved_tb` is 'moved TB'."""
-    words = " ".join(_UNITS.get(word, word) for word in column.split("_"))
+    """`urls_previous` is 'URLs previous %'; `half_life_days` is 'half life', as each of its values has a unit."""
+    words = " ".join(_WORDS.get(word, word) for word in column.removesuffix("_days").split("_"))
     return f"{words} %" if is_share(column) else words
 
 
@@ -41,6 +45,11 @@ def is_share(column: str) -> bool:
 def cell(column: str, row: Mapping[str, Any]) -> str:
     """The value of a column in a row, with its bounds if it has some; nothing if it is not known."""
     value = row[column]
+    if (unit := row.get("unit")) in _SIZE_UNITS:
+        if column == "unit":
+            return ""
+        if column in _FIGURES and value is not None:
+            return f"{rounded_size(value)}{_SIZE_UNITS[unit]}"
     stem = column.removesuffix("_days")
     low, high = (row.get(stem + end) if stem != column else None for end in _ENDS)
     if value is None:
@@ -56,6 +65,13 @@ def in_time_unit(days: Sequence[float]) -> tuple[str, list[float]]:
     longest = max(days, default=0.0)
     unit, scale = next((each for each in _TIME_UNITS.items() if longest * each[1] >= 2), ("seconds", _DAY_S))
     return unit, [scale * each for each in days]
+
+
+def in_size_unit(sizes: Sequence[float], largest: float | None = None) -> tuple[str, list[float]]:
+    """The largest unit of size in which the largest of these, or another, is at least 1, and all of them in it."""
+    most = max(sizes, default=0.0) if largest is None else largest
+    power = max((each for each in range(len(_SIZES)) if most >= 1024**each), default=0)
+    return _SIZES[power], [each / 1024**power for each in sizes]
 
 
 def _text(column: str, value: Any) -> str:
@@ -74,7 +90,7 @@ def _text(column: str, value: Any) -> str:
 
 
 def _days(value: float) -> str:
-    return rounded_duration(_DAY_S * value) if 0 < value < 1 else _number(value)
+    return rounded_duration(_DAY_S * value) if 0 < value < 1 else f"{_number(value)}d"
 
 
 def _number(value: int | float) -> str:

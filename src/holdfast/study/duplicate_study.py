@@ -106,13 +106,13 @@ class DuplicateStudy:
         outside = database.value(f"SELECT coalesce(sum(captures), 0) FROM groups WHERE grp = '{NO_CRAWL}'")
         undated = database.value("SELECT coalesce(sum(undated), 0) FROM groups")
         if outside:
-            notes.append(f"{outside:,} captures come from no crawl of this archive and are left out")
+            notes.append(f"captures that come from no crawl of this archive, left out: {outside:,}")
         if undated:
-            notes.append(f"{undated:,} captures have no date: they count, but do not say when a {self.by} began")
+            notes.append(f"captures without a date: {undated:,}; they count, but do not say when a {self.by} began")
         if not groups:
             notes.append("there are no captures to study")
         elif groups == 1:
-            notes.append(f"there is one {self.by} only: nothing to compare it with")
+            notes.append(f"there is only one {self.by}: nothing to compare it with")
         return notes
 
 

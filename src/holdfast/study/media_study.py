@@ -109,7 +109,7 @@ class MediaStudy:
             "dimensions": pyarrow.Table.from_pylist(shown, pyarrow.schema(_SIDE)),
             "durations": pyarrow.Table.from_pylist(lengths, pyarrow.schema(_LENGTH)),
         }
-        notes = [] if categories else ["there is nothing but pages, or nothing at all"]
+        notes = [] if categories else ["there are no captures besides pages"]
         if unread := sum(each.number for bin, each in sides if bin < 0):
             notes.append(f"{unread:,} of {unread + read:,} images could not be read for their dimensions")
         notes += _notes_on_lengths(counts, lengths)

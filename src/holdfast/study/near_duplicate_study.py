@@ -109,7 +109,7 @@ class NearDuplicateStudy:
         if pending := database.value("SELECT coalesce(sum(records), 0) FROM pending"):
             notes.append(f"{pending:,} records are not indexed yet and are left out: run 'holdfast index update'")
         if not len(tables["groups"]):
-            notes.append("no indexed page has text enough for a sketch")
+            notes.append("no indexed page has enough text for a sketch")
         result = StudyResult("near-duplicates", tables, notes)
         return StudyResult("near-duplicates", tables, notes, _panels(result, self.by) if result.rows() else ())
 

@@ -356,9 +356,9 @@ class _Finisher:
         if rows["topics"] and periods < PERIODS_MIN:
             notes.append(f"bursts need {PERIODS_MIN} {self._unit}s with captures; the archive has {periods}")
         if undated:
-            notes.append(f"{undated:,} captures have no date and are left out")
+            notes.append(f"captures without a date, left out: {undated:,}")
         if pending:
-            notes.append(f"{pending:,} captures are not indexed yet and are left out: run 'holdfast index update'")
+            notes.append(f"captures not indexed yet, left out: {pending:,}; run 'holdfast index update'")
         return notes
 
 

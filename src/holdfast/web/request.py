@@ -29,11 +29,13 @@ from starlette.types import Scope
 from holdfast.errors import MalformedInput, TooLarge, UsageError
 from holdfast.model import Pick, RecordId
 
+READING = ("GET", "HEAD")  # methods
 DOCUMENTS = frozenset(("document", "iframe", "frame", "embed", "object"))  # destinations that are pages
 SERVICE_WORKER = "serviceworker"  # a destination; some browsers send another header instead
 PICK = "x-holdfast-pick"  # a header: nearest, not-newer
 _PICK_FIELD = PICK.encode()
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII | re.IGNORECASE)
+_DIGITS_MAX = 30  # of a position: more than any size has
 KEYED_BODY_BYTES_MAX = 1 << 20  # of a request whose body is part of the key
 
 
@@ -45,6 +47,7 @@ class RequestInfo(NamedTuple):
     accept: str
     encodings: str  # that the client accepts
     range: str
+    if_range: str  # the tag of what the client has a part of
     etag: str  # of what the client has
     referrer: str
     content_type: str
@@ -71,6 +74,7 @@ def request_info(scope: Scope) -> RequestInfo:
         text(b"accept", ""),
         text(b"accept-encoding", "").lower(),
         text(b"range", ""),
+        text(b"if-range", "").strip(),
         text(b"if-none-match", ""),
         text(b"referer", ""),
         text(b"content-type", ""),
@@ -88,6 +92,12 @@ def pick_of(request: Request) -> Pick | None:
     """The parameter `pick`, or the header; None if neither is given. Raises UnknownName."""
     text = request.query_params.get("pick") or request.headers.get(PICK, "")
     return Pick.parse(text.strip()) if text.strip() else None
+
+
+def require_reading(request: Request, what: str) -> None:
+    """Raises UsageError unless the method is GET or HEAD."""
+    if request.method not in READING:
+        raise UsageError(f"{what} takes GET or HEAD, not {request.method}")
 
 
 async def body_parts(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
@@ -123,13 +133,17 @@ def body_range(text: str, size: int) -> tuple[int, int] | bool | None:
     if not all(part.isascii() and (part.isdigit() or not part) for part in (first, last)) or first == last == "":
         return None
     if not first:
-        return (max(0, size - int(last)), size) if int(last) and size else False
-    begin, end = int(first), min(int(last) + 1 if last else size, size)
-    return (begin, end) if begin < end else False
+        last = last.lstrip("0")[:_DIGITS_MAX]
+        return (max(0, size - int(last)), size) if last and size else False
+    first, last = (part.lstrip("0")[:_DIGITS_MAX] or part[:1] for part in (first, last))
+    begin, end = int(first), int(last) + 1 if last else size
+    if last and end <= begin:
+        return None
+    return (begin, min(end, size)) if begin < size else False
 
 
 class ContentRange(NamedTuple):
-    """Which bytes of a whole a response holds."""
+    """The range of bytes that a response holds, and the size of the whole."""
 
     begin: int
     end: int

@@ -26,6 +26,13 @@ SPELLINGS = """<style>a[href="/there"] { color: rgb(1, 2, 3) }</style><a id=ther
 <script>window.shown = {};
 (function (w) { shown.computed = w["loc" + "ation"].href })(window);
 (({location}) => { shown.pattern = location.href })(window);
+{ const {document: {location: l}} = window; shown.inner = l.href }
+shown.function = (function location() {}).name;
+shown.stack = new Error("x").stack;
+shown.script = document.currentScript.text;
+onerror = (text, address) => { shown.address = address; return true };
+setTimeout(() => { throw new Error("x") });
+fetch("/script.js").then((got) => got.text()).then((text) => { shown.fetched = text });
 shown.escaped = \\u006cocation.href;
 shown.literal = location.href;
 shown.named = String(function () { return location });
@@ -59,6 +66,7 @@ def captures() -> Iterator[Exchange]:
     yield page(f"{A}/framing", f"<iframe src='{B}/framed'></iframe>", "text/html", TIME)
     yield page(f"{B}/framed", "<p id=secret>of the other site", "text/html", TIME)
     yield page(f"{A}/spellings", SPELLINGS, "text/html", TIME)
+    yield page(f"{A}/script.js", "location.reload()", "text/javascript", TIME)
     yield page(f"{A}/sandboxing", SANDBOXING, "text/html", TIME)
     yield page(f"{A}/sandboxed", SANDBOXED, "text/html", TIME)
     yield page(f"{A}/sending", SENDING, "text/html", TIME)
@@ -102,11 +110,15 @@ def test_some_spellings_show_the_replayed_address(stage: Stage) -> None:
     """Those of docs/protocol/rewriting.md#scripts; what they lead to is in the archive all the same."""
     with stage.context() as tab:
         frame = tab.open(f"{A}/spellings", TIME)
-        assert until(frame, "window.shown.ready")
+        assert until(frame, "window.shown.ready && shown.fetched && shown.address")
         shown = frame.evaluate("window.shown")
     replayed = f"{stage.served.replay}/main/{TIME}mp_/{A}/spellings"
     assert shown["literal"] == f"{A}/spellings"
-    assert [shown[each] for each in ("computed", "pattern", "escaped", "written")] == [replayed] * 4
+    assert [shown[each] for each in ("computed", "pattern", "inner", "escaped", "written", "address")] == [replayed] * 6
+    assert replayed in shown["stack"]
+    assert shown["function"] == "__hf_location"
+    assert "__hf_location" in shown["script"]
+    assert shown["fetched"] == "__hf_location.reload()"
     assert f"/main/{TIME}mp_/{A}/there" in shown["markup"]
     assert shown["colour"] != "rgb(1, 2, 3)"
     assert "__hf_location" in shown["named"]

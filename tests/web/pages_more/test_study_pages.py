@@ -98,8 +98,8 @@ def test_figures_are_those_of_the_study(studied: Served) -> None:
 
 def test_columns_that_say_nothing_are_left_out(studied: Served) -> None:
     text = ask(studied.controls, "/studies/change").text
-    assert "change interval days" in text
-    assert "modified interval days" not in text  # no page has a Last-Modified
+    assert "change interval" in text
+    assert "modified interval" not in text  # no page has a Last-Modified
     assert "modified_interval_days" in ask(studied.controls, "/studies/change/strata.csv").text
 
 

@@ -102,11 +102,26 @@ CHANGED = [
         "class A { static top = __hf_top; get location() { return __hf_location } }",
     ),
     ("if(x){location='y'}", "if(x){__hf_location='y'}"),
+    ("for (;;) { break\n location = a }", "for (;;) { break\n __hf_location = a }"),
+    (
+        "a: { var b = 1, location = c; f(location); break a }",
+        "a: { var b = 1, __hf_location = c; f(__hf_location); break a }",
+    ),
+    (
+        "f(() => { a: { var b, top = 1 } if (b) c: { var d, top = 2 } })",
+        "f(() => { a: { var b, __hf_top = 1 } if (b) c: { var d, __hf_top = 2 } })",
+    ),
+    (
+        "x = { a: { b, top }, c: d ? e : { b, top } }",
+        "x = { a: { b, top:__hf_top }, c: d ? e : { b, top:__hf_top } }",
+    ),
     ("typeof location !== 'undefined'", "typeof __hf_location !== 'undefined'"),
     ("var a=1// top\nlocation=a", "var a=1// top\n__hf_location=a"),
     ("import(name)", "import(__hf_to(name))"),
     ("import(a, { with: { type: 'json' } })", "import(__hf_to(a), { with: { type: 'json' } })"),
     ("import(`a${b}` + (c))", "import(__hf_to(`a${b}` + (c)))"),
+    ("export const a = import.meta.url", "export const a = __hf_meta(import.meta).url"),
+    ("export default new URL('x', import . meta .url)", "export default new URL('x', __hf_meta(import . meta) .url)"),
     ("import('https://cdn.example/m.js')", f"import('{_JS}https://cdn.example/m.js')"),
     (
         'import(/* chunk: "x" */ "/m.js").then(top)',
@@ -138,7 +153,7 @@ KEPT = [
     "$location = topper + allocation + location_ + $top",
     "import a from './a.js'; import b from 'react'; import '../c.js'; a;b",
     "import('./a.js')",
-    "import.meta.url",
+    "a.import.meta",
     "x = {import: 1, export: 2}; x.import(y); x.export",
     "import {location} from './router.js'; location.push()",
     "import location from './router.js'; location.push()",
@@ -154,4 +169,5 @@ KEPT = [
     "function f(){}\n(a).b; x = {}.location; `a`.location; 'a'.location; /a/.location",
     "window[0]; self['navigator']; o.parent[k]; x = [window]; o[k]; function f(){ return ['location'] }",
     "eval(); o = {eval: 1, eval() {}}",
+    "location: for (;;) { if (a) continue location; else break location }",
 ]

@@ -11,12 +11,14 @@ import socket
 import ssl
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from certificates import make_authority
 from pages_kept import html, kept
 from serve_program import configure, program
@@ -219,3 +221,20 @@ def test_the_dashboard_shows_metrics_that_exist(tmp_path: Path) -> None:
         ask(f"{served.controls}/web/{TIME}id_/http://site.example/")
         found = set(re.findall(r"^holdfast_\w+", ask(f"{served.controls}/metrics").text, re.MULTILINE))
     assert wanted - found == set()
+
+
+def test_the_container_file_copies_what_an_installation_needs_and_its_user_owns_the_archive() -> None:
+    """And nothing else of a checkout, such as its virtual environments. No container is built here."""
+    lines = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ").splitlines()
+    copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    needed = {project["project"]["readme"], *project["project"]["license-files"], "pyproject.toml", "src"}
+    assert copied == needed and all((DEPLOY.parent / name).exists() for name in copied)
+    (run,) = [line for line in lines if line.startswith("RUN ")]
+    volume = next(line.split()[1] for line in lines if line.startswith("VOLUME "))
+    user = next(line.split()[1] for line in lines if line.startswith("USER "))
+    assert run.endswith(f"install --directory --owner {user} --group {user} {volume}")
+    assert f"ENV HOLDFAST_ARCHIVE={volume}" in lines
+    (service,) = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].values()
+    assert service["volumes"] == [f"archive:{volume}"]
+    assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()

@@ -60,13 +60,16 @@ def power_of(count: int) -> int:
 
 
 def median_of_powers(bins: Mapping[int, Count]) -> float | None:
-    """The median, by the bin in which it lies and a straight line through that."""
+    """The median, by the bin in which it lies: two straight lines that meet at its mean, and have this mean."""
     total = sum(each.number for each in bins.values())
     below = 0
     for bin, each in sorted(bins.items()):
         if below + each.number >= total / 2:
-            low = 1 << bin if bin >= 0 else 0
-            return low + ((1 << bin + 1) - low) * (total / 2 - below) / each.number
+            low, high, mean = (1 << bin if bin >= 0 else 0), 1 << bin + 1, each.mean_s
+            share, below_mean = (total / 2 - below) / each.number, (high - mean) / (high - low)
+            if share <= below_mean:
+                return low + (mean - low) * share / below_mean
+            return mean + (high - mean) * (share - below_mean) / (1 - below_mean)
         below += each.number
     return None
 

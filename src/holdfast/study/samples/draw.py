@@ -86,7 +86,7 @@ def _notes(revisits: int, pending: int) -> list[str]:
     if revisits:
         notes.append(f"{revisits:,} revisits have no payload of their own and are not drawn")
     if pending:
-        notes.append(f"{pending:,} captures are not indexed yet and are not drawn: run 'holdfast index update'")
+        notes.append(f"captures not indexed yet, not drawn: {pending:,}; run 'holdfast index update'")
     return notes
 
 

@@ -9,7 +9,7 @@ archives add up, and an estimate from them differs by at most a few percent from
     Poisson rate      changes between visits at any distances: the rate that makes what was seen most likely, where a
                       visit tells only whether there was a change
 
-Intervals of confidence are of 95 %; they take what was seen as independent.
+Confidence intervals are of 95 %; they treat what was seen as independent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEPS = 200
 
 
 class Estimate(NamedTuple):
-    """A value with its interval of confidence; None: not reached, or not known."""
+    """A value with its confidence interval; None: not reached, or not known."""
 
     value: float | None
     low: float | None

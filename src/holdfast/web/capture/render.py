@@ -29,6 +29,7 @@ from holdfast.web.memento import memento
 from holdfast.web.request import (
     DOCUMENTS,
     KEYED_BODY_BYTES_MAX,
+    READING,
     RequestInfo,
     RequestTargetPath,
     body_of,
@@ -92,6 +93,8 @@ class Replayer:
         own = [(b"etag", etag.encode()), *memento.headers(self._site, capture, target)]
         if asked.etag and etag in asked.etag:
             return CachedReply(304, own, b"")
+        if asked.if_range and asked.if_range != etag and capture.status != _PART:  # each part has a tag of its own
+            asked = asked._replace(range="")
         place = (self._site.controls_origin, target.prefix, time, target.modifier)
         names = self._site.rules.callbacks(target.url, capture.url)
         key = (capture.record, *place, use, asked.encodings, asked.range, names)
@@ -107,7 +110,7 @@ class Replayer:
         return made._replace(headers=[*made.headers, *own])
 
     async def _find(self, target: RequestTargetPath, asked: RequestInfo, scope: Scope, receive: Receive) -> Capture:
-        if asked.method in ("GET", "HEAD"):
+        if asked.method in READING:
             return self.finder.find_target(target)
         collection = self._site.collection(target.collection)
         posted = (await body_of(Request(scope, receive), KEYED_BODY_BYTES_MAX), asked.content_type)
@@ -125,7 +128,7 @@ class Replayer:
         is_exact = time == target.timestamp and target.url.count("/") > _SLASHES_BEFORE_PATH
         if is_exact or target.modifier not in ("mp_", "if_", "fr_"):
             return False
-        return asked.method in ("GET", "HEAD") and capture.mime in HTML_TYPES and asked.dest in (*DOCUMENTS, "")
+        return asked.method in READING and capture.mime in HTML_TYPES and asked.dest in (*DOCUMENTS, "")
 
     def _to_exact(self, target: RequestTargetPath, capture: Capture, time: str) -> CachedReply:
         url = target.url if target.url.count("/") > _SLASHES_BEFORE_PATH else canonical(target.url) or target.url

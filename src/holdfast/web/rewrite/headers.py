@@ -15,7 +15,7 @@ A cookie is bound to its archived site, so that no other site of the archive see
         ──►   sid=1; Path=/main/20191231235959mp_/http://example.com/shop
 
 A cookie that expires after the capture becomes a session cookie; one that had expired still deletes. Attributes that
-would make the browser reject the cookie are dropped.
+would make the browser reject the cookie are dropped. A cookie for the domain of another site is not set, as on the web.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Final
+from urllib.parse import urlsplit
 
 from holdfast.formats.record import Headers
 from holdfast.web.rewrite.addresses import Scene, base_url, resolved
@@ -44,12 +45,15 @@ def rewrite_cookie(value: str, scene: Scene) -> str | None:
     origin = base_url(scene.url).origin
     if "=" not in pair or name.lower().startswith(OURS) or not origin:
         return None
+    host = (urlsplit(origin).hostname or "").lower()
     path, kept, is_deleted = "", [], None
     for attribute in attributes:
         key, _, text = (part.strip() for part in attribute.partition("="))
         match key.lower():
             case "path":
                 path = text
+            case "domain" if not _is_domain_of(text, host):
+                return None
             case "max-age":
                 is_deleted = text.startswith("-") or text == "0"
             case "expires" if is_deleted is None and _was_over(text, scene.timestamp):
@@ -60,6 +64,12 @@ def rewrite_cookie(value: str, scene: Scene) -> str | None:
     if name.lower().startswith(_PREFIXED):
         pair = KEPT_PREFIX + pair
     return "; ".join((pair, f"Path={place}", *kept, *((_DELETED,) if is_deleted else ())))
+
+
+def _is_domain_of(text: str, host: str) -> bool:
+    """Whether browsers take a cookie of this domain from the host. Of public suffixes only those of one label count."""
+    domain = text.removeprefix(".").lower()
+    return domain in ("", host) or ("." in domain and host.endswith(f".{domain}"))
 
 
 def _default_path(url: str, origin: str) -> str:

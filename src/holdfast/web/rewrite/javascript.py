@@ -9,6 +9,7 @@
     with (object) location           ->  with (__hf_in(object))with(__hf_names()) __hf_location
     import a from "https://cdn/a.js" ->  import a from "/main/20240102030405js_/https://cdn/a.js"
     import(name)                     ->  import(__hf_to(name))
+    import.meta.url                  ->  __hf_meta(import.meta).url
 
 Browsers do not let a script redefine `location` and `top` of a window, and `location` of a document; all else that
 tells the place can be redefined, and the runtime does so. So these names are changed in the text, whoever owns them:
@@ -72,6 +73,7 @@ _BEFORE_EXPRESSION = frozenset(
     b"return typeof case in of delete void throw new else do instanceof yield await default extends".split()
 )
 _BEFORE_OBJECT = (_BEFORE_EXPRESSION - {b"else", b"do", b"extends"}) | {b"var", b"let", b"const"}
+_BEFORE_OPERAND = _BEFORE_EXPRESSION - {b"else", b"do"}
 _BACK_BYTES = 300  # how far is looked back for the head of a class or of a case
 _WORD_BYTES_MAX = 64
 _PATIENCE = 8  # text lengths spent on failed searches for the end of a regular expression
@@ -114,6 +116,7 @@ class Script:
         self._comments: dict[int, int] = {}  # end -> start
         self._pairs: dict[int, int] = {}  # closing bracket -> opening one
         self._owners: dict[int, Owner | None] = {}  # by the end of the expression
+        self._objects: dict[int, bool] = {}  # by its brace
         self._patience = _PATIENCE * len(text)
 
     def tokens(self) -> Iterator[ScriptToken]:
@@ -230,9 +233,37 @@ class Script:
 
     def is_object(self, brace: int) -> bool:
         """True if the brace opens an object or a pattern, not a block or a class."""
-        at, sign = self.before(brace)
-        if sign == b":":
-            return not _CASE.search(self.text[max(0, at - _BACK_BYTES) : at])
+        around = []  # this brace, and those that decide on it
+        while brace not in self._objects:
+            around.append(brace)
+            at, sign = self.before(brace)
+            if sign != b":":
+                self._objects[brace] = self._begins_object(at, sign)
+            elif (outer := self._outer(at)) is not None:
+                brace = outer
+            else:
+                self._objects[brace] = not self._is_label(at)
+        answer = self._objects[brace]
+        self._objects.update(dict.fromkeys(around, answer))
+        return answer
+
+    def _outer(self, colon_end: int) -> int | None:
+        """The brace right before the one word before the colon: what it opens decides if that is a key or a label."""
+        end, word = self.before(colon_end - 1)
+        before, sign = self.before(end - len(word))
+        return before - 1 if sign == b"{" and word[0] in _IN_WORD else None
+
+    def _is_label(self, colon_end: int) -> bool:
+        """Whether the colon ends the label of a block, or of a case."""
+        if _CASE.search(self.text[max(0, colon_end - _BACK_BYTES) : colon_end]):
+            return True
+        end, word = self.before(colon_end - 1)
+        if not word or word[0] not in _IN_WORD:
+            return False
+        sign = self.before(end - len(word))[1]
+        return sign == b"" or (sign not in _BEFORE_OPERAND and sign not in b"([,?=&|+-!<>*%^~/.")
+
+    def _begins_object(self, at: int, sign: bytes) -> bool:
         if sign == b">":
             return self.text[at - 2 : at] != b"=>"
         if sign[:1] and sign[0] in _IN_WORD:
@@ -354,6 +385,7 @@ _ASSIGNS = re.compile(rb"=(?![=>])")
 _METHOD_BYTES_MAX = 1000
 _OPERATORS = b"?:&|=!<>+-*/%~^(["
 _VALUE_WORDS = frozenset(b"case return typeof void new in of await yield delete throw instanceof else".split())
+_BEFORE_LABEL = frozenset((b"break", b"continue"))
 _KEY = re.compile(rb"""\[\s*+(["'`])(?:location|top|eval|postMessage)\1\s*+\]""")
 _FIXED_KEY = re.compile(rb"""\[\s*+(?:[0-9]|(["'`])[^"'`\\$]*+\1\s*+\]|\]|__hf_key\()""")
 _ARITHMETIC = b"-+*/%<>"
@@ -363,6 +395,8 @@ _SOURCE_BYTES_MAX = 200
 # The second argument of an import.
 _ATTRIBUTES = re.compile(rb",\s*+\{\s*+[\"']?(?:with|assert)[\"']?\s*+:\s*+\{[^{}]*+\}\s*+,?+\s*+\}\s*+,?+\s*+\Z")
 _ATTRIBUTES_BYTES_MAX = 200
+_META = re.compile(_MODULE_GAP + rb"\." + _MODULE_GAP + rb"meta(?![\w$])")
+_META_OF = b"__hf_meta("
 _OURS = b"__hf_"
 _WITH = b"with"
 _OF = b"__hf_of("
@@ -438,6 +472,12 @@ class _Rewriter:
         yield bracket + 1, bracket + 1, call
 
     def _import(self, token: ScriptToken) -> _Edits:
+        meta = _META.match(self._text, token.end) if token.text == b"import" else None
+        if meta is not None:
+            if self._script.before(token.start)[1] != b"." and not self._text.endswith(_META_OF, 0, token.start):
+                yield token.start, token.start, _META_OF
+                yield meta.end(), meta.end(), b")"
+            return
         span = self._specifiers.at(token.start)
         if span is not None:
             yield *span, rewrite_specifier(self._text[slice(*span)], self._scene, is_inline=self._is_inline)
@@ -502,7 +542,9 @@ class _Rewriter:
         if member is not None:
             yield from member
             return
-        before = script.before(token.start)[1]
+        end, before = script.before(token.start)
+        if before in _BEFORE_LABEL and b"\n" not in self._text[end : token.start]:
+            return
         if self._is_shorthand(token, before):
             script.watched.add(script.open[-1][0])
             if name in self._names:

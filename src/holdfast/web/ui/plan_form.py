@@ -61,6 +61,10 @@ def _rate(text: str) -> float:
     return parse_size(text.removesuffix("/s"))
 
 
+def _rate_text(value: float) -> str:
+    return f"{rounded_size(value)}/s"
+
+
 def _count(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
@@ -72,16 +76,12 @@ def _long(days: float) -> str:
 INPUTS = (
     PlanInput("pages", "Pages at the beginning", "1e9", "pages", float, _count),
     PlanInput("page_size", "Size of a page", "70K", "page_bytes", parse_size, rounded_size),
-    PlanInput("changed", "Share changed in a day", "0.01", "changed_per_day", float, _count),
+    PlanInput("changed", "Share that changes per day", "0.01", "changed_per_day", float, _count),
     PlanInput("days", "Days to plan for", "1825", "days", float, _count),
     PlanInput("copies", "Copies", "3", "copies", int, _count),
     PlanInput("nodes", "Nodes", "as many as needed", "nodes", int, _count),
     PlanInput("disk", "Disk of a node", "100T", "disk_bytes", parse_size, rounded_size),
-    PlanInput(
-        *("bandwidth", "Bytes a second of a node", "125M", "bandwidth_bytes_s"),
-        _rate,
-        lambda value: f"{rounded_size(value)}/s",
-    ),
+    PlanInput("bandwidth", "Bandwidth of a node", "125M", "bandwidth_bytes_s", _rate, _rate_text),
     PlanInput("life", "Mean life of a node", "1825d", "life_days", _days, _long),
     PlanInput("uptime", "Uptime of a node", "0.999", "uptime", float, _count),
 )

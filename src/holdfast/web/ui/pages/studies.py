@@ -108,9 +108,10 @@ ABOUT = {  # what the columns of a table mean, by study
         "clusters": "Pages whose texts are alike: their sketches differ in no more bits than the distance says.",
     },
     "change": {
-        "strata": "Half-life: after so long, half of the pages have changed or are gone. Change interval: mean time "
-        "between two changes. Modified interval: the same, from Last-Modified. Content life and URL life: after so "
-        "long, half of the versions are replaced, half of the URLs are gone. In brackets: bounds of 95 % confidence.",
+        "strata": "Half-life: the time in which half of the pages change or disappear. Change interval: mean time "
+        "between two changes. Modified interval: the same, from Last-Modified. Content life and URL life: the time in "
+        "which half of the versions are replaced, and half of the URLs disappear. In brackets: 95 % confidence "
+        "intervals.",
     },
     "topic": {
         "topics": "Captures, pages and sites that mention a topic, and their shares of all. Take off: when the "
@@ -166,7 +167,7 @@ STUDIES = {
         (("by", (AUTO, *PeriodUnit)),),
         ("topics", "bursts", "pages", "kinds", "sites", "strength"),
         fields=(
-            StudyField("topics", "Topics, one a line", 2, "harbour tides", is_required=True),
+            StudyField("topics", "Topics, one per line", 2, "harbour tides", is_required=True),
             StudyField("within", "Within (a query)", 1, "domain:gov"),
         ),
     ),
@@ -182,7 +183,7 @@ STUDIES = {
     ),
     "simulation": StudyForm(
         "Simulation",
-        "What is moved and what is lost in years of a cluster whose nodes die and are replaced?",
+        "How much is moved, and how much lost, over the years in a cluster whose nodes die and are replaced?",
         simulation_of,
         (("preset", PLANS), ("replacement", REPLACEMENTS)),
         ("figures", "years", "inputs"),

@@ -67,8 +67,10 @@ function addressesOf(win, scene) {
 
   // An address as it stands in an attribute: as the script wrote it; of the page itself, as most of its links are.
   function spelled(address) {
-    const url = written.has(address) ? null : archived(address);
-    if (url === null) return written.get(address) ?? String(address);
+    const text = String(address);
+    const path = text.startsWith(`${scene.home}/`) ? text.slice(scene.home.length) : text;
+    const url = written.has(path) ? null : archived(path);
+    if (url === null) return written.get(path) ?? text;
     const origin = scene.rooted ? new URL(base()).origin : "";
     return origin && url.startsWith(`${origin}/`) ? url.slice(origin.length) : url;
   }
@@ -125,6 +127,7 @@ function wrap(object, name, change) {
   if (typeof old !== "function") return;
   const made = change(old);
   const named = { [name](...given) { return made.apply(this, given); } }[name];
+  Object.defineProperty(named, "length", { value: old.length, configurable: true });
   natives.set(named, natives.get(old) ?? old);
   Object.defineProperty(object, name, { value: named, writable: true, enumerable: true, configurable: true });
 }

@@ -5,8 +5,11 @@ function documentsOf(win, scene, addresses, place) {
   const document = win.Document.prototype;
   const { origin } = place;
 
+  const blob = `blob:${scene.home}/`;
   for (const name of ["URL", "documentURI"])
-    redefine(document, name, (get) => ({ get() { return shown(get.call(this)); } }));
+    redefine(document, name, (get) => ({
+      get() { return shown(get.call(this)).replace(blob, () => `blob:${origin()}/`); },
+    }));
   redefine(win.Node.prototype, "baseURI", (get) => ({ get() { return shown(get.call(this)); } }));
   redefine(document, "referrer", (get) => ({ get() { return archived(get.call(this)) ?? ""; } }));
   redefine(document, "domain", () => ({ get: () => (origin() === "null" ? "" : new win.URL(origin()).hostname), set() {} }));
@@ -23,23 +26,31 @@ function documentsOf(win, scene, addresses, place) {
   }));
   redefine(win, "origin", () => ({ get: origin }));
   performanceOf(win, shown);
-  keepApart(win, origin);
+  keepApart(win, origin, shown);
 }
 
 // As the server does it for Set-Cookie: bound to the archived site, and never by a name of ours.
 function cookieHere(text, scene, place) {
   const [pair, ...attributes] = text.split(";").map((part) => part.trim());
   if (/^hf_/i.test(pair)) return "";
+  const { hostname } = place.location;
   let path = place.location.pathname.replace(/[^/]*$/, "");
   const kept = [];
   for (const attribute of attributes) {
     const [name, value = ""] = attribute.split("=").map((part) => part.trim());
+    if (/^domain$/i.test(name) && !isDomainOf(value, hostname)) return "";
     if (/^path$/i.test(name) && value.startsWith("/")) path = value;
     else if (/^max-age$/i.test(name)) kept.push(attribute);
     else if (/^expires$/i.test(name)) kept.push(`Expires=${expiry(value, scene.shift)}`);
   }
   const name = /^__(?:host|secure)-/i.test(pair) ? `kept.${pair}` : pair;  // browsers take them only as they were sent
   return [name, `Path=${scene.prefix}${scene.timestamp}mp_/${place.location.origin}${path}`, ...kept].join("; ");
+}
+
+// Whether browsers take a cookie of this domain from the host. Of public suffixes only those of one label are known.
+function isDomainOf(value, host) {
+  const domain = value.replace(/^\./, "").toLowerCase();
+  return domain === "" || domain === host || (domain.includes(".") && host.endsWith(`.${domain}`));
 }
 
 // The browser's own clock decides when a cookie ends: by that, it ends as much later as the page's clock says.
@@ -66,61 +77,109 @@ function performanceOf(win, shown) {
     });
 }
 
-function keepApart(win, origin) {
-  for (const name of ["localStorage", "sessionStorage"])
-    redefine(win, name, (get) => {
-      let storage;
-      const read = () => (storage ||= storageOf(win, get.call(win), `${origin()}|`));
-      return {
-        get() {
-          if (origin() === "null") throw boxedError(win, `Failed to read the '${name}' property from 'Window'`);
-          return read();
-        },
-      };
-    });
-  const named = (name) => `${origin()}|${name}`;
+function keepApart(win, origin, shown) {
+  const prefix = () => `${origin()}|`;
+  const within = (name) => prefix() + name;
+  const plain = (name) => (name.startsWith(prefix()) ? name.slice(prefix().length) : name);
+  const mine = (names) => names.filter((name) => name.startsWith(prefix())).map(plain);
+
+  storagesOf(win, origin, prefix, shown);
   const databases = win.IDBFactory && win.IDBFactory.prototype;
   for (const method of ["open", "deleteDatabase"])
-    wrap(databases, method, (native) => function (name, ...rest) { return native.call(this, named(name), ...rest); });
-  redefine(win.IDBDatabase && win.IDBDatabase.prototype, "name", (get) => ({
-    get() { return get.call(this).replace(named(""), ""); },
-  }));
+    wrap(databases, method, (native) => function (name, ...rest) { return native.call(this, within(name), ...rest); });
+  wrap(databases, "databases", (all) => async function () {
+    const found = await all.call(this);
+    return found.filter(({ name }) => name.startsWith(prefix())).map((each) => ({ ...each, name: plain(each.name) }));
+  });
   const caches = win.CacheStorage && win.CacheStorage.prototype;
   for (const method of ["open", "delete", "has"])
-    wrap(caches, method, (native) => function (name) { return native.call(this, named(name)); });
-  construct(win, "BroadcastChannel", ([name]) => [named(name)]);
+    wrap(caches, method, (native) => function (name) { return native.call(this, within(name)); });
+  wrap(caches, "keys", (keys) => async function () { return mine(await keys.call(this)); });
+  construct(win, "BroadcastChannel", ([name]) => [within(name)]);
+  for (const kind of [win.IDBDatabase, win.BroadcastChannel])
+    redefine(kind && kind.prototype, "name", (get) => ({ get() { return plain(get.call(this)); } }));
 }
 
 // A storage in which only the entries of one archived origin are seen.
-function storageOf(win, native, prefix) {
-  const keys = () => Object.keys(native).filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
+function storagesOf(win, origin, prefix, shown) {
+  if (!win.Storage) return;
+  const { prototype } = win.Storage;
+  const natives = Object.fromEntries(["getItem", "setItem", "removeItem"].map((name) => [name, prototype[name]]));
+  const real = new WeakMap();  // a storage of ours -> the browser's
+  const ours = new WeakMap();  // and back
+
+  const keys = (native) => Object.keys(native).filter((key) => key.startsWith(prefix()))
+    .map((key) => key.slice(prefix().length));
+  const read = (native, key) => natives.getItem.call(native, prefix() + key);
   const methods = {
-    getItem: (key) => native.getItem(prefix + key),
-    setItem: (key, value) => native.setItem(prefix + key, value),
-    removeItem: (key) => native.removeItem(prefix + key),
-    key: (index) => keys()[index] ?? null,
-    clear: () => keys().forEach((key) => native.removeItem(prefix + key)),
+    getItem: read,
+    setItem: (native, key, value) => natives.setItem.call(native, prefix() + key, value),
+    removeItem: (native, key) => natives.removeItem.call(native, prefix() + key),
+    key: (native, index) => keys(native)[index] ?? null,
+    clear: (native) => keys(native).forEach((key) => natives.removeItem.call(native, prefix() + key)),
   };
-  const has = (name) => typeof name === "string" && native.getItem(prefix + name) !== null;
-  return new Proxy(Object.create(win.Storage.prototype), {
-    get(target, name) {
-      if (name === "length") return keys().length;
-      if (Object.hasOwn(methods, name)) return methods[name];
-      return has(name) ? native.getItem(prefix + name) : Reflect.get(Object.prototype, name);
+  for (const [name, method] of Object.entries(methods))
+    wrap(prototype, name, (old) => function (...given) {
+      const native = real.get(this);
+      if (!native || given.length < old.length) return old.apply(native ?? this, given);  // the latter for its error
+      return method(native, ...given);
+    });
+  redefine(prototype, "length", (get) => ({
+    get() { return real.has(this) ? keys(real.get(this)).length : get.call(this); },
+  }));
+
+  function made(native) {
+    const has = (name) => typeof name === "string" && read(native, name) !== null;
+    const storage = new Proxy(Object.create(prototype), {
+      get: (target, name, self) => (name in target || !has(name) ? Reflect.get(target, name, self) : read(native, name)),
+      set(target, name, value) {
+        methods.setItem(native, String(name), value);
+        return true;
+      },
+      has: (target, name) => has(name) || name in target,
+      deleteProperty(target, name) {
+        methods.removeItem(native, String(name));
+        return true;
+      },
+      ownKeys: () => keys(native),
+      getOwnPropertyDescriptor(target, name) {
+        if (name in target || !has(name)) return undefined;
+        return { value: read(native, name), writable: true, enumerable: true, configurable: true };
+      },
+    });
+    real.set(storage, native);
+    ours.set(native, storage);
+    return storage;
+  }
+
+  for (const name of ["localStorage", "sessionStorage"])
+    redefine(win, name, (get) => ({
+      get() {
+        if (origin() === "null") throw boxedError(win, `Failed to read the '${name}' property from 'Window'`);
+        const native = get.call(win);
+        return ours.get(native) ?? made(native);
+      },
+    }));
+
+  // What other windows change is heard only of the same archived origin.
+  const event = win.StorageEvent.prototype;
+  const keyOf = Object.getOwnPropertyDescriptor(event, "key").get;
+  win.addEventListener("storage", (heard) => {
+    if (heard.isTrusted && !String(keyOf.call(heard)).startsWith(prefix())) heard.stopImmediatePropagation();
+  }, true);
+  redefine(event, "key", (get) => ({
+    get() {
+      const key = get.call(this);
+      return this.isTrusted && key !== null && key.startsWith(prefix()) ? key.slice(prefix().length) : key;
     },
-    set(target, name, value) {
-      native.setItem(prefix + String(name), value);
-      return true;
+  }));
+  redefine(event, "url", (get) => ({ get() { return shown(get.call(this)); } }));
+  redefine(event, "storageArea", (get) => ({
+    get() {
+      const area = get.call(this);
+      return area && (ours.get(area) ?? made(area));
     },
-    has: (target, name) => has(name) || name in win.Storage.prototype,
-    deleteProperty(target, name) {
-      native.removeItem(prefix + String(name));
-      return true;
-    },
-    ownKeys: keys,
-    getOwnPropertyDescriptor(target, name) {
-      if (!has(name)) return undefined;
-      return { value: native.getItem(prefix + name), writable: true, enumerable: true, configurable: true };
-    },
-  });
+  }));
+  construct(win, "StorageEvent", ([type, init, ...rest]) =>
+    [type, real.has(init?.storageArea) ? { ...init, storageArea: real.get(init.storageArea) } : init, ...rest]);
 }

@@ -1,7 +1,9 @@
 // Elements: whatever way an address gets into one, it leads into the archive; read back, it is the archived URL.
 
+const XLINK = "http://www.w3.org/1999/xlink";
+
 function elementsOf(win, scene, addresses, markup) {
-  const { to, shown, spelled } = addresses;
+  const { archived, to, shown, spelled } = addresses;
   const nativeSet = win.Element.prototype.setAttribute;
   const nativeGet = win.Element.prototype.getAttribute;
   const { uncss } = markup;
@@ -10,7 +12,13 @@ function elementsOf(win, scene, addresses, markup) {
   function changed(element, name, given) {
     if (element.localName === "link" && name === "href") return to(given, linkKind(element));
     if (name === "sandbox" && element.localName === "iframe") return boxed(element, String(given));
-    return markup.value(element.localName.toLowerCase(), name, given);
+    const now = markup.value(element.localName.toLowerCase(), name, given);
+    return name === "href" && element.localName === "base" ? fromHome(now) : now;
+  }
+
+  // A base counts also in a document without an address, of which nothing is relative to the archive.
+  function fromHome(address) {
+    return archived(address) !== null && address.startsWith("/") ? scene.home + address : address;
   }
 
   function boxed(frame, text) {
@@ -23,6 +31,12 @@ function elementsOf(win, scene, addresses, markup) {
     set(text) { nativeSet.call(this, "sandbox", boxed(this, String(text))); },
   }));
   construct(win, "Audio", (given) => (given[0] === undefined ? given : [to(given[0], "im_")]));
+
+  // The value of an attribute, as the page or its script gave it.
+  function asGiven(element, name, text) {
+    const kind = kindOf(element, name);
+    return kind === "*" ? markup.unsrcset(text) : kind ? spelled(text) : text;
+  }
 
   function linkKind(link) {
     const rel = (nativeGet.call(link, "rel") || "").toLowerCase();
@@ -43,7 +57,12 @@ function elementsOf(win, scene, addresses, markup) {
     const key = text === null ? "" : String(name).toLowerCase();
     if (key === "style") return uncss(text);
     if (key === "sandbox" && this.hasAttribute("data-hf-boxed")) return text.replace(/ ?allow-same-origin$/, "");
-    return key && kindOf(this, key) ? spelled(text) : text;
+    return key ? asGiven(this, key, text) : text;
+  });
+  wrap(win.Element.prototype, "getAttributeNS", (get) => function (space, name) {
+    const text = get.call(this, space, name);
+    if (text === null || (space !== null && space !== "" && space !== XLINK)) return text;
+    return asGiven(this, `${space === XLINK ? "xlink:" : ""}${name}`, text);
   });
   for (const name of ["setAttributeNode", "setAttributeNodeNS"])
     wrap(win.Element.prototype, name, (set) => function (attr) {
@@ -72,19 +91,23 @@ function elementsOf(win, scene, addresses, markup) {
   for (const [kind, names] of Object.entries(mirrored))
     for (const name of names)
       redefine(win[kind] && win[kind].prototype, name, (get, set) => ({
-        get() { return shown(get.call(this)); },
+        get() { return name === "srcset" ? markup.unsrcset(get.call(this)) : shown(get.call(this)); },
         set(given) {
           const tag = kind === "HTMLMediaElement" ? "video" : this.localName;
           const isLink = tag === "link" && name === "href";
           const now = isLink ? to(given, linkKind(this)) : markup.value(tag, name.toLowerCase(), given);
-          if (now !== null) set.call(this, now);
+          if (now !== null) set.call(this, kind === "HTMLBaseElement" ? fromHome(now) : now);
         },
       }));
 
   for (const kind of ["HTMLMediaElement", "HTMLImageElement"])
     redefine(win[kind].prototype, "currentSrc", (get) => ({ get() { return shown(get.call(this)); } }));
   for (const kind of ["HTMLAnchorElement", "HTMLAreaElement"]) partsOfLinks(win, win[kind].prototype, addresses);
+  redefine(win.SVGAnimatedString && win.SVGAnimatedString.prototype, "animVal", (get) => ({
+    get() { return spelled(get.call(this)); },
+  }));
   redefine(win.SVGAnimatedString && win.SVGAnimatedString.prototype, "baseVal", (get, set) => ({
+    get() { return spelled(get.call(this)); },
     set(given) { set.call(this, /^https?:|^\//i.test(given) ? to(given, "im_") : given); },
   }));
 
@@ -101,7 +124,8 @@ function partsOfLinks(win, prototype, { archived, to }) {
       return null;
     }
   };
-  for (const name of ["protocol", "host", "hostname", "port", "pathname", "search", "hash", "origin"])
+  const parts = ["protocol", "username", "password", "host", "hostname", "port", "pathname", "search", "hash", "origin"];
+  for (const name of parts)
     redefine(prototype, name, (get, set) => ({
       get() { return url(this)?.[name] ?? get.call(this); },
       set: set && function (given) {

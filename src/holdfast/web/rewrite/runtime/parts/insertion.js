@@ -46,18 +46,26 @@ function insertionOf(win, scene, addresses, markup, elements, scripts) {
   wrap(win.CSSStyleDeclaration.prototype, "setProperty", (set) => function (name, value, ...rest) {
     return set.call(this, name, css(value ?? ""), ...rest);
   });
-  stylesOf(win, markup);
+  stylesOf(win, markup, addresses);
   const ofText = (source) => (typeof source === "string" ? css(source) : source);
   construct(win, "FontFace", ([family, source, ...rest]) => [family, ofText(source), ...rest]);
   watch(win, markup, elements);
 }
 
 // Styles that are read tell the addresses that they were given.
-function stylesOf(win, { css, uncss }) {
+function stylesOf(win, { css, uncss }, { shown, spelled }) {
   const style = win.CSSStyleDeclaration.prototype;
   redefine(style, "cssText", (get, set) => ({
     get() { return uncss(get.call(this)); },
     set(text) { set.call(this, css(text)); },
+  }));
+  redefine(win.CSSRule.prototype, "cssText", (get) => ({ get() { return uncss(get.call(this)); } }));
+  redefine(win.StyleSheet.prototype, "href", (get) => ({ get() { return get.call(this) && shown(get.call(this)); } }));
+  redefine(win.CSSImportRule.prototype, "href", (get) => ({
+    get() {
+      const address = get.call(this);
+      return address.startsWith("/") ? spelled(address) : shown(address);
+    },
   }));
   wrap(style, "getPropertyValue", (get) => function (name) { return uncss(get.call(this, name)); });
   const names = ["background", "backgroundImage", "borderImage", "borderImageSource", "listStyle", "listStyleImage"];

@@ -31,6 +31,7 @@ function placeIn(win, scene, addresses, scripts) {
       enumerable: true,
       get: () => new win.URL(now())[name],
       set(value) {
+        if (name === "origin") return;
         if (name === "hash") return void (native.hash = value);
         const url = new win.URL(now());
         url[name] = value;
@@ -39,16 +40,19 @@ function placeIn(win, scene, addresses, scripts) {
     };
   }
 
-  const parts = ["protocol", "host", "hostname", "port", "pathname", "search", "hash", "origin"];
+  const nobody = Object.defineProperties({}, {
+    length: { value: 0 }, contains: { value: () => false }, item: { value: () => null },
+  });
+  if (isPage) Object.defineProperty(location, "ancestorOrigins", { enumerable: true, get: () => nobody });
+  Object.defineProperty(location, "href", { enumerable: true, get: now, set: (url) => go(url, "assign") });
+  const parts = ["origin", "protocol", "host", "hostname", "port", "pathname", "search", "hash"];
   for (const name of parts) Object.defineProperty(location, name, part(name));
   Object.defineProperties(location, {
-    href: { enumerable: true, get: now, set: (url) => go(url, "assign") },
     assign: { enumerable: true, value: (url) => go(url, "assign") },
     replace: { enumerable: true, value: (url) => go(url, "replace") },
     reload: { enumerable: true, value: () => native.reload() },
     toString: { enumerable: true, value: now },
     valueOf: { value: () => location },
-    ancestorOrigins: { enumerable: true, get: () => ({ length: 0, contains: () => false, item: () => null }) },
   });
 
   const highest = isPage ? highestOf(win, scene) : win;
@@ -72,17 +76,32 @@ function placeIn(win, scene, addresses, scripts) {
     enter: (next) => Object.assign(scene, next),
     native: { postMessage: nativePost },
   };
+  Object.seal(view);  // `delete window.location` deletes nothing
   const define = (object, name, given) => Object.defineProperty(object, name, { configurable: false, ...given });
   define(win, "__hf_view", { value: view });
   define(win, "__hf_location", { get: () => location, set: (url) => (location.href = url) });
   define(win, "__hf_top", { get: () => highest, set() {} });
   define(win, "__hf_to", { value: (reference) => to(reference, "js_") });
   define(win, "__hf_from", { value: addresses.module });
+  const metas = new WeakMap();  // of modules -> as they were captured
+  define(win, "__hf_meta", { value: (meta) => {
+    if (!metas.has(meta)) metas.set(meta, capturedMeta(meta));
+    return metas.get(meta);
+  } });
+  function capturedMeta(meta) {
+    const made = Object.assign(Object.create(null), meta);
+    made.url = meta.url.startsWith("blob:") ? meta.url.replace(scene.home, origin) : shown(meta.url);
+    if (meta.resolve) made.resolve = (name) => shown(meta.resolve(to(name, "js_")));
+    return made;
+  }
   if (isPage) {
     define(win.Document.prototype, "__hf_view", { get() { return documentView(this); } });
     define(win.Document.prototype, "__hf_location", {
       get() { return documentView(this)?.location ?? null; },
-      set(url) { documentView(this).location = url; },
+      set(url) {
+        const view = documentView(this);
+        if (view) view.location = url;
+      },
     });
   }
   viewsOf(win, to, post);
@@ -92,7 +111,8 @@ function placeIn(win, scene, addresses, scripts) {
 // Of a document only `location` differs; one without a window has none.
 function documentView(document) {
   const window = document.defaultView;
-  return window && window.__hf_view && {
+  if (!window || !window.__hf_view) return undefined;
+  return Object.seal({
     get location() { return window.__hf_location; },
     set location(url) { window.__hf_location = url; },
     get top() { return document.top; },
@@ -101,7 +121,7 @@ function documentView(document) {
     set eval(value) { document.eval = value; },
     get postMessage() { return document.postMessage; },
     set postMessage(value) { document.postMessage = value; },
-  };
+  });
 }
 
 // The functions that the changed texts of scripts call, and natives that read members by name.

@@ -34,8 +34,8 @@ function markupOf(win, scene, addresses, scripts) {
     if (typeof text !== "string" || !text.includes("url(")) return text;
     return text.replace(address, (all, double, single, bare) => {
       const now = double ?? single ?? bare;
-      const old = now === undefined ? null : addresses.archived(now);
-      return old === null ? all : all.replace(now, () => old);
+      if (now === undefined || addresses.archived(now) === null) return all;
+      return all.replace(now, () => (now.startsWith("/") ? addresses.spelled(now) : addresses.archived(now)));
     });
   }
 
@@ -47,6 +47,11 @@ function markupOf(win, scene, addresses, scripts) {
   function srcset(text) {
     const candidate = /([^\s,]\S*[^\s,]|[^\s,])(\s+[^,]+)?/g;
     return String(text).replace(candidate, (all, url, size) => to(url, "im_") + (size || ""));
+  }
+
+  // The list as it was given.
+  function unsrcset(text) {
+    return text.replace(/[^\s,]\S*[^\s,]|[^\s,]/g, (url) => (addresses.archived(url) === null ? url : addresses.spelled(url)));
   }
 
   // The value that an element's attribute has to have; null if it must not be set.
@@ -109,7 +114,7 @@ function markupOf(win, scene, addresses, scripts) {
     return `${tag}<base href="${scene.home}/">${html(text)}`;
   };
 
-  return { css, uncss, srcset, value, html, framed, inBlob };
+  return { css, uncss, srcset, unsrcset, value, html, framed, inBlob };
 }
 
 function runtimeTag(scene) {

@@ -25,8 +25,19 @@ function navigationOf(win, scene, addresses, place, scripts) {
     return whole(url, modifier ? modifier[1] : "mp_");
   }
 
-  wrap(win, "open", (open) => (url, target, ...rest) =>
-    open.call(win, url === undefined || url === "" ? "" : to(scripts.inUrl(String(url))), within(target), ...rest));
+  const { open } = win;
+  wrap(win, "open", () => (url, target, ...rest) =>
+    opened(url === undefined || url === "" ? "" : to(scripts.inUrl(String(url))), within(target), ...rest));
+
+  // Firefox throws where Chromium opens nothing.
+  function opened(...given) {
+    try {
+      return open.call(win, ...given);
+    } catch (error) {
+      if (error.name === "InvalidAccessError") return null;
+      throw error;
+    }
+  }
 
   // The topmost window of the archive is not that of the browser.
   function within(target) {
@@ -36,8 +47,21 @@ function navigationOf(win, scene, addresses, place, scripts) {
     return place.highest === win || name === "_blank" ? "_self" : target;
   }
 
+  // A link to a window of its own, which the banner's frame may not open, leads on in its place.
+  function hasFrame(name, window = place.highest) {
+    try {
+      if (window.name === name) return true;
+      for (let index = 0; index < window.length; index += 1) if (hasFrame(name, window[index])) return true;
+    } catch {
+      // of another origin
+    }
+    return false;
+  }
+
   function retarget(element) {
-    const now = within(element.target);
+    const { target } = element;
+    const isNew = win.top !== win && /^[^_]/.test(target) && !hasFrame(target);
+    const now = isNew ? "_self" : within(target);
     if (now !== element.target) element.target = now;
   }
 
@@ -62,9 +86,19 @@ function navigationOf(win, scene, addresses, place, scripts) {
     return submit.call(this);
   });
 
+  const shownBy = (get) => ({ get() { return addresses.shown(get.call(this)); } });
+  for (const name of ["oldURL", "newURL"]) redefine(win.HashChangeEvent.prototype, name, shownBy);
+  const destination = win.NavigationDestination && win.NavigationDestination.prototype;
+  const destinationUrl = destination && Object.getOwnPropertyDescriptor(destination, "url").get;
+  for (const entry of [destination, win.NavigationHistoryEntry && win.NavigationHistoryEntry.prototype])
+    redefine(entry, "url", (get) => ({ get() { return get.call(this) && addresses.shown(get.call(this)); } }));
+  wrap(win.Navigation && win.Navigation.prototype, "navigate", (navigate) => function (url, ...rest) {
+    return navigate.call(this, whole(url), ...rest);
+  });
+
   // Whatever else would lead out of the archive is turned round.
   win.navigation?.addEventListener("navigate", (event) => {
-    const next = event.destination.url;
+    const next = destinationUrl.call(event.destination);
     if (!isWeb(next) || archived(next) !== null || event.hashChange || next.startsWith(`${scene.home}/_hf/`)) return;
     if (event.cancelable) event.preventDefault();
     win.location.href = to(next);

@@ -1,5 +1,21 @@
 // What scripts ask for: from the archive; what cannot be archived fails as it does where there is no network.
 
+const OF_ARCHIVE = "memento-datetime";  // a field of every archived response
+const ORIGINAL = "x-archive-orig-";
+const SENT_AS_CAPTURED = new Set(
+  ["content-type", "content-length", "content-language", "content-disposition", "content-range", "content-encoding"]);
+const UNSEEN = new Set(["set-cookie", "set-cookie2"]);  // by scripts
+
+// The fields of a response as they were captured, of those that the archive sent: most have another name there.
+function capturedFields(sent) {
+  const found = new Map(sent.filter(([name]) => SENT_AS_CAPTURED.has(name)));
+  for (const [name, value] of sent) {
+    const own = name.startsWith(ORIGINAL) ? name.slice(ORIGINAL.length) : "";
+    if (own && !UNSEEN.has(own)) found.set(own, value);
+  }
+  return [...found];
+}
+
 function networkOf(win, scene, addresses) {
   const { to, whole, shown } = addresses;
   const NativeRequest = win.Request;
@@ -30,7 +46,38 @@ function networkOf(win, scene, addresses) {
   for (const kind of [win.Request, win.Response])
     redefine(kind && kind.prototype, "url", (get) => ({ get() { return shown(get.call(this)); } }));
 
+  const store = win.Cache && win.Cache.prototype;
+  for (const name of ["add", "match", "matchAll", "put", "delete", "keys"])
+    wrap(store, name, (old) => function (...given) {
+      return old.apply(this, given.length && given[0] !== undefined ? [target(given[0]), ...given.slice(1)] : given);
+    });
+  wrap(store, "addAll", (old) => function (all) { return old.call(this, [...all].map(target)); });
+  wrap(win.CacheStorage && win.CacheStorage.prototype, "match", (match) => function (wanted, ...rest) {
+    return match.call(this, target(wanted), ...rest);
+  });
+
+  const fields = new WeakMap();  // as the browser has them -> as they were captured
+  redefine(win.Response && win.Response.prototype, "headers", (get) => ({
+    get() {
+      const sent = get.call(this);
+      if (!sent.has(OF_ARCHIVE)) return sent;
+      if (!fields.has(sent)) fields.set(sent, new win.Headers(capturedFields([...sent])));
+      return fields.get(sent);
+    },
+  }));
+
   const Xhr = win.XMLHttpRequest && win.XMLHttpRequest.prototype;
+  wrap(Xhr, "getResponseHeader", (get) => function (name) {
+    const key = String(name).toLowerCase();
+    if (get.call(this, OF_ARCHIVE) === null) return get.call(this, name);
+    return get.call(this, ORIGINAL + key) ?? (SENT_AS_CAPTURED.has(key) ? get.call(this, key) : null);
+  });
+  wrap(Xhr, "getAllResponseHeaders", (all) => function () {
+    const text = all.call(this);
+    const pairs = text.split("\r\n").filter(Boolean).map((line) => /^([^:]*):\s*(.*)$/s.exec(line).slice(1));
+    if (!pairs.some(([name]) => name === OF_ARCHIVE)) return text;
+    return capturedFields(pairs).sort().map(([name, value]) => `${name}: ${value}\r\n`).join("");
+  });
   wrap(Xhr, "open", (open) => function (method, url, ...rest) {
     return open.call(this, method, to(url), ...(rest.length ? rest : [true]));
   });
@@ -40,7 +87,7 @@ function networkOf(win, scene, addresses) {
   redefine(win.EventSource && win.EventSource.prototype, "url", (get) => ({ get() { return shown(get.call(this)); } }));
   wrap(win.Navigator && win.Navigator.prototype, "sendBeacon", () => () => true);  // nobody is there to take it
   // A worklet has no place to tell, only the names that changed scripts call.
-  const names = "Object.assign(globalThis,{__hf_of:(v)=>v,__hf_all:(v)=>v,__hf_key:(o,k)=>k,__hf_js:(t)=>t,__hf_in:(o)=>o,__hf_names:()=>({})})";
+  const names = "Object.assign(globalThis,{__hf_of:(v)=>v,__hf_all:(v)=>v,__hf_key:(o,k)=>k,__hf_js:(t)=>t,__hf_in:(o)=>o,__hf_names:()=>({}),__hf_meta:(m)=>m})";
   wrap(win.Worklet && win.Worklet.prototype, "addModule", (add) => function (url, ...rest) {
     const known = add.call(this, `data:text/javascript,${names}`, ...rest);
     return known.then(() => add.call(this, whole(url, "js_"), ...rest));

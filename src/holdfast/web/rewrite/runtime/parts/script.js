@@ -37,6 +37,7 @@ const scriptRewriter = (() => {
   const LITERAL = /"([^"\\\n\r]*)"|'([^'\\\n\r]*)'/y;
   const BARE = new RegExp(String.raw`(?:import|export)${MODULE_GAP}(?=["'])`, "y");
   const CALL = new RegExp(String.raw`import${MODULE_GAP}\(${MODULE_GAP}(?=["'])`, "y");
+  const META = new RegExp(String.raw`${MODULE_GAP}\.${MODULE_GAP}meta(?![\w$])`, "y");
   const CALL_END = new RegExp(String.raw`${MODULE_GAP}[,)]`, "y");
   const CLAUSE = /[^"'();=.]*/y;
   const FROM = /(?<![\w$])from\s*$/;
@@ -71,6 +72,7 @@ const scriptRewriter = (() => {
       this.comments = new Map();
       this.pairs = new Map();
       this.owners = new Map();
+      this.objects = new Map();
       this.calls = new Set();
       this.withs = new Set();
       this.patterns = new Set();
@@ -171,9 +173,40 @@ const scriptRewriter = (() => {
       return "]\"'`".includes(sign) || ["++", "--"].includes(this.text.slice(end - 2, end));
     }
 
-    isObject(brace) {
-      const [at, sign] = this.before(brace);
-      if (sign === ":") return !CASE.test(this.text.slice(Math.max(0, at - BACK), at));
+    isObject(given) {
+      const around = [];  // this brace, and those that decide on it
+      let brace = given;
+      while (!this.objects.has(brace)) {
+        around.push(brace);
+        const [at, sign] = this.before(brace);
+        const outer = sign === ":" ? this.outer(at) : null;
+        if (sign !== ":") this.objects.set(brace, this.beginsObject(at, sign));
+        else if (outer !== null) brace = outer;
+        else this.objects.set(brace, !this.isLabel(at));
+      }
+      const answer = this.objects.get(brace);
+      for (const each of around) this.objects.set(each, answer);
+      return answer;
+    }
+
+    // The brace right before the one word before the colon: what it opens decides if that is a key or a label.
+    outer(colonEnd) {
+      const [end, word] = this.before(colonEnd - 1);
+      const [before, sign] = this.before(end - word.length);
+      return sign === "{" && WORD.test(word[0]) ? before - 1 : null;
+    }
+
+    // Whether the colon ends the label of a block, or of a case.
+    isLabel(colonEnd) {
+      if (CASE.test(this.text.slice(Math.max(0, colonEnd - BACK), colonEnd))) return true;
+      const [end, word] = this.before(colonEnd - 1);
+      if (!word || !WORD.test(word[0])) return false;
+      const [, sign] = this.before(end - word.length);
+      const isOperand = BEFORE_EXPRESSION.has(sign) && sign !== "else" && sign !== "do";
+      return sign === "" || (!isOperand && !"([,?=&|+-!<>*%^~/.".includes(sign));
+    }
+
+    beginsObject(at, sign) {
       if (sign === ">") return this.text.slice(at - 2, at) !== "=>";
       if (sign && WORD.test(sign[0]))
         return (BEFORE_EXPRESSION.has(sign) && !NOT_BEFORE_OBJECT.has(sign)) || DECLARES.has(sign);
@@ -277,6 +310,12 @@ const scriptRewriter = (() => {
     }
 
     imported(start, end, word) {
+      const meta = word === "import" && matched(META, this.text, end);
+      if (meta) {
+        if (this.before(start)[1] === "." || this.text.endsWith("__hf_meta(", start)) return;
+        this.edit(start, start, "__hf_meta(");
+        return void this.edit(end + meta[0].length, end + meta[0].length, ")");
+      }
       const span = this.literal(start);
       if (span) this.edit(...span, this.specifier(this.text.slice(...span)));
       else if (word === "import" && this.isCall(start, end, "__hf_to(", "__hf_from("))
@@ -347,7 +386,8 @@ const scriptRewriter = (() => {
 
     name(start, end, name) {
       if (this.member(start, name === "top" ? end : -1)) return;
-      const [, before] = this.before(start);
+      const [ended, before] = this.before(start);
+      if ((before === "break" || before === "continue") && !this.text.slice(ended, start).includes("\n")) return;  // a label
       const inBraces = this.open.length > 0 && this.open.at(-1)[1] === "{";
       if (inBraces && this.isShorthand(end, before)) {
         this.patterns.add(this.open.at(-1)[0]);

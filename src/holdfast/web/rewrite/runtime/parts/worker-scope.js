@@ -15,7 +15,7 @@
   timeOf(self, scene);
   networkOf(self, scene, addresses);
   workersOf(self, scene, addresses, scripts, null);
-  keepApart(self, origin);
+  keepApart(self, origin, addresses.shown);
   nativeTexts(self);
   Object.defineProperty(self, "origin", { get: origin, configurable: true });
 })();
