@@ -207,8 +207,8 @@ class HashChecker(HashSurveyor):
             if expected != found:
                 kind = f"total of {name.replace('_', ' ')} differs"
                 yield Fault(self.name, path, 0, kind, f"{expected}", f"{found}", remedy=_REBUILT)
-        lost = set(range(state.overflow)) - set(self._used) - set(recorded.free)
-        doubtful = set(self._used) & set(recorded.free) | {number for number in self._used if number >= state.overflow}
+        lost = set(range(state.overflow)) - set(self._used) - set(state.free)
+        doubtful = set(self._used) & set(state.free) | {number for number in self._used if number >= state.overflow}
         if lost or doubtful:
             found = f"{len(lost)} that no bucket uses, {len(doubtful)} that are in use"
             yield Fault(self.name, path, 0, "free pages differ", "the pages of no bucket", found, remedy=_REBUILT)
@@ -231,7 +231,7 @@ def repair_hash(spec: VolumeSpec) -> Repair:
     damaged: list[Salvaged] = []
     with closing(HashSurveyor(spec)) as surveyor:
         for bucket in _buckets(state):
-            survey = surveyor.survey(bucket, recorded.free if recorded is not None else ())
+            survey = surveyor.survey(bucket, recorded.state.free if recorded is not None else ())
             chained = [part.id.number for part in survey.parts[1:] if part.head is not None or part.entries]
             used.update(chained)
             left.serial = max([left.serial, *(part.head.generation for part in survey.parts if part.head is not None)])
@@ -244,11 +244,12 @@ def repair_hash(spec: VolumeSpec) -> Repair:
             damaged += survey.damaged
     left.overflow = max([left.overflow, *(number + 1 for number in used)])
     left.serial += 1
+    left.free = sorted(set(range(left.overflow)) - used)
     for page in damaged[:_SET_ASIDE_MAX]:
         _set_aside(spec, page)
     journal = RedoJournal(spec.env, spec.directory, spec.identity)
     journal.begin_behind(recorded.serial if recorded is not None else left.serial)
-    journal.renew(left.pack(set(range(left.overflow)) - used), recorded.tickets if recorded is not None else ())
+    journal.renew(left.pack(), recorded.tickets if recorded is not None else ())
     journal.close()
     with closing(HashVolume(spec)) as volume:
         for bucket, (entries, pages) in harmed.items():

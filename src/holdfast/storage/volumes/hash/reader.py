@@ -119,10 +119,9 @@ class HashReading(LocalVolume):
             return pages.get(file)
         return None
 
-    def _state(self) -> tuple[HashState, int]:
-        """The acknowledged state, and the number of free overflow pages."""
-        known = self._redone()
-        return known.state, len(known.free)
+    def _state(self) -> HashState:
+        """The acknowledged state."""
+        return self._redone().state
 
     def _stretch(self, position: int) -> tuple[list[FoundBlock], int]:
         """The blocks of the bucket at this position of a scan, and the position of the next bucket."""
@@ -219,7 +218,7 @@ class HashReading(LocalVolume):
         """What can be read of a damaged bucket. If no file can be read, the whole range counts as one bucket."""
         free: set[int] = set()
         with suppress(FileNotFoundError, DamagedBlock):
-            free = set(self._redone().free)
+            free = set(self._redone().state.free)
         for file in self._files.generations():
             with suppress(FileNotFoundError, DamagedBlock):
                 buckets = self._files.header(file).pages
@@ -372,10 +371,12 @@ class HashReading(LocalVolume):
         """Nothing to do: every lookup reads pages, which are written before a commit is acknowledged."""
 
     def stat(self) -> VolumeStat:
-        state, free = self._state()
+        state = self._state()
         pages = state.buckets * (3 if state.is_growing else 1) + state.overflow
         files = 3 if state.is_growing else 2
-        return self._stat(state, files * FILE_HEADER_BYTES + pages * self.identity.shape, free * self.identity.shape)
+        return self._stat(
+            state, files * FILE_HEADER_BYTES + pages * self.identity.shape, len(state.free) * self.identity.shape
+        )
 
     def close(self) -> None:
         self._files.close()
