@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import BinaryIO
 
 from holdfast.errors import UsageError
@@ -235,8 +236,6 @@ _ZLIB_LEVEL = 6
 _WRITTEN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _RESERVED = frozenset(("version", "unzip-length", "length"))  # written by `tianwang_record` itself
 _NEEDED = frozenset(("url", "date"))  # by version 1.0
-_known_names: set[str] = set()
-_KNOWN_NAMES_MAX = 1000
 
 
 def tianwang_record(attributes: Attributes, data: bytes, *, compress: bool = False) -> bytes:
@@ -248,9 +247,10 @@ def tianwang_record(attributes: Attributes, data: bytes, *, compress: bool = Fal
     if body.count("\n") != len(attributes) or "\r" in body:
         _refuse_line_ends(attributes)
     for name, _ in attributes:
-        if name not in _known_names:
-            _check_name(name)
-    _check_needed(attributes)
+        _check_name(name)
+    missing = _NEEDED.difference(name for name, value in attributes if value)
+    if missing:
+        raise UsageError(f"a Tianwang record of version 1.0 needs the attribute {min(missing)!r}")
     unzip_length = ""
     if compress:
         unzip_length = f"unzip-length: {len(data)}\n"
@@ -287,19 +287,12 @@ class TianwangWriter:
         return offset, len(record)
 
 
+@lru_cache(1000)  # there are few names
 def _check_name(name: str) -> None:
     if name in _RESERVED:
         raise UsageError(f"attribute {name!r} cannot be given: it is written in its place by itself")
     if _WRITTEN_NAME.fullmatch(name) is None:
         raise UsageError(f"malformed attribute name {name!r}: only a-z, 0-9, '-' and '_' may be in it")
-    if len(_known_names) < _KNOWN_NAMES_MAX:
-        _known_names.add(name)
-
-
-def _check_needed(attributes: Attributes) -> None:
-    missing = _NEEDED.difference(name for name, value in attributes if value)
-    if missing:
-        raise UsageError(f"a Tianwang record of version 1.0 needs the attribute {min(missing)!r}")
 
 
 def _refuse_line_ends(attributes: Attributes) -> None:

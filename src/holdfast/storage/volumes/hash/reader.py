@@ -89,7 +89,7 @@ class HashReading(LocalVolume):
 
     def __init__(self, spec: VolumeSpec) -> None:
         super().__init__(spec)
-        self._files = HashFiles(spec.env, spec.directory, spec.identity, self._recorded_pages)
+        self._files = HashFiles(spec.env, spec.directory, spec.identity)
         self._oldest: int | None = None  # generation of the oldest bucket file, as last seen
 
     # -- overridden by the writer -----------------------------------------------------------------------------------
@@ -110,14 +110,6 @@ class HashReading(LocalVolume):
         if self._oldest is None:
             self._oldest = min(self._files.generations(), default=1)
         return self._oldest
-
-    def _recorded_pages(self, file: int) -> int | None:
-        """The number of pages a file was created with, from the journal."""
-        with suppress(FileNotFoundError, DamagedBlock):
-            state = self._redone().state
-            pages = {OVERFLOW_FILE: 0, state.generation: state.buckets, state.generation + 1: 2 * state.buckets}
-            return pages.get(file)
-        return None
 
     def _state(self) -> HashState:
         """The acknowledged state."""
@@ -173,7 +165,7 @@ class HashReading(LocalVolume):
         """The bucket of a signature: in the oldest file, or, if it was split, in a newer one."""
         file = self._first_file(signature)
         while True:
-            buckets = self._files.header(file).pages
+            buckets = self._files.pages(file)
             bucket = BucketId(file, bucket_of(signature, buckets), buckets)
             part = self._page(bucket.page, overlay)
             if part.head.kind != MOVED:
@@ -221,7 +213,7 @@ class HashReading(LocalVolume):
             free = set(self._redone().state.free)
         for file in self._files.generations():
             with suppress(FileNotFoundError, DamagedBlock):
-                buckets = self._files.header(file).pages
+                buckets = self._files.pages(file)
                 bucket = BucketId(file, bucket_of(signature, buckets), buckets)
                 if parts := self._salvaged_parts(bucket, free):
                     found = {
