@@ -29,7 +29,7 @@ from holdfast.errors import UsageError
 from holdfast.formats.dates import DIGITS, arc_timestamp, mail_date, mail_timestamp
 from holdfast.formats.http import is_message
 from holdfast.formats.io.record_block import BytesBlock, Checks
-from holdfast.formats.io.salvage import Framing, HeadEnd, Unreadable
+from holdfast.formats.io.salvage import Framing, HeadEnd, Unreadable, newlines_at
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.warc.compose import encoded
@@ -42,7 +42,6 @@ _MESSAGE_LOOK = 64  # bytes of the data that show whether it is an HTTP message
 _MAGIC = b"version:"
 _HEAD = re.compile(rb"version:[ \t]*(\d+\.\d+)[ \t]*\r?\n(?:[^:\n]+:[^\n]*\n)*?length:[ \t]*(\d{1,15})[ \t]*\r?\n\r?\n")
 _BLANK = re.compile(rb"\n\r?\n")
-_NEWLINES = re.compile(rb"[\r\n]*")
 _NAME = re.compile(r"[a-z0-9._-]+")
 _URL_LINE = re.compile(rb"\nurl:[ \t]*[A-Za-z][A-Za-z0-9+.-]*:[^\s]+[ \t]*\r?\n")
 _DATE_LINE = re.compile(rb"\ndate:[ \t]*([^\r\n]+)")
@@ -141,9 +140,7 @@ class TianwangFraming(Framing):
         return head.end() + int(head[2]) if head is not None else -1
 
     def tail(self, rest: bytes) -> tuple[int, str]:
-        newlines = _NEWLINES.match(rest)
-        assert newlines is not None
-        size = newlines.end()
+        size = newlines_at(rest)
         if size == len(rest) or rest.startswith(_MAGIC, size):
             return size, "" if rest[:size] == b"\n" else f"the record ends in {rest[:size]!r} instead of LF"
         if size:
