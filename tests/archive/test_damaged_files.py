@@ -20,6 +20,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 import holdfast
 from holdfast import Archive, CaptureQuery, ExportOptions, Selection
+from holdfast.archive.ingest import file_reader
 from holdfast.archive.ingest.importer import ImportReport
 from holdfast.formats.io.open import open_records
 from holdfast.formats.record import FindingKind
@@ -327,6 +328,18 @@ def test_records_at_the_beginning_have_the_date_of_the_next(quick: Path) -> None
         assert [each.extra for each in held.values()] == ['{"dateFrom": "neighbour"}'] * 2 + ["-"]
         alone = captures(archive, "y")["http://y.example/1"]
         assert (alone.timestamp, alone.extra) == ("19700101000000", '{"dateFrom": "none"}')
+
+
+def test_however_many_they_are(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first groups of a file are small, unless its records have no date yet."""
+    monkeypatch.setattr(file_reader, "DRAFTS_MAX", 512)
+    parts = [dated(page("x", number), "?") for number in range(1, 150)]
+    (quick / "x.warc").write_bytes(b"".join([*parts, page("x", 150), *parts[:100]]))
+    holdfast.init(quick / "archive")
+    with holdfast.open(quick / "archive") as archive:
+        archive.import_files([quick / "x.warc"])
+        held = captures(archive, "x")
+        assert {each.timestamp for each in held.values()} == {held["http://x.example/150"].timestamp}
 
 
 @pytest.mark.parametrize("date", ["2020010203040?", "20209902", "-", "unknown"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import threading
 from pathlib import Path
 
 import pytest
 from archive_warcs import record, response, write
 
-from holdfast import Archive, ImportOptions
+from holdfast import Archive, ExportOptions, ImportOptions, Selection
+from holdfast.archive.ingest import file_reader
+from holdfast.archive.ingest.file_reader import ImportInput, inputs_of
 from holdfast.archive.ingest.reader_process import ReaderPool
 from holdfast.errors import Denied, MalformedInput, NotFound, UsageError
 
@@ -103,3 +107,40 @@ def test_a_reader_that_dies_costs_one_file(archive: Archive, quick: Path, monkey
     assert (first.complete, str(first.error)) == (False, "the process that read 'a.warc' died")
     assert [(each.complete, each.added) for each in others] == [(True, 1)] * 2
     assert started == [1, 1]
+
+
+class _Held(io.BytesIO):
+    """A stream that gives nothing before it is released."""
+
+    def __init__(self, data: bytes, released: threading.Event) -> None:
+        super().__init__(data)
+        self._released = released
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._released.wait()
+        return super().read(size)
+
+
+def test_groups_that_wait_are_added_together(archive: Archive, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of several files; each file is reported and listed by itself."""
+    monkeypatch.setattr(file_reader, "DRAFTS_MAX", 2)
+    first = write(quick / "first.warc", [response(URL, b"first")])
+    released = threading.Event()
+    streams = {name: b"".join(response(f"{URL}{name}{number}", b"%d" % number) for number in range(4)) for name in "ab"}
+    held = [ImportInput(name, stream=_Held(data, released)) for name, data in streams.items()]
+
+    reports = archive.iter_import([*inputs_of(first), *held], ImportOptions(jobs=3))
+    assert next(reports).name == "first.warc"
+    before = archive.catalog.changes
+    released.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("holdfast-import-"):
+            thread.join()  # all that they read waits
+    found = {each.name: each for each in reports}
+
+    assert {name: (each.added, each.bytes) for name, each in found.items()} == {
+        name: (4, len(data)) for name, data in streams.items()
+    }
+    assert archive.catalog.changes - before < 6, "one for each of four groups and two lists"
+    archive.export(Selection(), quick / "out", ExportOptions("warc", exact=True))
+    assert {name: (quick / "out" / name).read_bytes() for name in streams} == streams

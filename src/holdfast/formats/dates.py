@@ -17,6 +17,7 @@ _ISO = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?)?",
     re.ASCII | re.IGNORECASE,
 )
+_USUAL = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", re.ASCII)  # as nearly all are written
 _LEFT = re.compile(
     r"(?<!\d)(\d{4})(?:[-/.]?(\d\d)(?:[-/.]?(\d\d)(?:[T _-]?(\d\d)(?::?(\d\d)(?::?(\d\d))?)?)?)?)?",
     re.ASCII | re.IGNORECASE,
@@ -29,6 +30,8 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 @lru_cache(maxsize=4096)
 def warc_timestamp(date: str) -> str:
     """14 digits of a WARC-Date, UTC; '' if it is not one."""
+    if (usual := _USUAL.fullmatch(date)) is not None:
+        return _checked("".join(usual.groups()))
     match = _ISO.fullmatch(date.strip())
     if match is None:
         return ""
@@ -80,11 +83,17 @@ def partial_timestamp(date: str) -> str:
 
 def _checked(digits: str) -> str:
     """`digits` if they are a moment of the calendar."""
+    is_moment = digits[8:10] < "24" and digits[10:12] < "60" and digits[12:] <= "60"  # 60: a leap second
+    return digits if is_moment and _is_day(digits[:8]) else ""
+
+
+@lru_cache(maxsize=4096)
+def _is_day(digits: str) -> bool:
     try:
-        date(int(digits[:4]), int(digits[4:6]), int(digits[6:8]))
+        date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
     except ValueError:
-        return ""
-    return digits if digits[8:10] < "24" and digits[10:12] < "60" and digits[12:] <= "60" else ""  # 60: a leap second
+        return False
+    return True
 
 
 def timestamp_at(seconds: float) -> str:

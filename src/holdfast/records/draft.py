@@ -171,16 +171,19 @@ class Drafting:
 
     def draft(self, record: Record) -> RecordDraft:
         """Reads the record, as far as it goes. Raises MalformedInput in strict mode."""
-        block = record.block.read()
+        block = record.block
+        if not isinstance(block, BytesBlock):
+            data = block.read()
+            block = BytesBlock(data, 0, len(data))
         record.finish()
         head = None
         if record.has_http and not (record.type == "request" and block.startswith(_PLAIN_REQUESTS)):
-            head = record.block.http() if isinstance(record.block, BytesBlock) else parse_head(block)
+            head = block.http()
         start = head.size if head else _head_size(record, block)
-        literals, payload = block[:start], block[start:]
+        literals, payload = block.cut(start)
         runs: tuple[int, ...] = (start, len(payload)) if payload else (start,)
-        if payload and head is not None:
-            unframed = split(block, head)
+        if payload and head is not None and head.chunked:
+            unframed = split(block.whole(), head)
             if len(unframed[1]) <= _RUNS_MAX and len(unframed[0]) - start <= _LITERAL_BYTES_MAX:
                 literals, runs, payload = unframed
         message = _unzipped_message(record, block)
@@ -197,7 +200,7 @@ class Drafting:
         record_id, concurrent_to = _links(record)
         request = None
         if record.type == "request" and head is not None and head.method not in ("GET", "HEAD", ""):
-            request = head.method, block[head.size :], head.headers.get("Content-Type") or ""
+            request = head.method, block.cut(start)[1], head.headers.get("Content-Type") or ""
         return RecordDraft(entry, kept, signature, b"", "", record_id, concurrent_to, request)
 
     def _entry(
@@ -328,19 +331,20 @@ def _runs(record: Record, result: _LargeDraft) -> Iterator[tuple[bool, bytes]]:
         first = record.block.read(1 << 20)
 
 
-def _unzipped_message(record: Record, block: bytes) -> bytes:
+def _unzipped_message(record: Record, block: BytesBlock) -> bytes:
     """The message in a Tianwang record whose data is compressed; empty for all others."""
     if record.format != "tianwang/1.0" or "unzip-length" not in record.headers:
         return b""
-    return unzipped(block)
+    return unzipped(block.whole())
 
 
-def _head_size(record: Record, block: bytes) -> int:
+def _head_size(record: Record, block: BytesBlock) -> int:
     """Of the message in a request whose head was not parsed."""
     if not record.has_http or record.type != "request":
         return 0
-    end = block.find(b"\r\n\r\n")
-    return end + 4 if end >= 0 else len(block)
+    data = block.whole()
+    end = data.find(b"\r\n\r\n")
+    return end + 4 if end >= 0 else len(data)
 
 
 def _framed(record: Record, literals: bytes, runs: tuple[int, ...]) -> tuple[bytes, str]:

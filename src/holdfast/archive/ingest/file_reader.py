@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.archive")
 DRAFTS_MAX = 512
+_FIRST_DRAFTS_MAX = 64  # of the first group of a file, so that adding begins soon; the next are larger
 _PAYLOAD_BYTES_MAX = 8 << 20
 _ZIP_MAGIC = b"PK\x03\x04"
 DATE_ORIGINS = {
@@ -162,6 +163,7 @@ class FileReader:
     def _read(self, stream: BinaryIO) -> None:
         drafts: list[RecordDraft] = []
         payload_bytes = 0
+        most = _FIRST_DRAFTS_MAX
         task = self._task
         for record in open_records(stream, strict=task.strict, report=self._emit, verify_digests=task.verify_digests):
             try:
@@ -178,9 +180,12 @@ class FileReader:
                 continue  # the iterator reports what is lost
             drafts.append(draft)
             payload_bytes += len(draft.payload)
-            if len(drafts) > DRAFTS_MAX or payload_bytes > _PAYLOAD_BYTES_MAX:
+            # The first date of a file is also that of the records before it: they go into one group.
+            limit = min(most, DRAFTS_MAX) if task.drafting.last_timestamp else DRAFTS_MAX
+            if len(drafts) > limit or payload_bytes > _PAYLOAD_BYTES_MAX:
                 self._hand_over(drafts, keep=1)  # the last may belong to the one that comes next
                 drafts = drafts[-1:]
+                most *= 2
                 payload_bytes = len(draft.payload)
         self._hand_over(drafts)
 
@@ -200,6 +205,7 @@ class FileReader:
             self._task.drafting.complete(drafts)
         ready = drafts[: len(drafts) - keep]
         for draft in ready:
-            self._report_date(draft)
+            if draft.entry.extra != "-":
+                self._report_date(draft)
         if ready:
             self._emit(DraftGroup(ready))

@@ -5,8 +5,9 @@
     stream ── reader (a thread) ── drafts ────────────────┘
 
 A reader decompresses, verifies and splits records. It reads ahead only a few groups, which bounds memory. Small files
-are read in a thread: starting a process takes longer. At the end of each file the list of its records goes into the
-batch as an entry of type `source`, so that the file can be written again exactly (N3).
+are read in a thread: starting a process takes longer. Groups that wait are added together: they share the syncs. At the
+end of each file the list of its records goes into the batch as an entry of type `source`, so that the file can be
+written again exactly (N3).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from queue import Empty, Full, Queue
 
@@ -42,6 +43,7 @@ from holdfast.storage.store.encoder import ContentEncoding
 
 PROCESS_BYTES_MIN = 4 << 20  # smaller files are read in a thread
 _READY_MAX = 2  # groups of drafts that wait to be added, per reader
+_TAKEN_MAX = 4  # groups that are added together
 _FINDINGS_MAX = 1000
 _POLL_S = 0.2
 
@@ -161,6 +163,14 @@ class _File:
     manifest: Manifest
     drafting: Drafting
 
+    def note(self, drafts: Sequence[RecordDraft], added: Sequence[Added]) -> int:
+        """Counts and lists records that were added; returns their bytes in the file."""
+        length = sum([draft.entry.length for draft in drafts])
+        self.report.bytes += length
+        self.report.count(added)
+        self.manifest.note(added)
+        return length
+
 
 class Importer:
     """One import of many files. `run` is for one thread."""
@@ -193,22 +203,27 @@ class Importer:
         ready: Queue[tuple[_File, Event]] = Queue(_READY_MAX * jobs)
 
         def work() -> None:
+            reader: ReaderProcess | None = None
             while not self._stop.is_set():
                 with turns:
                     source = next(waiting, None)
                 if source is None:
-                    return
+                    break
                 with suppress(ReaderStopped):
-                    self._read(source, ready)
+                    reader = self._read(source, ready, reader)
+            if reader is not None:
+                reader.close()  # while the last records are added
 
         threads = [threading.Thread(target=work, name=f"holdfast-import-{index}", daemon=True) for index in range(jobs)]
         for thread in threads:
             thread.start()
+        is_done = False
         try:
-            yield from self._add_all(ready, threads, progress or (lambda _: None))
+            yield from self._add_all(len(inputs), ready, threads, progress or (lambda _: None))
+            is_done = True
         finally:
             self._stop.set()
-            if any(thread.is_alive() for thread in threads):
+            if not is_done:
                 for pool in self._pools:
                     pool.kill()
             for thread in threads:
@@ -224,41 +239,51 @@ class Importer:
 
     def _add_all(
         self,
+        files: int,
         ready: Queue[tuple[_File, Event]],
         threads: Sequence[threading.Thread],
         progress: Callable[[int], None],
     ) -> Iterator[ImportReport]:
-        while any(thread.is_alive() for thread in threads) or not ready.empty():
+        """Until so many files have ended."""
+        while files and (any(thread.is_alive() for thread in threads) or not ready.empty()):
             try:
-                file, event = ready.get(timeout=_POLL_S)
+                taken = [ready.get(timeout=_POLL_S)]
             except Empty:
                 progress(0)
                 continue
-            before = file.report.bytes
-            self._take(file, event)
-            progress(file.report.bytes - before)
-            if isinstance(event, EndOfFile):
-                yield self._ended(file, event)
+            while len(taken) < _TAKEN_MAX and not ready.empty():  # nobody else takes
+                taken.append(ready.get())
+            for is_group, some in groupby(taken, key=_is_group):
+                if is_group:
+                    progress(self._add([(file, event.drafts) for file, event in some if isinstance(event, DraftGroup)]))
+                    continue
+                for file, event in some:
+                    before = file.report.bytes
+                    self._take(file, event)
+                    progress(file.report.bytes - before)
+                    if isinstance(event, EndOfFile):
+                        files -= 1
+                        yield self._ended(file, event)
+
+    def _add(self, groups: Sequence[tuple[_File, list[RecordDraft]]]) -> int:
+        """Adds groups of several files together; returns how many bytes of the files they were."""
+        drafts = [draft for _, group in groups for draft in group]
+        added = self._writer.add(drafts, self._options.batch)
+        contents = sum(map(_has_content, drafts))
+        self._is_repeated = 2 * sum([each.new_content for each in added]) < contents
+        at = length = 0
+        for file, group in groups:
+            length += file.note(group, added[at : at + len(group)])
+            at += len(group)
+        return length
 
     def _take(self, file: _File, event: Event) -> None:
-        match event:
-            case DraftGroup(drafts):
-                if drafts[0].spooled:
-                    added = [self._writer.add_large(drafts[0], self._options.batch)]
-                else:
-                    added = self._writer.add(drafts, self._options.batch)
-                    contents = sum(map(_has_content, drafts))
-                    self._is_repeated = 2 * sum([each.new_content for each in added]) < contents
-                file.report.bytes += sum([draft.entry.length for draft in drafts])
-            case Finding():
-                file.report.note(event)
-                if event.kind is FindingKind.LOST:
-                    file.report.bytes += event.length
-                return
-            case EndOfFile():
-                return
-        file.report.count(added)
-        file.manifest.note(added)
+        if isinstance(event, DraftGroup):
+            file.note(event.drafts, [self._writer.add_large(event.drafts[0], self._options.batch)])
+        elif isinstance(event, Finding):
+            file.report.note(event)
+            if event.kind is FindingKind.LOST:
+                file.report.bytes += event.length
 
     def _ended(self, file: _File, end: EndOfFile) -> ImportReport:
         report = file.report
@@ -274,7 +299,10 @@ class Importer:
 
     # -- the readers' side --------------------------------------------------------------------------------------
 
-    def _read(self, source: ImportInput, ready: Queue[tuple[_File, Event]]) -> None:
+    def _read(
+        self, source: ImportInput, ready: Queue[tuple[_File, Event]], reader: ReaderProcess | None
+    ) -> ReaderProcess | None:
+        """Returns the process that may read the thread's next file: `reader`, if it has one already."""
         collection = self._options.collection or self._settings.records.collection
         drafting = Drafting(collection, source.name)
         file = _File(ImportReport(source.name), Manifest(source.name), drafting)
@@ -293,14 +321,14 @@ class Importer:
 
         if not _wants_process(source):
             FileReader(task, emit).run()
-            return
-        if not self._idle:  # one died
-            self._start(1)
-        reader = self._idle.pop()
+            return reader
+        if reader is None:
+            if not self._idle:  # one died
+                self._start(1)
+            reader = self._idle.pop()
         for event in reader.read(task, self._encoding):
             emit(event)
-        if not reader.failed:
-            self._idle.append(reader)
+        return None if reader.failed else reader
 
     def _encoding(self) -> ContentEncoding | None:
         """How readers encode contents: not at all while most are duplicates, which are not stored again."""
@@ -319,6 +347,12 @@ class Importer:
             except Full:
                 continue
         raise ReaderStopped
+
+
+def _is_group(taken: tuple[_File, Event]) -> bool:
+    """True for drafts that may be added together with others."""
+    event = taken[1]
+    return isinstance(event, DraftGroup) and not event.drafts[0].spooled
 
 
 def _has_content(draft: RecordDraft) -> bool:

@@ -113,6 +113,7 @@ class ReaderProcess:
             return event
         slot, rows = marshal.loads(body)
         memory, at = self._memory, slot * _SLOT_BYTES
+        made = tuple.__new__  # half the time of `_make`
         drafts = []
         for entry, data_bytes, payload_bytes, encoded, *rest in rows:
             entry[_DATA] = memory[at : at + data_bytes]
@@ -123,7 +124,7 @@ class ReaderProcess:
             if encoded is not None:
                 codec, dictionary, size, checksum = encoded
                 payload = EncodedContent(Encoded(codec, dictionary, size, data, checksum))
-            drafts.append(RecordDraft(JournalEntry._make(entry), payload, *rest))
+            drafts.append(RecordDraft(made(JournalEntry, entry), payload, *rest))
         self._socket.sendall(packed_frame(self._freed()))
         return DraftGroup(drafts)
 
@@ -164,6 +165,7 @@ def main() -> None:
     with suppress(ChildProcessError):
         while True:
             os.wait()  # so that their CPU time counts as ours
+    os._exit(0)  # there is nothing to clean up, which would take long
 
 
 class _Reader:

@@ -287,11 +287,10 @@ class ArchiveWriter:
             else:
                 announce([])
             frames = batch.append(entries)
-        self._catalogue(batch, frames, drafts)
-        return [
-            Added(AddOutcome.ADDED, RecordId(batch.name, first + index), index in new_contents)
-            for index in range(len(drafts))
-        ]
+        ids = [RecordId(batch.name, serial) for serial in range(first, first + len(drafts))]
+        self._catalogue(batch, frames, drafts, ids)
+        added = AddOutcome.ADDED
+        return [Added(added, record, index in new_contents) for index, record in enumerate(ids)]
 
     def _new_inline(self, entries: Sequence[JournalEntry], inline: Sequence[int]) -> set[int]:
         """Of the records that keep their payload, those whose payload is new."""
@@ -326,9 +325,8 @@ class ArchiveWriter:
         self.intents.void()
         self._failed, self._undoable = False, None
 
-    def _catalogue(self, batch: Batch, frames: Frames, drafts: Sequence[RecordDraft]) -> None:
-        serials = [entry.serial for _, each in frames for entry in each]
-        fingerprints = {draft.mark: RecordId(batch.name, serial) for draft, serial in zip(drafts, serials, strict=True)}
+    def _catalogue(self, batch: Batch, frames: Frames, drafts: Sequence[RecordDraft], ids: Sequence[RecordId]) -> None:
+        fingerprints = {draft.mark: record for draft, record in zip(drafts, ids, strict=True)}
         urlkeys = [draft.urlkey for draft in drafts]
         self.catalog.add(replace(_change(batch, frames, fingerprints, urlkeys), fresh=True))
 
@@ -373,7 +371,7 @@ class ArchiveWriter:
                 keys.append(str(stored.key))
                 new_content = new_content or not stored.duplicate
             frames = batch.append([draft.entry._replace(contents=" ".join(keys))])
-        self._catalogue(batch, frames, [draft])
+        self._catalogue(batch, frames, [draft], [record])
         return Added(AddOutcome.ADDED, record, new_content)
 
     def _pieces(self, spooled: Path) -> Iterator[bytes]:

@@ -44,6 +44,13 @@ class BytesBlock:
             self._http = parse_head(self._data, self._start, self._end)
         return self._http
 
+    def startswith(self, prefixes: tuple[bytes, ...]) -> bool:
+        return self._data.startswith(prefixes, self._start, self._end)
+
+    def whole(self) -> bytes:
+        """All of it, however much was read."""
+        return self._data[self._start : self._end]
+
     def cut(self, size: int) -> tuple[bytes, bytes]:
         """The first `size` bytes and the others, however much was read."""
         middle = self._start + size
