@@ -6,6 +6,7 @@ The exchange of links as nodes run it, on real archives and frontiers, round by 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -385,6 +386,51 @@ def test_a_node_that_was_away_reads_what_it_missed(tmp_path: Path, archive: Arch
     assert away.lines == [], "its frontier has everything"
     for each in (away, owner):
         each.close()
+
+
+def test_nothing_is_read_while_the_crawl_has_not_taken_what_was(
+    tmp_path: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has news says so to all nodes; a crawl that is slow must not have to keep all of it in memory."""
+    monkeypatch.setattr(exchange_module, "_INBOX_MAX", 2)
+    log = Log()
+    owner, sender = Node(tmp_path / "owner", log, archive), Node(tmp_path / "sender", log, archive)
+    owner.claim()
+    sent = 0
+    for _ in range(4):
+        for line in lines(3, sent):
+            sender.outbox.add(PARTITION, LineKind.SENT, line)
+            sender.frontier.commit()
+            sender.outbox.committed()
+            sender.round()
+        sent += 3
+        owner.exchange.hint([PARTITION])
+        owner.exchange._round(flush=True)
+    assert len(owner.exchange.inbox) == 3
+    for _ in range(3):
+        owner.round()
+    assert owner.lines == lines(sent)
+    owner.close()
+    sender.close()
+
+
+def test_a_round_that_fails_does_not_end_the_exchange(tmp_path: Path, archive: Archive) -> None:
+    """Else the crawl would wait for ever for its partitions."""
+    went_on = threading.Event()
+
+    def fail_once() -> None:
+        if not failures:
+            failures.append(1)
+            raise KeyError("something that nobody thought of")
+        went_on.set()
+
+    failures: list[int] = []
+    node = Node(tmp_path / "n1", Log(), archive)
+    node.exchange.work = fail_once
+    node.exchange.start()
+    assert went_on.wait(60.0)
+    node.exchange.stop()
+    node.close()
 
 
 @pytest.mark.parametrize(

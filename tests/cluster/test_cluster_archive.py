@@ -286,7 +286,7 @@ def test_an_archive_of_three_nodes(cluster: list[RunningNode], tmp_path: Path) -
     alone = holdfast("rm", URLS[0], "-a", n2.path, "--reason", "asked", "-y", code=13)
     assert "does not run" in alone, "a removal concerns all nodes: it is not made on one of them"
     printed = holdfast("rm", URLS[0], "-a", n1.path, "--reason", "asked by the owner", "--refuse", "-y")
-    assert "on 1 of 2 nodes; n2 will remove them before serving again" in printed
+    assert ", copies included, on 1 of 2 nodes; n2 will remove them before serving again" in printed
     n2.start()
     for node in (n1, n2):
         wait_until(lambda node=node: node.replayed(URLS[0])[0] == 404, f"removed at {node.path.name}")

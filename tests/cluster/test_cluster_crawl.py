@@ -174,6 +174,26 @@ def test_a_node_that_was_stopped_sends_nothing(tmp_path: Path) -> None:
         assert_polite(served.log(), served.web, delay_s)
 
 
+def test_an_owner_that_is_cut_off_from_nats_and_not_from_the_web(tmp_path: Path) -> None:
+    """Its requests end with its right, before others take over; then it takes part again."""
+    delay_s = 0.4
+    with web_of(80, flaky=0).serving() as served, crawling_cluster(tmp_path, 3, copies=3) as cluster:
+        start_crawl(cluster["n1"], job_for(served, delay=delay_s))
+        others = [cluster["n2"], cluster["n3"]]  # the server is that of n1
+        owner = wait_until(lambda: next((each for each in others if len(fetched_by(each.path)) > 5), None), "requests")
+        cut = Path(f"{owner.path}.cut")
+        cut.touch()
+        cluster.wait_owned(*(node.name for node in cluster.nodes if node is not owner))
+        wait_until(lambda: not fetchers_of(owner), "the end of its fetcher")
+        fetched, before = len(fetched_by(owner.path)), len(served.log())
+        wait_until(lambda: len(served.log()) > before + 5, "requests of the others")
+        assert len(fetched_by(owner.path)) == fetched
+        cut.unlink()
+        assert wait_ended(owner)["state"] == "finished"
+        assert served.web.reachable() - all_captured(cluster) == set()
+        assert_polite(served.log(), served.web, delay_s)
+
+
 def test_all_data_of_nats_is_lost(tmp_path: Path) -> None:
     """H5: the nodes fill a new service with their jobs and their frontiers; the crawl ends with the right set."""
     with web_of(flaky=0).serving() as served, crawling_cluster(tmp_path, 3, copies=2) as cluster:

@@ -11,8 +11,10 @@ import threading
 from base64 import b32encode
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from hashlib import sha1
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -27,6 +29,7 @@ from holdfast.catalog import CaptureQuery
 from holdfast.cluster.access.routes import ClusterRouter
 from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
+from holdfast.errors import ClusterDown
 from holdfast.records.selection import Selection
 from holdfast.streams.options import StreamOptions
 
@@ -99,6 +102,50 @@ def test_streams_are_exact_while_nodes_join_and_write(cluster: list[RunningNode]
     wait_until(lambda: _are_copied(cluster, everything), "copies of all pages")
     for node in cluster:
         assert wait_until(lambda node=node: _streamed(node), "a stream of everything") == sorted(everything)
+
+
+def test_streams_are_exact_while_a_node_dies(cluster: list[RunningNode], tmp_path: Path) -> None:
+    """kill -9 in the middle of each stream: other holders go on where it was."""
+    if len(cluster) < 4:  # alone, without the tests before
+        _join(cluster)
+        _settle(cluster)
+    urls = [f"http://dies{number}.example/page" for number in range(120)]
+    holdfast("import", "-a", cluster[0].path, warc(tmp_path, "dies", pages(urls)))
+    wait_until(lambda: _are_copied(cluster, urls), "copies of the pages")
+    expected = wait_until(lambda: _streamed(cluster[0]), "a stream of everything")
+    assert set(urls) <= set(expected)
+    found: dict[str, list[str]] = {order: [] for order in ORDERS}
+    tokens = dict.fromkeys(ORDERS, "")
+
+    def read(order: str, stream: Any, most: int | None) -> None:
+        for batch in stream.batches(most):
+            found[order] += [each.url for each in batch]
+            tokens[order] = stream.token
+
+    def read_on(order: str, stream: Any) -> bool:
+        """To the end; if no other holder was in sync at that moment, with the last token."""
+        try:
+            read(order, stream, None)
+        except ClusterDown:
+            with ClusterRouter(cluster[1].path).open_whole() as archive:
+                options = StreamOptions(order=order, token=tokens[order], batch_size=7, fields=("url",))
+                with archive.stream(options) as again:
+                    read(order, again, None)
+        return True
+
+    with ClusterRouter(cluster[0].path).open_whole() as archive, ExitStack() as stack:
+        streams: dict[str, Any] = {}
+        for order in ORDERS:
+            options = StreamOptions(order=order, batch_size=7, fields=("url",))
+            streams[order] = stack.enter_context(archive.stream(options))
+            read(order, streams[order], 14)
+        cluster[2].kill()
+        for order, stream in streams.items():
+            wait_until(lambda order=order, stream=stream: read_on(order, stream), f"the rest in the order {order}")
+    cluster[2].start()
+    _settle(cluster)
+    for order in ORDERS:
+        assert sorted(found[order]) == expected, order
 
 
 def _join(cluster: list[RunningNode]) -> None:

@@ -207,6 +207,17 @@ def test_a_forgotten_node_ends_and_stays_out(cluster: NodeCluster) -> None:
     with pytest.raises(NotAMember, match="refuses"):
         connect(access_of(cluster, "n3"))
     cluster.nodes.remove(node)
+    _stays_out(cluster, node.path)
+
+
+def _stays_out(cluster: NodeCluster, path: Path) -> None:
+    """A new token does not let its key in again, and stays unused."""
+    token = cluster.token()
+    with pytest.raises(NotAMember, match="forgotten"):
+        join_cluster(path, token, "n3", free_address())
+    assert cluster["n1"].directory.members().find("n3") is None
+    join_cluster(path.with_name("n5"), token, "n5", free_address())
+    cluster["n1"].command("forget", node="n5")
 
 
 def test_an_administrator_passes_its_right_on_and_leaves(cluster: NodeCluster) -> None:

@@ -8,13 +8,20 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from node_cluster import WAIT_S, free_address, wait_until
 
+from holdfast.archive import Archive
+from holdfast.archive.create import init
 from holdfast.cluster import node as node_module
+from holdfast.cluster.access import index_service
+from holdfast.cluster.access.index_service import IndexService
 from holdfast.cluster.control import send_command
+from holdfast.cluster.copies.node_service import CopyService
+from holdfast.cluster.copies.service import Copies
 from holdfast.cluster.create import create_cluster
 from holdfast.cluster.directory import NodeDirectory
 from holdfast.cluster.membership.agent import DutyAgent
@@ -23,7 +30,7 @@ from holdfast.cluster.membership.members import MemberList
 from holdfast.cluster.node import ClusterNode, NodeContext
 from holdfast.cluster.settings import ClusterSettings
 from holdfast.cluster.status import read_table
-from holdfast.errors import ClusterDown
+from holdfast.errors import ClusterDown, UnknownName
 
 PARTITIONS = 64
 COMMANDS = 12  # more than a small machine has threads for everything else
@@ -122,20 +129,71 @@ def test_commands_that_last_hold_up_nothing(running: Running) -> None:
                 each.result(WAIT_S)
 
 
-def test_a_full_disk_does_not_end_the_table(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space left"), UnknownName("a node that was forgotten")])
+def test_what_fails_once_does_not_end_the_table(
+    running: Running, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """Else the node would count as cut off for good, and serve nothing."""
     tries = 0
 
     def fail(*_: object) -> None:
         nonlocal tries
         tries += 1
-        raise OSError(errno.ENOSPC, "no space left")
+        raise error
 
     with monkeypatch.context() as patched:
         patched.setattr(node_module, "write_table", fail)
         wait_until(lambda: tries, "it fails")
     now_s = time.time()
     wait_until(lambda: running.table()["time"] > now_s, "the table is written again")
+
+
+def test_copies_begin_once_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a node that was started with a full disk would hold nothing for as long as it runs."""
+    tries = 0
+    start = Copies.start
+
+    def fail_once(copies: Copies) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise OSError(errno.ENOSPC, "no space left")
+        start(copies)
+
+    monkeypatch.setattr(Copies, "start", fail_once)
+    create_cluster(tmp_path / "n1", ClusterSettings("test", PARTITIONS, 1, 1, lease_s=1.0), "n1", free_address())
+    directory = NodeDirectory(tmp_path / "n1")
+    node = ClusterNode(directory, [CopyService])
+    node.start()
+    try:
+        wait_until(lambda: read_table(directory.path)["nodes"][0]["behind"] == 0, "it is in sync")
+    finally:
+        node.stop()
+    assert tries == 2
+
+
+def test_an_index_is_kept_up_to_date_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    again = threading.Event()
+
+    def fail_once(path: Path, **options: Any) -> Archive:
+        opened.append(path)
+        if len(opened) == 1:
+            raise OSError(errno.EIO, "the disk does not respond")
+        again.set()
+        return Archive(path, **options)
+
+    init(tmp_path / "n1")
+    monkeypatch.setattr(index_service, "Archive", fail_once)
+    monkeypatch.setattr(index_service, "_LOOK_S", 0.01)
+    monkeypatch.setattr(index_service, "_PAUSE_S", 0.01)
+    context: Any = SimpleNamespace(archive=tmp_path / "n1")
+    service = IndexService(context)
+    service.start()
+    try:
+        assert again.wait(WAIT_S)
+    finally:
+        service.stop()
 
 
 def test_a_hand_over_that_lasts_does_not_keep_the_node_from_stopping(

@@ -19,6 +19,13 @@ from holdfast.index.ranks.ranks import Ranks, newest_ranks, update_ranks
 PAGE_MAX = 2**64 - 1
 
 
+@pytest.fixture(params=["memory", "duckdb"], autouse=True)
+def sorter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sorts the tables: small ones are sorted in memory, all others by DuckDB."""
+    if request.param == "duckdb":
+        monkeypatch.setattr("holdfast.index.ranks.ranks.IN_MEMORY_ROWS_MAX", -1)
+
+
 def graph_of(nodes: int, links: list[tuple[int, int]]) -> LinkGraph:
     """As `build_graph` makes it, of nodes 0, 1, ..."""
     edges = np.array(sorted({(target, source) for source, target in links}), np.uint32).reshape(-1, 2)

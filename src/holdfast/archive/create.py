@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from holdfast import config
 from holdfast.archive.directory import open_catalog
@@ -18,6 +19,7 @@ from holdfast.storage.signature import find_signature
 from holdfast.storage.volumes.organizations import create_volume
 
 _UID_BYTES = 8
+_SHAPE = ("organization", "depth", "logs", "buckets", "bucket_bytes")  # of its volumes, as their settings name it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +57,8 @@ def init(path: str | Path, plan: Plan = Plan(), *, env: Environment = REAL) -> N
         raise UsageError(f"'{root}' holds an archive already")
     if env.files.names(root / paths.VOLUMES):
         raise UsageError(f"'{root / paths.VOLUMES}' is not empty: the rest of an archive without '{paths.SETTINGS}'?")
-    volumes = tuple(
-        VolumeSettings(
-            f"v{number}",
-            plan.organization,
-            depth=plan.depth,
-            logs=plan.logs,
-            buckets=plan.buckets,
-            bucket_bytes=plan.bucket_bytes,
-        )
-        for number in range(plan.volumes)
-    )
+    shape: dict[str, Any] = {name: getattr(plan, name) for name in _SHAPE}
+    volumes = tuple(VolumeSettings(f"v{number}", **shape) for number in range(plan.volumes))
     uid = env.random_bytes(_UID_BYTES).hex()
     text = config.new_text(Settings(plan.store, volumes, plan.records, connector=plan.connector, uid=uid))
     # Raises before anything is made.

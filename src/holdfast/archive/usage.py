@@ -81,16 +81,10 @@ class ArchiveUsage:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: `disk_bytes` in all, and its parts in `disk`."""
-        return {
-            "captured_bytes": self.captured_bytes,
-            "unique_bytes": self.unique_bytes,
-            "content_bytes": self.content_bytes,
-            "stored_bytes": self.stored_bytes,
+        return asdict(self) | {
             "saved_by_duplicates_bytes": self.saved_by_duplicates_bytes,
             "saved_by_compression_bytes": self.saved_by_compression_bytes,
             "disk_bytes": self.disk.total,
-            "disk": self.disk.as_dict(),
-            "elsewhere_bytes": self.elsewhere_bytes,
         }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from holdfast import config
 from holdfast.archive.directory import lock_archive
@@ -62,14 +63,11 @@ class VolumeReport:
         return min(1.0, self.stat.dead_bytes / self.stat.disk_bytes) if self.stat.disk_bytes else 0.0
 
 
-@dataclass(slots=True)
-class _StatusRequest:
-    """A request to one volume, until it responds or fails."""
+class _StatusRequest(NamedTuple):
+    """A request to one volume."""
 
-    settings: VolumeSettings
     started_s: float
-    done: threading.Event = field(default_factory=threading.Event)
-    report: VolumeReport | None = None
+    report: Future[VolumeReport]
 
 
 class VolumeReports:
@@ -94,32 +92,30 @@ class VolumeReports:
         deadline = self._env.monotonic() + answer_s
         requests = {each.name: self._request(each) for each in settings if each.address or each.url}
         return [
-            self._result(requests[each.name], deadline) if each.name in requests else self._report(each)
+            self._result(each, requests[each.name], deadline) if each.name in requests else self._report(each)
             for each in settings
         ]
 
     def _request(self, settings: VolumeSettings) -> _StatusRequest:
         with self._lock:
             pending = self._pending.get(settings.name)
-            if pending is not None and not pending.done.is_set():
+            if pending is not None and not pending.report.done():
                 return pending
-            request = self._pending[settings.name] = _StatusRequest(settings, self._env.monotonic())
+            request = self._pending[settings.name] = _StatusRequest(self._env.monotonic(), Future())
+
+        def run() -> None:
+            request.report.set_result(self._report(settings))
+
         # A daemon: a volume that never responds must not keep the process alive.
-        threading.Thread(target=self._run, args=[request], name=f"holdfast-report-{settings.name}", daemon=True).start()
+        threading.Thread(target=run, name=f"holdfast-report-{settings.name}", daemon=True).start()
         return request
 
-    def _run(self, request: _StatusRequest) -> None:
+    def _result(self, settings: VolumeSettings, request: _StatusRequest, deadline_s: float) -> VolumeReport:
         try:
-            request.report = self._report(request.settings)
-        finally:
-            request.done.set()
-
-    def _result(self, request: _StatusRequest, deadline_s: float) -> VolumeReport:
-        request.done.wait(max(0.0, deadline_s - self._env.monotonic()))
-        if request.report is not None:
-            return request.report
-        waited_s = self._env.monotonic() - request.started_s
-        return VolumeReport(request.settings, None, f"no answer within {waited_s:.1f} s")
+            return request.report.result(max(0.0, deadline_s - self._env.monotonic()))
+        except TimeoutError:
+            waited_s = self._env.monotonic() - request.started_s
+            return VolumeReport(settings, None, f"no answer within {waited_s:.1f} s")
 
     def _report(self, settings: VolumeSettings) -> VolumeReport:
         volume = self._instance.volumes.get(settings.name)

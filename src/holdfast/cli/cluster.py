@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import PATH, archive_option, json_option, read_names, read_seconds, watch_option
-from holdfast.cli.terminal import note, show_fields, show_json, show_lines, table_lines
+from holdfast.cli.options import (
+    PATH,
+    archive_option,
+    duration_option,
+    json_option,
+    read_names,
+    watch_option,
+    with_default,
+)
+from holdfast.cli.terminal import ask_node, note, show, show_facts, show_json, show_lines, table_lines
 from holdfast.env.extras import require
 
 if TYPE_CHECKING:
@@ -63,24 +71,12 @@ def cluster() -> None:
 
 @cluster.command(name="init")
 @click.argument("directory", metavar="DIR", type=PATH)
-@click.option("--copies", default=3, show_default=True, help="Of every record, on distinct nodes.")
+@with_default("--copies", default=3, help="Of every record, on distinct nodes.")
 @click.option("--ack-copies", type=int, help="Nodes that must have a record before it counts as safe; 2 by default.")
-@click.option("--partitions", default=1024, show_default=True, help="Of the URL space; fixed for good.")
-@click.option(
-    "--lease",
-    metavar="TIME",
-    default="10s",
-    show_default=True,
-    callback=read_seconds,
-    help="Until a node that is silent loses its duty.",
-)
-@click.option(
-    "--lost-after",
-    metavar="TIME",
-    default="1h",
-    show_default=True,
-    callback=read_seconds,
-    help="Until the records of a silent node are copied again.",
+@with_default("--partitions", default=1024, help="Of the URL space; fixed for good.")
+@duration_option("--lease", "lease_s", default="10s", help="Until a node that is silent loses its duty.")
+@duration_option(
+    "--lost-after", "lost_after_s", default="1h", help="Until the records of a silent node are copied again."
 )
 @name_option
 @address_option
@@ -88,17 +84,7 @@ def cluster() -> None:
 @json_option
 @needs_extra
 def create(
-    *,
-    directory: Path,
-    copies: int,
-    ack_copies: int | None,
-    partitions: int,
-    lease: float,
-    lost_after: float,
-    name: str | None,
-    address: str,
-    nats: str,
-    as_json: bool,
+    *, directory: Path, ack_copies: int | None, name: str | None, address: str, nats: str, as_json: bool, **shape: Any
 ) -> None:
     """Make a cluster, and DIR its first node; prints a token with which the next node joins.
 
@@ -107,39 +93,26 @@ def create(
     from holdfast.cluster.create import create_cluster, new_id
     from holdfast.cluster.settings import ClusterSettings
 
-    settings = ClusterSettings(
-        cluster=new_id(),
-        partitions=partitions,
-        copies=copies,
-        ack_copies=min(2, copies) if ack_copies is None else ack_copies,
-        lease_s=lease,
-        lost_after_s=lost_after,
-    )
+    safe_copies = min(2, shape["copies"]) if ack_copies is None else ack_copies
+    settings = ClusterSettings(cluster=new_id(), ack_copies=safe_copies, **shape)
     name = _name_of(directory, name)
     create_cluster(directory, settings, name, address, nats)
-    text = _new_token(directory, 24.0, administrator=False)
-    if as_json:
-        show_json({"cluster": settings.cluster, "node": name, "token": text})
-    else:
-        show_fields({"cluster": settings.cluster, "node": name, "token": text})
+    values = {"cluster": settings.cluster, "node": name, "token": _new_token(directory, 24.0, administrator=False)}
+    show_facts(values, values, as_json=as_json)
+    if not as_json:
         note(f"start it with: holdfast node run {directory}")
 
 
 @cluster.command()
 @archive_option
-@click.option(
-    "--hours", type=click.FloatRange(0.0, 24 * 30), default=24.0, show_default=True, help="How long it is valid."
-)
+@with_default("--hours", type=click.FloatRange(0.0, 24 * 30), default=24.0, help="How long it is valid.")
 @click.option("--administrator", is_flag=True, help="The node gets the keys of the cluster's authority.")
 @json_option
 @needs_extra
 def token(*, archive: Path, hours: float, administrator: bool, as_json: bool) -> None:
     """Print a token with which one node can join. Needs the administrator right."""
     text = _new_token(archive, hours, administrator=administrator)
-    if as_json:
-        show_json({"token": text})
-    else:
-        show_lines([text])
+    show({"token": text}, text, as_json=as_json)
 
 
 def _new_token(archive: Path, hours: float, *, administrator: bool) -> str:
@@ -169,11 +142,9 @@ def rebuild(*, archive: Path, keepers: tuple[str, ...], nats: str, old_is_gone: 
         raise click.UsageError("--keepers and --nats exclude each other")
     values = {"keepers": list(keepers), "nats": nats, "old_is_gone": old_is_gone}
     result = _send(archive, "rebuild", **values)
-    if as_json:
-        show_json(result)
-        return
-    show_fields({"service": str(result["number"]), "keepers": ", ".join(result["keepers"]) or nats})
-    if result["not_informed"]:
+    service = {"service": str(result["number"]), "keepers": ", ".join(result["keepers"]) or nats}
+    show_facts(result, service, as_json=as_json)
+    if result["not_informed"] and not as_json:
         names = ", ".join(result["not_informed"])
         note(f"not reached: {names}; a node that does not find the service by itself needs 'node run --join TOKEN'")
 
@@ -190,17 +161,15 @@ def split(*, domain: str, parts: int, archive: Path, as_json: bool) -> None:
     The parts go by the first two segments of paths. Captures move to their new holders while the cluster goes on.
     """
     result = _send(archive, "split", domain=domain, parts=parts)
-    if as_json:
-        show_json(result)
-    else:
-        show_fields({"domain": result["domain"], "parts": str(parts), "partitions": str(len(result["partitions"]))})
+    fields = {"domain": result["domain"], "parts": str(parts), "partitions": str(len(result["partitions"]))}
+    show_facts(result, fields, as_json=as_json)
 
 
 def _send(archive: Path, command: str, **values: Any) -> dict[str, Any]:
-    from holdfast.cluster.control import send_command
     from holdfast.cluster.directory import NodeDirectory
 
-    return send_command(NodeDirectory.of_member(archive).path, {"command": command, **values}, None)
+    NodeDirectory.of_member(archive)  # or an error that says so
+    return ask_node(archive, command, **values)
 
 
 # -- one node ----------------------------------------------------------------------------------------------------------
@@ -255,10 +224,7 @@ def run(*, directory: Path, token: str | None, name: str | None, address: str, a
     def announce(serving: Serving) -> None:
         running.pages = f"{serving.origins.controls}/"
         values = {"node": running.address.name, "pages": running.pages, "replay": f"{serving.origins.replay}/"}
-        if as_json:
-            show_json(values)
-        else:
-            show_fields(values)
+        show_facts(values, values, as_json=as_json)
 
     try:
         if running.failure is None:

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import click
 
+from holdfast.cli.options import with_default
 from holdfast.env.units import rounded_size
 
 LIMIT = 100  # URLs of a site that is not ours
@@ -158,9 +159,7 @@ def _say(text: str) -> None:
 
 @click.command()
 @click.argument("url", required=False)
-@click.option(
-    "-p", "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port of the pages; 0: any."
-)
+@with_default("-p", "--port", type=click.IntRange(0, 65535), default=PORT, help="Port of the pages; 0: any.")
 def demo(url: str | None, port: int) -> None:
     """Crawl a small made-up site, or URL, into a temporary archive, and open it in the browser.
 

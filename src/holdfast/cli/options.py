@@ -87,6 +87,23 @@ def format_of(name: str, suffixes: dict[str, Any]) -> Any:
 # -- options -----------------------------------------------------------------------------------------------------------
 
 
+def with_default(*names: str, **attributes: Any) -> Decorator[Any]:
+    """An option whose help shows its default."""
+    return click.option(*names, show_default=True, **attributes)
+
+
+def duration_option(*names: str, **attributes: Any) -> Decorator[Any]:
+    """An option that takes a duration: 90s, 15m, 2h, 7d. Its help shows its default, if it has one."""
+    given: dict[str, Any] = {"metavar": "TIME", "callback": read_seconds, "show_default": "default" in attributes}
+    return click.option(*names, **given | attributes)
+
+
+def size_option(*names: str, **attributes: Any) -> Decorator[Any]:
+    """An option that takes a number of bytes: 4096, 50M, 1.5G. Its help shows its default, if it has one."""
+    given: dict[str, Any] = {"metavar": "BYTES", "callback": read_bytes, "show_default": "default" in attributes}
+    return click.option(*names, **given | attributes)
+
+
 def _chosen_archive(context: click.Context, _: click.Parameter, value: Path | None) -> Path:
     """The option after the command overrides the one before it."""
     root: Path = context.find_root().params["archive"]
@@ -141,30 +158,20 @@ pick_option = click.option(
 index_option = click.option(
     "--index/--no-index", default=None, help="Whether to update the index afterwards; by default as the settings say."
 )
-rate_limit_option = click.option(
-    "--rate-limit", metavar="BYTES/s", callback=read_bytes, help="Read no faster, for example 50M."
-)
-min_dead_option = click.option(
+rate_limit_option = size_option("--rate-limit", metavar="BYTES/s", help="Read no faster, for example 50M.")
+min_dead_option = with_default(
     "--min-dead",
     metavar="SHARE",
     type=click.FloatRange(0, 1),
     default=0.0,
-    show_default=True,
     help="Compact only files of which at least this share is reclaimable.",
 )
 shape_options = together(  # of a new volume; a command takes them as `**shape`
-    click.option("--organization", default="log", show_default=True, help="log, tree, hash or hashed-log."),
-    click.option("--depth", default=3, show_default=True, help="Levels of directories, for organization tree."),
-    click.option("--logs", default=64, show_default=True, help="Number of logs, for organization hashed-log."),
-    click.option("--buckets", default=64, show_default=True, help="Initial buckets, for organization hash."),
-    click.option(
-        "--bucket-bytes",
-        metavar="SIZE",
-        default="64K",
-        show_default=True,
-        callback=read_bytes,
-        help="Size of a bucket, for organization hash.",
-    ),
+    with_default("--organization", default="log", help="log, tree, hash or hashed-log."),
+    with_default("--depth", default=3, help="Levels of directories, for organization tree."),
+    with_default("--logs", default=64, help="Number of logs, for organization hashed-log."),
+    with_default("--buckets", default=64, help="Initial buckets, for organization hash."),
+    size_option("--bucket-bytes", default="64K", help="Size of a bucket, for organization hash."),
 )
 
 

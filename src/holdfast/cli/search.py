@@ -21,8 +21,10 @@ from holdfast.cli.options import (
     collection_option,
     format_of,
     json_option,
+    read_names,
     table_format,
     table_format_options,
+    with_default,
 )
 from holdfast.cli.terminal import (
     STANDARD_STREAM,
@@ -53,14 +55,8 @@ _ROWS_SHOWN = 1000
 _CELL_MAX = 100
 
 
-def _facets(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    names = FACETS if value == "all" else tuple(part for part in value.split(",") if part)
-    for name in names:
-        if name not in FACETS:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(FACETS)}, all", context, parameter)
-    return names
+def _facets(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    return FACETS if value == "all" else read_names(context, parameter, value)
 
 
 @click.command()
@@ -68,17 +64,18 @@ def _facets(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.argument("query", nargs=-1)
 @collection_option
 @click.option("--sort", type=click.Choice(SORTS), help="By default relevance if the query has words, else newest.")
-@click.option("--limit", type=int, default=10, show_default=True, metavar="N", help="At most N hits; 0 counts only.")
+@with_default("--limit", type=int, default=10, metavar="N", help="At most N hits; 0 counts only.")
 @click.option("--offset", type=int, default=0, metavar="N", help="Skip the first N.")
-@click.option(
+@with_default(
     "--group",
     type=click.Choice(GROUPS),
     default="page",
-    show_default=True,
     help="What is one hit: a page, a text (pages with nearly the same text count once), or every capture.",
 )
 @click.option("--latest", is_flag=True, help="Of each URL only the newest capture that matches.")
-@click.option("--facets", metavar="NAME,...", callback=_facets, help="Count all captures by site, type, ..., or all.")
+@click.option(
+    "--facets", metavar="NAME,...", callback=_facets, default="", help="Count all captures by site, type, ..., or all."
+)
 @click.option("--timeline", is_flag=True, help="Count all captures by month.")
 @click.option("--no-snippets", is_flag=True, help="Do not show the text around the words.")
 @json_option
@@ -182,9 +179,7 @@ def _objects(answer: QueryResult) -> Iterator[str]:
 @click.argument("statement")
 @table_format_options(SQL_FORMATS)
 @click.option("-o", "--output", metavar="FILE", type=PATH, help="Write to FILE, whole or not at all.")
-@click.option(
-    "--rows", type=int, default=_ROWS_SHOWN, show_default=True, metavar="N", help="At most N rows in a printed table."
-)
+@with_default("--rows", type=int, default=_ROWS_SHOWN, metavar="N", help="At most N rows in a printed table.")
 def sql(*, archive: Path, statement: str, rows: int, **forms: Any) -> None:
     """Run one SELECT, in DuckDB's SQL, over the tables captures, links, pages and contents.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.terminal import STANDARD_STREAM, note, show_fields, show_json
+from holdfast.cli.terminal import STANDARD_STREAM, note, show_facts
 
 if TYPE_CHECKING:
     from holdfast.web.server.supervisor import Serving
@@ -49,7 +49,4 @@ def _announce(serving: Serving, *, as_json: bool) -> None:
     values = {"pages": f"{pages}/", "replay": f"{replay}/"} | ({"token": serving.token} if serving.token else {})
     if serving.is_exposed:
         note("warning: everybody who reaches this machine can read the archive; 'serve.read_token_file' limits that")
-    if as_json:
-        show_json({**values, "workers": serving.workers})
-    else:
-        show_fields(values)
+    show_facts({**values, "workers": serving.workers}, values, as_json=as_json)

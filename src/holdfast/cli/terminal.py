@@ -92,6 +92,14 @@ def show_fields(values: dict[str, str]) -> None:
     show_lines(f"{name:<{width}}  {visible(value)}".rstrip() for name, value in values.items())
 
 
+def show_facts(values: dict[str, Any], fields: dict[str, str], *, as_json: bool) -> None:
+    """One thing: its values as JSON, or for people a line for each field."""
+    if as_json:
+        show_json(values)
+    else:
+        show_fields(fields)
+
+
 def show_table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> None:
     """Prints columns under a heading; the first `left` hold words, the others numbers."""
     show_lines(table_lines(heading, rows, left=left))
@@ -337,6 +345,13 @@ def is_running_node(archive: Path) -> bool:
     from holdfast.cluster.control import is_running
 
     return is_running(archive / CLUSTER)
+
+
+def ask_node(archive: Path, command: str, **values: Any) -> dict[str, Any]:
+    """The response of the running node to a command. Raises ClusterDown, and the errors of the command."""
+    from holdfast.cluster.control import send_command
+
+    return send_command(archive / CLUSTER, {"command": command, **values}, timeout_s=None)
 
 
 @contextmanager

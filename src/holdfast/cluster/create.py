@@ -21,7 +21,6 @@ from holdfast.config import RecordSettings, StoreSettings
 from holdfast.config.write import with_node
 from holdfast.env import REAL
 from holdfast.env.files import replace_file
-from holdfast.env.lock import WriterLock
 from holdfast.env.paths import SETTINGS
 from holdfast.errors import UsageError
 from holdfast.records.draft import INLINE_BYTES_MAX, PIECE_BYTES_MAX
@@ -87,7 +86,7 @@ def join_cluster(archive: Path, token: JoinToken, name: str, address: str) -> No
         if name and name != own.name:
             raise UsageError(f"'{archive}' is node '{own.name}': its name cannot change")
         name, address = own.name, address or own.address
-        WriterLock(directory.lock_path, "node", subject="node").release()  # raises if it runs: the token stays unused
+        directory.lock().release()  # raises if it runs: the token stays unused
     own = NodeAddress.choose(name, address)
     if own.is_local and any(each.host not in ("127.0.0.1", "localhost", "::1") for each in token.service.keepers):
         raise UsageError(f"other machines cannot reach this node at '{own.host}': give --address HOST[:PORT]")

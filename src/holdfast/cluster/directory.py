@@ -34,8 +34,9 @@ from holdfast.cluster.membership.nkeys import KeyPair
 from holdfast.cluster.membership.service import Keeper, NatsService
 from holdfast.cluster.settings import ClusterSettings
 from holdfast.env.files import LocalFiles, replace_file, replace_private_file
+from holdfast.env.lock import WriterLock
 from holdfast.env.paths import CLUSTER, MEMBER
-from holdfast.errors import Damaged, NotFound, UsageError
+from holdfast.errors import Busy, Damaged, NotFound, UsageError
 
 PORT = 7400  # of the node protocol; then those of the NATS server, of its routes, and of forwarded requests
 _PORTS = 4
@@ -134,10 +135,6 @@ class NodeDirectory:
         return self.path / "nats"
 
     @property
-    def lock_path(self) -> Path:
-        return self.path / "lock"
-
-    @property
     def key_path(self) -> Path:
         return self.path / "key.pem"
 
@@ -148,6 +145,16 @@ class NodeDirectory:
     @property
     def ca_path(self) -> Path:
         return self.path / "ca.pem"
+
+    def lock(self) -> WriterLock:
+        """Held by the node's process. Raises Busy if it runs already."""
+        path = self.path / "lock"
+        try:
+            return WriterLock(path, "node")
+        except Busy:
+            raise Busy(
+                f"the node in '{self.archive}' runs already (pid {WriterLock.holder(path) or 'unknown'})"
+            ) from None
 
     def make(self) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)

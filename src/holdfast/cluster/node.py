@@ -17,7 +17,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,7 +144,7 @@ class ClusterNode:
         Raises Busy if it runs already, ClusterDown if the service cannot be reached, NotAMember if it refuses.
         """
         try:
-            self._lock = WriterLock(self.directory.lock_path, "node", subject="node")
+            self._lock = self.directory.lock()
             self._thread = threading.Thread(target=self._run, name="cluster")
             self._thread.start()
             self._ready.result()
@@ -231,7 +231,10 @@ class ClusterNode:
         async def run() -> T:
             return await call(bus)
 
-        return asyncio.run_coroutine_threadsafe(run(), loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(run(), loop).result()
+        except CancelledError:  # the event loop ends
+            raise ClusterDown("the node stops") from None
 
     def _live(self) -> frozenset[str]:
         agent = self._agent
@@ -340,7 +343,7 @@ class ClusterNode:
             asyncio.create_task(each)
             for each in (
                 agent.run(),
-                _raising(bus.refusal),
+                bus.run(),
                 self._keep_certificate(bus),
                 self._look_for_service(bus, agent, service),
             )
@@ -510,7 +513,7 @@ class ClusterNode:
         while True:
             try:
                 await self._renew_table()
-            except OSError as error:  # a full disk: there may be room again
+            except (OSError, HoldfastError) as error:  # a full disk: there may be room again
                 log.debug("the table of nodes is not written: %s", error)
             await asyncio.sleep(_STATUS_S)
 
@@ -763,7 +766,3 @@ async def _quietly(work: Awaitable[Any]) -> None:
         await work
     except ClusterDown as error:
         log.debug("%s", error)
-
-
-async def _raising(refusal: asyncio.Future[NotAMember]) -> None:
-    raise await refusal

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 _LENGTH = 8
 _NEW_OBJECTS = 200_000
-RECEIVE_BYTES = 1 << 20
+RECEIVE_BYTES = 1 << 16  # from 128 KiB on, malloc may map and unmap the buffer for each call
 _IGNORE_INTERRUPTS = (
     "import signal as s; s.signal(s.SIGINT, s.SIG_IGN); s.pthread_sigmask(s.SIG_UNBLOCK, (s.SIGINT,)); del s"
 )

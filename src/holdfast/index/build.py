@@ -30,7 +30,7 @@ from holdfast.index.extract.rows import rows_of
 from holdfast.index.index import BuildReport, Index
 from holdfast.index.removal import forget_build, found_originals, take_out
 from holdfast.index.state import TABLES, IndexState, TableFile, read_state, targets, write_state
-from holdfast.index.tables import TableDraft, TableWriter
+from holdfast.index.tables import TableDraft, TableWriter, numbers_of
 from holdfast.index.words import WordsWriter, committed_opstamp
 from holdfast.index.workers.pool import TASK_RECORDS, PreparedDocuments, WorkerPool, tasks, tasks_for
 from holdfast.index.workers.worker import IndexTask, TaskResult, WorkerOptions
@@ -374,8 +374,8 @@ class Backlinks:
 
     def add(self, links: pyarrow.Table) -> None:
         """Copies targets and records of these rows."""
-        self._targets += _copies(links["target_page"])
-        self._records += _copies(links["number"])
+        self._targets.append(numbers_of(links["target_page"]))
+        self._records.append(numbers_of(links["number"]))
 
     def rows(self) -> pyarrow.Table:
         """All rows, sorted by target."""
@@ -384,14 +384,6 @@ class Backlinks:
         targets, records = (np.concatenate([np.empty(0, np.uint64), *each]) for each in (self._targets, self._records))
         order = np.argsort(targets)
         return pyarrow.table([_array(targets[order]), _array(records[order])], ["target_page", "number"])
-
-
-# Arrow's own conversions from and to numpy import pandas if it is installed, which takes longer than all the rest.
-
-
-def _copies(column: pyarrow.ChunkedArray) -> list[Numbers]:
-    chunks = [chunk for chunk in column.chunks if len(chunk)]
-    return [np.frombuffer(each.buffers()[1], np.uint64, len(each), each.offset * 8).copy() for each in chunks]
 
 
 def _array(numbers: Numbers) -> pyarrow.Array:

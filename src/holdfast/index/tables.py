@@ -245,12 +245,48 @@ class TableWriter:
         return self.write([kept], number) if kept.num_rows else None
 
 
+def rows_in(paths: Sequence[Path]) -> int:
+    """The rows of these files. Raises as `read_rows` does."""
+    from pyarrow import parquet
+
+    total = 0
+    for path in paths:
+        with _translated(path):
+            total += parquet.read_metadata(path).num_rows
+    return total
+
+
+def numbers_of(column: pyarrow.ChunkedArray) -> Numbers:
+    """A copy of a column of 64-bit numbers.
+
+    Arrow's own conversions from and to numpy import pandas if it is installed, which takes longer than all the rest.
+    """
+    import numpy as np
+
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    arrays = [np.frombuffer(each.buffers()[1], np.uint64, len(each), each.offset * 8) for each in chunks]
+    return np.concatenate([np.empty(0, np.uint64), *arrays])
+
+
 def read_rows(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
     """All rows of a file. Raises DamagedIndex, or FileNotFoundError if it is gone."""
     from pyarrow import parquet
 
     with _translated(path):
         return parquet.read_table(path, columns=columns, partitioning=None)
+
+
+def read_columns(table: str, files: Sequence[Path], columns: list[str]) -> pyarrow.Table:
+    """These columns of all rows of a table. Raises as `read_rows` does."""
+    import pyarrow
+    from pyarrow import parquet
+
+    schema = pyarrow.schema([table_schema(table).field(name) for name in columns])
+    found = [schema.empty_table()]
+    for path in files:
+        with _translated(path), parquet.ParquetFile(path) as file:
+            found.append(file.read(columns).select(columns).cast(schema))
+    return pyarrow.concat_tables(found)
 
 
 def read_rows_of(path: Path, table: str, values: Numbers, columns: list[str]) -> pyarrow.Table:

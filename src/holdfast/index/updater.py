@@ -240,7 +240,7 @@ class _Updater:
 
 def _import_early() -> None:
     """Imports what every update needs while the crawl waits for its first page, not at its end."""
-    for name in ("duckdb", "pyarrow.parquet", "tantivy", "holdfast.index.build", "holdfast.index.ranks.page_rank"):
+    for name in ("pyarrow.parquet", "tantivy", "holdfast.index.build", "holdfast.index.ranks.page_rank"):
         import_module(name)
 
 

@@ -66,11 +66,11 @@ class Elsewhere(Protocol):
 class Compiler:
     """Compiles queries against one snapshot."""
 
-    def __init__(self, moment: QuerySnapshot, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, snapshot: QuerySnapshot, elsewhere: Elsewhere | None = None) -> None:
         """Without `elsewhere`, all records are here."""
         import tantivy
 
-        self._moment = moment
+        self._snapshot = snapshot
         self._elsewhere = elsewhere
         self._query = tantivy.Query
         self._must, self._not, self._may = tantivy.Occur.Must, tantivy.Occur.MustNot, tantivy.Occur.Should
@@ -118,7 +118,7 @@ class Compiler:
         return self._query.boost_query(self.leaf_query(leaf), leaf.weight)
 
     def leaves(self, asked: TextTerm) -> list[Leaf]:
-        """What a text is searched for in; the score of a document is the sum of those that match."""
+        """Where the words of a text are searched; the score of a document is the sum of the leaves that match."""
         words = tuple(words_of(asked.text))
         if not words or _has_long_word(asked.text):
             return []
@@ -146,7 +146,7 @@ class Compiler:
             stem = stem_of(asked.text, code)
             for name, weight in STEM_WEIGHTS.items():
                 field = stemmed_field(name, code)
-                if asked.field in ("", name) and stem and self._moment.searcher.doc_freq(field, stem):
+                if asked.field in ("", name) and stem and self._snapshot.searcher.doc_freq(field, stem):
                     found.append(Leaf(field, (stem,), weight))
         return found
 
@@ -178,7 +178,7 @@ class Compiler:
         """Record numbers begin with the number of their batch."""
         if self._elsewhere is not None:
             return self._set("record", self._elsewhere.of_batch(name))
-        number = self._moment.view.state.batch_number(name)
+        number = self._snapshot.view.state.batch_number(name)
         if number is None:
             return self._query.empty_query()
         return self._range("record", record_number(number, 0), record_number(number + 1, 0) - 1)
@@ -207,12 +207,12 @@ class Compiler:
 
     def linked_from(self, page: int) -> Numbers:
         """Pages that visible captures of this page link to."""
-        sources = self._moment.gather(self._query.term_query(self._schema, "page", page, "basic"))
+        sources = self._snapshot.gather(self._query.term_query(self._schema, "page", page, "basic"))
         return self._linked("links", sources.records, "target_page")
 
     def _linked(self, table: str, asked: Numbers, column: str) -> Numbers:
         """Distinct values of a column, in table rows selected by their sort key."""
-        files = self._moment.view.table_files(table) if len(asked) else []
+        files = self._snapshot.view.table_files(table) if len(asked) else []
         found = [read_rows_of(path, table, asked, [column])[column].to_numpy() for path in files]
         return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
 
@@ -221,7 +221,7 @@ class Compiler:
     def _pages_with(self, asked: Compare) -> tantivy.Query:
         """Pages by rank or in-links. Pages without a rank have 0 of both."""
         fits = _fits(asked)
-        ranks = self._moment.ranks
+        ranks = self._snapshot.ranks
         values = ranks.rank if asked.field == "rank" else ranks.inlinks
         matching = fits(values)
         if not fits(np.zeros(1))[0]:
@@ -231,12 +231,12 @@ class Compiler:
 
     def _narrowed(self, others: tantivy.Query, ranked: Sequence[Expression]) -> tantivy.Query:
         """Restricts the other terms by rank, record by record where they match fewer than there are such pages."""
-        ranks = self._moment.ranks
-        if self._moment.count(others) > len(ranks):
+        ranks = self._snapshot.ranks
+        if self._snapshot.count(others) > len(ranks):
             clauses = [(self._must, self._all_of([part])) for part in ranked]
             return self._query.boolean_query([(self._must, others), *clauses])
-        found = self._moment.gather(others)
-        known = ranks.of(self._moment.numbers("page", found.addresses))
+        found = self._snapshot.gather(others)
+        known = ranks.of(self._snapshot.numbers("page", found.addresses))
         kept = np.ones(len(found.records), bool)
         for part in ranked:
             asked, is_wanted = (part.part, False) if isinstance(part, Not) else (part, True)

@@ -11,7 +11,7 @@ captures that an access filter hides, are in no hit, count or facet. Relevance i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -42,18 +42,11 @@ _RANKED = ("rank", "inlinks")
 T = TypeVar("T")
 
 
-class _HitNumbers(NamedTuple):
-    dates: Numbers
-    statuses: Numbers
-    sizes: Numbers
-    pages: Numbers
-
-
 class QueryEngine:
     """Answers the queries of one archive. Thread-safe, in any number of processes."""
 
     def __init__(self, index: Index, records: Callable[[], Records]) -> None:
-        self._index = index
+        self.index = index
         self._records = records
         self._ranks: Ranks | None = None
 
@@ -77,18 +70,18 @@ class QueryEngine:
         expression = parse(text)
 
         def matching() -> Numbers:
-            moment = self._moment(expression, None, dict(ends) if ends is not None else None, ranks)
-            return moment.records(Compiler(moment).compile(expression))
+            snapshot = self._snapshot(expression, None, dict(ends) if ends is not None else None, ranks)
+            return snapshot.records(Compiler(snapshot).compile(expression))
 
         return self.tried(matching)
 
     def titles(self, records: Collection[RecordId]) -> dict[RecordId, str]:
         """The titles of indexed records that have one; none without an index."""
-        if not self._index.exists:
+        if not self.index.exists:
             return {}
 
         def titled() -> dict[RecordId, str]:
-            view = self._index.view()
+            view = self.index.view()
             numbers = [number for each in records if (number := view.number_of(each)) is not None]
             if not numbers:
                 return {}
@@ -112,26 +105,22 @@ class QueryEngine:
                 missing = error.filename
         raise DamagedIndex(f"'{missing}' is missing; run 'holdfast index build'")
 
-    def _moment(
+    def _snapshot(
         self, expression: Expression, screen: AccessFilter | None, ends: dict[str, int] | None, generation: int | None
     ) -> QuerySnapshot:
-        view = self._index.view()
+        view = self.index.view()
         if generation is not None and is_ranked(expression):
-            ranks: Ranks | None = self._index.ranks_of(generation)
+            ranks: Ranks | None = self.index.ranks_of(generation)
         else:
             ranks = self._newest_ranks()
         return QuerySnapshot(view, ranks, screen.hidden(view) if screen is not None else None, ends)
 
     def _newest_ranks(self) -> Ranks | None:
-        found = self._index.ranks()
+        found = self.index.ranks()
         if found is not None and self._ranks is not None and found.head == self._ranks.head:
             return self._ranks
         self._ranks = found
         return found
-
-    @property
-    def index(self) -> Index:
-        return self._index
 
     @property
     def records(self) -> Records:
@@ -140,16 +129,18 @@ class QueryEngine:
     # -- a result ----------------------------------------------------------------------------------------------
 
     def _answer(self, expression: Expression, options: QueryOptions, screen: AccessFilter | None) -> QueryResult:
-        moment = self._moment(expression, screen, None, None)
-        query = compiled(Compiler(moment), moment, expression, options)
+        snapshot = self._snapshot(expression, screen, None, None)
+        query = compiled(Compiler(snapshot), snapshot, expression, options)
         sort = sort_of(expression, options)
-        found = _grouped(moment, query, sort, options)
+        found = _grouped(snapshot, query, sort, options)
         shown = [each.shown for each in found.groups]
-        facets, timeline = count_facets(moment, query, options.facets, options.facet_values, timeline=options.timeline)
+        facets, timeline = count_facets(
+            snapshot, query, options.facets, options.facet_values, timeline=options.timeline
+        )
         snippets: list[Snippet | None] = [None] * len(shown)
         if options.snippets and shown:
-            maker = Snippets(moment.searcher, expression)
-            snippets = maker.of(self._records(), [moment.view.record_of(each.record) for each in shown])
+            maker = Snippets(snapshot.searcher, expression)
+            snippets = maker.of(self._records(), [snapshot.view.record_of(each.record) for each in shown])
         return QueryResult(
             query=canonical(expression),
             sort=sort,
@@ -158,18 +149,20 @@ class QueryEngine:
             captures=found.captures,
             is_exact=found.is_exact,
             offset=options.offset,
-            hits=hits_of(moment, found.groups, snippets),
+            hits=hits_of(snapshot, found.groups, snippets),
             facets=facets,
             timeline=timeline,
-            pending=self._index.pending(),
+            pending=self.index.pending(),
         )
 
 
-def compiled(compiler: Compiler, moment: QuerySnapshot, expression: Expression, options: QueryOptions) -> tantivy.Query:
+def compiled(
+    compiler: Compiler, snapshot: QuerySnapshot, expression: Expression, options: QueryOptions
+) -> tantivy.Query:
     """The query of an expression, with what the options add to it."""
     within = [expression, *([Match("collection", options.collection)] if options.collection else [])]
     query = compiler.compile(conjunction(within))
-    return _newest_of_each(moment, query) if options.latest else query
+    return _newest_of_each(snapshot, query) if options.latest else query
 
 
 def sort_of(expression: Expression, options: QueryOptions) -> str:
@@ -184,36 +177,36 @@ def _has_words(expression: Expression) -> bool:
     return any(is_wanted and isinstance(term, TextTerm) for term, is_wanted in terms(expression))
 
 
-def ordered_by(moment: QuerySnapshot, query: tantivy.Query, sort: str) -> Ordered:
+def ordered_by(snapshot: QuerySnapshot, query: tantivy.Query, sort: str) -> Ordered:
     """From a limit to the number of matches and the first of them."""
 
     def ordered(limit: int) -> tuple[int, list[Shown]]:
         if sort == "rank":
-            return by_rank(moment, query, limit)
+            return by_rank(snapshot, query, limit)
         if sort == "relevance":
-            return by_relevance(moment, query, limit)
-        return by_date(moment, query, limit, is_newest=sort == "newest")
+            return by_relevance(snapshot, query, limit)
+        return by_date(snapshot, query, limit, is_newest=sort == "newest")
 
     return ordered
 
 
-def _grouped(moment: QuerySnapshot, query: tantivy.Query, sort: str, options: QueryOptions) -> Groups:
-    ordered = ordered_by(moment, query, sort)
+def _grouped(snapshot: QuerySnapshot, query: tantivy.Query, sort: str, options: QueryOptions) -> Groups:
+    ordered = ordered_by(snapshot, query, sort)
     if options.group == "page":
-        return by_page(moment, query, ordered, options.offset, options.limit)
+        return by_page(snapshot, query, ordered, options.offset, options.limit)
     if options.group == "text":
-        return by_text(moment, ordered, options.offset, options.limit)
+        return by_text(snapshot, ordered, options.offset, options.limit)
     return by_capture(ordered, options.offset, options.limit)
 
 
-def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Query:
+def _newest_of_each(snapshot: QuerySnapshot, query: tantivy.Query) -> tantivy.Query:
     """The newest match of each page; of several in one second, the last one added."""
     from tantivy import Occur, Query
 
-    found = moment.gather(query)
+    found = snapshot.gather(query)
     if not len(found.records):
         return Query.empty_query()
-    pages, dates = moment.numbers("page", found.addresses), moment.numbers("date", found.addresses)
+    pages, dates = snapshot.numbers("page", found.addresses), snapshot.numbers("date", found.addresses)
     order = np.lexsort((found.records, dates, pages))
     is_last = np.append(pages[order][1:] != pages[order][:-1], True)
     newest = found.records[order][is_last]
@@ -221,25 +214,25 @@ def _newest_of_each(moment: QuerySnapshot, query: tantivy.Query) -> tantivy.Quer
     return Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)])
 
 
-def hits_of(moment: QuerySnapshot, groups: Sequence[HitGroup], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
+def hits_of(snapshot: QuerySnapshot, groups: Sequence[HitGroup], snippets: list[Snippet | None]) -> tuple[Hit, ...]:
     addresses = [each.shown.address for each in groups]
-    numbers = _HitNumbers(*(moment.numbers(field, addresses) for field in ("date", "status", "size", "page")))
-    ranks = moment.known_ranks
-    ranked = ranks.of(numbers.pages) if ranks is not None else None
+    dates, statuses, sizes, pages = (snapshot.numbers(field, addresses) for field in ("date", "status", "size", "page"))
+    ranks = snapshot.known_ranks
+    ranked = ranks.of(pages) if ranks is not None else None
     hits = []
     for at, (group, snippet) in enumerate(zip(groups, snippets, strict=True)):
         each = group.shown
-        card = _card(moment.searcher, each.address)
+        card = _card(snapshot.searcher, each.address)
         hits.append(
             Hit(
-                record=moment.view.record_of(each.record),
+                record=snapshot.view.record_of(each.record),
                 url=card.url,
-                timestamp=f"{int(numbers.dates[at]):014d}",
+                timestamp=f"{int(dates[at]):014d}",
                 title=card.title,
                 mime=card.mime,
-                status=int(numbers.statuses[at]),
+                status=int(statuses[at]),
                 lang=card.lang,
-                size=int(numbers.sizes[at]),
+                size=int(sizes[at]),
                 collection=card.collection,
                 rank=float(ranked.rank[at]) if ranked is not None else 0.0,
                 inlinks=int(ranked.inlinks[at]) if ranked is not None else 0,

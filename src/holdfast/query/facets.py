@@ -33,7 +33,7 @@ _EVERY_VALUE = 2**32 - 1  # per segment: with fewer, counts of rare values would
 
 
 def count_facets(
-    moment: QuerySnapshot, query: tantivy.Query, names: Sequence[str], most: int, *, timeline: bool
+    snapshot: QuerySnapshot, query: tantivy.Query, names: Sequence[str], most: int, *, timeline: bool
 ) -> tuple[tuple[Facet, ...], tuple[Month, ...]]:
     """The facets in the requested order, `most` values each, and the months, in one pass over the matches.
 
@@ -44,7 +44,7 @@ def count_facets(
         return (), ()
     asked = {field: _terms(field, most) for field in fields}
     try:
-        found = moment.searcher.aggregate(moment.seen(query), asked)
+        found = snapshot.searcher.aggregate(snapshot.seen(query), asked)
     except ValueError as error:  # tantivy's own limit
         raise TooLarge(f"cannot count by {', '.join(names)}: {error}; leave facets out, or narrow the query") from None
     counted = {field: _counts(each) for field, each in found.items()}

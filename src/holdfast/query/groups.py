@@ -55,12 +55,12 @@ def by_capture(ordered: Ordered, offset: int, limit: int) -> Groups:
     return Groups(matches, matches, True, [HitGroup(each) for each in shown[offset : offset + limit]])
 
 
-def by_page(moment: QuerySnapshot, query: tantivy.Query, ordered: Ordered, offset: int, limit: int) -> Groups:
+def by_page(snapshot: QuerySnapshot, query: tantivy.Query, ordered: Ordered, offset: int, limit: int) -> Groups:
     """One hit for each page."""
     wanted = offset + limit
-    found = first_of_pages(moment, query, ordered, wanted)
+    found = first_of_pages(snapshot, query, ordered, wanted)
     chosen = found.firsts[offset:wanted]
-    captures = captures_of(moment, query, found.pages[chosen])
+    captures = captures_of(snapshot, query, found.pages[chosen])
     groups = [HitGroup(found.shown[at], count) for at, count in zip(chosen.tolist(), captures, strict=True)]
     return Groups(found.total, found.captures, found.is_exact, groups)
 
@@ -76,23 +76,23 @@ class FirstOfPages(NamedTuple):
     firsts: NDArray[np.int64]  # the places of the first match of each page
 
 
-def first_of_pages(moment: QuerySnapshot, query: tantivy.Query, ordered: Ordered, wanted: int) -> FirstOfPages:
+def first_of_pages(snapshot: QuerySnapshot, query: tantivy.Query, ordered: Ordered, wanted: int) -> FirstOfPages:
     most = max(_READ_MIN, 4 * wanted)
     while True:
         matches, shown = ordered(most)
-        pages = _pages(moment, shown)
+        pages = _pages(snapshot, shown)
         firsts = _firsts(pages)
         if len(firsts) >= wanted or len(shown) >= matches:
             break
         most = min(matches, 8 * most)
-    total, is_exact = (len(firsts), True) if len(shown) >= matches else _count_pages(moment, query, matches)
+    total, is_exact = (len(firsts), True) if len(shown) >= matches else _count_pages(snapshot, query, matches)
     return FirstOfPages(total, matches, is_exact, shown, pages, firsts)
 
 
-def by_text(moment: QuerySnapshot, ordered: Ordered, offset: int, limit: int) -> Groups:
+def by_text(snapshot: QuerySnapshot, ordered: Ordered, offset: int, limit: int) -> Groups:
     """One hit for all pages of which the shown captures have nearly the same text. Raises TooLarge."""
     every = every_match(ordered)
-    pages = text_pages(moment, every)
+    pages = text_pages(snapshot, every)
     total, texts = text_groups(pages.sketches, pages.captures, offset, limit)
     groups = [HitGroup(every[pages.firsts[each.at]], each.captures, each.pages) for each in texts]
     return Groups(total, len(every), True, groups)
@@ -119,12 +119,12 @@ class TextPages(NamedTuple):
     sketches: Numbers  # of the texts of the first matches
 
 
-def text_pages(moment: QuerySnapshot, every: Sequence[Shown]) -> TextPages:
-    pages = _pages(moment, every)
+def text_pages(snapshot: QuerySnapshot, every: Sequence[Shown]) -> TextPages:
+    pages = _pages(snapshot, every)
     firsts = _firsts(pages)
     numbers, counts = np.unique(pages, return_counts=True)
     captures = counts[np.searchsorted(numbers, pages[firsts])] if len(firsts) else np.zeros(0, np.int64)
-    return TextPages(firsts, captures, moment.numbers("sketch", [every[at].address for at in firsts.tolist()]))
+    return TextPages(firsts, captures, snapshot.numbers("sketch", [every[at].address for at in firsts.tolist()]))
 
 
 class TextGroup(NamedTuple):
@@ -146,8 +146,8 @@ def text_groups(sketches: Numbers, captures: NDArray[np.int64], offset: int, lim
     return len(leaders), groups
 
 
-def _pages(moment: QuerySnapshot, shown: Sequence[Shown]) -> Numbers:
-    return moment.numbers("page", [each.address for each in shown])
+def _pages(snapshot: QuerySnapshot, shown: Sequence[Shown]) -> Numbers:
+    return snapshot.numbers("page", [each.address for each in shown])
 
 
 def _firsts(keys: NDArray[np.generic]) -> NDArray[np.int64]:
@@ -164,21 +164,21 @@ def _texts(sketches: Numbers) -> NDArray[np.int64]:
     return texts
 
 
-def _count_pages(moment: QuerySnapshot, query: tantivy.Query, matches: int) -> tuple[int, bool]:
+def _count_pages(snapshot: QuerySnapshot, query: tantivy.Query, matches: int) -> tuple[int, bool]:
     """The number of pages among the matches, and whether it is exact; if not, it is within some per cent."""
     if matches <= COUNTED_MAX:
-        return len(np.unique(moment.numbers("page", moment.gather(query).addresses))), True
-    found = moment.searcher.aggregate(moment.seen(query), {"pages": {"cardinality": {"field": "page"}}})
+        return len(np.unique(snapshot.numbers("page", snapshot.gather(query).addresses))), True
+    found = snapshot.searcher.aggregate(snapshot.seen(query), {"pages": {"cardinality": {"field": "page"}}})
     return int(found["pages"]["value"]), False
 
 
-def captures_of(moment: QuerySnapshot, query: tantivy.Query, pages: Numbers) -> list[int]:
+def captures_of(snapshot: QuerySnapshot, query: tantivy.Query, pages: Numbers) -> list[int]:
     """For each of these pages, the number of its captures that match."""
     from tantivy import Occur, Query
 
     if not len(pages):
         return []
     chosen = Query.term_set_query(schema(), "page", pages.tolist())
-    found = moment.gather(Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)]))
-    values, counts = np.unique(moment.numbers("page", found.addresses), return_counts=True)
+    found = snapshot.gather(Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)]))
+    values, counts = np.unique(snapshot.numbers("page", found.addresses), return_counts=True)
     return [int(count) for count in counts[np.searchsorted(values, pages)]]

@@ -28,28 +28,28 @@ class Shown(NamedTuple):
     score: float
 
 
-def by_relevance(moment: QuerySnapshot, query: tantivy.Query, limit: int) -> tuple[int, list[Shown]]:
+def by_relevance(snapshot: QuerySnapshot, query: tantivy.Query, limit: int) -> tuple[int, list[Shown]]:
     """The number of matches, and the first of them."""
-    found = moment.searcher.search(moment.seen(query), limit + EQUALS_MAX + 1)
+    found = snapshot.searcher.search(snapshot.seen(query), limit + EQUALS_MAX + 1)
     total: int = found.count  # type: ignore[attr-defined]
     hits = found.hits
     if not hits:
         return total, []
     scores = np.fromiter((score for score, _ in hits), np.float32, len(hits))
-    records = moment.numbers("record", [address for _, address in hits])
+    records = snapshot.numbers("record", [address for _, address in hits])
     level = np.append(0, np.cumsum(np.diff(scores) != 0))
     is_sorted = np.bincount(level)[level] <= EQUALS_MAX
     places = np.lexsort((np.where(is_sorted, ~records, np.arange(len(hits), dtype=np.uint64)), level))
     return total, [Shown(int(records[at]), hits[at][1], float(scores[at])) for at in places[:limit].tolist()]
 
 
-def by_date(moment: QuerySnapshot, query: tantivy.Query, limit: int, *, is_newest: bool) -> tuple[int, list[Shown]]:
+def by_date(snapshot: QuerySnapshot, query: tantivy.Query, limit: int, *, is_newest: bool) -> tuple[int, list[Shown]]:
     """Of captures in one second, the last one added is the newest."""
     from tantivy import Order
 
     most = max(1, limit)
     order = Order.Desc if is_newest else Order.Asc
-    found = moment.searcher.search(moment.seen(query), most, order_by_field="date", order=order)
+    found = snapshot.searcher.search(snapshot.seen(query), most, order_by_field="date", order=order)
     total: int = found.count  # type: ignore[attr-defined]
     hits = found.hits
     dates = [date for date, _ in hits]
@@ -58,20 +58,20 @@ def by_date(moment: QuerySnapshot, query: tantivy.Query, limit: int, *, is_newes
         last = dates[-1]
         first_of_last = dates.index(last)
         dates, addresses = dates[:first_of_last], addresses[:first_of_last]
-        same = moment.gather(_at(query, last))
+        same = snapshot.gather(_at(query, last))
         dates += [last] * len(same.addresses)
         addresses += same.addresses
-    records = moment.numbers("record", addresses)
+    records = snapshot.numbers("record", addresses)
     keys = (records, np.array(dates, np.uint64))
     places = np.lexsort(keys)[::-1] if is_newest else np.lexsort(keys)
     return total, _shown(records, addresses, places[:limit])
 
 
-def by_rank(moment: QuerySnapshot, query: tantivy.Query, limit: int) -> tuple[int, list[Shown]]:
+def by_rank(snapshot: QuerySnapshot, query: tantivy.Query, limit: int) -> tuple[int, list[Shown]]:
     """Highest first; of captures of one page, the last one added first. Raises IndexNotFound without ranks."""
-    ranks = moment.ranks
-    found = moment.gather(query)
-    ranked = ranks.of(moment.numbers("page", found.addresses)).rank
+    ranks = snapshot.ranks
+    found = snapshot.gather(query)
+    ranked = ranks.of(snapshot.numbers("page", found.addresses)).rank
     places = np.lexsort((found.records, ranked))[::-1]
     return len(found.records), _shown(found.records, found.addresses, places[:limit])
 

@@ -174,44 +174,44 @@ class ShardQuery:
         return self.engine.tried(self._statistics)
 
     def _statistics(self) -> TermStatistics:
-        moment, expression, compiler = self._opened()
-        return _counted(moment, compiler, list(_leaves(compiler, expression)))
+        snapshot, expression, compiler = self._opened()
+        return _counted(snapshot, compiler, list(_leaves(compiler, expression)))
 
     def candidates(self, statistics: TermStatistics | None = None) -> Candidates:
         """With the statistics of all nodes if hits are grouped by text; else `rescored` computes relevance."""
         return self.engine.tried(lambda: self._candidates(statistics))
 
     def _candidates(self, statistics: TermStatistics | None) -> Candidates:
-        moment, expression, compiler = self._opened()
+        snapshot, expression, compiler = self._opened()
         options, sort = self.options, sort_of(expression, self.options)
-        query = compiled(compiler, moment, expression, options)
+        query = compiled(compiler, snapshot, expression, options)
         leaves = list(_leaves(compiler, expression)) if sort == "relevance" else []
 
         def keys_of(shown: Sequence[Shown]) -> list[float]:
             if statistics is not None:
-                return statistics.scores(leaves, _occurrences(moment, compiler, leaves, shown))
-            return [float(date) for date in moment.numbers("date", [each.address for each in shown])]
+                return statistics.scores(leaves, _occurrences(snapshot, compiler, leaves, shown))
+            return [float(date) for date in snapshot.numbers("date", [each.address for each in shown])]
 
         texts = None
         if options.group == "text":
-            found, keys, texts = self._first_texts(moment, ordered_by(moment, query, sort), sort, keys_of)
+            found, keys, texts = self._first_texts(snapshot, ordered_by(snapshot, query, sort), sort, keys_of)
         else:
-            found = self._first(moment, query, sort)
+            found = self._first(snapshot, query, sort)
             keys = keys_of(found.shown)
         is_scored = texts is not None or not leaves
-        seen = [[]] * len(keys) if is_scored else _occurrences(moment, compiler, leaves, found.shown)
+        seen = [[]] * len(keys) if is_scored else _occurrences(snapshot, compiler, leaves, found.shown)
         facets = {}
         for name in options.facets:  # a host is on one node; of other fields, all values are counted
             values = options.facet_values if name == "site" else FACET_VALUES_MAX
-            (facet,), _ = count_facets(moment, query, [name], values, timeline=False)
+            (facet,), _ = count_facets(snapshot, query, [name], values, timeline=False)
             facets[name] = {each.value: each.count for each in facet.values}
-        _, months = count_facets(moment, query, (), 0, timeline=options.timeline)
+        _, months = count_facets(snapshot, query, (), 0, timeline=options.timeline)
         return Candidates(
             found.total,
             found.captures,
             found.is_exact,
             [
-                Candidate(key, moment.view.record_of(each.record), page, parts)
+                Candidate(key, snapshot.view.record_of(each.record), page, parts)
                 for key, each, page, parts in zip(keys, found.shown, found.pages, seen, strict=True)
             ],
             facets,
@@ -219,17 +219,17 @@ class ShardQuery:
             self.engine.index.pending(),
             texts,
             [] if is_scored else leaves,
-            TermStatistics() if is_scored else _counted(moment, compiler, leaves),
+            TermStatistics() if is_scored else _counted(snapshot, compiler, leaves),
         )
 
     def _first_texts(
-        self, moment: QuerySnapshot, ordered: Ordered, sort: str, keys_of: Callable[[Sequence[Shown]], list[float]]
+        self, snapshot: QuerySnapshot, ordered: Ordered, sort: str, keys_of: Callable[[Sequence[Shown]], list[float]]
     ) -> tuple[_First, list[float], PageTexts]:
         """The first matches, of each page one, that have as many texts as may be shown; and the texts of all pages."""
         every = every_match(ordered)
         wanted = self.options.offset + self.options.limit
         wanted += max(SPARE, wanted // 4)
-        pages = text_pages(moment, every)
+        pages = text_pages(snapshot, every)
         _, some = text_groups(pages.sketches, pages.captures, 0, wanted)
         most = int(pages.firsts[some[-1].at]) + 1 if len(some) == wanted else len(every)
         shown = every[: min(most, SCORED_MAX)]
@@ -237,20 +237,20 @@ class ShardQuery:
         order = sorted(range(len(shown)), key=lambda at: keys[at], reverse=sort != "oldest")
         every[: len(shown)] = [shown[at] for at in order]
         keys = [keys[at] for at in order]
-        pages = text_pages(moment, every)
+        pages = text_pages(snapshot, every)
         count = int(np.searchsorted(pages.firsts, len(shown)))
         firsts = pages.firsts[:count].tolist()
         first = _First(0, len(every), True, [every[at] for at in firsts], firsts)
         return first, [keys[at] for at in firsts], PageTexts(pages.sketches, pages.captures)
 
-    def _first(self, moment: QuerySnapshot, query: tantivy.Query, sort: str) -> _First:
+    def _first(self, snapshot: QuerySnapshot, query: tantivy.Query, sort: str) -> _First:
         """The first matches by this node's own order. All captures of a page are here: one node has its domain."""
-        options, ordered = self.options, ordered_by(moment, query, sort)
+        options, ordered = self.options, ordered_by(snapshot, query, sort)
         wanted = options.offset + options.limit
         equals = EQUALS_MAX if sort == "relevance" else 0  # of which none may be left out
         wanted += max(SPARE, wanted // 4) if equals else 0
         if options.group == "page":
-            found = first_of_pages(moment, query, ordered, wanted + equals)
+            found = first_of_pages(snapshot, query, ordered, wanted + equals)
             total, captures, is_exact = found.total, found.captures, found.is_exact
             shown, firsts = found.shown, found.firsts.tolist()
         else:
@@ -262,7 +262,7 @@ class ShardQuery:
         while 0 < end < last and shown[end].score == shown[end - 1].score:
             end += 1
         shown = shown[:end] if options.limit else []
-        pages = moment.numbers("page", [each.address for each in shown])
+        pages = snapshot.numbers("page", [each.address for each in shown])
         return _First(total, captures, is_exact, shown, [int(page) for page in pages])
 
     def hits(self, records: Sequence[RecordId]) -> list[Hit]:
@@ -270,39 +270,39 @@ class ShardQuery:
         return self.engine.tried(lambda: self._hits(records))
 
     def _hits(self, records: Sequence[RecordId]) -> list[Hit]:
-        moment, expression, compiler = self._opened()
-        numbers = [number for record in records if (number := moment.view.number_of(record)) is not None]
-        matches = moment.gather(records_query(numbers)) if numbers else None
+        snapshot, expression, compiler = self._opened()
+        numbers = [number for record in records if (number := snapshot.view.number_of(record)) is not None]
+        matches = snapshot.gather(records_query(numbers)) if numbers else None
         places = dict(zip(matches.records.tolist(), matches.addresses, strict=True)) if matches is not None else {}
         shown = [Shown(number, places[number], 0.0) for number in numbers if number in places]
         snippets: list[Snippet | None] = [None] * len(shown)
         if self.options.snippets and shown:
-            maker = Snippets(moment.searcher, expression)
-            snippets = maker.of(self.engine.records, [moment.view.record_of(each.record) for each in shown])
+            maker = Snippets(snapshot.searcher, expression)
+            snippets = maker.of(self.engine.records, [snapshot.view.record_of(each.record) for each in shown])
         counts = [1] * len(shown)
         if self.options.group == "page" and shown:
-            query = compiled(compiler, moment, expression, self.options)
-            counts = captures_of(moment, query, moment.numbers("page", [each.address for each in shown]))
-        return list(hits_of(moment, list(map(HitGroup, shown, counts)), snippets))
+            query = compiled(compiler, snapshot, expression, self.options)
+            counts = captures_of(snapshot, query, snapshot.numbers("page", [each.address for each in shown]))
+        return list(hits_of(snapshot, list(map(HitGroup, shown, counts)), snippets))
 
     def matching(self) -> Numbers:
         """The numbers of the records of all matches, ascending."""
 
         def numbers() -> Numbers:
-            moment, expression, compiler = self._opened()
-            return moment.records(compiled(compiler, moment, expression, self.options))
+            snapshot, expression, compiler = self._opened()
+            return snapshot.records(compiled(compiler, snapshot, expression, self.options))
 
         return self.engine.tried(numbers)
 
     def linked_from(self, page: int) -> list[int]:
         """The pages that captures of a page link to; for the node that answers for the page."""
-        return self.engine.tried(lambda: [int(each) for each in Compiler(self._moment()).linked_from(page)])
+        return self.engine.tried(lambda: [int(each) for each in Compiler(self._snapshot()).linked_from(page)])
 
     def _opened(self) -> tuple[QuerySnapshot, Expression, Compiler]:
-        moment = self._moment()
-        return moment, parse(self.text), Compiler(moment, self.elsewhere)
+        snapshot = self._snapshot()
+        return snapshot, parse(self.text), Compiler(snapshot, self.elsewhere)
 
-    def _moment(self) -> QuerySnapshot:
+    def _snapshot(self) -> QuerySnapshot:
         view = self.engine.index.view()
         hidden = self.screen.hidden(view) if self.screen is not None else None
         return QuerySnapshot(view, None, hidden, None, self.within(view))
@@ -315,26 +315,28 @@ def _leaves(compiler: Compiler, expression: Expression) -> Iterator[Leaf]:
             yield from compiler.leaves(term)
 
 
-def _counted(moment: QuerySnapshot, compiler: Compiler, leaves: Sequence[Leaf]) -> TermStatistics:
+def _counted(snapshot: QuerySnapshot, compiler: Compiler, leaves: Sequence[Leaf]) -> TermStatistics:
     """Of this node, what the scores of some leaves depend on."""
     from tantivy import Query
 
     found = TermStatistics()
     if not leaves:
         return found
-    found.documents = moment.count(Query.all_query())
+    found.documents = snapshot.count(Query.all_query())
     for leaf in leaves:
         for word in leaf.words if not leaf.is_prefix else ():
             if (leaf.field, word) not in found.frequencies:
-                found.frequencies[leaf.field, word] = moment.count(compiler.leaf_query(Leaf(leaf.field, (word,), 1.0)))
+                found.frequencies[leaf.field, word] = snapshot.count(
+                    compiler.leaf_query(Leaf(leaf.field, (word,), 1.0))
+                )
     for name in {leaf.field for leaf in leaves}:
-        found.indexed[name] = moment.searcher.num_docs
-        found.lengths[name] = _mean_length(moment, compiler, name) * moment.searcher.num_docs  # type: ignore[assignment]
+        found.indexed[name] = snapshot.searcher.num_docs
+        found.lengths[name] = _mean_length(snapshot, compiler, name) * snapshot.searcher.num_docs  # type: ignore[assignment]
     return found
 
 
 def _occurrences(
-    moment: QuerySnapshot, compiler: Compiler, leaves: Sequence[Leaf], shown: Sequence[Shown]
+    snapshot: QuerySnapshot, compiler: Compiler, leaves: Sequence[Leaf], shown: Sequence[Shown]
 ) -> list[list[Occurrences]]:
     """How often and in how long a field each leaf is in each of some documents."""
     from tantivy import Occur, Query
@@ -345,9 +347,9 @@ def _occurrences(
     for place, leaf in enumerate(leaves if numbers else ()):
         query = compiler.leaf_query(leaf)
         both = Query.boolean_query([(Occur.Must, query), (Occur.Must, chosen)])
-        addresses = [address for _, address in moment.searcher.search(both, len(numbers), count=False).hits]
-        for number, address in zip(moment.numbers("record", addresses), addresses, strict=True):
-            value, facts = _explained(query, moment.searcher, address)
+        addresses = [address for _, address in snapshot.searcher.search(both, len(numbers), count=False).hits]
+        for number, address in zip(snapshot.numbers("record", addresses), addresses, strict=True):
+            value, facts = _explained(query, snapshot.searcher, address)
             found[int(number)].append(Occurrences(place, value, facts.get("freq", 0.0), facts.get("dl", 0.0)))
     return [found[number] for number in numbers]
 
@@ -358,14 +360,14 @@ def _explained(query: tantivy.Query, searcher: tantivy.Searcher, address: Any) -
     return float(facts[0][0]), {name: float(value) for value, name in facts}
 
 
-def _mean_length(moment: QuerySnapshot, compiler: Compiler, name: str) -> float:
+def _mean_length(snapshot: QuerySnapshot, compiler: Compiler, name: str) -> float:
     """The mean length of a field, which tantivy tells only where it explains a score."""
-    known = _MEAN_LENGTHS.setdefault(moment.view, {})
+    known = _MEAN_LENGTHS.setdefault(snapshot.view, {})
     if name not in known:
-        some = moment.searcher.terms_with_prefix(name, "", limit=1)
+        some = snapshot.searcher.terms_with_prefix(name, "", limit=1)
         query = compiler.leaf_query(Leaf(name, (some[0][0],), 1.0)) if some else None
-        hits = moment.searcher.search(query, 1, count=False).hits if query is not None else []
-        known[name] = _explained(query, moment.searcher, hits[0][1])[1].get("avgdl", 0.0) if query and hits else 0.0
+        hits = snapshot.searcher.search(query, 1, count=False).hits if query is not None else []
+        known[name] = _explained(query, snapshot.searcher, hits[0][1])[1].get("avgdl", 0.0) if query and hits else 0.0
     return known[name]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 
@@ -23,6 +24,7 @@ KNOWN_FIELDS = (*FIELDS, *ON_DEMAND)
 SHARDS_MAX = 1 << 20
 BATCH_SIZE = 256
 BATCH_SIZE_MAX = 65_536
+_SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _OF_A_CATALOG_QUERY = ("url", "match", "to_url", "from_", "to", "filters", "collection")
 
 
@@ -47,6 +49,7 @@ class StreamOptions:
     def __post_init__(self) -> None:
         read_text_field(self, "captures", lambda url: CaptureQuery(url=url))
         read_text_field(self, "fields", lambda name: (name,))
+        read_text_field(self, "shard", _shard)
         check_fields(self)
         for name, value, known in (("order", self.order, ORDERS), ("which", self.which, WHICH)):
             if value not in known:
@@ -119,6 +122,13 @@ class StreamOptions:
         if self.reverse:  # otherwise left out, so that older tokens stay valid
             facts["reverse"] = True
         return blake2b(json.dumps(facts).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = _SHARD.fullmatch(text)
+    if match is None:
+        raise UsageError(f"bad shard {text[:40]!r}: give I/N, such as 0/4 for the first of four")
+    return int(match[1]), int(match[2])
 
 
 def _canonical(query: str) -> str:

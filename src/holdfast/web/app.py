@@ -36,6 +36,7 @@ from holdfast.web.capture.render import Flow, Replayer
 from holdfast.web.context import WebContext
 from holdfast.web.memento import availability, memento, timemap
 from holdfast.web.request import (
+    READING,
     SERVICE_WORKER,
     RequestInfo,
     RequestTargetPath,
@@ -64,7 +65,6 @@ from holdfast.web.ui.pages import (
 
 log = logging.getLogger("holdfast.web")
 
-_READING = ("GET", "HEAD")
 _POLICY = b"content-security-policy"
 _ROBOTS = "/robots.txt"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
@@ -233,7 +233,7 @@ class ControlsApp(App):
         super().__init__(site, _control_routes(site), on_controls=True)
 
     async def _route(self, scope: Scope, receive: Receive, meter: Meter) -> None:
-        if self._site.is_clustered and scope["method"] in _READING:
+        if self._site.is_clustered and scope["method"] in READING:
             meter.kind = _KINDS.get(scope["path"][1:].partition("/")[0], "page")
             url = await self._page_url(scope)
             if url:
@@ -264,7 +264,7 @@ class ControlsApp(App):
         if await self._forwarded(target, scope, receive, meter):
             return
         if target.kind == "replay" and target.modifier == "id_":
-            if facts.method not in _READING:
+            if facts.method not in READING:
                 raise UsageError(
                     f"method {facts.method} is not allowed here: archived pages take it on the replay origin"
                 )
@@ -401,7 +401,7 @@ def _routed_url(target: RequestTargetPath, scope: Scope) -> str:
     """The URL that a request is about; empty if it is about several, or none."""
     if target.kind in _SOUGHT:
         return "" if target.kind == "calendar" and calendar.is_pattern(target.url) else target.url
-    if target.kind in ("cdx", "warc") or (target.kind == "collection" and scope["method"] in _READING):
+    if target.kind in ("cdx", "warc") or (target.kind == "collection" and scope["method"] in READING):
         return _one_site(parse_qs(scope["query_string"].decode("latin-1")))
     return ""
 

@@ -256,9 +256,7 @@ class Volumes:
             return self._reports
 
     def usage(self) -> ArchiveUsage:
-        """What the archive takes on disk, and saves. It is counted at most every ten seconds, and less often if that
-        takes long: in a twentieth of the time at most.
-        """
+        """Disk usage and savings. Counted at most every ten seconds, and for at most a twentieth of the time."""
         reports = self.reports()
         with self._usage_lock:
             began_s = self._monotonic()
@@ -273,7 +271,7 @@ class Volumes:
         return [_volume_values(report) for report in self.reports()]
 
 
-_VOLUME_FIGURES = (
+VOLUME_FIGURES = (
     *("blocks", "replicas", "references", "content_bytes", "stored_bytes", "referenced_bytes", "disk_bytes"),
     *("dead_bytes", "free_bytes", "dictionaries"),
 )
@@ -295,5 +293,5 @@ def _volume_values(report: VolumeReport) -> dict[str, Any]:
         "clients": None if stat is None else activity.clients,
         "capacity_bytes": report.capacity_bytes,
         "fragmentation": report.fragmentation,
-        **{name: figures.get(name) for name in _VOLUME_FIGURES},
+        **{name: figures.get(name) for name in VOLUME_FIGURES},
     }

@@ -31,7 +31,7 @@ from holdfast.errors import ClusterDown, HoldfastError, NotAMember
 from holdfast.model import RecordId
 from holdfast.web.answers import Answers
 from holdfast.web.context import Origins, WebContext
-from holdfast.web.request import CERTIFICATE, KEYED_BODY_BYTES_MAX, body_of, raw_target
+from holdfast.web.request import CERTIFICATE, KEYED_BODY_BYTES_MAX, READING, body_of, raw_target
 from holdfast.web.server.host_names import AnyApp
 
 HERE = ""  # in a route: this node
@@ -171,7 +171,7 @@ class Forwarder:
 
 async def _encoded(app: str, origins: Origins, scope: Scope, receive: Receive) -> bytes:
     """The request for the other node, with its body."""
-    has_body = scope["method"] not in ("GET", "HEAD")
+    has_body = scope["method"] not in READING
     body = await body_of(Request(scope, receive), KEYED_BODY_BYTES_MAX) if has_body else b""
     lines = [
         b"%b %b HTTP/1.1" % (scope["method"].encode(), raw_target(scope)),

@@ -29,6 +29,7 @@ from starlette.types import Scope
 from holdfast.errors import MalformedInput, TooLarge, UsageError
 from holdfast.model import Pick, RecordId
 
+READING = ("GET", "HEAD")  # methods
 DOCUMENTS = frozenset(("document", "iframe", "frame", "embed", "object"))  # destinations that are pages
 SERVICE_WORKER = "serviceworker"  # a destination; some browsers send another header instead
 PICK = "x-holdfast-pick"  # a header: nearest, not-newer
@@ -90,6 +91,12 @@ def pick_of(request: Request) -> Pick | None:
     return Pick.parse(text.strip()) if text.strip() else None
 
 
+def require_reading(request: Request, what: str) -> None:
+    """Raises UsageError unless the method is GET or HEAD."""
+    if request.method not in READING:
+        raise UsageError(f"{what} takes GET or HEAD, not {request.method}")
+
+
 async def body_parts(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
     """The body as it arrives. Raises TooLarge as early as that is known, and MalformedInput if it is cut off."""
     length = request.headers.get("content-length", "")
@@ -129,7 +136,7 @@ def body_range(text: str, size: int) -> tuple[int, int] | bool | None:
 
 
 class ContentRange(NamedTuple):
-    """Which bytes of a whole a response holds."""
+    """The range of bytes that a response holds, and the size of the whole."""
 
     begin: int
     end: int

@@ -17,9 +17,11 @@ from holdfast.cli.options import (
     min_dead_option,
     rate_limit_option,
     shape_options,
+    with_default,
 )
 from holdfast.cli.terminal import (
     Interruption,
+    ask_node,
     counted,
     is_running_node,
     note,
@@ -33,7 +35,6 @@ from holdfast.cli.terminal import (
     writing,
 )
 from holdfast.config import StoreSettings
-from holdfast.env.paths import CLUSTER
 from holdfast.env.units import rounded_size
 from holdfast.errors import Damaged, DamagedBatch, DamagedCatalog, DamagedIndex
 
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
 @click.argument("directory", metavar="DIR", type=PATH)
 @click.option("--volumes", type=click.IntRange(0, 1024), help="Number of its own volumes: 1, with --connector none.")
 @shape_options
-@click.option("--signature", default="sha256", show_default=True, help="sha256 or rabin64; cannot be changed.")
-@click.option("--placement", default="mod", show_default=True, help="mod or weighted.")
-@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Copies of every content.")
+@with_default("--signature", default="sha256", help="sha256 or rabin64; cannot be changed.")
+@with_default("--placement", default="mod", help="mod or weighted.")
+@with_default("--replicas", type=click.IntRange(1), default=1, help="Copies of every content.")
 @click.option("--connector", metavar="FILE", type=PATH, help="Keep contents in the volumes that FILE lists.")
 @json_option
 def init(
@@ -187,15 +188,7 @@ def _status_fields(totals: dict[str, Any], index: dict[str, Any]) -> dict[str, s
 @click.option("--recreate", is_flag=True, help="With --repair: recreate lost volumes from replicas.")
 @json_option
 def check(
-    *,
-    archive: Path,
-    connector: Path | None,
-    repair: bool,
-    deep: bool,
-    rate_limit: int | None,
-    volumes: tuple[str, ...],
-    recreate: bool,
-    as_json: bool,
+    *, archive: Path, connector: Path | None, repair: bool, rate_limit: int | None, as_json: bool, **chosen: Any
 ) -> None:
     """Verify every header, checksum and count, and print each fault.
 
@@ -203,11 +196,11 @@ def check(
     """
     from holdfast.storage.maintenance.check import CheckOptions
 
-    if recreate and not repair:
+    if chosen["recreate"] and not repair:
         raise click.UsageError("--recreate needs --repair")
     if connector is not None and repair:
         raise click.UsageError("--repair needs an archive; 'holdfast volume repair' mends the volumes of a connector")
-    options = CheckOptions(repair, deep, rate_limit, volumes, recreate)
+    options = CheckOptions(repair, rate_bytes_s=rate_limit, **chosen)
     if connector is not None:
         from holdfast.config import load_connector
         from holdfast.env import REAL
@@ -314,13 +307,12 @@ def _update_lines(found: UpdateStatus) -> list[str]:
 
 @update.command("run")
 @archive_option
-@click.option(
+@with_default(
     "--wait",
     "wait_s",
     metavar="SECONDS",
     type=click.FloatRange(0),
     default=60.0,
-    show_default=True,
     help="Wait for streams that read an older state before removing what only that state shows.",
 )
 @min_dead_option
@@ -347,10 +339,9 @@ def update_run(*, archive: Path, wait_s: float, min_dead: float, dry_run: bool, 
 def _update_by_node(archive: Path, options: UpdateOptions) -> UpdateReport:
     """Has the running node of a cluster update its archive: its process is the archive's writer."""
     from holdfast.archive.update import UpdateReport
-    from holdfast.cluster.control import send_command
     from holdfast.storage.maintenance.migrate import Migration
 
-    values = send_command(archive / CLUSTER, {"command": "update", "options": asdict(options)}, timeout_s=None)
+    values = ask_node(archive, "update", options=asdict(options))
     return UpdateReport(**values | {"moved": Migration(**values["moved"])})
 
 

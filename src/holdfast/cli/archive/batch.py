@@ -17,8 +17,8 @@ from holdfast.cli.terminal import (
     progress_bar,
     reading,
     show,
+    show_facts,
     show_fault,
-    show_fields,
     show_json,
     show_table,
     writing,
@@ -65,21 +65,17 @@ def show_(*, archive: Path, name: str, as_json: bool) -> None:
         opened.journal.require(name)
         values = _values(opened, name)
         sources = [filename for filename, record in opened.catalog.sources() if record.batch == name]
-    if as_json:
-        show_json(values | {"sources": sources})
-        return
     shown = sources[:_SOURCES_SHOWN] + ["..."] * (len(sources) > _SOURCES_SHOWN)
-    show_fields(
-        {
-            "batch": name,
-            "state": _state(values),
-            "captures": f"{values['captures']:,} ({rounded_size(values['payload_bytes'])} of payload)",
-            "last serial": f"{values['last_serial']:,}",
-            "files": f"{values['files']} ({rounded_size(values['disk_bytes'])})",
-            "directory": values["directory"],
-            "imported": f"{counted(len(sources), 'file')}{': ' if shown else ''}{', '.join(shown)}",
-        }
-    )
+    fields = {
+        "batch": name,
+        "state": _state(values),
+        "captures": f"{values['captures']:,} ({rounded_size(values['payload_bytes'])} of payload)",
+        "last serial": f"{values['last_serial']:,}",
+        "files": f"{values['files']} ({rounded_size(values['disk_bytes'])})",
+        "directory": values["directory"],
+        "imported": f"{counted(len(sources), 'file')}{': ' if shown else ''}{', '.join(shown)}",
+    }
+    show_facts(values | {"sources": sources}, fields, as_json=as_json)
 
 
 def _values(archive: Archive, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.options import archive_option, json_option
-from holdfast.cli.terminal import Advance, Interruption, counted, note, reading, show, show_fields, show_json
+from holdfast.cli.terminal import Advance, Interruption, counted, note, reading, show, show_facts
 from holdfast.env.units import rounded_size
 from holdfast.errors import Busy, HoldfastError
 
@@ -75,10 +75,7 @@ def status(*, archive: Path, as_json: bool) -> None:
     """Print what is indexed, and what is not."""
     with reading(archive) as opened:
         found = opened.index.status()
-    if as_json:
-        show_json(asdict(found))
-    else:
-        show_fields(_for_people(found))
+    show_facts(asdict(found), _for_people(found), as_json=as_json)
 
 
 def _write(archive: Path, *, rebuild: bool, ranks: bool, as_json: bool) -> None:

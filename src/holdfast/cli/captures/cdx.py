@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +17,6 @@ if TYPE_CHECKING:
     from holdfast.catalog import CaptureQuery, Row, SearchResult
 
 OUTPUTS = ("cdxj", "json", "text", "link", "cdx")
-_QUERY = (
-    "offset",
-    "sort",
-    "closest",
-    "collapse",
-    "page",
-    "page_size",
-    "resume_key",
-    "dupe_count",
-    "skip_count",
-    "resolve_revisits",
-    "fast_latest",
-)
 _JSON_FIELDS = ("urlkey", "timestamp", "url", "mime", "status", "digest", "type", "size", "length", "offset")
 _JSON_PLACES = ("filename", "record", "collection", "contents")
 
@@ -97,18 +85,19 @@ def _query(options: dict[str, Any]) -> CaptureQuery:
     from holdfast.catalog import CaptureQuery
 
     filters = filters_of(options)
-    asked = filters.query | {name: options[name] for name in _QUERY if options[name] is not None}
+    given = {each.name: options.get(each.name) for each in fields(CaptureQuery)}
+    asked = filters.query | {name: value for name, value in given.items() if value is not None}
     if asked["closest"]:
         asked.setdefault("sort", "closest")
-    return CaptureQuery(**asked, fields=options["fields"], collection=filters.collection)
+    return CaptureQuery(**asked, collection=filters.collection)
 
 
 def _lines(answer: SearchResult, query: CaptureQuery, options: dict[str, Any]) -> Iterator[str]:
     from holdfast.catalog import render
 
     resume = (lambda: answer.resume_key) if options["show_resume_key"] else None
-    fields = query.fields or _usual(query, options["form"])
-    return render(answer, fields, options["form"], resume=resume)
+    names = query.fields or _usual(query, options["form"])
+    return render(answer, names, options["form"], resume=resume)
 
 
 def _usual(query: CaptureQuery, output: str) -> tuple[str, ...]:

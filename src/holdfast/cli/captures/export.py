@@ -16,7 +16,8 @@ from holdfast.cli.options import (
     filters_of,
     format_of,
     json_option,
-    read_bytes,
+    size_option,
+    with_default,
 )
 from holdfast.cli.terminal import (
     STANDARD_STREAM,
@@ -49,12 +50,8 @@ STREAMED = ("warc", "warc.gz", "warc.zst", "tianwang", "cdxj", "cdx", "wet")
 @click.option("--exact", is_flag=True, help="Write the imported files again, byte for byte but for compression.")
 @click.option("--source", metavar="NAME", help="With --exact: only the imported file of this name.")
 @click.option("--compress", is_flag=True, help="Compress the data of Tianwang records.")
-@click.option(
-    "--file-size", metavar="BYTES", callback=read_bytes, help="Start a new WARC at this size; PATH is a directory."
-)
-@click.option(
-    "--warc-version", type=click.Choice(("1.0", "1.1")), default="1.1", show_default=True, help="Of WARC files."
-)
+@size_option("--file-size", "bytes_max", help="Start a new WARC at this size; PATH is a directory.")
+@with_default("--warc-version", type=click.Choice(("1.0", "1.1")), default="1.1", help="Of WARC files.")
 @json_option
 def export(*, archive: Path, **options: Any) -> None:
     """Write captures to files in standard formats.
@@ -64,14 +61,8 @@ def export(*, archive: Path, **options: Any) -> None:
     from holdfast.archive.export import ExportOptions
 
     filters = filters_of(options)
-    wanted = ExportOptions(
-        _format(options),
-        exact=options["exact"],
-        source=options["source"],
-        compress=options["compress"],
-        bytes_max=options["file_size"] or 0,
-        warc_version=options["warc_version"],
-    )
+    given = {name: options[name] for name in ("exact", "source", "compress", "warc_version")}
+    wanted = ExportOptions(_format(options), bytes_max=options["bytes_max"] or 0, **given)
     _require_sense(wanted, options, has_filters=not filters.is_none or filters.query["limit"] is not None)
     selection = filters.selection()
     with (

@@ -107,20 +107,13 @@ def _values(record: StoredRecord) -> dict[str, Any]:
 
     capture = record.capture
     head = record.http_head
+    names = ("url", "timestamp", "type", "status", "mime", "digest", "size", "collection", "filename")
     return {
         "record": str(record.id),
-        "url": capture.url,
+        **{name: getattr(capture, name) for name in names},
         "page_id": page_id_text(page_id(capture.url)),
-        "timestamp": capture.timestamp,
         "modified": None if capture.modified == "-" else capture.modified,
-        "type": capture.type,
-        "status": capture.status,
-        "mime": capture.mime,
-        "digest": capture.digest,
-        "size": capture.size,
         "contents": [] if capture.contents == "-" else capture.contents.split(" "),
-        "collection": capture.collection,
-        "filename": capture.filename,
         "headers": [] if head is None else head.headers.items(),
     }
 

@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.archive.index import bring_up, is_automatic
-from holdfast.cli.options import (
-    archive_option,
-    index_option,
-    init_option,
-    is_verbose,
-    json_option,
-    read_seconds,
-)
+from holdfast.cli.options import archive_option, duration_option, index_option, init_option, is_verbose, json_option
 from holdfast.cli.terminal import (
     STANDARD_STREAM,
     Interruption,
@@ -86,30 +79,23 @@ def _named(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--jobs", type=click.IntRange(1, 64), default=JOBS, help=f"Files read at a time; {JOBS} by default here.")
 @click.option("--strict", is_flag=True, help="Stop at the first fault of a file.")
 @click.option("--no-verify", is_flag=True, help="Do not compare blocks and payloads with their digests.")
-@click.option(
-    "--wait-safe",
-    metavar="TIME",
-    callback=read_seconds,
-    help="At a node of a cluster: wait so long until enough nodes have the records.",
-)
+@duration_option("--wait-safe", help="At a node of a cluster: wait so long until enough nodes have the records.")
 @init_option
 @index_option
 @json_option
 @click.pass_context
 def import_(
     context: click.Context,
+    /,
     *,
     archive: Path,
     paths: tuple[str, ...],
-    collection: str | None,
-    batch: str | None,
-    jobs: int,
-    strict: bool,
     no_verify: bool,
     wait_safe: float | None,
     makes: bool,
     index: bool | None,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Add the records of WARC, ARC, WACZ and Tianwang files.
 
@@ -124,7 +110,7 @@ def import_(
         require_paths(paths)
         make_archive(archive)
     # Indexed below, after the archive is closed for writing.
-    options = ImportOptions(collection, batch, jobs, strict, not no_verify, index=False)
+    options = ImportOptions(verify_digests=not no_verify, index=False, **chosen)
     tally = ImportTally(as_json=as_json, verbose=is_verbose(context))
     if is_running_node(archive):
         _import_by_node(archive, paths, options, tally, wait_safe)

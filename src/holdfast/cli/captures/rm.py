@@ -18,7 +18,7 @@ from holdfast.cli.options import (
     is_verbose,
     json_option,
 )
-from holdfast.cli.terminal import Interruption, counted, is_running_node, show_json, show_stream, writing
+from holdfast.cli.terminal import Interruption, ask_node, counted, is_running_node, show_json, show_stream, writing
 from holdfast.env.paths import CLUSTER, MEMBER
 from holdfast.env.units import rounded_size
 
@@ -83,19 +83,13 @@ def _remove_everywhere(
     import getpass
 
     from holdfast.archive.removal import Removal
-    from holdfast.cluster.control import send_command
 
     query = asdict(selection.query) if selection.query is not None else None
-    command: dict[str, Any] = {
-        "command": "remove",
-        "query": query,
-        "batch": selection.batch,
-        "collection": selection.collection,
-    }
-    command |= {"reason": options.reason, "refuse": options.refuse, "who": getpass.getuser()}
+    wanted: dict[str, Any] = {"query": query, "batch": selection.batch, "collection": selection.collection}
+    wanted |= {"reason": options.reason, "refuse": options.refuse, "who": getpass.getuser()}
 
     def planned() -> Removal:
-        values = send_command(archive / CLUSTER, command | {"dry_run": True}, timeout_s=None)
+        values = ask_node(archive, "remove", **wanted, dry_run=True)
         lists = {"volumes": tuple(values["volumes"]), "listed": tuple(map(tuple, values["listed"]))}
         return Removal(**{**values, **lists})
 
@@ -104,13 +98,14 @@ def _remove_everywhere(
         return
     if not is_sure and sys.stdin.isatty():
         _confirm(planned(), where=" here, and what the other nodes have of it")
-    found = send_command(archive / CLUSTER, command | {"dry_run": False}, timeout_s=None)
+    found = ask_node(archive, "remove", **wanted, dry_run=False)
     if as_json:
         show_json(found)
         return
     done, waiting = len(found["confirmed"]), found["waiting"]
     rest = f"; {' and '.join(waiting)} will remove them before serving again" if waiting else ""
-    click.echo(f"removed {counted(found['records'], 'record')} on {done} of {done + len(waiting)} nodes{rest}")
+    count = counted(found["records"], "record")
+    click.echo(f"removed {count}, copies included, on {done} of {done + len(waiting)} nodes{rest}")
 
 
 def _ask(archive: Archive, selection: Selection, options: RemovalOptions, interruption: Interruption) -> None:

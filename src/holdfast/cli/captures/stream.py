@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -18,6 +17,7 @@ from holdfast.cli.options import (
     format_of,
     json_option,
     read_names,
+    with_default,
 )
 from holdfast.cli.terminal import STANDARD_STREAM, Interruption, asking, counted, note, output_target, show
 
@@ -45,22 +45,13 @@ _SUFFIXES: dict[str, tuple[str, Compression]] = {
 _FAULTS_SHOWN = 10
 
 
-def _shard(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", value)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not I/N, such as 0/4 for the first of four", context, parameter)
-    return int(match[1]), int(match[2])
-
-
 @click.command(context_settings=CDX_NAMES)
 @archive_option
 @click.argument("query", nargs=-1)
 @click.option("--url", metavar="URL", default="", help="Only captures of this URL; '*.edu', 'example.com/a*'.")
 @filters_by_url_and_time
 @batch_option
-@click.option("--order", type=click.Choice(ORDERS), default="log", show_default=True, help="Order of the captures.")
+@with_default("--order", type=click.Choice(ORDERS), default="log", help="Order of the captures.")
 @click.option("--reverse", is_flag=True, help="With order date, modified or rank: descending.")
 @click.option("--all", "which", flag_value="all", default=True, help="All captures; this is the default.")
 @click.option("--latest", "which", flag_value="latest", help="Of each URL the newest.")
@@ -72,13 +63,13 @@ def _shard(context: click.Context, parameter: click.Parameter, value: str | None
 )
 @click.option("--bare", is_flag=True, help="With --format raw: payloads without their lengths.")
 @click.option("-o", "--output", metavar="PATH", default=STANDARD_STREAM, help="The file; standard output by default.")
-@click.option("--shard", metavar="I/N", callback=_shard, help="Part I of N, counted from 0.")
+@click.option("--shard", metavar="I/N", help="Part I of N, counted from 0.")
 @click.option("--share", metavar="PATH", type=PATH, help="Share the stream of this file with other workers.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N captures.")
 @click.option("--token", metavar="TOKEN", default="", help="Continue after what the stream of this token delivered.")
 @click.option("--token-file", metavar="PATH", type=PATH, help="Write the token here after each batch.")
 @click.option("--resume", is_flag=True, help="Continue from the token file, if it exists.")
-@click.option("--batch-size", type=int, default=256, show_default=True, metavar="N", help="Captures read together.")
+@with_default("--batch-size", type=int, default=256, metavar="N", help="Captures read together.")
 @click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @json_option
 def stream(*, archive: Path, query: tuple[str, ...], **options: Any) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.crawl.run import Pace, progress_lines, summarize
-from holdfast.cli.terminal import note
-from holdfast.env.paths import CLUSTER
+from holdfast.cli.terminal import ask_node, note
 
 if TYPE_CHECKING:
     from holdfast.cli.crawl.plan import CrawlPlan
@@ -18,13 +16,6 @@ if TYPE_CHECKING:
 _LOOK_S = 0.3
 _LINE_S = 10.0
 LOG_ROWS = 1000  # printed by default, of all nodes together
-
-
-def ask_node(archive: Path, command: str, **values: Any) -> dict[str, Any]:
-    """The response of the running node. Raises ClusterDown, and the errors of the command."""
-    from holdfast.cluster.control import send_command
-
-    return send_command(archive / CLUSTER, {"command": command, **values}, timeout_s=None)
 
 
 def run_shared_crawl(archive: Path, plan: CrawlPlan, *, quiet: bool, verbose: bool, as_json: bool) -> None:
@@ -65,12 +56,8 @@ def run_shared_crawl(archive: Path, plan: CrawlPlan, *, quiet: bool, verbose: bo
     fail_without_response(archive, plan, summary)
 
 
-def shared_log(
-    archive: Path, name: str, *, last: int | None, events: Sequence[str], results: Sequence[str], host: str, text: str
-) -> list[dict[str, Any]]:
-    """The last rows of the logs of all nodes, by time."""
-    values = {"events": list(events), "results": list(results), "host": host, "text": text}
-    rows: list[dict[str, Any]] = ask_node(
-        archive, "crawl-log", name=name, last=LOG_ROWS if last is None else last, **values
-    )["rows"]
+def shared_log(archive: Path, name: str, last: int | None, conditions: dict[str, Any]) -> list[dict[str, Any]]:
+    """The last rows of the logs of all nodes that meet the conditions, by time."""
+    last = LOG_ROWS if last is None else last
+    rows: list[dict[str, Any]] = ask_node(archive, "crawl-log", name=name, last=last, **conditions)["rows"]
     return rows

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.crawl.cluster import ask_node, shared_log
+from holdfast.cli.crawl.cluster import shared_log
 from holdfast.cli.crawl.run import rate_of, saved_bytes, tally_fields
-from holdfast.cli.options import archive_option, json_option, read_seconds
+from holdfast.cli.options import archive_option, duration_option, json_option
 from holdfast.cli.terminal import (
+    ask_node,
     counted,
     is_running_node,
     note,
     reading,
     show,
-    show_fields,
+    show_facts,
     show_json,
     show_stream,
     show_table,
     visible,
     writing,
 )
-from holdfast.env.paths import CLUSTER
 from holdfast.env.units import rounded_size
 from holdfast.errors import UsageError
 
@@ -108,15 +108,13 @@ def status(*, archive: Path, name: str | None, as_json: bool) -> None:
 
     require_archive(archive)
     found = crawl_status(archive, name)
-    if as_json:
-        show_json(_values(found, archive))
-        return
     head = {
         "crawl": f"{found.name}, visit {found.visit}: {_state(found)}",
         "started": time_text(found.started),
         "updated": time_text(found.updated),
     }
-    show_fields(head | tally_fields(found.tally, found.errors) | {"log": str(log_path(archive, found.name))})
+    fields = head | tally_fields(found.tally, found.errors) | {"log": str(log_path(archive, found.name))}
+    show_facts(_values(found, archive), fields, as_json=as_json)
 
 
 def _state(status: CrawlStatus) -> str:
@@ -168,18 +166,7 @@ _FOLLOWED = 10  # lines printed before following
 @click.option("--host", metavar="HOST", default="", help="Only fetches from this host.")
 @click.option("--url", "text", metavar="TEXT", default="", help="Only URLs that contain this text.")
 @json_option
-def log(
-    *,
-    archive: Path,
-    name: str | None,
-    follow: bool,
-    last: int | None,
-    events: tuple[str, ...],
-    results: tuple[str, ...],
-    host: str,
-    text: str,
-    as_json: bool,
-) -> None:
+def log(*, archive: Path, name: str | None, follow: bool, last: int | None, as_json: bool, **conditions: Any) -> None:
     """Print the log of a crawl; without a name, of the last active one.
 
     In a cluster: the last 1000 lines of all nodes, by time; with --follow those of this node.
@@ -190,14 +177,14 @@ def log(
     require_archive(archive)
     name = crawl_status(archive, name).name
     path = log_path(archive, name)
-    _require_known("event", events, EVENTS)
-    _require_known("result", results, RESULTS)
-    wanted = LogFilter(frozenset(events), frozenset(results), host, text)
+    _require_known("event", conditions["events"], EVENTS)
+    _require_known("result", conditions["results"], RESULTS)
+    lists = {each: frozenset(conditions[each]) for each in ("events", "results")}
+    wanted = LogFilter(**conditions | lists)
     chosen = None if wanted == LogFilter() else wanted
     line = json.dumps if as_json else row_text
     if not follow and is_running_node(archive):
-        found = shared_log(archive, name, last=last, events=events, results=results, host=host, text=text)
-        show_stream(map(line, found))
+        show_stream(map(line, shared_log(archive, name, last, conditions)))
         return
     if not follow:
         show_stream(map(line, read_log(path, chosen, last=last)))
@@ -247,20 +234,8 @@ def _number(value: object) -> float:
 
 
 _FACTS = (  # shown to people; the other facts are for programs
-    *("crawl", "url", "state", "reason", "scope", "robots", "found", "depth", "outcome", "status"),
-    *(
-        "node",
-        "visited",
-        "reached",
-        "etag",
-        "last_modified",
-        "digest",
-        "visits",
-        "changes",
-        "interval",
-        "due",
-        "expires",
-    ),
+    *("crawl", "url", "state", "reason", "scope", "robots", "found", "depth", "outcome", "status", "node"),
+    *("visited", "reached", "etag", "last_modified", "digest", "visits", "changes", "interval", "due", "expires"),
 )
 _EXPIRING_HEADING = ("END", "SEEN", "LOOKED FOR", "ANSWER", "NEXT LOOK", "URL")
 _LABELS = {"last_modified": "modified"}
@@ -281,10 +256,8 @@ def why(*, archive: Path, url: str, name: str | None, as_json: bool) -> None:
         values = ask_node(archive, "crawl-why", name=crawl_status(archive, name).name, url=url)
     else:
         values = explain(archive, name, url)
-    if as_json:
-        show_json(values)
-    else:
-        show_fields({_LABELS.get(fact, fact): text for fact in _FACTS if (text := _text(fact, values))})
+    fields = {_LABELS.get(fact, fact): text for fact in _FACTS if (text := _text(fact, values))}
+    show_facts(values, fields, as_json=as_json)
 
 
 def _text(fact: str, values: dict[str, Any]) -> str:
@@ -298,13 +271,7 @@ def _text(fact: str, values: dict[str, Any]) -> str:
 @click.command("expiring")
 @archive_option
 @click.argument("name")
-@click.option(
-    "--within",
-    metavar="TIME",
-    callback=read_seconds,
-    default="7d",
-    help="Also pages whose lifetime ends within this time; 7d by default.",
-)
+@duration_option("--within", default="7d", help="Also pages whose lifetime ends within this time.")
 @json_option
 def expiring(*, archive: Path, name: str, within: float, as_json: bool) -> None:
     """List the pages of a crawl whose lifetime is over or ends soon.
@@ -379,12 +346,10 @@ def expire(*, archive: Path, name: str, dry_run: bool, as_json: bool) -> None:
 
 def _expire_by_node(archive: Path, name: str) -> list[Expired]:
     """Has the running node of a cluster remove the pages, from all nodes."""
-    from holdfast.cluster.control import send_command
     from holdfast.crawl.frontier import UrlRow
     from holdfast.crawl.schedule.retention import Expired
 
-    values = send_command(archive / CLUSTER, {"command": "expire", "name": name}, timeout_s=None)
     return [
         Expired(b"", UrlRow(each["url"], visited=each["visited"], status=each["status"]), *each["found"])
-        for each in values["pages"]
+        for each in ask_node(archive, "expire", name=name)["pages"]
     ]

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import read_bytes, read_seconds, together
+from holdfast.cli.options import duration_option, size_option, together
 
 if TYPE_CHECKING:
     from holdfast.crawl.job.job import CrawlJob
 
+_OBEYED = click.Choice(("obey", "ignore"))
 SCOPES = ("page", "prefix", "host", "domain", "any")  # spelled out: help must not import the crawler
 _STAT = Path("/proc/self/stat")
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # fields of it after the name of the program
@@ -67,20 +68,16 @@ job_options = together(
     ),
     click.option("--depth", metavar="N", type=click.IntRange(0), help="At most N links from a seed."),
     click.option("--limit", metavar="N", type=click.IntRange(1), help="At most N URLs."),
-    click.option("--time", metavar="TIME", callback=read_seconds, help="At most this long: 90s, 15m, 2h, 7d."),
-    click.option("--quota", metavar="BYTES", callback=read_bytes, help="Transfer at most about this much: 10G."),
+    duration_option("--time", help="At most this long: 90s, 15m, 2h, 7d."),
+    size_option("--quota", help="Transfer at most about this much: 10G."),
     click.option("--sitemap/--no-sitemap", default=None, help="Whether to read sitemaps; yes by default."),
-    click.option(
-        "--robots", type=click.Choice(["obey", "ignore"]), help="Whether to obey robots.txt; it is by default."
-    ),
+    click.option("--robots", type=_OBEYED, help="Whether to obey robots.txt; it is by default."),
     click.option(
         "--robots-tags",
-        type=click.Choice(["obey", "ignore"]),
+        type=_OBEYED,
         help="Whether to obey rel=nofollow, robots meta and X-Robots-Tag; ignored by default.",
     ),
-    click.option(
-        "--delay", metavar="TIME", callback=read_seconds, help="Pause between fetches from a host; 1s by default."
-    ),
+    duration_option("--delay", help="Pause between fetches from a host; 1s by default."),
     click.option(
         "--per-host", metavar="N", type=click.IntRange(1, 256), help="Parallel fetches from a host; 1 by default."
     ),
@@ -101,9 +98,7 @@ job_options = together(
         help="A file with lines 'ORIGIN NAME: VALUE': headers for one origin only, kept out of records.",
     ),
     click.option("--proxy", metavar="URL", help="http://HOST:PORT or socks5h://HOST:PORT."),
-    click.option(
-        "--max-bytes", metavar="BYTES", callback=read_bytes, help="Truncate longer responses; 1 GiB by default."
-    ),
+    size_option("--max-bytes", help="Truncate longer responses; 1 GiB by default."),
     click.option(
         "--resolve", metavar="HOST=ADDRESS", multiple=True, help="Use this address instead of DNS; may be repeated."
     ),

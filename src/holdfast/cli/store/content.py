@@ -9,19 +9,19 @@ import select
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from holdfast.cli.options import json_option, store_options
+from holdfast.cli.options import json_option, store_options, with_default
 from holdfast.cli.terminal import (
     STANDARD_STREAM,
     progress_bar,
     reading_contents,
     show,
-    show_fields,
+    show_facts,
     show_json,
     show_lines,
     write_pieces,
@@ -45,11 +45,10 @@ def content() -> None:
 @content.command()
 @store_options
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.option(
+@with_default(
     "--mode",
     type=click.Choice([mode.value for mode in StoreMode]),
     default=StoreMode.REGULAR.value,
-    show_default=True,
     help="Duplicates have the same signature and size (regular), the same bytes (compare), or are stored again.",
 )
 @click.option("--codec", help="auto, none, zlib, zstd, zstd-dict, brotli, or an installed one.")
@@ -57,25 +56,14 @@ def content() -> None:
 @click.option("--volume", help="Store in this volume only.")
 @click.option("--replicas", type=click.IntRange(1), help="Number of copies, each in another volume.")
 @json_option
-def put(
-    *,
-    archive: Path,
-    connector: Path | None,
-    files: tuple[str, ...],
-    mode: str,
-    codec: str | None,
-    content_type: str | None,
-    volume: str | None,
-    replicas: int | None,
-    as_json: bool,
-) -> None:
+def put(*, archive: Path, connector: Path | None, files: tuple[str, ...], as_json: bool, **how: Any) -> None:
     """Store files and print their contentkeys, one per line; '-' is standard input.
 
     What was printed is durable. If one of the files cannot be read, nothing is stored.
     """
     from holdfast.storage.store.put import StoreOptions
 
-    options = StoreOptions(StoreMode(mode), codec, content_type, volume, replicas)
+    options = StoreOptions(**how)
     with writing_contents(archive, connector) as (opened, interruption):
         limit = opened.settings.store.content_bytes_max
         inputs = find_inputs(files, limit)
@@ -86,21 +74,16 @@ def put(
                     contents = [each.read(limit) for each in batch]
                 stored = opened.contents.store_batch(contents, options)
                 show_lines(
-                    json.dumps(_stored_values(source, each)) if as_json else str(each.key)
+                    json.dumps(_values(each) | {"file": source.name}) if as_json else str(each.key)
                     for source, each in zip(batch, stored, strict=True)
                 )
                 advance(sum(map(len, contents)))
 
 
-def _stored_values(source: ContentInput, stored: Stored) -> dict[str, Any]:
-    return {
-        "contentkey": str(stored.key),
-        "duplicate": stored.duplicate,
-        "size": stored.size,
-        "stored_size": stored.stored_size,
-        "references": stored.references,
-        "file": source.name,
-    }
+def _values(content: Stored | ContentStat) -> dict[str, Any]:
+    """For JSON, without its copies in other volumes."""
+    names = [each.name for each in fields(content) if each.name not in ("key", "copies")]
+    return {"contentkey": str(content.key)} | {name: getattr(content, name) for name in names}
 
 
 # -- get, rm, stat -----------------------------------------------------------------------------------------------------
@@ -151,31 +134,16 @@ def stat_(*, archive: Path, connector: Path | None, key: str, as_json: bool) -> 
     wanted = ContentKey.parse(key)
     with reading_contents(archive, connector) as opened:
         known = opened.contents.stat(wanted)
-    if as_json:
-        show_json(_stat_values(known) | {"copies": list(known.copies)})
-        return
-    show_fields(
-        {
-            "contentkey": str(known.key),
-            "size": f"{known.size} ({rounded_size(known.size)})",
-            "stored size": f"{known.stored_size} ({rounded_size(known.stored_size)})",
-            "references": str(known.references),
-            "codec": known.codec,
-            "place": known.place,
-            "copies": ", ".join(known.copies) or "none",
-        }
-    )
-
-
-def _stat_values(known: ContentStat) -> dict[str, Any]:
-    return {
+    lines = {
         "contentkey": str(known.key),
-        "size": known.size,
-        "stored_size": known.stored_size,
-        "references": known.references,
+        "size": f"{known.size} ({rounded_size(known.size)})",
+        "stored size": f"{known.stored_size} ({rounded_size(known.stored_size)})",
+        "references": str(known.references),
         "codec": known.codec,
         "place": known.place,
+        "copies": ", ".join(known.copies) or "none",
     }
+    show_facts(_values(known) | {"copies": list(known.copies)}, lines, as_json=as_json)
 
 
 @content.command("list")
@@ -186,7 +154,7 @@ def list_(*, archive: Path, connector: Path | None, volume: str | None, as_json:
     """Print the contentkey of every content, volume by volume, in the order of storing."""
     with reading_contents(archive, connector) as opened:
         for known in opened.contents.listing(volume):
-            show_lines(json.dumps(_stat_values(each)) if as_json else str(each.key) for each in known)
+            show_lines(json.dumps(_values(each)) if as_json else str(each.key) for each in known)
 
 
 # -- the files to store ------------------------------------------------------------------------------------------------

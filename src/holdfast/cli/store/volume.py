@@ -25,10 +25,11 @@ from holdfast.cli.options import (
     json_option,
     min_dead_option,
     rate_limit_option,
-    read_bytes,
     shape_options,
+    size_option,
     store_options,
     watch_option,
+    with_default,
 )
 from holdfast.cli.terminal import (
     Interruption,
@@ -182,31 +183,19 @@ def _more(report: VolumeReport) -> list[str]:
 @archive_option
 @click.argument("name")
 @shape_options
-@click.option("--weight", type=click.FloatRange(0), default=1.0, show_default=True, help="For weighted placement.")
+@with_default("--weight", type=click.FloatRange(0), default=1.0, help="For weighted placement.")
 @click.option("--path", default="", help="Its directory, if elsewhere; relative to the archive.")
 @click.option("--address", metavar="HOST:PORT", default="", help="The volume server that has it; creates nothing.")
 @click.option("--url", default="", help="Object store for its segments: s3://bucket/prefix, file:///directory.")
 @click.option("--role", type=click.Choice(["update", "read"]), help="Takes new contents, or those of an update.")
 @click.option("--force", is_flag=True, help="Add it even if the server at --address does not answer.")
 @json_option
-def add(
-    *,
-    archive: Path,
-    name: str,
-    weight: float,
-    path: str,
-    address: str,
-    url: str,
-    role: str | None,
-    force: bool,
-    as_json: bool,
-    **shape: Any,
-) -> None:
+def add(*, archive: Path, name: str, role: str | None, force: bool, as_json: bool, **chosen: Any) -> None:
     """Add an empty volume, or one that a server has. New contents may go there at once."""
-    settings = VolumeSettings(name, weight=weight, path=path, address=address, url=url, role=role or "", **shape)
+    settings = VolumeSettings(name, role=role or "", **chosen)
     with writing(archive) as (opened, _):
         opened.add_volume(settings, force=force)
-    where = f"at {address}" if address else f"of organization {settings.organization}"
+    where = f"at {settings.address}" if settings.address else f"of organization {settings.organization}"
     show(asdict(settings), f"added volume '{name}' {where}", as_json=as_json)
 
 
@@ -384,7 +373,7 @@ def mend(*, directory: Path, as_json: bool) -> None:
 @volume.command()
 @click.argument("directory", type=_DIRECTORY)
 @shape_options
-@click.option("--signature", default="sha256", show_default=True, help="The algorithm that names contents.")
+@with_default("--signature", default="sha256", help="The algorithm that names contents.")
 @json_option
 def init(*, directory: Path, signature: str, as_json: bool, **shape: Any) -> None:
     """Create an empty volume for a volume server."""
@@ -413,11 +402,10 @@ def secret(*, file: Path, as_json: bool) -> None:
 
 @volume.command()
 @click.argument("directories", metavar="DIR...", type=_DIRECTORY, nargs=-1, required=True)
-@click.option(
+@with_default(
     "--listen",
     metavar="HOST:PORT",
     default=_DEFAULT_LISTEN,
-    show_default=True,
     help="Several volumes listen on this port and the ones after it; port 0: any free ports.",
 )
 @click.option("--secret-file", metavar="FILE", type=_FILE, help="The secret of clients; see 'volume secret'.")
@@ -425,16 +413,9 @@ def secret(*, file: Path, as_json: bool) -> None:
 @click.option("--tls-key", metavar="FILE", type=_FILE, help="Its key, if it is not in the same file.")
 @click.option("--tls-client-ca", metavar="FILE", type=_FILE, help="Require client certificates signed by this one.")
 @click.option("--read-only", is_flag=True, help="Take no new contents.")
-@click.option("--capacity", metavar="BYTES", callback=read_bytes, help="The volume is full at this size, such as 500G.")
-@click.option("--connections", type=click.IntRange(1), default=1024, show_default=True, help="At most, at a time.")
-@click.option(
-    "--message-max",
-    metavar="BYTES",
-    callback=read_bytes,
-    default="128M",
-    show_default=True,
-    help="Size limit of one request.",
-)
+@size_option("--capacity", "capacity_bytes", help="The volume is full at this size, such as 500G.")
+@with_default("--connections", "connections_max", type=click.IntRange(1), default=1024, help="At most, at a time.")
+@size_option("--message-max", "message_bytes_max", default="128M", help="Size limit of one request.")
 @click.option("--processes", metavar="N", type=click.IntRange(1), help="Number of them; one for each core by default.")
 @click.option("--stop-with-input", is_flag=True, hidden=True)  # for processes that another one starts
 @json_option
@@ -451,9 +432,9 @@ def serve(*, directories: tuple[Path, ...], listen: str, processes: int | None, 
     host, port = split_address(listen)
     if port + len(directories) - 1 > PORT_MAX:
         raise click.UsageError(f"--listen {listen}: {len(directories)} volumes need ports beyond {PORT_MAX}")
-    if chosen["message_max"] < _MESSAGE_BYTES_MIN:
+    if chosen["message_bytes_max"] < _MESSAGE_BYTES_MIN:
         raise click.UsageError(f"--message-max: no content would be taken with less than {_MESSAGE_BYTES_MIN} bytes")
-    options = _options(host, port, chosen)
+    options = _options(host, port, chosen | {"capacity_bytes": chosen["capacity_bytes"] or 0})
     failed: list[str] = []
 
     def ended(index: int, code: int) -> None:
@@ -475,26 +456,16 @@ def _options(host: str, port: int, chosen: dict[str, Any]) -> ServerOptions:
     from holdfast.storage.server.handshake import read_secret
     from holdfast.storage.server.options import ServerOptions, server_tls
 
-    secret_file, cert, key, client_ca = (
-        chosen[name] for name in ("secret_file", "tls_cert", "tls_key", "tls_client_ca")
-    )
+    secret_file, cert, key, client_ca = map(chosen.pop, ("secret_file", "tls_cert", "tls_key", "tls_client_ca"))
     if secret_file is None and client_ca is None:
         raise click.UsageError(
             "who may use the volume? name a --secret-file ('holdfast volume secret' makes one) or a --tls-client-ca"
         )
     if cert is None and (key is not None or client_ca is not None):
         raise click.UsageError("--tls-key and --tls-client-ca need a --tls-cert")
-    return ServerOptions(
-        host=host,
-        port=port,
-        secret=read_secret(secret_file) if secret_file is not None else None,
-        tls=server_tls(cert, key, client_ca) if cert is not None else None,
-        read_only=chosen["read_only"],
-        capacity_bytes=chosen["capacity"] or 0,
-        stop_with_input=chosen["stop_with_input"],
-        connections_max=chosen["connections"],
-        message_bytes_max=chosen["message_max"],
-    )
+    secret = read_secret(secret_file) if secret_file is not None else None
+    tls = server_tls(cert, key, client_ca) if cert is not None else None
+    return ServerOptions(host=host, port=port, secret=secret, tls=tls, **chosen)
 
 
 def _serve_here(directories: Sequence[Path], options: ServerOptions, ended: Ended, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import PATH, archive_option, read_bytes, read_seconds, together
+from holdfast.cli.options import PATH, Decorator, archive_option, duration_option, size_option, together, with_default
 from holdfast.cli.study.result import check_form, form_options, show_result
 from holdfast.cli.study.study import measured, run_and_show
 from holdfast.cli.terminal import Interruption
@@ -24,69 +24,38 @@ REPLACEMENTS = ("join", "same", "none")
 _DAY_S = 86400.0
 
 
-def _size(name: str, help: str) -> Callable[[Any], Any]:
-    return click.option(name, metavar="SIZE", callback=read_bytes, help=help)
+def _number(*names: str, help: str) -> Decorator[Any]:
+    return click.option(*names, type=float, metavar="N", help=help)
 
 
-def _time(name: str, help: str) -> Callable[[Any], Any]:
-    return click.option(name, metavar="TIME", callback=read_seconds, help=help)
-
-
-def _number(name: str, help: str) -> Callable[[Any], Any]:
-    return click.option(name, type=float, metavar="N", help=help)
-
-
-scenario_options = together(
+scenario_options = together(  # named as the fields of a scenario, but for --life
     archive_option,
-    click.option(
-        "--preset", type=click.Choice(PRESETS), default="national", show_default=True, help="Start from this."
-    ),
-    _number("--pages", "Pages at the beginning."),
-    _number("--images", "Images to a page."),
-    _size("--page-size", "Mean size of a page, as fetched."),
-    _size("--image-size", "Mean size of an image."),
-    _number("--page-stored", "Stored bytes to a fetched byte of a page."),
-    _number("--image-stored", "Stored bytes to a fetched byte of an image."),
-    _number("--changed", "Share of the pages that change in a day: 0.01."),
-    _number("--new", "New pages and images in a day, as a share of all."),
-    _number("--visits", "Visits of each page in a day."),
-    _number("--links", "Links of a page."),
-    _number("--link-length", "Bytes of a link."),
-    _number("--days", "How long to plan for."),
+    with_default("--preset", type=click.Choice(PRESETS), default="national", help="Start from this."),
+    _number("--pages", help="Pages at the beginning."),
+    _number("--images", "images_per_page", help="Images to a page."),
+    size_option("--page-size", "page_bytes", help="Mean size of a page, as fetched."),
+    size_option("--image-size", "image_bytes", help="Mean size of an image."),
+    _number("--page-stored", help="Stored bytes to a fetched byte of a page."),
+    _number("--image-stored", help="Stored bytes to a fetched byte of an image."),
+    _number("--changed", "changed_per_day", help="Share of the pages that change in a day: 0.01."),
+    _number("--new", "new_per_day", help="New pages and images in a day, as a share of all."),
+    _number("--visits", "visits_per_day", help="Visits of each page in a day."),
+    _number("--links", "links_per_page", help="Links of a page."),
+    _number("--link-length", "link_bytes", help="Bytes of a link."),
+    _number("--days", help="How long to plan for."),
     click.option("--copies", type=click.IntRange(1), help="Copies of each content, on different nodes."),
-    _size("--disk", "Disk of a node."),
-    _number("--fill", "Share of a disk that may be used."),
-    _size("--bandwidth", "Bytes a second that a node has, each way."),
-    _time("--life", "Mean time until a node leaves for good: 365d."),
-    _number("--uptime", "Share of the time that a node is up: 0.99."),
-    _time("--outage", "Mean time that a node is away before it returns."),
-    _time("--lost-after", "When a node that is away counts as lost, and its data moves."),
+    size_option("--disk", "disk_bytes", help="Disk of a node."),
+    _number("--fill", help="Share of a disk that may be used."),
+    size_option("--bandwidth", "bandwidth_bytes_s", help="Bytes a second that a node has, each way."),
+    duration_option("--life", "life_s", help="Mean time until a node leaves for good: 365d."),
+    _number("--uptime", help="Share of the time that a node is up: 0.99."),
+    duration_option("--outage", "outage_s", help="Mean time that a node is away before it returns."),
+    duration_option(
+        "--lost-after", "lost_after_s", help="When a node that is away counts as lost, and its data moves."
+    ),
     click.option("--partitions", type=click.IntRange(1), help="Partitions of the cluster."),
     click.option("--nodes", type=click.IntRange(1), help="Nodes; as many as are needed by default."),
 )
-_FIELDS = {  # of a scenario, by option
-    "pages": "pages",
-    "images": "images_per_page",
-    "page_size": "page_bytes",
-    "image_size": "image_bytes",
-    "page_stored": "page_stored",
-    "image_stored": "image_stored",
-    "changed": "changed_per_day",
-    "new": "new_per_day",
-    "visits": "visits_per_day",
-    "links": "links_per_page",
-    "link_length": "link_bytes",
-    "days": "days",
-    "copies": "copies",
-    "disk": "disk_bytes",
-    "fill": "fill",
-    "bandwidth": "bandwidth_bytes_s",
-    "uptime": "uptime",
-    "outage": "outage_s",
-    "lost_after": "lost_after_s",
-    "partitions": "partitions",
-    "nodes": "nodes",
-}
 
 
 @click.group()
@@ -116,33 +85,21 @@ SIMULATE = ("figures", "years")
 
 @plan.command("simulate")
 @scenario_options
-@click.option("--years", type=float, default=10.0, show_default=True, help="Years to simulate.")
-@click.option("--runs", type=click.IntRange(1), default=1, show_default=True, help="Repeat with other seeds.")
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same history.")
+@with_default("--years", type=float, default=10.0, help="Years to simulate.")
+@with_default("--runs", type=click.IntRange(1), default=1, help="Repeat with other seeds.")
+@with_default("--seed", type=int, default=1, help="The same seed gives the same history.")
 @click.option("--shape", type=float, metavar="N", help="Lives by Weibull with this shape: below 1 many leave early.")
 @click.option("--trace", metavar="FILE", type=PATH, help="Lives from a file: one a line, in days.")
-@click.option(
+@with_default(
     "--replacement",
     type=click.Choice(REPLACEMENTS),
     default="join",
-    show_default=True,
     help="After a loss: a new node joins, the same returns with an empty disk, or none.",
 )
 @click.option("--liars", type=float, default=0.0, help="Share of nodes that say they have what they have not.")
-@click.option("--check-every", metavar="TIME", callback=read_seconds, default="1h", help="Between two checks.")
+@duration_option("--check-every", default="1h", help="Between two checks.")
 @form_options(SIMULATE)
-def simulate(
-    *,
-    years: float,
-    runs: int,
-    seed: int,
-    shape: float | None,
-    trace: Path | None,
-    replacement: str,
-    liars: float,
-    check_every: float,
-    **values: Any,
-) -> None:
+def simulate(*, years: float, runs: int, seed: int, shape: float | None, trace: Path | None, **values: Any) -> None:
     """Simulate years of a cluster: nodes die and join, partitions move, are repaired and are lost.
 
     Nodes are as full as at the end of the estimate. The column 'calculated' is what the calculator says of the same.
@@ -160,9 +117,9 @@ def simulate(
         scenario,
         partitions=values["partitions"],
         lives=lives,
-        replacement=replacement,
-        liars=liars,
-        check_s=check_every,
+        replacement=values["replacement"],
+        liars=values["liars"],
+        check_s=values["check_every"],
         years=years,
     )
     days = max(1, int(min(years, 1e4) * 365) * runs)
@@ -176,9 +133,9 @@ GROWTH = ("figures", "months")
 
 @plan.command("growth")
 @archive_option
-@click.option("--window", metavar="TIME", callback=read_seconds, default="365d", show_default=True, help="Look back.")
-@click.option("--reserve", type=float, default=0.1, show_default=True, help="Share of the disk that stays free.")
-@click.option("--growth", metavar="SIZE", callback=read_bytes, help="Bytes a day, instead of the measured growth.")
+@duration_option("--window", default="365d", help="Look back.")
+@with_default("--reserve", type=float, default=0.1, help="Share of the disk that stays free.")
+@size_option("--growth", help="Bytes a day, instead of the measured growth.")
 @form_options(GROWTH)
 def growth(*, archive: Path, window: float, reserve: float, growth: int | None, **form: Any) -> None:
     """Show how this archive grows, and when its disk is full; of a running node, those of the whole cluster."""
@@ -196,20 +153,20 @@ DISK = ("choice", "table_3", "table_4", "disk")
 
 
 @plan.command("disk")
-@click.option("--disk", "kind", type=click.Choice(DISKS), default="paper", show_default=True, help="Which disk.")
+@with_default("--disk", "kind", type=click.Choice(DISKS), default="paper", help="Which disk.")
 @click.option("--directory", type=PATH, default=Path(), help="Where to measure a disk; the current one by default.")
-@click.option("--seek", type=float, metavar="MS", help="Mean seek in milliseconds.")
-@click.option("--short-seek", type=float, metavar="MS", help="Seek to a place nearby.")
-@click.option("--turn", type=float, metavar="MS", help="More for a write that does not follow the last one.")
-@click.option("--read-rate", metavar="SIZE", callback=read_bytes, help="Bytes read a second, in sequence.")
-@click.option("--write-rate", metavar="SIZE", callback=read_bytes, help="Bytes written a second, in sequence.")
-@click.option("--size", metavar="SIZE", callback=read_bytes, help="Size of the disk.")
-@click.option("--bucket", metavar="SIZE", callback=read_bytes, help="Size of a bucket.")
-@click.option("--buffer", metavar="SIZE", callback=read_bytes, help="Size of the buffer for additions.")
-@click.option("--page-size", metavar="SIZE", callback=read_bytes, help="Mean size of a page as stored.")
-@click.option("--adds", type=float, default=1.0, show_default=True, help="Pages added, in the mix that is compared.")
-@click.option("--streams", type=float, default=1.0, show_default=True, help="Pages streamed, in that mix.")
-@click.option("--reads", type=float, default=0.1, show_default=True, help="Pages read at random, in that mix.")
+@click.option("--seek", "seek_ms", type=float, metavar="MS", help="Mean seek in milliseconds.")
+@click.option("--short-seek", "short_seek_ms", type=float, metavar="MS", help="Seek to a place nearby.")
+@click.option("--turn", "turn_ms", type=float, metavar="MS", help="More for a write that does not follow the last one.")
+@size_option("--read-rate", help="Bytes read a second, in sequence.")
+@size_option("--write-rate", help="Bytes written a second, in sequence.")
+@size_option("--size", "disk_bytes", help="Size of the disk.")
+@size_option("--bucket", "bucket_bytes", help="Size of a bucket.")
+@size_option("--buffer", "buffer_bytes", help="Size of the buffer for additions.")
+@size_option("--page-size", "page_bytes", help="Mean size of a page as stored.")
+@with_default("--adds", type=float, default=1.0, help="Pages added, in the mix that is compared.")
+@with_default("--streams", type=float, default=1.0, help="Pages streamed, in that mix.")
+@with_default("--reads", type=float, default=0.1, help="Pages read at random, in that mix.")
 @click.option(
     "--measured", metavar="FILE", type=PATH, help="Figures of 'python -m benchmarks webbase' to print beside."
 )
@@ -220,16 +177,12 @@ def disk(*, adds: float, streams: float, reads: float, measured: Path | None, **
     Tables 3 and 4 of the WebBase paper by the model, beside the paper's figures and measured ones.
     """
     check_form(values)
-    from dataclasses import fields
-
     from holdfast.plan import disk
     from holdfast.plan.disk import PageMix
     from holdfast.plan.disk_model import RepositoryShape
 
-    names = {"size": "disk_bytes", "bucket": "bucket_bytes", "buffer": "buffer_bytes", "page_size": "page_bytes"}
-    sizes = {field: float(values[option]) for option, field in names.items() if values[option] is not None}
-    assert sizes.keys() <= {each.name for each in fields(RepositoryShape)}
-    result = disk(_speed(values), shape=RepositoryShape(**sizes), mix=PageMix(adds, streams, reads), measured=measured)
+    shape = RepositoryShape(**_given(values, "disk_bytes", "bucket_bytes", "buffer_bytes", "page_bytes"))
+    result = disk(_speed(values), shape=shape, mix=PageMix(adds, streams, reads), measured=measured)
     show_result(result, values, DISK)
 
 
@@ -245,23 +198,28 @@ def _speed(values: dict[str, Any]) -> DiskSpeed:
             speed = measured_disk(values["directory"], progress=advance)
     else:
         speed = DISKS[values["kind"]]
-    changes: dict[str, Any] = {"seek_ms": values["seek"], "short_seek_ms": values["short_seek"]}
-    changes |= {"turn_ms": values["turn"]}
-    if values["seek"] is not None and values["short_seek"] is None:
-        changes["short_seek_ms"] = min(speed.short_seek_ms, values["seek"])
-    for option, field in (("read_rate", "read_mb_s"), ("write_rate", "write_mb_s")):
-        changes[field] = values[option] / MB if values[option] is not None else None
-    return replace(speed, **{name: value for name, value in changes.items() if value is not None})
+    changes = _given(values, "seek_ms", "short_seek_ms", "turn_ms")
+    if "seek_ms" in changes:
+        changes.setdefault("short_seek_ms", min(speed.short_seek_ms, changes["seek_ms"]))
+    rates = _given(values, "read_rate", "write_rate")
+    return replace(speed, **changes, **{name.replace("rate", "mb_s"): rate / MB for name, rate in rates.items()})
+
+
+def _given(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The options of these names that were given."""
+    return {name: float(values[name]) for name in names if values[name] is not None}
 
 
 def _scenario(values: dict[str, Any]) -> Scenario:
     """The preset with the values that were given."""
+    from dataclasses import fields
+
     from holdfast.plan import preset
 
     chosen = _own_scenario(values["archive"]) if values["preset"] == THIS_ARCHIVE else preset(values["preset"])
-    changes = {field: values[option] for option, field in _FIELDS.items()}
-    if values["life"] is not None:
-        changes["life_days"] = values["life"] / _DAY_S
+    changes = {each.name: values.get(each.name) for each in fields(chosen)}
+    if values["life_s"] is not None:
+        changes["life_days"] = values["life_s"] / _DAY_S
     if values["preset"] == THIS_ARCHIVE and values["copies"] is not None and values["nodes"] is None:
         changes["nodes"] = max(values["copies"], chosen.nodes or 1)
     return chosen.changed(**changes)

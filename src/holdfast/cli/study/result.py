@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import PATH, table_format, table_format_options, together
+from holdfast.cli.options import PATH, table_format, table_format_options, together, with_default
 from holdfast.cli.terminal import csv_lines, note, show_lines, show_stream, table_lines, write_pieces
 from holdfast.env.extras import require
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.study import StudyResult
 
 _CELL_MAX = 80
+_PLOT_HELP = "Draw a chart as well: FILE.png or FILE.svg; may be repeated."
 
 
 def form_options(tables: tuple[str, ...]) -> Callable[[Any], Any]:
@@ -27,15 +28,9 @@ def form_options(tables: tuple[str, ...]) -> Callable[[Any], Any]:
         click.option(
             "--table", "table", type=click.Choice(tables), help="Print this table only; CSV has the first one."
         ),
-        click.option("--rows", type=click.IntRange(1), default=20, show_default=True, help="Rows of a printed table."),
+        with_default("--rows", type=click.IntRange(1), default=20, help="Rows of a printed table."),
         table_format_options(("table", "csv", "jsonl")),
-        click.option(
-            *("--plot", "plots"),
-            metavar="FILE",
-            type=PATH,
-            multiple=True,
-            help="Draw a chart as well: FILE.png or FILE.svg; may be repeated.",
-        ),
+        click.option("--plot", "plots", metavar="FILE", type=PATH, multiple=True, help=_PLOT_HELP),
     )
 
 

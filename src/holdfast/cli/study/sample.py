@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from holdfast.cli.options import PATH, archive_option, collection_option, read_bytes
+from holdfast.cli.options import PATH, archive_option, collection_option, size_option, with_default
 from holdfast.cli.study.result import form_options
 from holdfast.cli.study.study import run_and_show
 from holdfast.cli.terminal import note
@@ -18,40 +19,30 @@ if TYPE_CHECKING:
     from holdfast.cluster.access.whole_archive import WholeArchive
     from holdfast.study import StudyResult
 
+FORMATS = ("warc", "warc.gz", "warc.zst", "parquet")
 TABLES = ("sizes", "distances", "distributions", "strata")
-_OF_THE_DRAW = ("size", "bytes_max", "by", "topic", "unit", "equal", "within", "collection", "seed", "records")
 
 
 @click.command()
 @click.argument("directory", type=PATH, required=False)
 @archive_option
-@click.option("--size", type=click.IntRange(1), metavar="N", help="So many captures.")
-@click.option("--bytes", "bytes_max", callback=read_bytes, metavar="BYTES", help="At most so many bytes of payloads.")
+@click.option("--size", "captures", type=click.IntRange(1), metavar="N", help="So many captures.")
+@size_option("--bytes", "bytes_max", help="At most so many bytes of payloads.")
 @click.option(
     "--by",
     multiple=True,
     type=click.Choice(("site", "type", "time", "topic")),
     help="Strata; may be repeated: each combination is one.",
 )
-@click.option("--topic", multiple=True, metavar="QUERY", help="A stratum of --by topic; may be repeated.")
-@click.option(
-    "--unit",
-    type=click.Choice(("day", "week", "month", "year")),
-    default="month",
-    show_default=True,
-    help="Strata of --by time.",
+@click.option("--topic", "topics", multiple=True, metavar="QUERY", help="A stratum of --by topic; may be repeated.")
+@with_default(
+    "--unit", type=click.Choice(("day", "week", "month", "year")), default="month", help="Strata of --by time."
 )
-@click.option("--equal", is_flag=True, help="As many captures from each stratum, instead of its share.")
+@click.option("--equal", "is_equal", is_flag=True, help="As many captures from each stratum, instead of its share.")
 @click.option("--within", metavar="QUERY", default="", help="Draw only from captures that this query finds.")
 @collection_option
-@click.option("--seed", default="1", show_default=True, metavar="TEXT", help="Another seed makes another sample.")
-@click.option(
-    "--records",
-    type=click.Choice(("warc", "warc.gz", "warc.zst", "parquet")),
-    default="warc.gz",
-    show_default=True,
-    help="Form of the records.",
-)
+@with_default("--seed", default="1", metavar="TEXT", help="Another seed makes another sample.")
+@with_default("--records", "format", type=click.Choice(FORMATS), default="warc.gz", help="Form of the records.")
 @click.option("--again", metavar="MANIFEST", type=PATH, help="Make the sample of this manifest again, byte for byte.")
 @form_options(TABLES)
 @click.pass_context
@@ -65,11 +56,14 @@ def sample(
     """
     form = {name: given.pop(name) for name in ("table", "rows", "form", "as_json", "as_csv", "plots")}
     if again is not None:
-        odd = [name for name in _OF_THE_DRAW if context.get_parameter_source(name) is _COMMANDLINE]
+        odd = [name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if odd or directory is None:
             raise click.UsageError("--again takes a DIRECTORY, and everything else from the manifest")
-    elif (given["size"] is None) == (given["bytes_max"] is None):
+    elif (given["captures"] is None) == (given["bytes_max"] is None):
         raise click.UsageError("give one of --size N and --bytes BYTES")
+
+    given |= {name: given[name] or 0 for name in ("captures", "bytes_max")}
+    given["allocation"] = "equal" if given.pop("is_equal") else "proportional"
 
     def run(opened: Archive | WholeArchive, progress: Callable[[int], None]) -> StudyResult:
         from holdfast import study
@@ -77,28 +71,8 @@ def sample(
         if again is not None:
             assert directory is not None, "checked above"
             return study.sample_again(opened, again, directory, progress=progress)
-        return study.sample(opened, _options(given), directory, progress=progress)
+        return study.sample(opened, study.SampleOptions(**given), directory, progress=progress)
 
     run_and_show(archive, given["collection"], run, form, TABLES[:2])
     if directory is not None:
         note(f"wrote '{directory}'" + (": every byte as before" if again is not None else ""))
-
-
-_COMMANDLINE = click.core.ParameterSource.COMMANDLINE
-
-
-def _options(given: dict[str, Any]) -> Any:
-    from holdfast.study import SampleOptions
-
-    return SampleOptions(
-        captures=given["size"] or 0,
-        bytes_max=given["bytes_max"] or 0,
-        by=given["by"],
-        topics=given["topic"],
-        unit=given["unit"],
-        allocation="equal" if given["equal"] else "proportional",
-        within=given["within"],
-        collection=given["collection"],
-        seed=given["seed"],
-        format=given["records"],
-    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from holdfast.cli.options import archive_option, collection_option
+from holdfast.cli.options import archive_option, collection_option, with_default
 from holdfast.cli.study.result import check_form, form_options, show_result
 from holdfast.cli.terminal import Interruption, asking, require_whole
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 GROUPS = ("batch", "collection", "crawl")
 
-by_option = click.option(
-    "--by", type=click.Choice(GROUPS), default="batch", show_default=True, help="What is compared with what."
-)
+by_option = with_default("--by", type=click.Choice(GROUPS), default="batch", help="What is compared with what.")
 
 
 @click.group()
@@ -61,12 +59,8 @@ NEAR_DUPLICATES = ("groups", "clusters", "members")
 @archive_option
 @by_option
 @collection_option
-@click.option(
-    "--distance",
-    type=click.IntRange(0, 6),
-    default=4,
-    show_default=True,
-    help="Bits of 64 in which the sketches of two texts may differ.",
+@with_default(
+    "--distance", type=click.IntRange(0, 6), default=4, help="Bits of 64 in which the sketches of two texts may differ."
 )
 @click.option("--cluster", metavar="ID", default="", help="List all members of this cluster.")
 @form_options(NEAR_DUPLICATES)
@@ -114,19 +108,13 @@ MEDIA = ("categories", "types", "sizes", "dimensions", "durations")
 @study.command("media")
 @archive_option
 @collection_option
-@click.option(
-    "--images",
-    type=click.IntRange(0),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Read so many images for their dimensions.",
+@with_default(
+    "--images", type=click.IntRange(0), default=1000, metavar="N", help="Read so many images for their dimensions."
 )
-@click.option(
+@with_default(
     "--recordings",
     type=click.IntRange(0),
     default=200,
-    show_default=True,
     metavar="N",
     help="Read so many files each of sound and film for their durations.",
 )
@@ -143,12 +131,11 @@ TOPIC = ("topics", "strength", "bursts", "kinds", "sites", "pages")
 @click.argument("queries", metavar="QUERY...", nargs=-1, required=True)
 @archive_option
 @collection_option
-@click.option(
+@with_default(
     "--by",
     "unit",
     type=click.Choice(("auto", "day", "week", "month", "year")),
     default="auto",
-    show_default=True,
     help="Length of a period.",
 )
 @click.option("--within", metavar="QUERY", default="", help="Count only captures that this query finds.")

@@ -44,7 +44,6 @@ class IndexService:
     def _run(self) -> None:
         pause_s = _LOOK_S
         while not self._stopping.wait(pause_s):
-            pause_s = _LOOK_S
             try:
                 with Archive(self._context.archive, read_only=True) as archive:
                     while not self._stopping.wait(_LOOK_S):
@@ -53,9 +52,13 @@ class IndexService:
                         if waiting and is_automatic(archive.settings.index):
                             self._update()
             except HoldfastError as error:
-                self._is_behind = True
                 log.warning("the index of this node is not kept up to date: %s", error)
-                pause_s = _PAUSE_S
+            except Exception:  # the edge of the thread: it must go on
+                log.exception("the index of this node is not kept up to date")
+            else:
+                return
+            self._is_behind = True
+            pause_s = _PAUSE_S
 
     def _update(self) -> None:
         try:

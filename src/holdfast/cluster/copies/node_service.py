@@ -84,14 +84,20 @@ class CopyService:
                 try:
                     self._copies = self._begun()
                     break
-                except HoldfastError as error:
+                except (HoldfastError, OSError) as error:
                     log.warning("node '%s' cannot copy yet: %s", context.address.name, error)
         while not self._stopping.wait(_CERTIFICATE_LOOK_S):
-            identity = self._context.identity()
-            if identity != self._identity:
-                self._identity = identity
-                for each in (self._server_tls, self._client_tls):
-                    identity.show_in(each)
+            try:
+                self._follow_certificate()
+            except (HoldfastError, OSError) as error:  # a full disk: there may be room again
+                log.warning("node '%s' cannot show its renewed certificate: %s", self._context.address.name, error)
+
+    def _follow_certificate(self) -> None:
+        identity = self._context.identity()
+        if identity != self._identity:
+            for each in (self._server_tls, self._client_tls):
+                identity.show_in(each)
+            self._identity = identity
 
     def _begun(self) -> Copies:
         context, archive = self._context, self._archive

@@ -174,6 +174,11 @@ class LinkExchange:
                 if time.monotonic() - self._warned_s > _WARN_S:
                     self._warned_s = time.monotonic()
                     log.warning("links of the crawl '%s': %s", self.name, error)
+            except Exception:  # the edge of the thread: it must go on
+                wait_s = _RETRY_S
+                if time.monotonic() - self._warned_s > _WARN_S:
+                    self._warned_s = time.monotonic()
+                    log.exception("links of the crawl '%s' failed", self.name)
             if is_last:
                 return
             self._woken.wait(wait_s)
@@ -276,6 +281,8 @@ class LinkExchange:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _read_hinted(self) -> None:
+        if len(self.inbox) > _INBOX_MAX:
+            return
         with self._lock:
             hinted, self._hinted = self._hinted & self._followed.keys(), set()
         waiting = sorted(hinted)

@@ -235,6 +235,10 @@ class Administration:
                 "the token is older than the last 'cluster rebuild': 'holdfast cluster token' makes a new one"
             )
         self._check(body)
+        if (await self._present_trust()).is_revoked(key):  # before the token is used up
+            raise NotAMember(
+                f"the node with this key was forgotten, or has left: '{body['name']}' joins with an empty directory"
+            )
         nonce = await self._nonce(token_name(token), key)
         if not body["nonce"]:
             addresses = [each.address for each in await self.members() if each.public_key != key]
@@ -345,15 +349,19 @@ class Administration:
     async def forget(self, name: str) -> MemberList:
         """Removes a member for good: its rights end now, and its records are copied again from others."""
         member = (await self.members()).get(name)
-        members = await self.change_members(lambda known: known.without(name) if known.find(name) else known)
 
         def revoked(value: bytes | None) -> bytes:
             trust = Trust.from_json(value) if value is not None else self.trust
             self.trust = self._authority.revoke(trust, member.public_key)
             return self.trust.to_json()
 
-        await self._bus.change(TRUST, revoked)
-        return members
+        await self._bus.change(TRUST, revoked)  # first: a member can be forgotten again if the rest fails
+        return await self.change_members(lambda known: known.without(name) if known.find(name) else known)
+
+    async def _present_trust(self) -> Trust:
+        """What the authority has signed, whichever administrator had it do so."""
+        known = await self._bus.get(TRUST)
+        return Trust.from_json(known.value) if known is not None else self.trust
 
     async def _leave(self, message: Message) -> dict[str, Any]:
         """A member that leaves for good: first it hands its records over, then it is forgotten."""

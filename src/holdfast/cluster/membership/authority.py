@@ -66,6 +66,10 @@ class Trust:
         claims = read_claims(self.account_jwt, KeyKind.OPERATOR, self.root)
         return dict(claims["nats"].get("revocations", {}))
 
+    def is_revoked(self, public: bytes) -> bool:
+        """Whether this key is that of a node that was forgotten."""
+        return public_text(KeyKind.USER, public) in self.revocations
+
     @property
     def signed_s(self) -> int:
         """When the account was signed: later ones replace it."""

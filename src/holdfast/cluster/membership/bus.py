@@ -18,8 +18,8 @@ import json
 import logging
 import random
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, RePublish, StorageType, StreamConfig
+from nats.js.api import DiscardPolicy, RePublish, StorageType, StreamConfig, StreamInfo
 
 from holdfast.cluster.membership.service import NatsService
 from holdfast.errors import ClusterDown, FormatTooOld, NotAMember
@@ -42,6 +42,7 @@ _RETRY_S, _RETRY_MAX_S = 0.1, 2.0
 _PING_S = 3
 _LOOK_S = 0.5  # between two looks whether the connection is there
 _WRONG_REVISION = 10071
+_NO_STREAM = 10059
 _SUCCESSOR = "holdfast-successor"  # in the metadata of a stream
 _STREAM_EXISTS = 10058  # with another configuration
 _TOO_MANY_REPLICAS = (10005, 10023, 10074, 10120)  # no peers, no resources, a single server, no such tier
@@ -135,6 +136,13 @@ class Bus:
         advice = "start a keeper's node" if self.access.service.is_own else "start it, or correct its URL"
         raise ClusterDown(f"no NATS server at {where} responds ({self._problem or 'no response'}): {advice}")
 
+    async def run(self) -> None:
+        """Until the connection is given up. Raises why: NotAMember if the service refuses this node."""
+        assert self._maintenance is not None
+        await asyncio.shield(self._maintenance)
+        if self.refusal.done():
+            raise self.refusal.result()
+
     async def close(self) -> None:
         self._is_closed = True
         self.connected.clear()
@@ -182,6 +190,9 @@ class Bus:
                         if refusals > 2:
                             self._refuse(str(error))
                             return
+                except BaseException:  # it cannot be used, or is given up
+                    await _close(client)
+                    raise
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _RETRY_MAX_S)
 
@@ -259,19 +270,14 @@ class Bus:
     async def publish(self, subject: str, data: bytes) -> None:
         """Sends a message to those who listen now. It may get lost. Raises ClusterDown without a connection."""
         client, _ = self._connection()
-        try:
+        with _as_cluster_down(client, f"cannot publish '{subject}'"):
             await client.publish(self._full(subject), data)
-        except (nats.errors.Error, OSError) as error:
-            raise ClusterDown(f"cannot publish '{subject}': {error}") from error
 
     async def request(self, subject: str, data: bytes, timeout_s: float = TIMEOUT_S) -> bytes:
         """The first response. Raises ClusterDown if there is none in time."""
         client, _ = self._connection()
-        try:
+        with _as_cluster_down(client, f"no response to '{subject}'"):
             return (await client.request(self._full(subject), data, timeout=timeout_s)).data
-        except (nats.errors.Error, TimeoutError, OSError, asyncio.CancelledError) as error:
-            _raise_if_cancelled(error, client)
-            raise ClusterDown(f"no response to '{subject}' ({_reason(error)})") from error
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> None:
         """Calls the handler for each message, in turn, now and after every reconnect.
@@ -334,77 +340,70 @@ class Bus:
 
     async def _create_stream(self, config: StreamConfig) -> None:
         """With as many copies as the service keeps."""
-        _, streams = self._connection()
+        client, streams = self._connection()
         choices = self.access.service.replicas
         for number in choices:
             config.num_replicas = number
-            try:
-                await streams.add_stream(config)
-                return
-            except nats.js.errors.APIError as error:
-                if error.err_code == _STREAM_EXISTS and not self.access.service.is_own:
-                    return  # made by an earlier try, with the copies of that time; the name is of this incarnation
-                if error.err_code not in _TOO_MANY_REPLICAS or number == choices[-1]:
-                    raise ClusterDown(f"cannot make the stream '{config.name}': {_reason(error)}") from error
-                log.warning("the NATS service does not keep %d copies of '%s': %s", number, config.name, _reason(error))
-            except (nats.errors.Error, TimeoutError) as error:
-                raise ClusterDown(f"cannot make the stream '{config.name}': {_reason(error)}") from error
+            with _as_cluster_down(client, f"cannot make the stream '{config.name}'"):
+                try:
+                    await streams.add_stream(config)
+                    return
+                except nats.js.errors.APIError as error:
+                    if error.err_code == _STREAM_EXISTS and not self.access.service.is_own:
+                        return  # made by an earlier try, with the copies of that time; the name is of this incarnation
+                    if error.err_code not in _TOO_MANY_REPLICAS or number == choices[-1]:
+                        raise
+                    log.warning(
+                        "the NATS service does not keep %d copies of '%s': %s", number, config.name, _reason(error)
+                    )
 
     async def close_keys(self, successor: str) -> None:
         """Lets nobody swap a key of this incarnation any more, and says what follows it. Idempotent."""
-        _, streams = self._connection()
-        try:
+        client, streams = self._connection()
+        with _as_cluster_down(client, f"cannot close the stream '{self._stream}'"):
             info = await streams.stream_info(self._stream)
             if not info.config.sealed:
                 info.config.sealed = True
                 info.config.metadata = {**(info.config.metadata or {}), _SUCCESSOR: successor}
                 await streams.update_stream(info.config)
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"cannot close the stream '{self._stream}': {_reason(error)}") from error
 
     async def successor(self) -> str:
         """What was said when the keys were closed; empty while they are open. Raises ClusterDown."""
-        _, streams = self._connection()
-        try:
-            config = (await streams.stream_info(self._stream)).config
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"the NATS service has no leader ({_reason(error)})") from error
-        return (config.metadata or {}).get(_SUCCESSOR, "") if config.sealed else ""
+        info = await self._keys_info()
+        if info is None or not info.config.sealed:
+            return ""
+        return (info.config.metadata or {}).get(_SUCCESSOR, "")
 
     async def has_keys(self) -> bool:
-        """Whether the service has this incarnation."""
-        _, streams = self._connection()
-        try:
-            await streams.stream_info(self._stream)
-        except nats.js.errors.NotFoundError:
-            return False
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"the NATS service has no leader ({_reason(error)})") from error
-        return True
+        """Whether the service has this incarnation. Raises ClusterDown."""
+        return await self._keys_info() is not None
 
     async def leader(self) -> str:
         """The name of the server that orders the writes to the keys; empty without one. Raises ClusterDown."""
-        _, streams = self._connection()
-        try:
-            info = await streams.stream_info(self._stream)
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"the NATS service has no leader ({_reason(error)})") from error
-        return (info.cluster.leader or "") if info.cluster is not None else ""
+        info = await self._keys_info()
+        return (info.cluster.leader or "") if info is not None and info.cluster is not None else ""
+
+    async def _keys_info(self) -> StreamInfo | None:
+        """Of the stream of keys; None if the service does not have this incarnation."""
+        client, streams = self._connection()
+        with _as_cluster_down(client, "the NATS service has no leader"):
+            try:
+                return await streams.stream_info(self._stream)
+            except nats.js.errors.NotFoundError:
+                return None
 
     async def get(self, key: str, timeout_s: float = TIMEOUT_S) -> KeyValue | None:
         """The last value, from the server that orders all writes. Raises ClusterDown."""
         client, streams = self._connection()
-        try:
-            read = streams.get_last_msg(self._stream, self._subject(key), direct=False)
-            message = await asyncio.wait_for(read, timeout_s)
-        except nats.js.errors.NotFoundError as error:
-            if getattr(error, "err_code", None) == 10059:
-                raise ClusterDown("the NATS service does not know this incarnation of the cluster") from error
-            return None
-        except (nats.errors.Error, TimeoutError, asyncio.CancelledError) as error:
-            _raise_if_cancelled(error, client)
-            raise ClusterDown(f"cannot read '{key}' ({_reason(error)})") from error
-        return KeyValue(message.data or b"", message.seq or 0)
+        with _as_cluster_down(client, f"cannot read '{key}'"):
+            try:
+                read = streams.get_last_msg(self._stream, self._subject(key), direct=False)
+                message = await asyncio.wait_for(read, timeout_s)
+            except nats.js.errors.NotFoundError as error:
+                if error.err_code == _NO_STREAM:
+                    raise ClusterDown("the NATS service does not know this incarnation of the cluster") from error
+                return None
+            return KeyValue(message.data or b"", message.seq or 0)
 
     async def swap(self, key: str, value: bytes, revision: int, timeout_s: float = TIMEOUT_S) -> int | None:
         """Writes the value if the key's last revision is this one, 0 if there is none. Durable on a majority.
@@ -412,17 +411,21 @@ class Bus:
         Returns the new revision; None if the key has another. Raises ClusterDown if there was no answer: the value may
         be written or not.
         """
-        client, streams = self._connection()
         head = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
-        try:
-            return (await streams.publish(self._subject(key), value, timeout=timeout_s, headers=head)).seq
-        except nats.js.errors.APIError as error:
-            if error.err_code == _WRONG_REVISION:
-                return None
-            raise ClusterDown(f"cannot write '{key}' ({error.description})") from error
-        except (nats.errors.Error, TimeoutError, OSError, asyncio.CancelledError) as error:
-            _raise_if_cancelled(error, client)
-            raise ClusterDown(f"cannot write '{key}' ({_reason(error)})") from error
+        return await self._write(f"cannot write '{key}'", self._subject(key), value, timeout_s, head)
+
+    async def _write(
+        self, failure: str, subject: str, data: bytes, timeout_s: float, head: dict[str, str]
+    ) -> int | None:
+        """The sequence number of a message that is stored; None if its subject has another last one than expected."""
+        client, streams = self._connection()
+        with _as_cluster_down(client, failure):
+            try:
+                return (await streams.publish(subject, data, timeout=timeout_s, headers=head)).seq
+            except nats.js.errors.APIError as error:
+                if error.err_code == _WRONG_REVISION:
+                    return None
+                raise
 
     async def change(self, key: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
         """Applies a function to the value of a key until nobody else changes it at the same time.
@@ -448,25 +451,24 @@ class Bus:
     ) -> AsyncGenerator[tuple[str, KeyValue]]:
         """The messages of a stream from a sequence number on."""
         client, _ = self._connection()
+        failure = f"cannot read the stream '{stream}'"
         while True:
             inbox, responses = client.new_inbox(), asyncio.Queue[Msg]()
-            try:
+            with _as_cluster_down(client, failure):
                 subscription = await client.subscribe(inbox, cb=responses.put)
-            except nats.errors.Error as error:
-                raise ClusterDown(f"cannot read the stream '{stream}' ({_reason(error)})") from error
             try:
                 query = {"seq": start, "next_by_subj": subjects, "batch": _READ_AT_ONCE}
                 subject = f"$JS.API.DIRECT.GET.{stream}"
-                await client.publish(subject, json.dumps(query).encode(), reply=inbox)
+                with _as_cluster_down(client, failure):
+                    await client.publish(subject, json.dumps(query).encode(), reply=inbox)
                 while True:
-                    message = await asyncio.wait_for(responses.get(), timeout_s)
+                    with _as_cluster_down(client, failure):
+                        message = await asyncio.wait_for(responses.get(), timeout_s)
                     head = message.headers or {}
                     if status := head.get("Status"):
                         break
                     start = int(head["Nats-Sequence"]) + 1
                     yield head["Nats-Subject"], KeyValue(message.data, start - 1)
-            except (nats.errors.Error, TimeoutError) as error:
-                raise ClusterDown(f"cannot read the stream '{stream}' ({_reason(error)})") from error
             finally:
                 with suppress(nats.errors.Error):  # the connection may be lost
                     await subscription.unsubscribe()
@@ -491,19 +493,10 @@ class Bus:
         topic's last message must be that one, 0 if there is none; otherwise nothing is appended: None. Raises
         ClusterDown if there was no answer: the message may be there or not.
         """
-        client, streams = self._connection()
         head = {"Nats-Msg-Id": message_id}
         if after is not None:
             head["Nats-Expected-Last-Subject-Sequence"] = str(after)
-        try:
-            return (await streams.publish(self._log_subject(topic), data, timeout=TIMEOUT_S, headers=head)).seq
-        except nats.js.errors.APIError as error:
-            if error.err_code == _WRONG_REVISION:
-                return None
-            raise ClusterDown(f"cannot append to '{topic}' ({error.description})") from error
-        except (nats.errors.Error, TimeoutError, OSError, asyncio.CancelledError) as error:
-            _raise_if_cancelled(error, client)
-            raise ClusterDown(f"cannot append to '{topic}' ({_reason(error)})") from error
+        return await self._write(f"cannot append to '{topic}'", self._log_subject(topic), data, TIMEOUT_S, head)
 
     async def read_log(self, topic: str, after: int, count: int | None = None) -> list[KeyValue]:
         """The messages of a topic after a sequence number, the first `count`. A replica may answer, a little behind."""
@@ -517,33 +510,28 @@ class Bus:
 
     async def last_of_log(self, topic: str) -> int:
         """The number of the last message of a topic, from the server that orders all writes; 0 without one."""
-        _, streams = self._connection()
-        try:
-            found = await streams.get_last_msg(self._log_stream, self._log_subject(topic), direct=False)
-        except nats.js.errors.NotFoundError:
-            return 0
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"cannot read the end of '{topic}' ({_reason(error)})") from error
-        return found.seq or 0
+        client, streams = self._connection()
+        with _as_cluster_down(client, f"cannot read the end of '{topic}'"):
+            try:
+                found = await streams.get_last_msg(self._log_stream, self._log_subject(topic), direct=False)
+            except nats.js.errors.NotFoundError:
+                return 0
+            return found.seq or 0
 
     async def cut_log(self, topic: str, last: int) -> None:
         """Deletes the messages of a topic up to a sequence number. Idempotent."""
-        _, streams = self._connection()
-        try:
+        client, streams = self._connection()
+        with _as_cluster_down(client, f"cannot cut off '{topic}'"):
             await streams.purge_stream(self._log_stream, seq=last + 1, subject=self._log_subject(topic))
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"cannot cut off '{topic}' ({_reason(error)})") from error
 
     async def count_log(self, topics: str) -> tuple[dict[str, int], int]:
         """How many messages there are under each topic of a pattern, and the number of the last one of all topics.
 
         From the server that orders all writes.
         """
-        _, streams = self._connection()
-        try:
+        client, streams = self._connection()
+        with _as_cluster_down(client, "cannot read the state of the log"):
             info = await streams.stream_info(self._log_stream, subjects_filter=self._log_subject(topics))
-        except (nats.errors.Error, TimeoutError) as error:
-            raise ClusterDown(f"cannot read the state of the log ({_reason(error)})") from error
         prefix = self._log_subject("")
         subjects = info.state.subjects or {}
         return {name.removeprefix(prefix): number for name, number in subjects.items()}, info.state.last_seq
@@ -570,17 +558,30 @@ class Bus:
 
 
 async def _close(client: Client) -> None:
-    """Whatever state it is in."""
-    with suppress(nats.errors.Error, OSError, TimeoutError):
+    """Whatever state it is in. One that could not send what was pending leaves its socket and its tasks behind."""
+    with suppress(nats.errors.Error, OSError, TimeoutError, AssertionError):  # it asserts that it was connected
         await asyncio.wait_for(client.close(), _CONNECT_S)
+    for subscription in list(client._subs.values()):
+        subscription._stop_processing()
+    transport: Any = client._transport
+    if transport is not None:
+        transport.close()
 
 
-def _raise_if_cancelled(error: BaseException, client: Client) -> None:
-    """Raises the error if it ends the task. A connection that closes cancels requests, too, but no task."""
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        if not client.is_closed or (task is not None and task.cancelling()):
-            raise error
+@contextmanager
+def _as_cluster_down(client: Client, failure: str) -> Iterator[None]:
+    """What the connection fails with inside is raised as ClusterDown: `failure`, and the reason.
+
+    A connection that closes may cancel a request, but no task: only a cancelled task goes on to be cancelled.
+    """
+    try:
+        yield
+    except (nats.errors.Error, TimeoutError, OSError, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if not client.is_closed or (task is not None and task.cancelling()):
+                raise
+        raise ClusterDown(f"{failure} ({_reason(error)})") from error
 
 
 def _reason(error: BaseException) -> str:
@@ -592,6 +593,8 @@ def _reason(error: BaseException) -> str:
         return "connection refused"
     if isinstance(error, TimeoutError):
         return "the NATS service did not respond in time"
+    if isinstance(error, nats.js.errors.APIError) and error.description:
+        return error.description
     return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
 
 

@@ -190,8 +190,7 @@ class KeeperProcess:
             try:
                 return process.wait(_DISK_LOOK_S)
             except subprocess.TimeoutExpired:
-                found = os.statvfs(self._files.directory)
-            free = found.f_bavail * found.f_frsize
+                free = self._free_bytes()
             if free < _FULL_BYTES and not was_full:
                 log.error("the disk under the NATS server is full: '%s'", self._files.directory)
                 was_full = True
@@ -199,6 +198,13 @@ class KeeperProcess:
                 log.warning("there is room again in '%s': the NATS server is restarted", self._files.directory)
                 was_full = False
                 process.terminate()
+
+    def _free_bytes(self) -> int:
+        try:
+            found = os.statvfs(self._files.directory)
+        except OSError:  # deleted, or the disk is gone: as good as full
+            return 0
+        return found.f_bavail * found.f_frsize
 
     def _launch(self) -> None:
         server = [self._program, "-c", str(self._files.config)]

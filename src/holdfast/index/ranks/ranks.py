@@ -13,7 +13,8 @@ and never changed: a reader that has mapped it can read on after it was removed.
 
 Each computation from the tables (`page_rank`) makes a new generation and keeps the last few: a stream in rank order
 continues with the generation it began with. Pages that no longer have captures or links to them are not in the next
-generation. Memory: DuckDB's limit, and about 80 bytes per page. Links take only disk space.
+generation. Memory: DuckDB's limit, and about 80 bytes per page; links take only disk space, if
+there are more than `IN_MEMORY_ROWS_MAX`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from holdfast.index.index import Index
+    from holdfast.index.ranks.page_rank import LinkGraph
 
 
 Pages = NDArray[np.uint64]
@@ -204,6 +206,7 @@ def _damaged(path: Path, found: str) -> DamagedIndex:
 
 GENERATIONS_KEPT = 4
 SORTING_MEMORY = "768MB"  # DuckDB's memory limit; beyond it, it spills to disk
+IN_MEMORY_ROWS_MAX = 1_000_000  # of both tables; more are sorted by DuckDB
 _TABLE_COLUMNS = {
     "captures": "page UBIGINT, number UBIGINT, timestamp VARCHAR, type VARCHAR",
     "links": "page UBIGINT, number UBIGINT, target_page UBIGINT, kind VARCHAR",
@@ -289,7 +292,7 @@ def rank(index: Index, *, force: bool) -> RankingReport:
 
 def update_ranks(files: Files, directory: Path, tables: Tables, *, force: bool = False) -> RankingReport:
     """Computes ranks if the tables have changed. Durable on return. For the index's writer."""
-    from holdfast.index.ranks.page_rank import build_graph, page_rank
+    from holdfast.index.ranks.page_rank import page_rank
 
     last = _last(files, directory)
     basis = tables.basis()
@@ -297,9 +300,7 @@ def update_ranks(files: Files, directory: Path, tables: Tables, *, force: bool =
         return RankingReport(last.head.generation, last.head.pages, last.head.links, computed=False)
     _remove_leftovers(files, directory)
     with tempfile.TemporaryDirectory(prefix=layout.RANKING, dir=directory) as name:
-        scratch = Path(name)
-        with translated_errors(scratch), _opened(tables, scratch) as connection:
-            graph = build_graph(connection, scratch)
+        graph = _graph_of(tables, Path(name))
         rank = page_rank(graph)
         generation = max(generations(files, directory), default=0) + 1
         head = RanksHead(generation, len(graph.pages), graph.edges, basis)
@@ -308,6 +309,17 @@ def update_ranks(files: Files, directory: Path, tables: Tables, *, force: bool =
     for old in generations(files, directory)[:-GENERATIONS_KEPT]:
         files.remove(ranks_path(directory, old))
     return RankingReport(head.generation, head.pages, head.links, computed=True)
+
+
+def _graph_of(tables: Tables, scratch: Path) -> LinkGraph:
+    from holdfast.index.ranks.page_rank import build_graph, graph_in_memory
+    from holdfast.index.tables import read_columns, rows_in
+
+    if rows_in((*tables.captures, *tables.links)) > IN_MEMORY_ROWS_MAX:
+        with translated_errors(scratch), _opened(tables, scratch) as connection:
+            return build_graph(connection, scratch)
+    captures = read_columns("captures", tables.captures, ["page", "number", "timestamp", "type"])
+    return graph_in_memory(captures, read_columns("links", tables.links, ["page", "number", "target_page", "kind"]))
 
 
 def _last(files: Files, directory: Path) -> Ranks | None:

@@ -19,9 +19,16 @@ from holdfast.config import QuerySettings
 from holdfast.env.child_process import LITTLE_MEMORY, start_child
 from holdfast.errors import HoldfastError, MalformedQuery
 from holdfast.model import Coverage
-from holdfast.query.sql.child import SqlRequest
+from holdfast.query.sql.child import (
+    MessageKind,
+    SqlRequest,
+    as_stream,
+    read_message,
+    too_long,
+    too_much_memory,
+    write_message,
+)
 from holdfast.query.sql.database import SqlSources
-from holdfast.query.sql.messages import MessageKind, as_stream, read_message, too_long, too_much_memory, write_message
 from holdfast.query.sql.statement import Statement
 
 if TYPE_CHECKING:

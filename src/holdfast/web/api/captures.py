@@ -66,7 +66,6 @@ _PAGE_ID = Parameter(
 def values_of(site: WebContext, capture: Capture) -> dict[str, Any]:
     """A capture in JSON; unknown values are null."""
     extra = {} if capture.extra == "-" else json.loads(capture.extra)
-    place = capture.collection, capture.timestamp, capture.url
     return {
         "record": str(capture.record),
         "url": _shown(capture.url),
@@ -86,9 +85,13 @@ def values_of(site: WebContext, capture: Capture) -> dict[str, Any]:
         "length": capture.length,
         "method": extra.get("method"),
         "redirect": _known(str(extra["redirect"])) if "redirect" in extra else None,
-        "page": site.controls_origin + path_to(*place),
-        "raw": site.controls_origin + path_to(*place, "id_"),
+        **_addresses(site, capture),
     }
+
+
+def _addresses(site: WebContext, capture: Capture | Hit) -> dict[str, str]:
+    place = capture.collection, capture.timestamp, capture.url
+    return {"page": site.controls_origin + path_to(*place), "raw": site.controls_origin + path_to(*place, "id_")}
 
 
 def _known(text: str) -> str | None:
@@ -169,18 +172,11 @@ def search_text(site: WebContext, request: Request) -> Response:
         collection=site.known_collection(given.get("collection") or ALL),
     )
     found = site.query(given.get("q", ""), options)
-    values = {
-        "query": found.query,
-        "sort": found.sort,
-        "group": found.group,
-        "total": found.total,
-        "captures": found.captures,
-        "is_exact": found.is_exact,
-        "offset": found.offset,
+    names = ("query", "sort", "group", "total", "captures", "is_exact", "offset", "pending")
+    values = {name: getattr(found, name) for name in names} | {
         "hits": [_hit(site, each) for each in found.hits],
         "facets": {facet.name: [asdict(value) for value in facet.values] for facet in found.facets},
         "timeline": [asdict(each) for each in found.timeline],
-        "pending": found.pending,
     }
     return _covered(values, found.coverage)
 
@@ -192,26 +188,14 @@ def _covered(values: dict[str, Any], coverage: Coverage | None) -> Response:
 
 
 def _hit(site: WebContext, hit: Hit) -> dict[str, Any]:
-    place = hit.collection, hit.timestamp, hit.url
-    snippet = hit.snippet
-    return {
+    return asdict(hit) | {
         "record": str(hit.record),
-        "url": hit.url,
-        "timestamp": hit.timestamp,
         "title": hit.title or None,
-        "mime": hit.mime if hit.mime != "-" else None,
+        "mime": _known(hit.mime),
         "status": hit.status or None,
-        "lang": hit.lang if hit.lang != "-" else None,
-        "size": hit.size,
-        "collection": hit.collection,
-        "rank": hit.rank,
-        "inlinks": hit.inlinks,
-        "score": hit.score,
-        "captures": hit.captures,
-        "pages": hit.pages,
-        "snippet": {"text": snippet.text, "marks": [list(mark) for mark in snippet.marks]} if snippet else None,
-        "page": site.controls_origin + path_to(*place),
-        "raw": site.controls_origin + path_to(*place, "id_"),
+        "lang": _known(hit.lang),
+        "snippet": hit.snippet._asdict() if hit.snippet else None,
+        **_addresses(site, hit),
     }
 
 

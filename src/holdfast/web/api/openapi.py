@@ -15,7 +15,7 @@ from holdfast.web.api import archive, captures, crawls
 from holdfast.web.api.endpoint import ENDPOINTS, HEADERS, PROBLEM, Endpoint, Parameter, Schema, json_response, ref
 from holdfast.web.api.endpoint import problem as problem_response
 from holdfast.web.api.write import write
-from holdfast.web.context import WebContext
+from holdfast.web.context import VOLUME_FIGURES, WebContext
 from holdfast.web.ui.render import render
 
 _DECLARED = (archive, captures, crawls, write)  # their import has declared all endpoints
@@ -276,16 +276,7 @@ _COMPONENTS: dict[str, Schema] = {
         clients=int | None,
         capacity_bytes=int | None,
         fragmentation=_about(float | None, "Share of its bytes that are dead."),
-        blocks=int | None,
-        replicas=int | None,
-        references=int | None,
-        content_bytes=int | None,
-        stored_bytes=int | None,
-        referenced_bytes=int | None,
-        disk_bytes=int | None,
-        dead_bytes=int | None,
-        free_bytes=int | None,
-        dictionaries=int | None,
+        **dict.fromkeys(VOLUME_FIGURES, int | None),
     ),
     "Volumes": _object(volumes=[ref("Volume")]),
     "Written": _object(

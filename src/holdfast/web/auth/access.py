@@ -35,13 +35,20 @@ ANY = "*"
 class Access:
     """The rules of an archive. Any thread may call it."""
 
-    def __init__(self, rules: Sequence[AccessRule] = (), clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        rules: Sequence[AccessRule] = (),
+        clock: Callable[[], float] = time.time,
+        watch: SettingsWatch | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """With `watch`, the rules are those of its settings, whatever they become."""
         self._clock = clock
-        self._watch: SettingsWatch | None = None
-        self._monotonic = time.monotonic
-        self._look_at_s = 0.0
+        self._watch = watch
+        self._monotonic = monotonic
+        self._look_at_s = monotonic() + LOOK_EVERY_S
         self._filter: tuple[object, AccessFilter | None] = (None, None)  # and the rules that it was made of
-        self._use(rules)
+        self._use(rules if watch is None else watch.settings.access)
 
     @classmethod
     def following(
@@ -49,11 +56,7 @@ class Access:
     ) -> Access:
         """The rules of the archive in the directory, as they are from second to second. Raises InvalidSetting."""
         path = root / paths.SETTINGS
-        watch = SettingsWatch(lambda: load(path), lambda _: [path])
-        access = cls(watch.settings.access, clock)
-        access._watch, access._monotonic = watch, monotonic
-        access._look_at_s = monotonic() + LOOK_EVERY_S
-        return access
+        return cls((), clock, SettingsWatch(lambda: load(path), lambda _: [path]), monotonic)
 
     @property
     def is_open(self) -> bool:

@@ -27,7 +27,7 @@ from holdfast.records.stored_record import StoredRecord
 from holdfast.web.api.cdx.dialects import Dialect, parse_params, parse_request
 from holdfast.web.capture.response import gathered
 from holdfast.web.context import WebContext
-from holdfast.web.request import RequestTargetPath
+from holdfast.web.request import RequestTargetPath, require_reading
 from holdfast.web.server.bounded_scan import ScanWatch, in_thread, streamed
 
 RECORDS_MAX = 100_000  # in one downloaded WARC
@@ -36,8 +36,7 @@ _SMALL = 1 << 20  # records up to this are compressed in one go
 
 async def download(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """Raises CaptureNotFound, Blocked, MalformedKey, MalformedQuery and TooLarge."""
-    if request.method not in ("GET", "HEAD"):
-        raise UsageError(f"records are requested by GET or HEAD, not by {request.method}")
+    require_reading(request, "a download")
     if target.kind == "record":
         return await _record(site, target)
     return await _subset(site, target, is_head=request.method == "HEAD")

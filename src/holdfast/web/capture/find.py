@@ -33,7 +33,7 @@ from holdfast.web.context import WebContext
 from holdfast.web.request import RequestTargetPath, content_range
 
 SHOWN = frozenset(("response", "revisit", "resource", "reference"))  # types of records that are a page
-_NOT_SHOWN = ("!=type:metadata", "!=type:conversion", "!=type:request")
+NOT_SHOWN = ("!=type:metadata", "!=type:conversion", "!=type:request")
 _LOOK_AT = 50  # captures of a URL searched for one that does not redirect to itself
 
 
@@ -176,7 +176,7 @@ class Finder:
 
     def _best_first(self, wanted: _Wanted, limit: int) -> Iterator[Capture]:
         query = CaptureQuery(
-            url=wanted.url, match="exact", filters=_NOT_SHOWN, collection=wanted.collection, limit=limit
+            url=wanted.url, match="exact", filters=NOT_SHOWN, collection=wanted.collection, limit=limit
         )
         rows = self._catalog.search(ordered(query, wanted.at, wanted.pick), permits=self._site.access.permits)
         return (self._described(row.capture) for row in rows)

@@ -29,6 +29,7 @@ from holdfast.web.memento import memento
 from holdfast.web.request import (
     DOCUMENTS,
     KEYED_BODY_BYTES_MAX,
+    READING,
     RequestInfo,
     RequestTargetPath,
     body_of,
@@ -107,7 +108,7 @@ class Replayer:
         return made._replace(headers=[*made.headers, *own])
 
     async def _find(self, target: RequestTargetPath, asked: RequestInfo, scope: Scope, receive: Receive) -> Capture:
-        if asked.method in ("GET", "HEAD"):
+        if asked.method in READING:
             return self.finder.find_target(target)
         collection = self._site.collection(target.collection)
         posted = (await body_of(Request(scope, receive), KEYED_BODY_BYTES_MAX), asked.content_type)
@@ -125,7 +126,7 @@ class Replayer:
         is_exact = time == target.timestamp and target.url.count("/") > _SLASHES_BEFORE_PATH
         if is_exact or target.modifier not in ("mp_", "if_", "fr_"):
             return False
-        return asked.method in ("GET", "HEAD") and capture.mime in HTML_TYPES and asked.dest in (*DOCUMENTS, "")
+        return asked.method in READING and capture.mime in HTML_TYPES and asked.dest in (*DOCUMENTS, "")
 
     def _to_exact(self, target: RequestTargetPath, capture: Capture, time: str) -> CachedReply:
         url = target.url if target.url.count("/") > _SLASHES_BEFORE_PATH else canonical(target.url) or target.url

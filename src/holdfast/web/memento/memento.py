@@ -22,11 +22,10 @@ from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.model import Capture
 from holdfast.web.capture.find import SHOWN, Finder, shown_at
 from holdfast.web.context import WebContext
-from holdfast.web.request import PICK, RequestTargetPath, uri
+from holdfast.web.request import PICK, RequestTargetPath, require_reading, uri
 
 _EMBEDDED = frozenset(("js_", "cs_", "im_", "oe_"))
 _VARY = (b"vary", f"accept-datetime, {PICK}".encode())
-_READING = ("GET", "HEAD")
 Header = tuple[bytes, bytes]
 
 
@@ -92,8 +91,7 @@ def _neighbours(site: WebContext, target: RequestTargetPath, capture: Capture) -
 
 async def timegate(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """302 to the memento for the accepted time, or to the newest. Raises UsageError, Blocked."""
-    if request.method not in _READING:
-        raise UsageError(f"a TimeGate takes GET or HEAD, not {request.method}")
+    require_reading(request, "a TimeGate")
     timestamp = _accepted(request.headers.get("accept-datetime", ""))
     try:
         capture = Finder(site).find(site.collection(target.collection), target.url, timestamp, target.pick)

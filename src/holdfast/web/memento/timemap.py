@@ -19,18 +19,17 @@ from starlette.responses import PlainTextResponse, Response
 
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.timestamps import digits, http_date, moment
-from holdfast.errors import CaptureNotFound, UsageError
+from holdfast.errors import CaptureNotFound
 from holdfast.formats.cdx.cdxj import cdxj_line
 from holdfast.model import Capture
-from holdfast.web.capture.find import SHOWN
+from holdfast.web.capture.find import NOT_SHOWN, SHOWN
 from holdfast.web.context import WebContext
-from holdfast.web.request import RequestTargetPath, uri
+from holdfast.web.request import RequestTargetPath, require_reading, uri
 from holdfast.web.server.bounded_scan import ScanWatch
 
 CONTENT_TYPES = {"link": "application/link-format", "json": "application/json", "cdxj": "text/x-cdxj"}
 MEMENTOS_MAX = 5000  # of one page
 _AT_ONCE = 200  # captures, looked up on the event loop
-_NOT_SHOWN = ("!=type:metadata", "!=type:conversion", "!=type:request")
 
 
 class TimeMapPage(NamedTuple):
@@ -61,8 +60,7 @@ class Addresses(NamedTuple):
 
 async def timemap(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """Raises UsageError and UnknownCollection."""
-    if request.method not in ("GET", "HEAD"):
-        raise UsageError(f"a TimeMap takes GET or HEAD, not {request.method}")
+    require_reading(request, "a TimeMap")
     collection = site.collection(target.collection)
     page = None if target.page else _at_once(site, collection, target.url)
     if page is None:
@@ -98,7 +96,7 @@ def _paged(site: WebContext, collection: str | None, target: RequestTargetPath, 
             url=target.url,
             match="exact",
             from_=begin,
-            filters=_NOT_SHOWN,
+            filters=NOT_SHOWN,
             collapse=("timestamp",),
             limit=limit,
             collection=collection,

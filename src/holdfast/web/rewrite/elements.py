@@ -106,7 +106,7 @@ def _mapped(names: object, scene: Scene) -> object:
 
 
 def _mapped_url(name: str, scene: Scene, modifier: str = "js_") -> str:
-    """What is relative is so to the page, which has no script's address."""
+    """Relative names are relative to the page, whose address is not that of a script."""
     if name.startswith(("./", "../")):
         return resolved(name, scene, modifier) or name
     return rewrite(name, scene, modifier)
@@ -187,7 +187,7 @@ def _script_kind(tag: Tag, name: bytes, state: PageState) -> None:
 
 
 def _module(tag: Tag, name: bytes, state: PageState) -> None:
-    """A module has one address, whichever way it is imported: that of a script, also if the page's is beside it."""
+    """A module has one address however it is imported, that of a script: relative names become absolute."""
     value = tag.value(name)
     tag.change(name, value, resolved(value, state.scene, "js_") or value)
 

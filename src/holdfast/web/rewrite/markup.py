@@ -215,7 +215,7 @@ class Tag:
         return parts
 
     def value(self, name: bytes) -> str:
-        """As it is meant; '' if there is none."""
+        """The value, with its character references resolved; '' if there is none."""
         attribute = self._attributes.get(name)
         if attribute is None or (group := attribute.lastindex or 1) == 1:
             return ""
@@ -226,11 +226,11 @@ class Tag:
         return unreferenced(text) if "&" in text else text
 
     def word(self, name: bytes) -> str:
-        """A value in which neither case nor white space around it counts."""
+        """The value in lower case, without white space around it."""
         return self.value(name).strip().lower()
 
     def change(self, name: bytes, old: str, new: str) -> None:
-        """Gives an attribute that has a value another; `old` is what `value` returned."""
+        """Replaces the value of an attribute; `old` is what `value` returned."""
         if old == new:
             return
         attribute = self._attributes[name]
@@ -243,7 +243,7 @@ class Tag:
         self.edits.append((start, end, written) if group == _UNQUOTED else (start - 1, end + 1, written))
 
     def add(self, name: bytes, mark: str, value: str) -> None:
-        """Gives an attribute another value, and the tag an attribute that says so."""
+        """Replaces the value of an attribute, and adds the attribute `mark` to the tag."""
         attribute = self._attributes[name]
         written = f'{name.decode()}="{escaped(value)}" {mark}'
         self.edits.append(
@@ -268,12 +268,12 @@ def escaped(text: str) -> str:
 
 @lru_cache(_STARTS_CACHED)
 def _put_before(text: str) -> bytes:
-    """The beginning of an address, which is the same for many."""
+    """The escaped beginning of an address; many addresses share it."""
     return escaped(text).encode("ascii", "xmlcharrefreplace")
 
 
 def unreferenced(text: str) -> str:
-    """Character references undone as in attributes: `&copy=1` is none there, `&copy;` and `&copy ` are."""
+    """Resolves character references as in attributes: `&copy=1` is none there, `&copy;` and `&copy ` are."""
     return _REFERENCE.sub(_meant, text)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from calendar import month_name
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -68,10 +69,6 @@ def _in_letters(match: re.Match[str]) -> str:
 
 SHOWN_MAX = 160  # characters of an address before its middle is left out
 _TAIL = 40
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 # C0, C1, soft hyphen, zero width, line and paragraph ends, directions, invisible operators, byte order mark, surrogates
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\xa0\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufeff\ufff9-\ufffb"
@@ -142,7 +139,7 @@ def in_words(timestamp: str) -> str:
     year, month, day, clock = timestamp[:4], timestamp[4:6], timestamp[6:8], timestamp[8:14]
     words = [year]
     if month and "01" <= month <= "12":
-        words.insert(0, _MONTHS[int(month) - 1])
+        words.insert(0, month_name[int(month)])
         if day:
             words.insert(0, str(int(day)))
     elif month:

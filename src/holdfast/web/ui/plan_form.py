@@ -61,6 +61,10 @@ def _rate(text: str) -> float:
     return parse_size(text.removesuffix("/s"))
 
 
+def _rate_text(value: float) -> str:
+    return f"{rounded_size(value)}/s"
+
+
 def _count(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
@@ -77,11 +81,7 @@ INPUTS = (
     PlanInput("copies", "Copies", "3", "copies", int, _count),
     PlanInput("nodes", "Nodes", "as many as needed", "nodes", int, _count),
     PlanInput("disk", "Disk of a node", "100T", "disk_bytes", parse_size, rounded_size),
-    PlanInput(
-        *("bandwidth", "Bytes a second of a node", "125M", "bandwidth_bytes_s"),
-        _rate,
-        lambda value: f"{rounded_size(value)}/s",
-    ),
+    PlanInput("bandwidth", "Bytes a second of a node", "125M", "bandwidth_bytes_s", _rate, _rate_text),
     PlanInput("life", "Mean life of a node", "1825d", "life_days", _days, _long),
     PlanInput("uptime", "Uptime of a node", "0.999", "uptime", float, _count),
 )

@@ -35,8 +35,23 @@ class Asset:
     version: str
     codings: dict[str, bytes]  # by name of the content coding, the best first; '' is none
 
-    def best(self, accepted: str) -> tuple[str, bytes]:
-        """The smallest form that the client accepts."""
+    def response(self, request: Request, headers: dict[str, str], *, is_exact: bool) -> Response:
+        """The smallest form that the client accepts. `is_exact`: the address names the version."""
+        coding, body = self._best(request.headers.get("accept-encoding", ""))
+        tag = f'"{self.version}{"-" + coding if coding else ""}"'
+        headers = headers | {
+            "Cache-Control": FOR_GOOD if is_exact else "no-cache",
+            "ETag": tag,
+            "Vary": "Accept-Encoding",
+            "X-Content-Type-Options": "nosniff",
+        }
+        if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
+            return Response(status_code=304, headers=headers)
+        if coding:
+            headers["Content-Encoding"] = coding
+        return Response(body, headers=headers, media_type=self.media_type)
+
+    def _best(self, accepted: str) -> tuple[str, bytes]:
         offered = {part.partition(";")[0].strip().lower() for part in accepted.split(",") if ";q=0" not in part.lower()}
         coding = next(name for name in self.codings if not name or name in offered)
         return coding, self.codings[coding]
@@ -68,18 +83,5 @@ async def serve_static(request: Request) -> Response:
     asset = assets().get(name)
     if asset is None:
         raise NotFound(f"no file {name!r} under /static/")
-    coding, body = asset.best(request.headers.get("accept-encoding", ""))
-    tag = f'"{asset.version}{"-" + coding if coding else ""}"'
     is_exact = request.query_params.get("v") == asset.version
-    headers = {
-        "Cache-Control": FOR_GOOD if is_exact else "no-cache",
-        "ETag": tag,
-        "Vary": "Accept-Encoding",
-        "X-Content-Type-Options": "nosniff",
-        "Cross-Origin-Resource-Policy": "same-origin",
-    }
-    if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
-        return Response(status_code=304, headers=headers)
-    if coding:
-        headers["Content-Encoding"] = coding
-    return Response(body, headers=headers, media_type=asset.media_type)
+    return asset.response(request, {"Cross-Origin-Resource-Policy": "same-origin"}, is_exact=is_exact)

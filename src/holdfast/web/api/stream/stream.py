@@ -50,7 +50,7 @@ from holdfast.streams.stream import Feed
 from holdfast.web.api.cdx.dialects import parse_params
 from holdfast.web.capture.response import gathered
 from holdfast.web.context import WebContext
-from holdfast.web.request import RequestTargetPath
+from holdfast.web.request import RequestTargetPath, require_reading
 
 TYPES = {
     "jsonl": "application/x-ndjson",
@@ -61,11 +61,10 @@ TYPES = {
 TOKEN, COMPLETE = "holdfast-token", "holdfast-complete"  # headers of a response with a limit
 RAW_MARK = 1 << 63
 _OF_CAPTURES = {"url": "url", "matchType": "match", "toUrl": "to_url", "from": "from_", "to": "to"}
-_OF_STREAMS = ("query", "batch", "order", "which", "at", "token")
-_KNOWN = (*_OF_CAPTURES, *_OF_STREAMS, "filter", "shard", "fields", "format", "limit", "shared", "reverse")
+_OF_STREAMS = ("query", "batch", "order", "which", "at", "token", "shard")
+_KNOWN = (*_OF_CAPTURES, *_OF_STREAMS, "filter", "fields", "format", "limit", "shared", "reverse")
 _REPEATED = "filter"
 _LIMIT = re.compile(r"[1-9]\d{0,5}", re.ASCII)
-_SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _threads: RunVar[anyio.CapacityLimiter] = RunVar("holdfast-streams")
 T = TypeVar("T")
 
@@ -102,7 +101,6 @@ def parse_stream_request(text: str, collection: str | None) -> StreamRequest:
     options = StreamOptions(
         collection=collection,
         captures=CaptureQuery(**{"url": "*", **captures}, filters=filters) if captures or filters else None,
-        shard=_shard(given.get("shard", "")),
         reverse=flag("reverse", given.get("reverse", "")),
         fields=output.fields,
         **{name: given[name] for name in _OF_STREAMS if given.get(name)},  # type: ignore[arg-type]
@@ -113,19 +111,9 @@ def parse_stream_request(text: str, collection: str | None) -> StreamRequest:
     return StreamRequest(options, form, output, int(limit) if limit else None, any_order)
 
 
-def _shard(text: str) -> tuple[int, int] | None:
-    if not text:
-        return None
-    match = _SHARD.fullmatch(text)
-    if match is None:
-        raise UsageError(f"bad shard {text[:40]!r}: give I/N, such as 0/4 for the first of four")
-    return int(match[1]), int(match[2])
-
-
 async def stream(site: WebContext, request: Request, target: RequestTargetPath) -> Response:
     """Raises UsageError, MalformedQuery, UnknownName, IndexNotFound and Throttled, all before the first byte."""
-    if request.method not in ("GET", "HEAD"):
-        raise UsageError(f"a stream is requested with GET or HEAD, not {request.method}")
+    require_reading(request, "a stream")
     if site.is_clustered:
         collection = await _in_thread(site, lambda: site.known_collection(target.collection))
     else:

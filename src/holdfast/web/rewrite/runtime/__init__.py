@@ -25,7 +25,7 @@ from holdfast.config import ServeSettings
 from holdfast.web.auth.tokens import check_ticket, cookie
 from holdfast.web.context import WebContext
 from holdfast.web.request import uri
-from holdfast.web.ui.static_files import FOR_GOOD, Asset, made_asset
+from holdfast.web.ui.static_files import Asset, made_asset
 
 _HERE = Path(__file__).parent
 _SHARED = ("addresses", "script", "location", "time", "network", "workers")
@@ -117,10 +117,6 @@ async def serve_runtime(site: WebContext, request: Request) -> Response:
     name = request.path_params["name"]
     run = runtime_of(site.settings)
     headers = {
-        "Cache-Control": FOR_GOOD if request.url.query == run.version and name != "enter" else "no-cache",
-        "ETag": f'"{run.version}"',
-        "Vary": "Accept-Encoding",
-        "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": _OWN_POLICY.format(controls=site.controls_origin),
         "Connection-Allowlist": "(response-origin)",
         "Referrer-Policy": "no-referrer",
@@ -129,15 +125,11 @@ async def serve_runtime(site: WebContext, request: Request) -> Response:
         if not site.tokens.is_open:
             check_ticket(site, request.query_params.get("ticket", ""))
             headers["Set-Cookie"] = cookie(site)
+        headers |= {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
         return Response(_entrance(request.query_params.get("to", ""), run.version), headers=headers, media_type=_HTML)
     script = run.scripts.get(name)
     if script is None:
         return Response("nothing is here\n", 404, media_type="text/plain")
     if name == "worker.js":
         headers["Service-Worker-Allowed"] = "/"
-    if headers["ETag"] in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    coding, body = script.best(request.headers.get("accept-encoding", ""))
-    if coding:
-        headers["Content-Encoding"] = coding
-    return Response(body, headers=headers, media_type=script.media_type)
+    return script.response(request, headers, is_exact=request.url.query == run.version)

@@ -48,15 +48,12 @@ class Comparison:
         return self.a.capture.record == self.b.capture.record
 
     def as_dict(self) -> dict[str, Any]:
+        parts = ("a", "b", "text", "links", "headers")
         return {
-            "a": self.a.as_dict(),
-            "b": self.b.as_dict(),
             "is_same_capture": self.is_same_capture,
             "is_same_content": self.is_same_content,
-            "text": self.text.as_dict() if self.text else None,
             "why_no_text": self.why_no_text,
-            "links": self.links.as_dict() if self.links else None,
-            "headers": self.headers.as_dict() if self.headers else None,
+            **{name: part.as_dict() if (part := getattr(self, name)) else None for name in parts},
         }
 
 

@@ -70,14 +70,7 @@ class TextLine:
     count: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "a": self.a,
-            "b": self.b,
-            "text": "".join(span.text for span in self.spans),
-            "spans": [[span.text, span.is_changed] for span in self.spans],
-            "count": self.count,
-        }
+        return asdict(self) | {"text": "".join(span.text for span in self.spans)}
 
 
 @dataclass(slots=True)
@@ -97,8 +90,7 @@ class TextDifference:
         return not self.added and not self.removed
 
     def as_dict(self) -> dict[str, Any]:
-        values = {name: value for name, value in asdict(self).items() if name != "lines"}
-        return values | {"lines": [line.as_dict() for line in self.lines]}
+        return asdict(self) | {"lines": [line.as_dict() for line in self.lines]}
 
 
 def text_difference(a: list[str], b: list[str], *, is_cut: bool = False) -> TextDifference:

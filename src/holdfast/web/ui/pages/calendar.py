@@ -155,7 +155,7 @@ def year_grid(chronicle: Chronicle) -> list[tuple[str, str, list[list[int]]]]:
 
 
 def is_pattern(url: str) -> bool:
-    """Whether the URL of a calendar asks for all that begin so."""
+    """Whether the URL of a calendar has a star: it stands for all URLs that match."""
     return url.endswith("*") or url.removeprefix("http://").startswith("*.")
 
 

@@ -96,7 +96,7 @@ async def _choice(site: WebContext, request: Request, wanted: CompareRequest) ->
     if wanted.url:
         captured = history(site, site.collection(wanted.collection), wanted.url)
         found = list(await run_in_threadpool(deque, captured, CHOICES_MAX))
-    # Chosen unless somebody chooses: the last that changed, and the one before it.
+    # Preselected: the last that changed, and the one before it.
     times = [seen.capture.timestamp for seen in found] or [""]
     changed = [place for place, seen in enumerate(found) if place and seen.mark is ChangeMark.CHANGED]
     last = changed[-1] if changed else len(times) - 1

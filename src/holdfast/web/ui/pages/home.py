@@ -81,8 +81,7 @@ async def _page(site: WebContext, request: Request, name: str | None, *, here: s
         return {
             "usage": usage,
             "captures": sum(total.captures for total in totals.values()),
-            "savings": saving_bars(usage) if usage else [],
-            "disk": disk_bars(usage) if usage else [],
+            **(usage_bars(usage) if usage else {}),
             "growth": growth(site, name) if not is_empty else [],
             "has_figures": site.access.is_open,
             "own": totals.get(name) if name is not None else None,
@@ -98,15 +97,11 @@ async def _page(site: WebContext, request: Request, name: str | None, *, here: s
     return render(site, request, "home.html", here=here, name=name, **values)
 
 
-def saving_bars(usage: ArchiveUsage) -> list[SizeBar]:
-    """What was captured, each content once, and the same compressed."""
-    sizes = {"captured": usage.captured_bytes, "unique": usage.unique_bytes, "stored": usage.compressed_bytes}
-    return _bars(sizes)
-
-
-def disk_bars(usage: ArchiveUsage) -> list[SizeBar]:
-    """The parts of what the archive takes on disk, the largest first."""
-    return _bars(dict(sorted(usage.disk.as_dict().items(), key=lambda part: -part[1])))
+def usage_bars(usage: ArchiveUsage) -> dict[str, list[SizeBar]]:
+    """What was captured, each content once, and the same compressed; the parts of the disk space, the largest first."""
+    savings = {"captured": usage.captured_bytes, "unique": usage.unique_bytes, "stored": usage.compressed_bytes}
+    disk = sorted(_bars(usage.disk.as_dict()), key=lambda bar: bar.size, reverse=True)
+    return {"savings": _bars(savings), "disk": disk}
 
 
 def _bars(sizes: dict[str, int]) -> list[SizeBar]:
