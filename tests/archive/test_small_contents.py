@@ -18,7 +18,7 @@ from holdfast import Archive, Plan, StoreSettings
 from holdfast.archive.backup import back_up, restore
 from holdfast.archive.removal import RemovalOptions
 from holdfast.batches.entry import encode, parse_entries
-from holdfast.batches.frame import FrameCompressor
+from holdfast.batches.frame import frame_compressor
 from holdfast.catalog import CaptureQuery
 from holdfast.errors import FormatTooOld
 from holdfast.records import draft
@@ -195,7 +195,7 @@ def rewrite(path: Path, change) -> None:  # type: ignore[no-untyped-def]
     for file in path.rglob("*.tw.zst"):
         with holdfast.open(path, read_only=True) as archive:
             frames = [b"".join(map(encode, walked.entries)) for walked in archive.journal.walk(file.parent.name)]
-        file.write_bytes(b"".join(FrameCompressor().compress(change(frame)) for frame in frames))
+        file.write_bytes(b"".join(frame_compressor().compress(change(frame)) for frame in frames))
 
 
 def test_an_archive_of_format_1_names_the_way_over(quick: Path, limit: Limit) -> None:
@@ -217,7 +217,7 @@ def rewrite_raw(path: Path) -> None:
     for file in path.rglob("*.tw.zst"):
         text = zstandard.ZstdDecompressor().stream_reader(file.read_bytes(), read_across_frames=True).read()
         old = [encode(entry).replace(b"version: 2.1", b"version: 2.0", 1) for entry in parse_entries(text)]
-        file.write_bytes(b"".join(map(FrameCompressor().compress, old)))
+        file.write_bytes(b"".join(map(frame_compressor().compress, old)))
 
 
 def test_streams_and_revisits_read_small_payloads(inline: Archive, quick: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from holdfast.batches import batch
 from holdfast.batches.batch import Batch, BatchState
 from holdfast.batches.entry import REMOVED, JournalEntry
-from holdfast.batches.frame import FrameCompressor, Passed, Walked
+from holdfast.batches.frame import Passed, Walked, frame_compressor
 from holdfast.batches.journal import Journal
 from holdfast.batches.verify import verify_batch
 from holdfast.env import REAL, Environment
@@ -233,7 +233,7 @@ def test_entries_of_a_later_release_are_left_alone(tmp_path: Path) -> None:
     filled(tmp_path, 10).close()
     path = min((tmp_path / "batches/b").glob("records-*"))
     before = path.read_bytes()
-    later = FrameCompressor().compress(b"version: 3.0\nserial: 11\nlength: 0\n\n\n")
+    later = frame_compressor().compress(b"version: 3.0\nserial: 11\nlength: 0\n\n\n")
     path.write_bytes(before + later)
     with pytest.raises(FormatTooNew, match=r"version 3\.0"):
         recovered(journal(tmp_path))

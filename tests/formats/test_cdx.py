@@ -33,10 +33,8 @@ LINE9 = (
 )
 
 
-def test_golden_lines() -> None:
+def test_a_golden_line() -> None:
     assert cdx_line(CAPTURE) == LINE11
-    assert CdxLayout(CDX11).line(CAPTURE) == LINE11
-    assert CdxLayout(CDX9).line(CAPTURE) == LINE9
 
 
 def test_rows_are_read_by_the_header() -> None:
@@ -51,9 +49,8 @@ def test_rows_are_read_by_the_header() -> None:
 
 def test_a_redirect_is_told_and_a_space_does_not_split_a_field() -> None:
     capture = CAPTURE._replace(url="http://e/a b", filename="a b.warc", extra='{"redirect": "http://x/y z"}')
-    for line in (cdx_line(capture), CdxLayout(CDX11).line(capture)):
-        row = CdxLayout(CDX11).row(line)
-        assert (row.url, row.redirect, row.filename) == ("http://e/a%20b", "http://x/y%20z", "a%20b.warc")
+    row = CdxLayout(CDX11).row(cdx_line(capture))
+    assert (row.url, row.redirect, row.filename) == ("http://e/a%20b", "http://x/y%20z", "a%20b.warc")
 
 
 def test_other_digests_keep_their_names() -> None:

@@ -154,7 +154,7 @@ def test_folding_does_not_make_the_journal_wrong(tree: Tree) -> None:
 
 
 def test_a_long_journal_is_written_anew(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_volume, "JOURNAL_BYTES_MAX", 20_000)
+    monkeypatch.setattr(tree_volume.TreeVolume, "journal_bytes_max", 20_000)
     for number in range(1, 120):
         tree.volume.commit([STORE], IdempotencyKey(ONE, number, max(0, number - 3)))
         assert tree.journal.stat().st_size < 23_000

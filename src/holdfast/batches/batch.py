@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.batches.entry import FILE_HEAD, REMOVED, JournalEntry, encode, numbered
-from holdfast.batches.frame import FrameCompressor, FramePlace, Passed, Walked, seek_table, walk
+from holdfast.batches.frame import FramePlace, Passed, Walked, frame_compressor, seek_table, walk
 from holdfast.env import Environment, File, paths
 from holdfast.env.files import read_file, replace_file
 from holdfast.errors import BatchSealed, DamagedBatch, TooLarge, VolumeDown
@@ -100,7 +100,7 @@ class Batch:
         self.tail = Tail()
         self.ends: dict[int, tuple[int, int]] = {}  # generation and end of each file, a seek table not counted
         self._env = env
-        self._compressor = FrameCompressor()
+        self._compressor = frame_compressor()
         self._file: File | None = None
         self._unsure = SERIAL_MAX
         self.failed = False

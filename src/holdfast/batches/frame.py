@@ -52,14 +52,9 @@ class FramePlace(NamedTuple):
         return cls(*_PLACE.unpack(packed))
 
 
-class FrameCompressor:
-    """One thread at a time."""
-
-    def __init__(self, level: int = 3) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=True, write_content_size=True)
-
-    def compress(self, content: bytes) -> bytes:
-        return self._compressor.compress(content)
+def frame_compressor() -> zstandard.ZstdCompressor:
+    """For one thread at a time."""
+    return zstandard.ZstdCompressor(level=3, write_checksum=True, write_content_size=True)
 
 
 _OF_THREAD = threading.local()

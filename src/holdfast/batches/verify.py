@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.batches.batch import BatchState, file_digest, file_generations, is_restoring, open_newest, read_seal
-from holdfast.batches.frame import Passed, walk
+from holdfast.batches.frame import Passed, Walked, walk
 from holdfast.env import Environment, File, paths
 from holdfast.errors import DamagedBatch
 from holdfast.model import Fault
-
-_NOWHERE = sys.maxsize
 
 
 @dataclass(slots=True)
@@ -26,6 +25,10 @@ class BatchReport:
     bytes: int = 0
     sealed: bool = False
     faults: list[Fault] = field(default_factory=list)
+
+    def add(self, path: Path, offset: int, kind: str, expected: str, found: str) -> None:
+        """Adds a fault."""
+        self.faults.append(Fault(self.name, str(path), offset, kind, expected, found))
 
 
 def verify_batch(
@@ -43,17 +46,18 @@ def verify_batch(
     seal = _read_seal(report, directory, env)
     report.sealed = seal is not None
     if is_restoring(env, directory):
-        _fault(report, directory / paths.RESTORING, 0, "unfinished restore", "a whole batch", "a part of it")
+        report.add(directory / paths.RESTORING, 0, "unfinished restore", "a whole batch", "a part of it")
     files = file_generations(env, directory)
     last_serial = 0
     for number in files:
         before = report.bytes
-        opened = open_newest(env, directory, number)
-        generation, end = known.files.get(number, (0, 0)) if known is not None else (0, 0)
-        torn_from = end if generation == opened[1] else 0
-        last_serial = _verify_file(
-            report, opened, (number, last_serial), torn_from if number == max(files) else _NOWHERE
-        )
+        file, generation = open_newest(env, directory, number)
+        known_generation, end = known.files.get(number, (0, 0)) if known is not None else (0, 0)
+        torn_from = end if known_generation == generation else 0
+        if number != max(files):
+            torn_from = sys.maxsize
+        with closing(file):
+            last_serial = _verify_file(report, file, walk(file, number, generation), last_serial, torn_from)
         if progress is not None:
             progress(report.bytes - before)
     if seal is not None:
@@ -65,29 +69,26 @@ def _read_seal(report: BatchReport, directory: Path, env: Environment) -> dict[s
     try:
         return read_seal(env, directory)
     except DamagedBatch as error:
-        _fault(report, directory / paths.SEALED, 0, "seal", "a list of files", str(error))
+        report.add(directory / paths.SEALED, 0, "seal", "a list of files", str(error))
         return None
 
 
-def _verify_file(report: BatchReport, opened: tuple[File, int], at: tuple[int, int], torn_from: int) -> int:
-    """An unfinished end may begin at `torn_from`, not before."""
-    (file, generation), (number, last_serial) = opened, at
-    path = file.path
-    try:
-        report.bytes += file.size()
-        for found in walk(file, number, generation):
-            if isinstance(found, Passed):
-                if not found.torn or report.sealed or found.offset < torn_from:
-                    _fault(report, path, found.offset, "damaged frame", "a sound frame", found.reason)
-                continue
-            for entry in found.entries:
-                if entry.serial and entry.serial <= last_serial:
-                    _fault(report, path, found.place.offset, "serial", f"above {last_serial}", str(entry.serial))
-                last_serial = max(last_serial, entry.serial)
-                report.removed += entry.type == "removed"
-                report.records += bool(entry.serial) and entry.type != "removed"
-    finally:
-        file.close()
+def _verify_file(
+    report: BatchReport, file: File, frames: Iterable[Walked | Passed], last_serial: int, torn_from: int
+) -> int:
+    """Returns the last serial number. An unfinished end may begin at `torn_from`, not before."""
+    report.bytes += file.size()
+    for found in frames:
+        if isinstance(found, Passed):
+            if not found.torn or report.sealed or found.offset < torn_from:
+                report.add(file.path, found.offset, "damaged frame", "a sound frame", found.reason)
+            continue
+        for entry in found.entries:
+            if entry.serial and entry.serial <= last_serial:
+                report.add(file.path, found.place.offset, "serial", f"above {last_serial}", str(entry.serial))
+            last_serial = max(last_serial, entry.serial)
+            report.removed += entry.type == "removed"
+            report.records += bool(entry.serial) and entry.type != "removed"
     return last_serial
 
 
@@ -98,12 +99,7 @@ def _verify_seal(report: BatchReport, seal: dict[str, object], directory: Path, 
         try:
             size, digest = file_digest(env, directory / name)
         except FileNotFoundError:
-            _fault(report, directory / name, 0, "missing file", "the file that SEALED lists", "nothing")
+            report.add(directory / name, 0, "missing file", "the file that SEALED lists", "nothing")
             continue
         if size != facts.get("bytes") or digest != facts.get("sha256"):
-            _fault(report, directory / name, 0, "digest", f"sha256 {facts.get('sha256')}", f"sha256 {digest}")
-
-
-def _fault(report: BatchReport, path: Path, offset: int, kind: str, *sides: str) -> None:
-    expected, found = sides
-    report.faults.append(Fault(report.name, str(path), offset, kind, expected, found))
+            report.add(directory / name, 0, "digest", f"sha256 {facts.get('sha256')}", f"sha256 {digest}")

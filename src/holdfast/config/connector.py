@@ -18,7 +18,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,10 +32,6 @@ CONNECTOR_BYTES_MAX = 4 << 20
 SECTIONS = ("store", "remote", "volume")
 _FILES = ("secret_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
 _TICK_S = 2.0  # a file changed within this time may change again under the same stamp
-_NAMES = {
-    "store": [each.name for each in fields(StoreSettings)],
-    "remote": [each.name for each in fields(RemoteSettings)],
-}
 S = TypeVar("S", StoreSettings, RemoteSettings)
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -78,8 +74,8 @@ def merged(settings: Settings, path: str | Path) -> Settings:
 
 def _over(settings: Settings, section: str, own: S, others: S) -> S:
     """A section of the connector, overridden by the archive's own keys."""
-    said = {name: getattr(own, name) for name in _NAMES[section] if f"{section}.{name}" in settings.said}
-    return replace(others, **said)
+    said = [name for place, _, name in (each.partition(".") for each in settings.said) if place == section]
+    return replace(others, **{name: getattr(own, name) for name in said})
 
 
 def resolved(remote: RemoteSettings, directory: Path) -> RemoteSettings:

@@ -18,7 +18,7 @@ import re
 from holdfast.formats.dates import arc_timestamp
 from holdfast.formats.http import is_message
 from holdfast.formats.io.record_block import BytesBlock
-from holdfast.formats.io.salvage import Framing, Unreadable
+from holdfast.formats.io.salvage import Framing, Unreadable, newlines_at
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 
@@ -39,7 +39,6 @@ _URL_LINE = re.compile(
     r"(?P<url>.*?) (?P<ip>\S+) (?P<date>\d{4,20}|-) (?P<type>\S*(?: \S+)*?)"
     r"(?: (?P<code>\d{3}|-) (?P<sum>\S+) (?P<loc>\S+) (?P<off>-|\d+) (?P<file>\S+))? (?P<length>-?\S+)"
 )
-_NEWLINES = re.compile(rb"[\r\n]*")
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*|-")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S*")
 _MIME = re.compile(r"[^\s/;]+/[^\s/;]+(?:\s*;.*)?|-|no-type|unk|[\w.+-]+")
@@ -131,9 +130,7 @@ class ArcFraming(Framing):
         return len(line) + int(length) if length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX else -1
 
     def tail(self, rest: bytes) -> tuple[int, str]:
-        newlines = _NEWLINES.match(rest)
-        assert newlines is not None
-        size = newlines.end()
+        size = newlines_at(rest)
         if rest[:size] == self.usual_tail or (self._in_description and rest[:size] == b"\n\n"):
             return size, ""  # tools differ whether the description's length counts its blank line
         if size or not rest or _SCHEME.match(rest):

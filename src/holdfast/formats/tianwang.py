@@ -22,13 +22,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import BinaryIO
 
 from holdfast.errors import UsageError
 from holdfast.formats.dates import DIGITS, arc_timestamp, mail_date, mail_timestamp
 from holdfast.formats.http import is_message
 from holdfast.formats.io.record_block import BytesBlock, Checks
-from holdfast.formats.io.salvage import Framing, HeadEnd, Unreadable
+from holdfast.formats.io.salvage import Framing, HeadEnd, Unreadable, newlines_at
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.warc.compose import encoded
@@ -41,7 +42,6 @@ _MESSAGE_LOOK = 64  # bytes of the data that show whether it is an HTTP message
 _MAGIC = b"version:"
 _HEAD = re.compile(rb"version:[ \t]*(\d+\.\d+)[ \t]*\r?\n(?:[^:\n]+:[^\n]*\n)*?length:[ \t]*(\d{1,15})[ \t]*\r?\n\r?\n")
 _BLANK = re.compile(rb"\n\r?\n")
-_NEWLINES = re.compile(rb"[\r\n]*")
 _NAME = re.compile(r"[a-z0-9._-]+")
 _URL_LINE = re.compile(rb"\nurl:[ \t]*[A-Za-z][A-Za-z0-9+.-]*:[^\s]+[ \t]*\r?\n")
 _DATE_LINE = re.compile(rb"\ndate:[ \t]*([^\r\n]+)")
@@ -140,9 +140,7 @@ class TianwangFraming(Framing):
         return head.end() + int(head[2]) if head is not None else -1
 
     def tail(self, rest: bytes) -> tuple[int, str]:
-        newlines = _NEWLINES.match(rest)
-        assert newlines is not None
-        size = newlines.end()
+        size = newlines_at(rest)
         if size == len(rest) or rest.startswith(_MAGIC, size):
             return size, "" if rest[:size] == b"\n" else f"the record ends in {rest[:size]!r} instead of LF"
         if size:
@@ -235,8 +233,6 @@ _ZLIB_LEVEL = 6
 _WRITTEN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _RESERVED = frozenset(("version", "unzip-length", "length"))  # written by `tianwang_record` itself
 _NEEDED = frozenset(("url", "date"))  # by version 1.0
-_known_names: set[str] = set()
-_KNOWN_NAMES_MAX = 1000
 
 
 def tianwang_record(attributes: Attributes, data: bytes, *, compress: bool = False) -> bytes:
@@ -248,9 +244,10 @@ def tianwang_record(attributes: Attributes, data: bytes, *, compress: bool = Fal
     if body.count("\n") != len(attributes) or "\r" in body:
         _refuse_line_ends(attributes)
     for name, _ in attributes:
-        if name not in _known_names:
-            _check_name(name)
-    _check_needed(attributes)
+        _check_name(name)
+    missing = _NEEDED.difference(name for name, value in attributes if value)
+    if missing:
+        raise UsageError(f"a Tianwang record of version 1.0 needs the attribute {min(missing)!r}")
     unzip_length = ""
     if compress:
         unzip_length = f"unzip-length: {len(data)}\n"
@@ -287,19 +284,12 @@ class TianwangWriter:
         return offset, len(record)
 
 
+@lru_cache(1000)  # there are few names
 def _check_name(name: str) -> None:
     if name in _RESERVED:
         raise UsageError(f"attribute {name!r} cannot be given: it is written in its place by itself")
     if _WRITTEN_NAME.fullmatch(name) is None:
         raise UsageError(f"malformed attribute name {name!r}: only a-z, 0-9, '-' and '_' may be in it")
-    if len(_known_names) < _KNOWN_NAMES_MAX:
-        _known_names.add(name)
-
-
-def _check_needed(attributes: Attributes) -> None:
-    missing = _NEEDED.difference(name for name, value in attributes if value)
-    if missing:
-        raise UsageError(f"a Tianwang record of version 1.0 needs the attribute {min(missing)!r}")
 
 
 def _refuse_line_ends(attributes: Attributes) -> None:

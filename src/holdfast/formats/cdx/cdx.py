@@ -59,9 +59,7 @@ class CdxLayout:
         letters = header.split()
         if letters[:1] != ["CDX"] or not {"N", "b", "a"} <= set(letters):
             raise MalformedInput(f"not the header of a CDX file: {header!r}; expected for example {CDX11!r}")
-        self.header = header.rstrip("\r\n")
-        self._letters = letters[1:]
-        self._names = [_FIELD_OF_LETTER.get(letter, "") for letter in self._letters]
+        self._names = [_FIELD_OF_LETTER.get(letter, "") for letter in letters[1:]]
 
     @classmethod
     def of(cls, line: str) -> Self | None:
@@ -77,10 +75,6 @@ class CdxLayout:
         named.pop("", None)
         numbers = {name: _number(named.pop(name), line) for name in ("length", "offset") if name in named}
         return CdxRow(**named, **numbers)  # type: ignore[arg-type]
-
-    def line(self, capture: Capture) -> str:
-        """The line of a capture, without its end."""
-        return " ".join([_text_of(capture, name) for name in self._names])
 
 
 def cdx_line(capture: Capture) -> str:
@@ -102,18 +96,6 @@ def redirect_of(capture: Capture) -> str:
     if capture.extra == UNKNOWN:
         return UNKNOWN
     return str(json.loads(capture.extra).get("redirect") or UNKNOWN)
-
-
-def _text_of(capture: Capture, name: str) -> str:
-    if name == "digest":
-        text = bare_digest(capture.digest)
-    elif name == "redirect":
-        text = redirect_of(capture)
-    elif name in ("flags", ""):
-        text = UNKNOWN
-    else:
-        text = str(getattr(capture, name))
-    return text.replace(" ", "%20") or UNKNOWN
 
 
 def _number(text: str, line: str) -> int:

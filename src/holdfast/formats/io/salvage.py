@@ -565,6 +565,11 @@ class CutHead(Unreadable):
     """The file ends, or is damaged, within the head."""
 
 
+def newlines_at(rest: bytes) -> int:
+    """How many characters of newlines `rest` begins with."""
+    return len(rest) - len(rest.lstrip(b"\r\n"))
+
+
 class HeadEnd:
     """Finds ends of heads in one source, front to back."""
 

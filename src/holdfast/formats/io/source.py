@@ -240,11 +240,15 @@ class MemberSource(ByteSource):
         if not piece:
             return False
         if self._raw:
-            self._kept.append(self._raw)
-        while len(self._kept) > 1 and sum(map(len, self._kept)) > self.kept_bytes_max:
-            del self._kept[0]
+            self._keep(self._raw)
         self._raw, self._at = piece, 0
         return True
+
+    def _keep(self, raw: bytes) -> None:
+        """Keeps bytes of the current member, and drops the oldest beyond the limit."""
+        self._kept.append(raw)
+        while len(self._kept) > 1 and sum(map(len, self._kept)) > self.kept_bytes_max:
+            del self._kept[0]
 
     def _offset(self) -> int:
         """Of the first byte not decoded."""

@@ -44,16 +44,12 @@ class ZstdSource(MemberSource):
     def _next(self) -> bytes:
         while not self.broken:
             if self._skip:
-                if not self._skip_some():
-                    return b""
-                continue
-            if self._decoder is None and not self._open_frame():
-                return b""
-            if self._decoder is None:
-                continue
-            out = self._step()
-            if out:
-                return out
+                self._skip_some()
+            elif self._decoder is not None:
+                if out := self._step():
+                    return out
+            elif not self._open_frame():
+                break
         return b""
 
     def _have(self, size: int) -> bool:
@@ -71,10 +67,8 @@ class ZstdSource(MemberSource):
     def _trim(self) -> None:
         """What was decoded of the joined bytes moves to those that are kept."""
         if self._at > self.kept_bytes_max:
-            self._kept.append(self._raw[: self._at])
+            self._keep(self._raw[: self._at])
             self._raw, self._at = self._raw[self._at :], 0
-            while len(self._kept) > 1 and sum(map(len, self._kept)) > self.kept_bytes_max:
-                del self._kept[0]
 
     def _open_frame(self) -> bool:
         """Reads a frame's header; False at the end of the file or of what can be read."""
@@ -115,16 +109,14 @@ class ZstdSource(MemberSource):
         self._end_skippable()
         return True
 
-    def _skip_some(self) -> bool:
+    def _skip_some(self) -> None:
         if not self._have(1):
-            self._break("a skippable frame is cut off by the end of the file")
-            return False
+            return self._break("a skippable frame is cut off by the end of the file")
         step = min(self._skip, len(self._raw) - self._at)
         self._at += step
         self._skip -= step
         if not self._skip:
             self._end_skippable()
-        return True
 
     def _end_skippable(self) -> None:
         self._pass()

@@ -18,11 +18,10 @@ import io
 import json
 import os
 import struct
-import threading
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
+from typing import IO, TYPE_CHECKING, BinaryIO, Protocol, Self
 
 from holdfast.errors import MalformedInput
 from holdfast.formats.record import Finding, FindingKind, Report
@@ -66,9 +65,9 @@ class Wacz:
         """Raises MalformedInput if the file is not a zip, or must not be trusted."""
         self.name = str(path)
         self._file = path.open("rb")
-        self._lock = threading.Lock()
         try:
-            self._size = self._file.seek(0, os.SEEK_END)
+            self._size = os.fstat(self._file.fileno()).st_size
+            self._zip = self._opened_zip()
             self._members = self._checked_members()
         except BaseException:
             self.close()
@@ -102,7 +101,7 @@ class Wacz:
         if member.compress_type == zipfile.ZIP_STORED:
             return io.BufferedReader(_Window(self, self.data_offset(name), member.file_size), _CHUNK)
         if member.compress_type == zipfile.ZIP_DEFLATED:
-            return io.BufferedReader(_Inflated(self, member, self.data_offset(name)), _CHUNK)
+            return io.BufferedReader(_Inflated(self, member), _CHUNK)
         raise self.malformed(name, f"compressed by method {member.compress_type}, which WACZ does not know")
 
     def size(self, name: str) -> int:
@@ -120,11 +119,7 @@ class Wacz:
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Bytes of the WACZ itself; none beyond its end."""
-        if offset >= self._size:
-            return b""
-        with self._lock:
-            self._file.seek(offset)
-            return self._file.read(size)
+        return os.pread(self._file.fileno(), size, offset)
 
     # -- trust --------------------------------------------------------------------------------------------------
 
@@ -201,14 +196,20 @@ class Wacz:
 
     # -- the zip ------------------------------------------------------------------------------------------------
 
-    def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
+    def _opened_zip(self) -> zipfile.ZipFile:
         if self._directory_size() > _DIRECTORY_BYTES_MAX:
             raise self._refused(f"its directory is larger than {_DIRECTORY_BYTES_MAX} bytes")
         try:
-            with zipfile.ZipFile(self._file) as archive:
-                infos = archive.infolist()
+            return zipfile.ZipFile(self._file)
         except _DAMAGED as error:
             raise self._refused(f"its directory is damaged ({error})") from error
+
+    def inflated(self, member: zipfile.ZipInfo) -> IO[bytes]:
+        """A deflated member, its checksum verified at the end; raises errors of `zipfile` and `zlib`."""
+        return self._zip.open(member)
+
+    def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
+        infos = self._zip.infolist()
         if len(infos) > _MEMBERS_MAX:
             raise self._refused(f"it has more than {_MEMBERS_MAX} members")
         members: dict[str, zipfile.ZipInfo] = {}
@@ -312,47 +313,26 @@ class _Window(io.RawIOBase):
 
 
 class _Inflated(io.RawIOBase):
-    """A deflated member: never more bytes than its entry says, and those checked at the end."""
+    """A deflated member: never more bytes than its entry says."""
 
-    def __init__(self, wacz: Wacz, member: zipfile.ZipInfo, start: int) -> None:
+    def __init__(self, wacz: Wacz, member: zipfile.ZipInfo) -> None:
         self._wacz, self._member = wacz, member
-        self._next, self._end = start, start + member.compress_size
-        self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-        self._left = member.file_size
-        self._checksum = 0
+        self._stream: IO[bytes] | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
-        if not self._left or not len(view):
-            return 0
-        data = self._inflate(min(len(view), self._left))
+        try:
+            if self._stream is None:
+                self._stream = self._wacz.inflated(self._member)
+            data = self._stream.read(len(view))
+        except (*_DAMAGED, zlib.error) as error:
+            reason = f"it does not inflate to what its checksum says ({error})"
+            raise self._wacz.malformed(self._member.filename, reason) from error
         view[: len(data)] = data
-        self._left -= len(data)
-        self._checksum = zlib.crc32(data, self._checksum)
-        if not self._left and self._checksum != self._member.CRC:
-            raise self._damaged(f"checksum {self._checksum:08x}, expected {self._member.CRC:08x}")
         return len(data)
-
-    def _inflate(self, size: int) -> bytes:
-        while True:
-            packed = self._inflater.unconsumed_tail
-            if not packed:
-                packed = self._wacz.read_at(self._next, min(_CHUNK, self._end - self._next))
-                self._next += len(packed)
-            try:
-                data = self._inflater.decompress(packed, size)
-            except zlib.error as error:
-                raise self._damaged(str(error)) from error
-            if data:
-                return data
-            if not packed or self._inflater.eof:
-                raise self._damaged(f"it ends {self._left} bytes too early")
-
-    def _damaged(self, reason: str) -> MalformedInput:
-        return self._wacz.malformed(self._member.filename, reason)
 
 
 def _json_object(data: bytes) -> dict[str, object] | None:

@@ -16,6 +16,7 @@ import hashlib
 import re
 from base64 import b32encode
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from holdfast.errors import UsageError
@@ -43,8 +44,6 @@ _PROFILES = frozenset(("identical-payload-digest", "server-not-modified"))
 _FULL_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 _NEW_DATE = re.compile(rb"(?mi)^(WARC-(?:Refers-To-)?Date:[ \t]*)([^\r\n]*[^\r\n \t])")
 _NEW_PROFILE = re.compile(rb"(?mi)^(WARC-Profile:[ \t]*<?http://netpreserve\.org/warc/)1\.1")
-_known_names: set[str] = set()  # names seen to be tokens: there are few, and the check costs more than the line
-_KNOWN_NAMES_MAX = 1000
 
 
 class WarcHead(NamedTuple):
@@ -125,8 +124,7 @@ def warc_head(fields: Fields, version: str = "1.1") -> bytes:
     if text.count("\n") != ends or text.count("\r") != ends or "\0" in text:
         _refuse_line_ends(fields)
     for name, _ in fields:
-        if name not in _known_names:
-            _check_name(name)
+        _check_name(name)
     return encoded(text)
 
 
@@ -202,13 +200,12 @@ def encoded(text: str) -> bytes:
         raise UsageError(f"text that has no UTF-8 form: {around!r}") from error
 
 
+@lru_cache(1000)  # there are few names
 def _check_name(name: str) -> None:
     if _TOKEN.fullmatch(name) is None:
         raise UsageError(
             f"malformed field name {name!r}: only letters, digits and a few signs such as '-' may be in it"
         )
-    if len(_known_names) < _KNOWN_NAMES_MAX:
-        _known_names.add(name)
 
 
 def _refuse_line_ends(fields: Fields) -> None:

@@ -19,7 +19,7 @@ import re
 from holdfast.formats.dates import warc_timestamp
 from holdfast.formats.http import is_message
 from holdfast.formats.io.record_block import BytesBlock, Checks
-from holdfast.formats.io.salvage import PLAUSIBLE_BYTES, CutHead, HeadEnd, Unreadable
+from holdfast.formats.io.salvage import PLAUSIBLE_BYTES, CutHead, HeadEnd, Unreadable, newlines_at
 from holdfast.formats.io.source import ByteSource
 from holdfast.formats.record import Headers, Record
 from holdfast.formats.warc.digests import digest_checks, digest_faults
@@ -35,7 +35,6 @@ _NUMBER = re.compile(r"\+?(\d{1,18})", re.ASCII)
 _MESSAGE_TYPE = re.compile(r"application/http(?:.*msgtype=\"?(request|response))?", re.IGNORECASE)
 _MESSAGE_RECORDS = frozenset(("response", "request", "revisit"))
 _MESSAGE_LOOK = 64  # bytes of a block that show whether it is an HTTP message
-_NEWLINES = re.compile(rb"[\r\n]*")
 _MAGICS = (b"WARC/", b"warc/")  # the second is rare, and right: names are compared without regard to case
 _MAGIC = re.compile(rb"WARC/|warc/")
 
@@ -107,9 +106,7 @@ class WarcFraming:
         return head.end() + int(length[1]) if head is not None and length is not None else -1
 
     def tail(self, rest: bytes) -> tuple[int, str]:
-        newlines = _NEWLINES.match(rest)
-        assert newlines is not None
-        size = newlines.end()
+        size = newlines_at(rest)
         if rest.startswith(self.usual_tail):
             if size == len(self.usual_tail):
                 return size, ""

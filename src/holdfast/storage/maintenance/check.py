@@ -8,19 +8,19 @@ harmless and noted. It changes nothing and works while another process writes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.arguments import check_fields, read_text_field
 from holdfast.config import Settings, VolumeSettings
 from holdfast.env import Environment, paths
-from holdfast.errors import Damaged, HoldfastError, VolumeDown
+from holdfast.errors import HoldfastError, VolumeDown
 from holdfast.model import ContentKey, Fault
 from holdfast.storage.codec import ALIAS
 from holdfast.storage.identity import VolumeNames
 from holdfast.storage.maintenance.merge import find_doubled
-from holdfast.storage.store.store import BlockLocation, BlockLocations, BlockStore, VolumeOpener, volume_path
+from holdfast.storage.store.store import BlockLocations, BlockStore, VolumeOpener, volume_path
 from holdfast.storage.volume import MOVING, Block, ReadableVolume
 from holdfast.storage.volumes.damage import UNDECODABLE, UNLIKE, CheckProgress, KnownDamage, SelfChecking, note_faults
 from holdfast.storage.volumes.organizations import find_organization, volume_spec
@@ -192,15 +192,3 @@ def unfinished(store: BlockStore, volume: ReadableVolume, block: Block, held: Bl
         return "blocks under a key that has another block"
     wanted = min(store.settings.store.replicas, max(store.writable_count, 1))  # read-only volumes get no copies
     return f"contents with fewer than {wanted} copies" if len(held.blocks) - len(held.moving) < wanted else ""
-
-
-def sound_copy(found: Sequence[BlockLocation]) -> BlockLocation | None:
-    """The first readable block."""
-    for each in found:
-        try:
-            (block,) = each.volume.fetch([each.facts.key])
-        except Damaged:
-            continue
-        if block is not None:
-            return each
-    return None

@@ -20,9 +20,8 @@ from functools import partial
 from itertools import islice
 
 from holdfast.errors import UsageError
-from holdfast.model import VolumeState
 from holdfast.storage import placement
-from holdfast.storage.maintenance.move import GROUP_BLOCKS, NOWHERE, Mover, grouped
+from holdfast.storage.maintenance.move import GROUP_BLOCKS, NOWHERE, Mover
 from holdfast.storage.store.store import BlockLocations, BlockStore
 from holdfast.storage.volume import FAILURES, Block, BlockFacts, BlockKey, ReadableVolume
 from holdfast.storage.volumes.damage import CheckProgress
@@ -58,15 +57,10 @@ class Migrator:
 
     def run(self, progress: Progress | None = None) -> Migration:
         """Moves until nothing is left. Durable on return."""
-        blocks = total = 0
         mover = Mover(self._store, self._source.name)
-        scan = self._source.scan(counted=False)
-        for keys, size in grouped((block.key, len(block.encoded.data)) for batch in scan for block in batch):
-            moved, moved_bytes = mover.move(keys, self._target)
-            blocks, total = blocks + moved, total + moved_bytes
-            if progress is not None:
-                progress(size)
-        return Migration(blocks, total)
+        blocks = (block for batch in self._source.scan(counted=False) for block in batch)
+        mover.move_all(((block.key, len(block.encoded.data)) for block in blocks), self._target, progress)
+        return Migration(mover.blocks, mover.bytes)
 
     def _target(self, block: Block, held: BlockLocations) -> str:
         own = self._source.name
@@ -106,18 +100,16 @@ class Rebalancer:
     def run(self, progress: Progress | None = None) -> Rebalance:
         """Examines every block of the writable volumes that are up. Durable on return."""
         watch = CheckProgress(progress, self._rate_bytes_s, self._store.env)
-        moved = moved_bytes = 0
+        movers: list[Mover] = []
         down: list[str] = []
-        for name in [each.name for each in self._store.settings.volume if each.state is VolumeState.WRITABLE]:
+        for volume in placement.writable(self._store.settings):
             try:
-                mover = Mover(self._store, name)
-                for keys, _ in grouped(self._misplaced(name, watch)):
-                    count, size = mover.move(keys, partial(self._target, name))
-                    moved, moved_bytes = moved + count, moved_bytes + size
+                movers.append(Mover(self._store, volume.name))
+                movers[-1].move_all(self._misplaced(volume.name, watch), partial(self._target, volume.name))
             except FAILURES as error:
-                log.warning("not all blocks of volume %r were moved: %s", name, error)
-                down.append(name)
-        return Rebalance(watch.blocks, moved, moved_bytes, down)
+                log.warning("not all blocks of volume %r were moved: %s", volume.name, error)
+                down.append(volume.name)
+        return Rebalance(watch.blocks, *_moved_by(movers), down)
 
     def _misplaced(self, name: str, watch: CheckProgress) -> Iterator[tuple[BlockKey, int]]:
         """The blocks of a volume that belong elsewhere, with their sizes."""
@@ -161,21 +153,17 @@ class Transfer:
         With `resumed`, also finishes the moves of an interrupted transfer: no block stays moving. For that it reads the
         tables of the read volumes, not their blocks.
         """
-        blocks = total = 0
-        for name in self._sources:
-            mover = Mover(self._store, name)
-            for keys, _ in grouped((facts.key, facts.stored) for facts in self._sorted(self._store.volume(name))):
-                moved, size = mover.move(keys, self._target)
-                blocks, total = blocks + moved, total + size
-                if progress is not None:
-                    progress(size)
+        movers = [Mover(self._store, name) for name in self._sources]
+        for name, mover in zip(self._sources, movers, strict=True):
+            found = self._sorted(self._store.volume(name))
+            mover.move_all(((facts.key, facts.stored) for facts in found), self._target, progress)
         if resumed:
             self._finish_moves()
-        return Migration(blocks, total)
+        return Migration(*_moved_by(movers))
 
     def _finish_moves(self) -> None:
-        for name in [each.name for each in placement.for_moved(self._store.settings)]:
-            volume = self._store.volume(name)
+        for each in placement.for_moved(self._store.settings):
+            volume = self._store.volume(each.name)
             signatures = volume.signatures()
             while some := list(islice(signatures, GROUP_BLOCKS)):
                 moving = [facts.key for found in volume.probe(some) for facts in found if facts.moving]
@@ -193,6 +181,11 @@ class Transfer:
             for start in range(0, len(found), GROUP_BLOCKS):
                 for facts in volume.probe(found[start : start + GROUP_BLOCKS]):
                     yield from facts
+
+
+def _moved_by(movers: Sequence[Mover]) -> tuple[int, int]:
+    """Blocks and bytes."""
+    return sum(mover.blocks for mover in movers), sum(mover.bytes for mover in movers)
 
 
 def _ranges(counts: Counter[bytes], most: int) -> Iterator[tuple[bytes, bytes]]:

@@ -66,16 +66,25 @@ class Mover:
         self._deleter = Deleter(store, self._replicator)
         self._source = store.writer(source)
         self._instead = instead
+        self.blocks = self.bytes = 0  # moved
         self.replaced: set[BlockKey] = set()  # blocks whose original was removed
         self._failed: dict[str, HoldfastError] = {}  # targets, during one move
 
-    def move(self, keys: Sequence[BlockKey], choose: Choose) -> tuple[int, int]:
+    def move_all(
+        self, sized: Iterable[tuple[BlockKey, int]], choose: Choose, progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Moves blocks, given with their bytes, in groups."""
+        for keys, size in _grouped(sized):
+            self.move(keys, choose)
+            if progress is not None:
+                progress(size)
+
+    def move(self, keys: Sequence[BlockKey], choose: Choose) -> None:
         """Moves the blocks to the volumes that `choose` returns. Durable on return.
 
-        Returns the number of blocks that left, and their bytes. If `choose` returns None, a block stays. After a target
-        fails, `choose` is called again; if it returns the same target, the error is raised.
+        If `choose` returns None, a block stays. After a target fails, `choose` is called again; if it returns the same
+        target, the error is raised.
         """
-        left = left_bytes = 0
         waiting = list(keys)
         self._failed.clear()
         while waiting:
@@ -91,11 +100,10 @@ class Mover:
                 [move.key for move in copied if move.block.replica or move.replaces],
                 self._store.settings.store.replicas,
             )
-            left += len(gone)
-            left_bytes += sum(len(move.block.encoded.data) for move in gone)
+            self.blocks += len(gone)
+            self.bytes += sum(len(move.block.encoded.data) for move in gone)
             done |= {move.block.key for move in gone}
             waiting = [block.key for block in blocks if block.key not in done]
-        return left, left_bytes
 
     def _await_propagation(self, copied: Sequence[_Move]) -> None:
         """Waits until other processes know that the target may hold these contents.
@@ -302,7 +310,7 @@ class Mover:
             move.counter = outcome.references
 
 
-def grouped(sized: Iterable[tuple[BlockKey, int]]) -> Iterator[tuple[list[BlockKey], int]]:
+def _grouped(sized: Iterable[tuple[BlockKey, int]]) -> Iterator[tuple[list[BlockKey], int]]:
     """Groups of blocks to move together, with their bytes: each group waits until other machines know it."""
     keys: list[BlockKey] = []
     total = 0

@@ -24,7 +24,7 @@ from holdfast.storage.audit import audit
 from holdfast.storage.block import HEADER_BYTES, parse
 from holdfast.storage.codec import ZSTD_DICT
 from holdfast.storage.identity import new_identity, read_identity, write_identity
-from holdfast.storage.maintenance.check import Checker, CheckReport, sound_copy, unfinished
+from holdfast.storage.maintenance.check import Checker, CheckReport, unfinished
 from holdfast.storage.maintenance.merge import Merger
 from holdfast.storage.maintenance.move import Mover
 from holdfast.storage.store.replicas import Replicator
@@ -47,6 +47,7 @@ log = logging.getLogger("holdfast.storage")
 GRACE_S = 5.0  # after which other processes have finished or abandoned their operations
 BATCH = 256
 LOST_TOGETHER = 50_000  # lost blocks restored at a time
+_UNREADABLE = (Damaged, VolumeDown)
 
 Progress = Callable[[int], None]
 
@@ -165,19 +166,32 @@ def _repair_together(checker: Checker, repairs: dict[str, Repair], faults: list[
 def _restore(store: BlockStore, lost: Lost) -> Fault | None:
     """Restores a block from a sound copy, with its counter."""
     key = lost.content_key
-    copy = sound_copy(store.find(key).blocks)
-    if copy is None:
+    found = _first_sound(store.find(key).blocks)
+    if found is None:
         kind = "content lost" if not lost.replica else "replica lost"
         return Fault(lost.volume, "", 0, kind, "a sound copy", "none", key, remedy="its bytes, if any, are in 'lost/'")
-    if lost.volume == copy.volume.name or lost.volume not in store.volumes:
+    block, source = found
+    if lost.volume == source.name or lost.volume not in store.volumes:
         return None
-    (block,) = copy.volume.fetch([copy.facts.key])
-    assert block is not None
     target = store.writer(lost.volume)
-    encoded = Replicator(store).portable(block, copy.volume, target)
-    replica = lost.replica or not copy.facts.replica  # the block is elsewhere: a damaged file cannot say
-    target.commit([Adopt(lost.key, encoded, lost.references or copy.references, replica)])
+    encoded = Replicator(store).portable(block, source, target)
+    replica = lost.replica or not block.replica  # the block is elsewhere: a damaged file cannot say
+    target.commit([Adopt(lost.key, encoded, lost.references or block.references, replica)])
     store.note([key.signature], lost.volume)
+    return None
+
+
+def _first_sound(
+    copies: Sequence[BlockLocation], passed: tuple[type[HoldfastError], ...] = (Damaged,)
+) -> tuple[Block, ReadableVolume] | None:
+    """The first readable copy, and its volume; copies that raise an error in `passed` are passed over."""
+    for copy in copies:
+        try:
+            (block,) = copy.volume.fetch([copy.facts.key])
+        except passed:
+            continue
+        if block is not None:
+            return block, copy.volume
     return None
 
 
@@ -393,7 +407,7 @@ class Restorer:
         for name, theirs in by_source.items():
             source = self._store.volume(name)
             for held, block in zip(theirs, self._fetched(source, theirs), strict=True):
-                found = (block, source) if block is not None else self._sound(held.replicas[1:])
+                found = (block, source) if block is not None else _first_sound(held.replicas[1:], _UNREADABLE)
                 if found is None:
                     self.done.lost += 1
                     log.error("content %s is lost: no replica can be read", held.key)
@@ -421,8 +435,8 @@ class Restorer:
     def _fetched(self, source: ReadableVolume, lost: list[BlockLocations]) -> list[Block | None]:
         try:
             return source.fetch([held.replicas[0].facts.key for held in lost])
-        except (Damaged, VolumeDown):  # one by one
-            found = [self._sound(held.replicas[:1]) for held in lost]
+        except _UNREADABLE:  # one by one
+            found = [_first_sound(held.replicas[:1], _UNREADABLE) for held in lost]
             return [each[0] if each is not None else None for each in found]
 
     def _adoption(self, held: BlockLocations, block: Block, source: ReadableVolume) -> Adopt:
@@ -432,16 +446,6 @@ class Restorer:
         references = max(replica.facts.references for replica in held.replicas)
         encoded = self._replicator.portable(block, source, self._store.writer(home))
         return Adopt(block_key(held.key, home), encoded, references, replica=False, expected=expected)
-
-    def _sound(self, replicas: Sequence[BlockLocation]) -> tuple[Block, ReadableVolume] | None:
-        for replica in replicas:
-            try:
-                (block,) = replica.volume.fetch([replica.facts.key])
-            except (Damaged, VolumeDown):
-                continue
-            if block is not None:
-                return block, replica.volume
-        return None
 
     def _wait(self) -> None:
         """If other processes may write, waits until they have finished their operations."""

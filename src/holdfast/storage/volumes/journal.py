@@ -21,9 +21,10 @@ the state and the remembered tickets.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.env import Environment, File, paths
 from holdfast.env.files import Buffer
@@ -32,9 +33,9 @@ from holdfast.model import Fault
 from holdfast.storage.block import STATE, TICKET, Header
 from holdfast.storage.identity import Identity
 from holdfast.storage.volume import BlockKey, Encoded, IdempotencyKey, Operation, OperationResult
-from holdfast.storage.volumes.group_commit import Flusher, GroupCommitted
+from holdfast.storage.volumes.group_commit import Group, GroupCommitted
 from holdfast.storage.volumes.idempotency import Kept, Past, Sessions, key_name, pack_past
-from holdfast.storage.volumes.local import VolumeSpec, encoded_of, key_of
+from holdfast.storage.volumes.local import LocalVolume, VolumeSpec, encoded_of, key_of
 from holdfast.storage.volumes.log.segment import (
     SEGMENT_HEADER_BYTES,
     Damage,
@@ -44,7 +45,7 @@ from holdfast.storage.volumes.log.segment import (
     require_own_journal,
     walk,
 )
-from holdfast.storage.volumes.operations import Change
+from holdfast.storage.volumes.operations import Change, KnownBlocks, PlannedBlocks
 
 Ticket = tuple[bytes, Kept]  # the name of an idempotency key, and the outcome kept for it
 
@@ -159,22 +160,42 @@ def _plain(data: bytes) -> Encoded:
     return Encoded("none", 0, len(data), data)
 
 
-class JournaledVolume(GroupCommitted):
-    """The commits of a volume with a journal. The lock of the group commit guards all of it."""
+class Prepared(NamedTuple):
+    """What one group of commits changes."""
 
-    def __init__(self, flusher: Flusher, spec: VolumeSpec) -> None:
-        super().__init__(flusher)
+    changes: list[Change]
+    tickets: list[Ticket]
+    kept: list[Ticket] | None  # all tickets, if a checkpoint is due
+
+
+class JournaledVolume(GroupCommitted, LocalVolume):
+    """The commits of a volume with a journal.
+
+    Commits are decided by the blocks in the files and the changes planned on top of them. The lock of the group commit
+    guards the plan. The thread that leads a flush, or holds `commits.exclusive`, is alone with journal and files.
+    """
+
+    journal_bytes_max: int  # beyond it there is a checkpoint
+
+    def __init__(self, spec: VolumeSpec) -> None:
+        """After that of the reading half."""
+        GroupCommitted.__init__(self, self)
         self._journal = RedoJournal(spec.env, spec.directory, spec.identity)
         self._remembered = Sessions()
-        self._tickets: list[Ticket] = []  # of the gathering group
+        self._position = 0
+        self._discard()
 
     @abstractmethod
-    def position(self) -> int:
-        """Changes with every commit that changes something."""
+    def _known_blocks(self) -> KnownBlocks:
+        """The blocks as they are without the planned changes."""
 
     @abstractmethod
-    def _discard(self) -> None:
-        """With the lock held: returns to the last durable state."""
+    def write(self, group: Group, prepared: Any) -> None:
+        """As `Flusher`: writes the changes to the journal, then applies them to the files."""
+
+    @abstractmethod
+    def settle(self, prepared: object) -> None:
+        """As `Flusher`."""
 
     @abstractmethod
     def _checkpoint(self, tickets: Sequence[Ticket]) -> None:
@@ -184,12 +205,33 @@ class JournaledVolume(GroupCommitted):
     def _sessions(self) -> Sessions:
         return self._remembered
 
+    def position(self) -> int:
+        """Changes with every commit that changes something."""
+        return self._position
+
+    def _discard(self) -> None:
+        """With the lock held: returns to the last durable state."""
+        self._changes: list[Change] = []  # of the gathering group
+        self._tickets: list[Ticket] = []
+        self._known = self._known_blocks()
+        self._plan = PlannedBlocks(self._known)
+
+    def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if self.commits.idle:
+            self._discard()
+        outcomes, changes = self._plan.decide(operations)
+        if changes:
+            self._changes += changes
+            self._position += 1
+            self._gather()
+        return outcomes
+
     def _perform_once(
         self, operations: Sequence[Operation], idempotency_key: IdempotencyKey, *, void: bool = False
     ) -> list[OperationResult]:
-        name, before = key_name(idempotency_key), self.position()
+        name, before = key_name(idempotency_key), self._position
         outcomes = self._perform(operations)
-        if self.position() == before and not void:  # no change, nothing to remember
+        if self._position == before and not void:  # no change, nothing to remember
             return outcomes
         data = pack_past(Past(self._remembered.settled(idempotency_key), void, outcomes))
         kept = Kept(self._journal.next_serial, data)
@@ -204,10 +246,35 @@ class JournaledVolume(GroupCommitted):
         if not self.commits.current.parts:
             self.commits.current.parts.append((0, []))
 
-    def _taken_tickets(self) -> list[Ticket]:
-        """Those of the gathering group, for the leader of its flush."""
-        tickets, self._tickets = self._tickets, []
-        return tickets
+    def _read_again(self) -> None:
+        """With the lock held: forgets cached blocks that have changed. Planned changes stay."""
+        self._known = self._known_blocks()
+        self._plan = self._plan.over(self._known)
+
+    def add_dictionary(self, number: int, data: bytes) -> None:
+        self._refuse_after_failure()
+        self._dictionaries.add(number, data)
+
+    # -- flushing: Flusher --------------------------------------------------------------------------------------
+
+    def prepare(self) -> Prepared:
+        kept = self._remembered.all_kept() if self._is_checkpoint_due() else None
+        prepared = Prepared(self._changes, self._tickets, kept)
+        self._changes, self._tickets = [], []
+        self._plan = PlannedBlocks(self._plan)
+        return prepared
+
+    def _is_checkpoint_due(self) -> bool:
+        return self._journal.is_long(self.journal_bytes_max)
+
+    @contextmanager
+    def _must_succeed(self) -> Iterator[None]:
+        """After a failure inside, the volume refuses to write: the next opening replays the journal."""
+        try:
+            yield
+        except BaseException as error:
+            self._failure = error
+            raise
 
     def _drop_applied(self) -> None:
         """Takes the bytes of applied changes out of the journal: they may have been removed since (N2).
@@ -219,7 +286,6 @@ class JournaledVolume(GroupCommitted):
 
     def abort(self, error: BaseException) -> None:
         """Out of space: returns to the last durable state and accepts smaller writes. Else: refuses to write."""
-        self._tickets = []
         self._discard()
         if not isinstance(error, VolumeFull):
             self._failure = error
@@ -232,6 +298,13 @@ class JournaledVolume(GroupCommitted):
                 self._checkpoint(self._remembered.all_kept())  # the journal may fill the disk
         except Exception as failure:  # the journal can no longer be trusted
             self._failure = failure
+
+    def close(self) -> None:
+        """Makes the next opening fast. Everything acknowledged is durable with or without it."""
+        if self._failure is None:
+            self.commits.flush()
+            self._checkpoint(self._remembered.all_kept())
+        self._journal.close()
 
 
 # -- check and repair -------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import zstandard
 
 from holdfast.batches.entry import JournalEntry, encode, parse_entries
-from holdfast.batches.frame import FrameCompressor, decompress
+from holdfast.batches.frame import decompress, frame_compressor
 from holdfast.env.files import Buffer
 from holdfast.errors import Damaged, MalformedInput
 from holdfast.storage.server.wire import WireReader, pack_encoded, read_encoded
@@ -137,7 +137,7 @@ def unpack_held(raw: bytes) -> list[tuple[int, bytes]]:
 
 
 def pack_entries(entries: Sequence[JournalEntry]) -> bytes:
-    return FrameCompressor().compress(b"".join(map(encode, entries))) if entries else b""
+    return frame_compressor().compress(b"".join(map(encode, entries))) if entries else b""
 
 
 def unpack_entries(raw: bytes) -> list[JournalEntry]:

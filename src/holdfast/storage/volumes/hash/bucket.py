@@ -1,13 +1,12 @@
 """A bucket in memory, as a chain of pages, and changes to it.
 
-Chains are immutable: an edit makes a new one, so a failure leaves the old one intact. A `ChangeDraft` has chains, state
-and space as one commit will leave them. A `GroupChange` collects the drafts of a group of commits until it is written.
+Chains are immutable: an edit makes a new one, so a failure leaves the old one intact. A `HashChange` has the chains and
+the state as one group of commits will leave them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from holdfast.env.files import Buffer
@@ -31,8 +30,7 @@ from holdfast.storage.volumes.hash.page import (
     large_entry,
     pack_page,
 )
-from holdfast.storage.volumes.hash.state import NOT_GROWING, HashState, Space
-from holdfast.storage.volumes.journal import Ticket
+from holdfast.storage.volumes.hash.state import NOT_GROWING, HashState
 from holdfast.storage.volumes.operations import Change
 
 
@@ -76,6 +74,11 @@ class Chain(NamedTuple):
 
 def empty_chain(bucket: BucketId) -> Chain:
     return Chain(bucket, (ChainPage(bucket.page, 0, ()),))
+
+
+def chained_max(page_bytes: int) -> int:
+    """Overflow buckets that one bucket may have: part 0 has a line for each."""
+    return min(CHAINED_MAX, (page_bytes - HEAD_BYTES) // CHAIN_BYTES - 1)
 
 
 class ChainEdit:
@@ -131,8 +134,7 @@ class ChainEdit:
 
     def _chain_one_more(self) -> None:
         """Adds a page. Part 0 needs room for its line: if necessary, blocks move from there to the new page."""
-        most = min(CHAINED_MAX, (self._page_bytes - HEAD_BYTES) // CHAIN_BYTES - 1)
-        if len(self._ids) > most:
+        if len(self._ids) > (most := chained_max(self._page_bytes)):
             raise VolumeFull(f"bucket {self._chain.bucket.number} has {most} overflow buckets, the maximum")
         self._ids.append(PageId(0, self._allocate()))
         self._pages.append({})
@@ -178,64 +180,52 @@ class ChainEdit:
         return True
 
 
-@dataclass(slots=True)
-class GroupChange:
-    """What one group of commits changes."""
+class HashChange:
+    """The buckets, pages and state as one group of commits will leave them. For one thread.
 
-    before: dict[BucketId, Chain] = field(default_factory=dict)
-    after: dict[BucketId, Chain] = field(default_factory=dict)
-    dirty: set[PageId] = field(default_factory=set)  # pages of chains to write
-    runs: dict[PageId, Buffer] = field(default_factory=dict)  # pages of large blocks
-    tickets: list[Ticket] = field(default_factory=list)
-    freed: list[int] = field(default_factory=list)
-    outgrown: int | None = None  # generation of a bucket file that is no longer needed
-    state: HashState = field(default_factory=HashState)  # after the group, with `space`
-    space: Space = field(default_factory=lambda: Space(0, ()))
-    kept: list[Ticket] | None = None  # all tickets, if a checkpoint follows
+    `chains` returns a bucket as it is. Pages that the change frees are not taken again before the next one.
+    """
 
-    def absorb(self, draft: GroupChange) -> None:
-        for bucket, chain in draft.before.items():
-            self.before.setdefault(bucket, chain)
-        self.after |= draft.after
-        self.dirty |= draft.dirty
-        self.runs |= draft.runs
-        self.freed += draft.freed
-        if draft.outgrown is not None:
-            self.outgrown = draft.outgrown
-
-    def images(self, uid: bytes) -> list[tuple[PageId, Buffer]]:
-        """Every page to write, in file order."""
-        images: dict[PageId, Buffer] = dict(self.runs)
-        for bucket, chain in self.after.items():
-            if not chain.pages:
-                images[bucket.page] = chain.pack(0, uid)
-            for part, page in enumerate(chain.pages):
-                if page.id in self.dirty:
-                    images[page.id] = chain.pack(part, uid)
-        return sorted(images.items(), key=lambda each: each[0])
-
-
-class ChangeDraft(GroupChange):
-    """The change of one commit. `chains` returns a bucket as it is. Guarded by the volume's lock."""
-
-    def __init__(self, chains: Callable[[BucketId], Chain], state: HashState, space: Space, identity: Identity) -> None:
-        super().__init__(state=state.copy(), space=space.copy())
-        self.state.serial += 1
+    def __init__(self, chains: Callable[[BucketId], Chain], state: HashState, serial: int, identity: Identity) -> None:
+        self.state = state.copy()
+        self.state.serial = serial
+        self.before: dict[BucketId, Chain] = {}
+        self.after: dict[BucketId, Chain] = {}
+        self.freed: set[int] = set()
+        self.outgrown: int | None = None  # generation of a bucket file that is no longer needed
         self._chains = chains
         self._identity = identity
+        self._dirty: set[PageId] = set()  # pages of chains to write
+        self._runs: dict[PageId, Buffer] = {}  # pages of large blocks
+
+    def chain(self, bucket: BucketId) -> Chain:
+        """The bucket after the change so far. Raises DamagedBlock."""
+        return self.after.get(bucket) or self._chains(bucket)
+
+    def finish(self) -> list[tuple[PageId, Buffer]]:
+        """Completes the state; returns every page to write, in file order."""
+        self.state.free = sorted(self.freed.union(self.state.free))
+        images: dict[PageId, Buffer] = dict(self._runs)
+        for bucket, chain in self.after.items():
+            if not chain.pages:
+                images[bucket.page] = chain.pack(0, self._identity.uid)
+            for part, page in enumerate(chain.pages):
+                if page.id in self._dirty:
+                    images[page.id] = chain.pack(part, self._identity.uid)
+        return sorted(images.items(), key=lambda each: each[0])
 
     # -- blocks -------------------------------------------------------------------------------------------------
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Iterable[Change]) -> None:
         """Applies the changes bucket by bucket: each page is written once."""
         edits: dict[BucketId, ChainEdit] = {}
         for change in changes:
             bucket = self.state.bucket(change.key.signature)
             if bucket not in edits:
-                edits[bucket] = self._edit(self._chains(bucket))
+                edits[bucket] = self._edit(self.chain(bucket))
             self._change(edits[bucket], change)
         for bucket in sorted(edits):
-            self._finish(self._chains(bucket), edits[bucket])
+            self._finish(self.chain(bucket), edits[bucket])
 
     def _change(self, edit: ChainEdit, change: Change) -> None:
         old = edit.find(change.key)
@@ -247,7 +237,7 @@ class ChangeDraft(GroupChange):
         if old is not None:
             self.state.count(old, -1)
             if old.large is not None and (new is None or new.large != old.large):
-                self.free(old.large.run)
+                self.freed.update(old.large.run)
         if new is not None:
             self.state.count(new, +1)
             edit.put(new)
@@ -257,73 +247,59 @@ class ChangeDraft(GroupChange):
     def _entry(self, change: Change) -> HashEntry:
         serial, data = self.state.serial, change.encoded.data
         header = change.header(self._identity, serial, serial - 1)
-        if self.fits(header.length):
+        if HEAD_BYTES + LINE_BYTES + header.length <= self._identity.shape:  # it fits into a page
             return HashEntry(change.key, header, block.pack(header) + bytes(data))
         return self.large(header, block.pack(header) + bytes(data))
-
-    def fits(self, length: int) -> bool:
-        """True if a block of this length, including its header, fits into a page."""
-        return HEAD_BYTES + LINE_BYTES + length <= self._identity.shape
 
     def large(self, header: block.Header, raw: Buffer) -> HashEntry:
         """Takes a run of pages for a block; returns the `large` entry for its bucket."""
         size = self._identity.shape
         pages = -(-len(raw) // size)
-        first = self.space.take(pages)
+        first = self.state.take(pages)
         view = memoryview(raw)
         for at in range(pages):
-            self.runs[PageId(0, first + at)] = view[at * size : (at + 1) * size]
+            self._runs[PageId(0, first + at)] = view[at * size : (at + 1) * size]
         return large_entry(header, first, pages)
 
     # -- buckets ------------------------------------------------------------------------------------------------
 
-    def replace(self, bucket: BucketId, entries: Iterable[HashEntry]) -> None:
+    def refill(self, chain: Chain, entries: Iterable[HashEntry]) -> None:
         """Gives the bucket exactly these entries, on as few pages as possible and as near the front as possible."""
-        old = self._chains(bucket)
-        self.free(page.id.number for page in old.pages[1:])
-        self._fill(old, entries)
+        self.freed.update(page.id.number for page in chain.pages[1:])
+        edit = self._edit(empty_chain(chain.bucket))
+        for entry in sorted(entries):
+            edit.put(entry)
+        self._finish(chain, edit)
 
     def split(self) -> None:
-        """Splits the next bucket into two of the next generation."""
+        """Splits the next bucket into two of the next generation. Changes nothing if it raises."""
         state = self.state
         old = BucketId(state.generation, state.split, state.buckets)
-        chain, buckets = self._chains(old), 2 * state.buckets
-        self.free(page.id.number for page in chain.pages[1:])
+        chain, buckets = self.chain(old), 2 * state.buckets
+        if 2 * len(chain.pages) > chained_max(self._identity.shape):  # a half may need as many pages, and more
+            raise VolumeFull(f"bucket {old.number} has {len(chain.pages) - 1} overflow buckets, too many to split it")
+        self.freed.update(page.id.number for page in chain.pages[1:])
         for number in (2 * old.number, 2 * old.number + 1):
             half = BucketId(state.generation + 1, number, buckets)
-            self._fill(empty_chain(half), (entry for entry in chain.entries() if half.owns(entry.key.signature)))
-        self.before[old], self.after[old] = chain, Chain(old, (), state.serial)
+            self.refill(empty_chain(half), (entry for entry in chain.entries() if half.owns(entry.key.signature)))
+        self._replace(chain, Chain(old, (), state.serial))
         state.split += 1
         if state.split == state.buckets:
             self.outgrown = state.generation
             state.generation, state.buckets, state.split = state.generation + 1, buckets, NOT_GROWING
 
-    def _fill(self, before: Chain, entries: Iterable[HashEntry]) -> None:
-        edit = self._edit(empty_chain(before.bucket))
-        for entry in sorted(entries):
-            edit.put(entry)
-        self._finish(before, edit)
-
-    def shrink(self) -> None:
-        """Drops free pages at the end of the overflow file."""
-        space = self.space
-        while space.available and space.available[-1] == space.size - 1:
-            space.available.pop()
-            space.size -= 1
-
     def _edit(self, chain: Chain) -> ChainEdit:
-        return ChainEdit(chain, self._identity.shape, self.space.take)
+        return ChainEdit(chain, self._identity.shape, self.state.take)
 
     def _finish(self, before: Chain, edit: ChainEdit) -> None:
         chain, dirty, freed = edit.finish(self.state.serial)
-        self.free(freed)
-        self.before[chain.bucket], self.after[chain.bucket] = before, chain
-        self.dirty.update(dirty)
+        self.freed.update(freed)
+        self._dirty.update(dirty)
+        self._replace(before, chain)
 
-    def free(self, pages: Iterable[int]) -> None:
-        numbers = list(pages)
-        self.space.give_back(numbers)
-        self.freed += numbers
+    def _replace(self, before: Chain, after: Chain) -> None:
+        self.before.setdefault(before.bucket, before)
+        self.after[after.bucket] = after
 
 
 def chain_of(bucket: BucketId, parts: Iterable[tuple[PageId, int, Iterable[HashEntry]]]) -> Chain:

@@ -24,7 +24,7 @@ from holdfast.storage.codec import ALIAS
 from holdfast.storage.volume import BlockKey
 from holdfast.storage.volumes.damage import DAMAGED_BLOCK, CheckProgress, Lost, Repair, fault_key
 from holdfast.storage.volumes.dictionaries import DictionaryShelf
-from holdfast.storage.volumes.hash.files import FILE_HEADER_BYTES, OVERFLOW_FILE, HashFiles, read_file_header
+from holdfast.storage.volumes.hash.files import FILE_HEADER_BYTES, OVERFLOW_FILE, HashFiles
 from holdfast.storage.volumes.hash.page import HEAD_BYTES, MOVED, BucketId, HashEntry, PageId, Salvaged, parse_head
 from holdfast.storage.volumes.hash.reader import END, FoundBlock, HashReading, Overlay, Unsound
 from holdfast.storage.volumes.hash.state import HashState, Redone, redone
@@ -131,18 +131,14 @@ class HashChecker(HashSurveyor):
         if known is not None:
             generations = [*{*generations, known.state.generation}]
         for file in [OVERFLOW_FILE, *sorted(generations)]:
-            path = self._files.path(file)
+            path = str(self._files.path(file))
             wanted = f"a file of pages of {self.identity.shape} bytes, generation {file}"
             try:
-                header = read_file_header(self._env.files.open(path))
+                self._files.check_header(file)
             except FileNotFoundError:
-                yield Fault(self.name, str(path), 0, "missing file", wanted, "nothing")
-                continue
+                yield Fault(self.name, path, 0, "missing file", wanted, "nothing")
             except DamagedBlock as error:
-                yield Fault(self.name, str(path), 0, "damaged file header", wanted, str(error))
-                continue
-            if (header.uid, header.generation, header.page_bytes) != (self.identity.uid, file, self.identity.shape):
-                yield Fault(self.name, str(path), 0, "wrong file header", wanted, f"{header}")
+                yield Fault(self.name, path, 0, "damaged file header", wanted, str(error))
 
     # -- buckets ------------------------------------------------------------------------------------------------
 
@@ -207,8 +203,8 @@ class HashChecker(HashSurveyor):
             if expected != found:
                 kind = f"total of {name.replace('_', ' ')} differs"
                 yield Fault(self.name, path, 0, kind, f"{expected}", f"{found}", remedy=_REBUILT)
-        lost = set(range(state.overflow)) - set(self._used) - set(recorded.free)
-        doubtful = set(self._used) & set(recorded.free) | {number for number in self._used if number >= state.overflow}
+        lost = set(range(state.overflow)) - set(self._used) - set(state.free)
+        doubtful = set(self._used) & set(state.free) | {number for number in self._used if number >= state.overflow}
         if lost or doubtful:
             found = f"{len(lost)} that no bucket uses, {len(doubtful)} that are in use"
             yield Fault(self.name, path, 0, "free pages differ", "the pages of no bucket", found, remedy=_REBUILT)
@@ -231,7 +227,7 @@ def repair_hash(spec: VolumeSpec) -> Repair:
     damaged: list[Salvaged] = []
     with closing(HashSurveyor(spec)) as surveyor:
         for bucket in _buckets(state):
-            survey = surveyor.survey(bucket, recorded.free if recorded is not None else ())
+            survey = surveyor.survey(bucket, recorded.state.free if recorded is not None else ())
             chained = [part.id.number for part in survey.parts[1:] if part.head is not None or part.entries]
             used.update(chained)
             left.serial = max([left.serial, *(part.head.generation for part in survey.parts if part.head is not None)])
@@ -244,11 +240,12 @@ def repair_hash(spec: VolumeSpec) -> Repair:
             damaged += survey.damaged
     left.overflow = max([left.overflow, *(number + 1 for number in used)])
     left.serial += 1
+    left.free = sorted(set(range(left.overflow)) - used)
     for page in damaged[:_SET_ASIDE_MAX]:
         _set_aside(spec, page)
     journal = RedoJournal(spec.env, spec.directory, spec.identity)
     journal.begin_behind(recorded.serial if recorded is not None else left.serial)
-    journal.renew(left.pack(set(range(left.overflow)) - used), recorded.tickets if recorded is not None else ())
+    journal.renew(left.pack(), recorded.tickets if recorded is not None else ())
     journal.close()
     with closing(HashVolume(spec)) as volume:
         for bucket, (entries, pages) in harmed.items():
@@ -283,8 +280,7 @@ def _recorded(spec: VolumeSpec) -> Redone | None:
 def _shape_by_files(spec: VolumeSpec) -> HashState:
     """Without a journal: from the headers or sizes of the files. The oldest counts until all of it is split."""
     files = HashFiles(spec.env, spec.directory, spec.identity)
-    pages = {file: _pages(spec, files, file) for file in files.generations()}
-    pages = {file: count for file, count in pages.items() if count}
+    pages = {file: count for file in files.generations() if (count := files.pages(file))}
     if not pages:
         create_hash(spec, 1)
         return HashState()
@@ -299,15 +295,6 @@ def _shape_by_files(spec: VolumeSpec) -> HashState:
             state.split = moved[-1] + 1
     files.close()
     return state
-
-
-def _pages(spec: VolumeSpec, files: HashFiles, file: int) -> int:
-    opened = spec.env.files.open(files.path(file))
-    with suppress(DamagedBlock):
-        header = read_file_header(opened)
-        if (header.uid, header.generation, header.page_bytes) == (files.uid, file, files.page_bytes):
-            return header.pages
-    return max(0, opened.size() - FILE_HEADER_BYTES) // files.page_bytes
 
 
 def _mend_files(spec: VolumeSpec, state: HashState) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -51,37 +50,16 @@ class FileHeader(NamedTuple):
         return (text + b"crc32 %08x\n\n" % block.checksum(text)).ljust(FILE_HEADER_BYTES, b"\0")
 
 
-def read_file_header(file: File) -> FileHeader:
-    """Raises FormatTooNew or DamagedBlock."""
-    raw = file.read(0, FILE_HEADER_BYTES)
-    check_version(raw, _MAGIC, file.path)
-    found = b"crc32 %08x\n\n" % block.checksum(raw[:_CHECKED_BYTES])
-    if raw[_CHECKED_BYTES : _CHECKED_BYTES + 16] != found:
-        raise DamagedBlock(
-            f"cannot read the header of '{file.path}' at 0: checksum {found[6:14].decode()} does not match; "
-            "run 'holdfast check --repair'"
-        )
-    return FileHeader(raw[19:27], int(raw[39:45]), int(raw[52:60]), int(raw[67:75]))
-
-
 class HashFiles:
     """Any thread may read; one at a time writes, creates and removes."""
 
-    def __init__(
-        self,
-        env: Environment,
-        directory: Path,
-        identity: Identity,
-        recorded_pages: Callable[[int], int | None] = lambda file: None,
-    ) -> None:
-        """`recorded_pages`: pages a file was created with, from the journal, in case its header is damaged."""
+    def __init__(self, env: Environment, directory: Path, identity: Identity) -> None:
         self.directory = directory
         self.uid = identity.uid
         self.page_bytes = identity.shape
-        self._recorded_pages = recorded_pages
         self._env = env
         self._lock = threading.Lock()
-        self._readers: dict[int, tuple[File, FileHeader]] = {}
+        self._readers: dict[int, tuple[File, int]] = {}  # with the number of their pages
         self._writers: dict[int, RewritableFile] = {}
 
     def path(self, file: int) -> Path:
@@ -96,34 +74,48 @@ class HashFiles:
         """Of the page in its file."""
         return FILE_HEADER_BYTES + page.number * self.page_bytes
 
-    def header(self, file: int) -> FileHeader:
+    def check_header(self, file: int) -> FileHeader:
         """Raises FileNotFoundError, FormatTooNew or DamagedBlock."""
-        return self._reader(file)[1]
+        return self._header(self._env.files.open(self.path(file)), file)
 
-    def _reader(self, file: int) -> tuple[File, FileHeader]:
-        with self._lock:
-            known = self._readers.get(file)
-            if known is None:
-                opened = self._env.files.open(self.path(file))
-                known = self._readers[file] = (opened, self._verified(opened, file))
-            return known
-
-    def _verified(self, opened: File, file: int) -> FileHeader:
-        try:
-            header = read_file_header(opened)
-            if (header.uid, header.generation, header.page_bytes) == (self.uid, file, self.page_bytes):
-                return header
+    def _header(self, opened: File, file: int) -> FileHeader:
+        raw = opened.read(0, FILE_HEADER_BYTES)
+        check_version(raw, _MAGIC, opened.path)
+        found = b"crc32 %08x\n\n" % block.checksum(raw[:_CHECKED_BYTES])
+        if raw[_CHECKED_BYTES : _CHECKED_BYTES + 16] != found:
+            raise DamagedBlock(
+                f"cannot read the header of '{opened.path}' at 0: checksum {found[6:14].decode()} does not match; "
+                "run 'holdfast check --repair'"
+            )
+        header = FileHeader(raw[19:27], int(raw[39:45]), int(raw[52:60]), int(raw[67:75]))
+        if (header.uid, header.generation, header.page_bytes) != (self.uid, file, self.page_bytes):
             raise DamagedBlock(
                 f"'{opened.path}' is of another volume or generation: expected {file} with pages of "
                 f"{self.page_bytes} bytes, found {header}; run 'holdfast check --repair'"
             )
-        except DamagedBlock:
-            if (pages := self._recorded_pages(file)) is None:
-                raise
-            return FileHeader(self.uid, file, pages, self.page_bytes)
+        return header
+
+    def pages(self, file: int) -> int:
+        """Pages a bucket file was created with: by its header or, if that is damaged, its size. Pages prove themselves.
+
+        Raises FileNotFoundError or FormatTooNew.
+        """
+        return self._reader(file)[1]
+
+    def _reader(self, file: int) -> tuple[File, int]:
+        with self._lock:
+            known = self._readers.get(file)
+            if known is None:
+                opened = self._env.files.open(self.path(file))
+                try:
+                    pages = self._header(opened, file).pages
+                except DamagedBlock:
+                    pages = max(0, opened.size() - FILE_HEADER_BYTES) // self.page_bytes
+                known = self._readers[file] = (opened, pages)
+            return known
 
     def read(self, page: PageId, pages: int = 1) -> bytes:
-        """The bytes of consecutive pages; fewer at the end of the file. Raises as `header`."""
+        """The bytes of consecutive pages; fewer at the end of the file. Raises as `pages`."""
         return self._reader(page.file)[0].read(self.offset(page), pages * self.page_bytes)
 
     def read_at(self, file: int, offset: int, length: int) -> bytes:

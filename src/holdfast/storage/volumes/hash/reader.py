@@ -89,7 +89,7 @@ class HashReading(LocalVolume):
 
     def __init__(self, spec: VolumeSpec) -> None:
         super().__init__(spec)
-        self._files = HashFiles(spec.env, spec.directory, spec.identity, self._recorded_pages)
+        self._files = HashFiles(spec.env, spec.directory, spec.identity)
         self._oldest: int | None = None  # generation of the oldest bucket file, as last seen
 
     # -- overridden by the writer -----------------------------------------------------------------------------------
@@ -111,18 +111,9 @@ class HashReading(LocalVolume):
             self._oldest = min(self._files.generations(), default=1)
         return self._oldest
 
-    def _recorded_pages(self, file: int) -> int | None:
-        """The number of pages a file was created with, from the journal."""
-        with suppress(FileNotFoundError, DamagedBlock):
-            state = self._redone().state
-            pages = {OVERFLOW_FILE: 0, state.generation: state.buckets, state.generation + 1: 2 * state.buckets}
-            return pages.get(file)
-        return None
-
-    def _state(self) -> tuple[HashState, int]:
-        """The acknowledged state, and the number of free overflow pages."""
-        known = self._redone()
-        return known.state, len(known.free)
+    def _state(self) -> HashState:
+        """The acknowledged state."""
+        return self._redone().state
 
     def _stretch(self, position: int) -> tuple[list[FoundBlock], int]:
         """The blocks of the bucket at this position of a scan, and the position of the next bucket."""
@@ -174,7 +165,7 @@ class HashReading(LocalVolume):
         """The bucket of a signature: in the oldest file, or, if it was split, in a newer one."""
         file = self._first_file(signature)
         while True:
-            buckets = self._files.header(file).pages
+            buckets = self._files.pages(file)
             bucket = BucketId(file, bucket_of(signature, buckets), buckets)
             part = self._page(bucket.page, overlay)
             if part.head.kind != MOVED:
@@ -219,10 +210,10 @@ class HashReading(LocalVolume):
         """What can be read of a damaged bucket. If no file can be read, the whole range counts as one bucket."""
         free: set[int] = set()
         with suppress(FileNotFoundError, DamagedBlock):
-            free = set(self._redone().free)
+            free = set(self._redone().state.free)
         for file in self._files.generations():
             with suppress(FileNotFoundError, DamagedBlock):
-                buckets = self._files.header(file).pages
+                buckets = self._files.pages(file)
                 bucket = BucketId(file, bucket_of(signature, buckets), buckets)
                 if parts := self._salvaged_parts(bucket, free):
                     found = {
@@ -372,10 +363,12 @@ class HashReading(LocalVolume):
         """Nothing to do: every lookup reads pages, which are written before a commit is acknowledged."""
 
     def stat(self) -> VolumeStat:
-        state, free = self._state()
+        state = self._state()
         pages = state.buckets * (3 if state.is_growing else 1) + state.overflow
         files = 3 if state.is_growing else 2
-        return self._stat(state, files * FILE_HEADER_BYTES + pages * self.identity.shape, free * self.identity.shape)
+        return self._stat(
+            state, files * FILE_HEADER_BYTES + pages * self.identity.shape, len(state.free) * self.identity.shape
+        )
 
     def close(self) -> None:
         self._files.close()

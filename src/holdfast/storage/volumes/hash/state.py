@@ -1,4 +1,4 @@
-"""The state of a hash volume, and the free pages of its overflow file.
+"""The state of a hash volume: its shape, the free pages of its overflow file, and its totals.
 
 The journal holds the state as text, one line per field:
 
@@ -17,9 +17,9 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from holdfast.env.files import Buffer
 from holdfast.storage.volume import BlockKey, Encoded
@@ -47,9 +47,10 @@ class HashState:
     content_bytes: int = 0
     stored_bytes: int = 0
     referenced_bytes: int = 0
+    free: list[int] = field(default_factory=list)  # pages of the overflow file, ascending
 
     def copy(self) -> HashState:
-        return replace(self)
+        return replace(self, free=list(self.free))
 
     @property
     def is_growing(self) -> bool:
@@ -68,20 +69,45 @@ class HashState:
         size, references = entry.header.size, entry.header.references
         count_block(self, sign, replica=entry.replica, size=size, stored=entry.stored, references=references)
 
-    def pack(self, free: Iterable[int]) -> bytes:
-        text = [f"{each.name} {getattr(self, each.name)}" for each in fields(self)]
-        return ("\n".join([*text, f"free {_ranges(free)}"]) + "\n").encode()
+    def take(self, pages: int = 1) -> int:
+        """Takes consecutive overflow pages, the first run that fits or new ones at the end; returns the first."""
+        found = self.first_fit(pages)
+        if found is not None:
+            at = bisect_left(self.free, found)
+            del self.free[at : at + pages]
+            return found
+        self.shrink()  # free pages at the end of the file begin the run
+        first, self.overflow = self.overflow, self.overflow + pages
+        return first
 
+    def first_fit(self, pages: int) -> int | None:
+        """The first run of this many consecutive free pages."""
+        run = 0
+        for at, number in enumerate(self.free):
+            run = run + 1 if run and number == self.free[at - 1] + 1 else 1
+            if run == pages:
+                return number - pages + 1
+        return None
 
-def unpack_state(text: bytes) -> tuple[HashState, list[int]]:
-    """The state and the free pages. The text has been verified."""
-    values = dict(line.split(" ", 1) for line in text.decode().splitlines())
-    free = [
-        number
-        for each in values.pop("free").split()
-        for number in range(int(each.split("-")[0]), int(each.split("-")[-1]) + 1)
-    ]
-    return HashState(**{name: int(value) for name, value in values.items()}), free
+    def shrink(self) -> None:
+        """Drops free pages at the end of the overflow file."""
+        while self.free and self.free[-1] == self.overflow - 1:
+            self.overflow = self.free.pop()
+
+    def pack(self) -> bytes:
+        text = [f"{each.name} {getattr(self, each.name)}" for each in fields(self) if each.name != "free"]
+        return ("\n".join([*text, f"free {_ranges(self.free)}"]) + "\n").encode()
+
+    @classmethod
+    def unpack(cls, text: bytes) -> Self:
+        """The text has been verified."""
+        values = dict(line.split(" ", 1) for line in text.decode().splitlines())
+        free = [
+            number
+            for each in values.pop("free").split()
+            for number in range(int(each.split("-")[0]), int(each.split("-")[-1]) + 1)
+        ]
+        return cls(**{name: int(value) for name, value in values.items()}, free=free)
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -94,56 +120,6 @@ def _ranges(numbers: Iterable[int]) -> str:
     return " ".join(f"{first}-{last}" if first < last else f"{first}" for first, last in parts)
 
 
-class Space:
-    """The free overflow pages. Pages that a commit frees are available once that commit is durable."""
-
-    def __init__(self, size: int, available: Iterable[int], limbo: Iterable[int] = ()) -> None:
-        self.size = size  # pages of the file
-        self.available = sorted(available)
-        self.limbo = list(limbo)  # freed by commits that are not durable yet
-
-    def copy(self) -> Space:
-        return Space(self.size, self.available, self.limbo)
-
-    @property
-    def free(self) -> list[int]:
-        """All free pages once everything is durable."""
-        return self.available + self.limbo
-
-    def take(self, pages: int = 1) -> int:
-        """Takes consecutive pages, the first run that fits or new ones at the end; returns the first."""
-        found = self.first_fit(pages)
-        if found is not None:
-            at = bisect_left(self.available, found)
-            del self.available[at : at + pages]
-            return found
-        tail = 0  # free pages at the end of the file begin the run
-        while tail < len(self.available) and self.available[-1 - tail] == self.size - 1 - tail:
-            tail += 1
-        first = self.size - tail
-        del self.available[len(self.available) - tail :]
-        self.size = first + pages
-        return first
-
-    def first_fit(self, pages: int) -> int | None:
-        """The first run of this many consecutive free pages."""
-        run = 0
-        for at, number in enumerate(self.available):
-            run = run + 1 if run and number == self.available[at - 1] + 1 else 1
-            if run == pages:
-                return number - pages + 1
-        return None
-
-    def give_back(self, numbers: Iterable[int]) -> None:
-        self.limbo += numbers
-
-    def settle(self, numbers: Iterable[int]) -> None:
-        """The commit that freed these is durable: they may be taken."""
-        gone = set(numbers)
-        self.limbo = [number for number in self.limbo if number not in gone]
-        self.available = sorted([*self.available, *gone])
-
-
 PAGE: Final = b"page"
 _PAGE_NAME = struct.Struct(">IQ")
 
@@ -152,19 +128,17 @@ class Redone(NamedTuple):
     """What the journal holds."""
 
     state: HashState
-    free: list[int]
     images: dict[PageId, bytes]  # the last one of each page
     tickets: list[Ticket]
     serial: int  # of the last entry
 
 
 def redone(contents: JournalContents) -> Redone:
-    state, free = unpack_state(contents.state)
     images = {
         PageId(*_PAGE_NAME.unpack(each.key.signature)): bytes(each.encoded.data)
         for each in chain(*contents.transactions)
     }
-    return Redone(state, free, images, contents.tickets, contents.serial)
+    return Redone(HashState.unpack(contents.state), images, contents.tickets, contents.serial)
 
 
 def page_change(page: PageId, image: Buffer) -> Change:

@@ -1,16 +1,15 @@
 """The `hash` organization: buckets of signatures, searched without an index (B7, WebBase section 3.2.1).
 
 Buckets of successive ranges of signatures lie side by side in one file, their blocks sorted; overflow buckets are in
-another file. A commit changes buckets under the volume's lock. The thread that leads the flush makes the new images of
-pages durable in the journal, then writes each page once, in file order. So bytes are never overwritten
-without another durable copy, and many commits share one sweep over the disk. Recently used buckets stay in the *bucket
-buffer*.
+another file. The thread that leads a flush changes the buckets for a group of commits, makes the new images of their
+pages durable in the journal, then writes each page once, in file order. So bytes are never overwritten without another
+durable copy, and many commits share one sweep over the disk. Recently used buckets stay in the *bucket buffer*.
 
-When buckets fill up, their number doubles: each commit splits as many buckets as it changed into a file of twice as
-many, until the old file is empty and removed.
+When buckets fill up, their number doubles: each group splits as many buckets as it changed into a file of twice as
+many, until the old file is empty; the next checkpoint removes it.
 
-Threads: any thread may call any method. The lock of the group commit guards state, space and the gathering batch; the
-thread that leads a flush owns journal and files; `_streams_lock` is held while pages are written, or read by a stream.
+Threads: any thread may call any method. The thread that leads a flush computes the change of its whole group, and is
+alone with journal and files; `_streams_lock` is held while pages are written, or read by a stream.
 
 **Streams** have the page displacement table of WebBase's section 3.4. A scan reads a stretch of buckets at once, then
 their overflow buckets in file order. Meanwhile commits may move blocks between pages that have been read and pages that
@@ -34,19 +33,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
 from functools import partial
 from typing import Any, Final
 
 from holdfast.env import paths
-from holdfast.env.files import Buffer
 from holdfast.env.lru import LruCache
 from holdfast.errors import DamagedBlock, VolumeFull
 from holdfast.storage import block
 from holdfast.storage.block import HEADER_BYTES
-from holdfast.storage.volume import BlockFacts, BlockKey, Operation, OperationResult
+from holdfast.storage.volume import BlockFacts, BlockKey
 from holdfast.storage.volumes.group_commit import Group, uninterruptible
-from holdfast.storage.volumes.hash.bucket import Chain, ChangeDraft, GroupChange, chain_of, empty_chain
+from holdfast.storage.volumes.hash.bucket import Chain, HashChange, chain_of, empty_chain
 from holdfast.storage.volumes.hash.files import OVERFLOW_FILE, HashFiles
 from holdfast.storage.volumes.hash.page import (
     BUCKET,
@@ -60,20 +57,12 @@ from holdfast.storage.volumes.hash.page import (
     salvaged_page,
 )
 from holdfast.storage.volumes.hash.reader import FoundBlock, HashReading, Overlay
-from holdfast.storage.volumes.hash.state import HashState, Redone, Space, page_change, redone
+from holdfast.storage.volumes.hash.state import HashState, Redone, page_change, redone
 from holdfast.storage.volumes.idempotency import Sessions
-from holdfast.storage.volumes.journal import JournaledVolume, RedoJournal, Ticket
+from holdfast.storage.volumes.journal import JournaledVolume, Prepared, RedoJournal, Ticket
 from holdfast.storage.volumes.local import Compaction, Progress, VolumeSpec
-from holdfast.storage.volumes.operations import PlannedBlocks
 
 STRETCH_BYTES: Final = 4 << 20  # of buckets read at once
-
-
-class Direction(Enum):
-    """How a block moved relative to the stream pointer."""
-
-    FORWARD = "forward"
-    BACKWARD = "backward"
 
 
 class Displacements:
@@ -82,7 +71,8 @@ class Displacements:
     def __init__(self) -> None:
         self.unread: set[PageId] = set()
         self._read: set[PageId] = set()
-        self._rows: dict[BlockKey, Direction] = {}
+        self._forward: set[BlockKey] = set()  # read before they moved, or met since
+        self._backward: dict[BlockKey, None] = {}  # not read yet
 
     def passes(self, page: PageId) -> None:
         """Moves the stream pointer past a page that was read."""
@@ -94,37 +84,37 @@ class Displacements:
     ) -> None:
         """Notes blocks that moved from the pages `before` to those `after`, and pages that were freed."""
         for key, page in before.items():
-            if after.get(key) == page:
+            if after.get(key) == page or key in self._forward:
                 continue
-            if key in self._rows:
-                if key not in after and self._rows[key] is Direction.BACKWARD:
-                    del self._rows[key]  # removed before it was read
+            if key in self._backward:
+                if key not in after:  # removed before it was read
+                    del self._backward[key]
             elif page in self._read:
-                self._rows[key] = Direction.FORWARD
+                self._forward.add(key)
             elif page in self.unread and key in after:
-                self._rows[key] = Direction.BACKWARD
+                self._backward[key] = None
         self.unread.difference_update(freed)
 
     def skips(self, key: BlockKey) -> bool:
         """True if a block found on a page was read before. Otherwise it counts as read now."""
-        if self._rows.get(key) is Direction.FORWARD:
+        if key in self._forward:
             return True
-        if key in self._rows:
-            self._rows[key] = Direction.FORWARD
+        if key in self._backward:
+            del self._backward[key]
+            self._forward.add(key)
         return False
 
     def missed(self) -> list[BlockKey]:
         """At the end: the blocks that moved backward and were not met since."""
-        return [key for key, direction in self._rows.items() if direction is Direction.BACKWARD]
+        return list(self._backward)
 
 
-REDO_BYTES_MAX = 32 << 20  # of the journal; beyond it there is a checkpoint
 BUFFER_BYTES = 16 << 20  # buckets that the writer keeps in memory
 LOAD_MAX = 0.75  # entries' share of the buckets' bytes beyond which the number of buckets doubles
 
 
 class HashBlocks:
-    """The blocks of a volume for one commit. Used with the volume's lock held."""
+    """The blocks of a volume without the planned changes. Used with the volume's lock held."""
 
     def __init__(self, volume: HashVolume) -> None:
         self._volume = volume
@@ -138,8 +128,8 @@ class HashBlocks:
         return known
 
     def _read(self, signature: bytes) -> list[BlockFacts]:
-        bucket = self._volume.chain(self._volume.bucket(signature))
-        known = [each.facts for each in bucket.entries() if each.key.signature == signature]
+        chain = self._volume.chain_with(signature)
+        known = [each.facts for each in chain.entries() if each.key.signature == signature]
         if known and self._damaged is None:
             self._damaged = self._volume.damage.keys()
         if self._damaged:
@@ -156,20 +146,23 @@ class HashBlocks:
 class HashVolume(JournaledVolume, HashReading):
     """A hash volume open for writing."""
 
+    journal_bytes_max = 32 << 20
+
     def __init__(self, spec: VolumeSpec) -> None:
-        JournaledVolume.__init__(self, self, spec)
         HashReading.__init__(self, spec)
-        buckets_max = max(8, BUFFER_BYTES // spec.identity.shape)
-        self._buffer: LruCache[BucketId, Chain] = LruCache(buckets_max)
+        JournaledVolume.__init__(self, spec)
+        self._chains_lock = threading.Lock()  # guards the bucket buffer, and what is in flight
+        self._buffer: LruCache[BucketId, Chain] = LruCache(max(8, BUFFER_BYTES // spec.identity.shape))
+        self._in_flight: HashChange | None = None  # in the journal, and not acknowledged
         self._streams_lock = threading.Lock()
         self._streams: set[Displacements] = set()
-        self._applying: Overlay = {}  # durable in the journal, being written in place
-        self._in_flight: GroupChange | None = None
-        self._batch = GroupChange()
+        self._images: Overlay = {}  # durable in the journal, being written in place
+        self._outgrown: int | None = None  # generation of a bucket file to remove at the next checkpoint
         self._dictionaries.settle()
         known = redone(self._journal.open())
-        self._current, self._space = known.state, Space(known.state.overflow, known.free)
-        self._durable, self._durable_space = known.state.copy(), self._space.copy()
+        self._durable = known.state  # never changed, only replaced
+        self._position = known.state.serial
+        self._serial = 0  # of the group that is flushed
         self._remembered = Sessions(known.tickets)
         self._recover(known)
 
@@ -189,37 +182,49 @@ class HashVolume(JournaledVolume, HashReading):
                     self._files.write(page, image)
             self._checkpoint(self._remembered.all_kept())
 
-    def position(self) -> int:
-        return self._current.serial
-
     def _overlay(self) -> tuple[Overlay, object]:
-        return self._applying, self._durable.serial
+        return self._images, self._durable.serial
 
     def _first_file(self, signature: bytes) -> int:
         return self._durable.bucket(signature).file
 
-    def _state(self) -> tuple[HashState, int]:
+    def _state(self) -> HashState:
         self.flush()
-        with self.commits.lock:
-            return self._durable.copy(), len(self._durable_space.free)
+        return self._durable
 
-    # -- buckets, under the lock -----------------------------------------------------------------------------------
+    @property
+    def shape(self) -> HashState:
+        """The durable state. Not to be changed."""
+        return self._durable
 
-    def bucket(self, signature: bytes) -> BucketId:
-        """The bucket of a signature, as the next commit will find it."""
-        return self._current.bucket(signature)
+    # -- buckets ------------------------------------------------------------------------------------------------
+
+    def _known_blocks(self) -> HashBlocks:
+        return HashBlocks(self)
+
+    def chain_with(self, signature: bytes) -> Chain:
+        """The bucket of a signature, without the planned changes. Raises DamagedBlock."""
+        with self._chains_lock:
+            return self._chain(self._written().bucket(signature))
 
     def chain(self, bucket: BucketId) -> Chain:
-        """The bucket as the next commit will find it. Raises DamagedBlock."""
-        for batch in (self._batch, self._in_flight):
-            if batch is not None and bucket in batch.after:
-                return batch.after[bucket]
+        """A bucket, without the planned changes. Raises DamagedBlock."""
+        with self._chains_lock:
+            return self._chain(bucket)
+
+    def _written(self) -> HashState:
+        """The state as the journal has it."""
+        return self._durable if self._in_flight is None else self._in_flight.state
+
+    def _chain(self, bucket: BucketId) -> Chain:
+        if self._in_flight is not None and bucket in self._in_flight.after:
+            return self._in_flight.after[bucket]
         chain = self._buffer.get(bucket)
         if chain is None:
             chain = self._attempted(
                 lambda _: self._read_chain(bucket), lambda damage: self._mended_chain(bucket, damage)
             )
-            self._keep(chain)
+            self._buffer.put(bucket, chain)
         return chain
 
     def _read_chain(self, bucket: BucketId) -> Chain:
@@ -248,123 +253,103 @@ class HashVolume(JournaledVolume, HashReading):
             raise damage
         return chain_of(bucket, pages)
 
-    def _keep(self, chain: Chain) -> None:
-        """Puts a chain into the bucket buffer."""
-        if chain.pages:
-            self._buffer.put(chain.bucket, chain)
-        else:
-            self._buffer.pop(chain.bucket)
+    # -- flushing: Flusher --------------------------------------------------------------------------------------
 
-    # -- operations, under the lock -----------------------------------------------------------------------------
+    def _is_checkpoint_due(self) -> bool:
+        return super()._is_checkpoint_due() or self._outgrown is not None
 
-    def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        outcomes, changes = PlannedBlocks(HashBlocks(self)).decide(operations)
-        if changes:
-            changed = self.draft(lambda draft: draft.apply(changes))
-            self._grow(len(changed.after))
-        return outcomes
+    def prepare(self) -> Prepared:
+        self._position = max(self._position, self._durable.serial + 1)
+        self._serial = self._position
+        return super().prepare()
 
-    def draft(self, change: Callable[[ChangeDraft], object]) -> ChangeDraft:
-        """Adds the change to the gathering group, or nothing if it raises. The lock is held."""
-        draft = ChangeDraft(self.chain, self._current, self._space, self.identity)
-        change(draft)
-        draft.state.overflow = draft.space.size
-        self._current, self._space = draft.state, draft.space
-        self._batch.absorb(draft)
-        self._gather()
-        return draft
+    def write(self, group: Group, prepared: Any) -> None:
+        self._refuse_after_failure()
+        change = HashChange(self.chain, self._durable, self._serial, self.identity)
+        change.apply(prepared.changes)
+        self._grow(change)
+        self._write(change, prepared.tickets)
+        if prepared.kept is not None:
+            with self._must_succeed():
+                self._checkpoint(prepared.kept)
 
-    def _grow(self, steps: int) -> None:
-        """Splits some buckets if they are too full. On failure the next commit tries again."""
-        state = self._current
+    def _grow(self, change: HashChange) -> None:
+        """Splits as many buckets as were changed, if they are too full. On failure the next commit tries again."""
+        state, steps = change.state, len(change.after)
         with suppress(VolumeFull, DamagedBlock):
             if not state.is_growing and state.page_bytes > LOAD_MAX * state.buckets * self.identity.shape:
                 self._files.create(state.generation + 1, 2 * state.buckets)
                 state.split = 0
             for _ in range(steps):
-                if self._current.is_growing:
-                    self.draft(ChangeDraft.split)
+                if state.is_growing:
+                    change.split()
 
-    def add_dictionary(self, number: int, data: bytes) -> None:
-        self._refuse_after_failure()
-        self._dictionaries.add(number, data)
-
-    # -- flushing: Flusher --------------------------------------------------------------------------------------
-
-    def prepare(self) -> GroupChange:
-        batch, self._batch = self._batch, GroupChange()
-        batch.state, batch.space, batch.tickets = self._current.copy(), self._space.copy(), self._taken_tickets()
-        if self._journal.is_long(REDO_BYTES_MAX) or batch.outgrown is not None:
-            batch.kept = self._remembered.all_kept()
-        self._in_flight = batch
-        return batch
-
-    def write(self, group: Group, prepared: Any) -> None:
-        images = prepared.images(self.identity.uid)
-        self._files.allocate(OVERFLOW_FILE, prepared.space.size)
-        changes = [page_change(*each) for each in images]
-        self._journal.append(prepared.state.pack(prepared.space.free), changes, prepared.tickets)
+    def _write(self, change: HashChange, tickets: Sequence[Ticket]) -> None:
+        """Makes a change durable in the journal, then writes its pages in place."""
+        images = change.finish()
+        self._files.allocate(OVERFLOW_FILE, change.state.overflow)
         try:
-            self._write_pages(prepared, images)
-            if prepared.kept is not None:
-                self._checkpoint(prepared.kept, prepared)
-        except BaseException as error:
-            self._failure = error  # the next opening replays the journal
+            self._journal.append(change.state.pack(), [page_change(*each) for each in images], tickets)
+        except VolumeFull:
+            with self._must_succeed():
+                self._journal.cut_back()
             raise
-
-    def _write_pages(self, batch: GroupChange, images: Sequence[tuple[PageId, Buffer]]) -> None:
-        self._applying = {page: bytes(image) for page, image in images}
-        with self._streams_lock:
+        except BaseException as error:
+            self._failure = error
+            raise
+        with self._chains_lock:
+            self._in_flight = change
+        self._images = {page: bytes(image) for page, image in images}
+        with self._must_succeed(), self._streams_lock:
             for page, image in images:
                 self._files.write(page, image)
-            self._note_displaced(batch)
+            self._note_displaced(change)
 
-    def _checkpoint(self, tickets: Sequence[Ticket], batch: GroupChange | None = None) -> None:
+    def settle(self, prepared: object) -> None:
+        change = self._in_flight
+        assert change is not None
+        with self._chains_lock:
+            for chain in change.after.values():
+                if chain.pages:
+                    self._buffer.put(chain.bucket, chain)
+                else:  # it was split
+                    self._buffer.pop(chain.bucket)
+            self._durable, self._in_flight, self._images = change.state, None, {}
+        self._outgrown = change.outgrown if change.outgrown is not None else self._outgrown
+        self._read_again()
+
+    def _checkpoint(self, tickets: Sequence[Ticket]) -> None:
         """Makes all pages durable in place and starts the journal again, if there is space for it."""
         self._files.sync()
-        state, space = (batch.state, batch.space) if batch is not None else (self._durable, self._durable_space)
         try:
-            self._journal.renew(state.pack(space.free), tickets)
+            self._journal.renew(self._written().pack(), tickets)
         except VolumeFull:
             return
-        if batch is not None and batch.outgrown is not None:
-            self._files.remove(batch.outgrown)
-
-    def settle(self, prepared: Any) -> None:
-        self._space.settle(prepared.freed)
-        prepared.space.settle(prepared.freed)
-        self._durable, self._durable_space = prepared.state, prepared.space
-        self._in_flight, self._applying = None, {}
-        for chain in prepared.after.values():
-            self._keep(chain)
-
-    def _discard(self) -> None:
-        self._batch, self._in_flight = GroupChange(), None
-        self._buffer.clear()
-        self._current, self._space = self._durable.copy(), self._durable_space.copy()
+        if self._outgrown is not None:
+            self._files.remove(self._outgrown)
+            self._outgrown = None
 
     # -- streams ------------------------------------------------------------------------------------------------
 
     def _stretch(self, position: int) -> tuple[list[FoundBlock], int]:
         """Many buckets of one file at once."""
         self.flush()
-        with self.commits.lock:
-            state = self._durable
-            bucket = state.bucket(position.to_bytes(4, "big"))
-            end = bucket.buckets if bucket.file == state.generation else 2 * state.split
+        state = self._durable
+        bucket = state.bucket(position.to_bytes(4, "big"))
+        end = bucket.buckets if bucket.file == state.generation else 2 * state.split
         found, behind = self._sweep(bucket, end)
         return (found, behind) if behind > position else super()._stretch(position)
 
-    def _note_displaced(self, batch: GroupChange) -> None:
+    def _note_displaced(self, change: HashChange) -> None:
         """Informs streams after pages were written. `_streams_lock` is held."""
         if not self._streams:
             return
         before, after = (
             {key: page for chain in chains.values() for key, page in chain.places().items()}
-            for chains in (batch.before, batch.after)
+            for chains in (change.before, change.after)
         )
-        freed = {page.id for chain in batch.before.values() for page in chain.pages}
-        freed -= {page.id for chain in batch.after.values() for page in chain.pages}
+        freed = {page.id for chain in change.before.values() for page in chain.pages}
+        freed -= {page.id for chain in change.after.values() for page in chain.pages}
         for stream in self._streams:
             stream.displaced(before, after, freed)
 
@@ -431,20 +416,16 @@ class HashVolume(JournaledVolume, HashReading):
     # -- upkeep and closing -------------------------------------------------------------------------------------
 
     @uninterruptible
-    def maintain(self, change: Callable[[ChangeDraft], object]) -> ChangeDraft:
+    def maintain(self, alter: Callable[[HashChange], object]) -> HashChange:
         """Moves blocks without changing them. Durable on return."""
-        with self.commits.lock:
+        with self.commits.exclusive():
             self._refuse_after_failure()
-            draft = self.draft(change)
-            group = self.commits.current
-        self.commits.wait(group)
-        return draft
-
-    @property
-    def shape(self) -> HashState:
-        """The state as the next commit will find it."""
-        with self.commits.lock:
-            return self._current.copy()
+            self._position = max(self._position, self._durable.serial) + 1
+            change = HashChange(self.chain, self._durable, self._position, self.identity)
+            alter(change)
+            self._write(change, ())
+            self.settle(None)
+        return change
 
     def read_large(self, entry: HashEntry) -> bytes:
         """Header and data of a large block, verified. Raises DamagedBlock."""
@@ -455,32 +436,25 @@ class HashVolume(JournaledVolume, HashReading):
 
     def rebuild(self, bucket: BucketId, entries: Sequence[HashEntry], pages: Iterable[int]) -> None:
         """Gives a damaged bucket these entries, which are counted already, and frees these pages. Durable on return."""
-        with self.commits.lock:
-            self._buffer.put(bucket, empty_chain(bucket))
 
-        def replace(draft: ChangeDraft) -> None:
-            draft.replace(bucket, entries)
-            draft.free(pages)
+        def alter(change: HashChange) -> None:
+            change.refill(empty_chain(bucket), entries)
+            change.freed.update(pages)
 
-        self.maintain(replace)
+        self.maintain(alter)
 
     @uninterruptible
     def tidy(self) -> None:
         """Removes from the disk pages after the last one in use, the bytes of free pages, and old images."""
         with self.commits.exclusive():
             self._refuse_after_failure()
-            space = self._durable_space
-            self._files.cut(OVERFLOW_FILE, space.size)
-            for number in space.available:
+            self._files.cut(OVERFLOW_FILE, self._durable.overflow)
+            for number in self._durable.free:
                 self._files.write(PageId(OVERFLOW_FILE, number), b"")
             self._drop_applied()
 
     def close(self) -> None:
-        """Makes the next opening fast. Everything acknowledged is durable with or without it."""
-        if self._failure is None:
-            self.commits.flush()
-            self._checkpoint(self._remembered.all_kept())
-        self._journal.close()
+        JournaledVolume.close(self)
         self._files.close()
 
 
@@ -493,7 +467,7 @@ def create_hash(spec: VolumeSpec, buckets: int) -> None:
     files.create(1, buckets, {chain.bucket.number: chain.pack(0, identity.uid) for chain in empty})
     files.close()
     journal = RedoJournal(spec.env, spec.directory, identity)
-    journal.renew(HashState(buckets=buckets).pack(()), ())
+    journal.renew(HashState(buckets=buckets).pack(), ())
     journal.close()
 
 
@@ -518,49 +492,49 @@ def compact_hash(volume: HashVolume, dead_share_min: float = 0.0, progress: Prog
             if volume.shape.generation != shape.generation or volume.shape.is_growing:
                 break  # the buckets are doubling: left to the next compaction
             files += len(volume.maintain(partial(_pack, volume, buckets)).after)
-    volume.maintain(ChangeDraft.shrink)
+    volume.maintain(lambda change: change.state.shrink())
     volume.tidy()
     return Compaction(files, before.disk_bytes, volume.stat().disk_bytes)
 
 
-def _split_some(draft: ChangeDraft) -> None:
+def _split_some(change: HashChange) -> None:
     for _ in range(TOGETHER):
-        if draft.state.is_growing:
-            draft.split()
+        if change.state.is_growing:
+            change.split()
 
 
-def _pack(volume: HashVolume, buckets: Iterable[BucketId], draft: ChangeDraft) -> None:
+def _pack(volume: HashVolume, buckets: Iterable[BucketId], change: HashChange) -> None:
     for bucket in buckets:
-        if draft.state.generation != bucket.file or draft.state.is_growing:
+        if change.state.generation != bucket.file or change.state.is_growing:
             return
-        chain = volume.chain(bucket)
-        entries = [_moved(volume, draft, entry) for entry in chain.entries()]
+        chain = change.chain(bucket)
+        entries = [_moved(volume, change, entry) for entry in chain.entries()]
         any_moved = any(new is not old for new, old in zip(entries, chain.entries(), strict=True))
-        if any_moved or _can_shrink(draft, chain, volume.identity.shape):
-            draft.replace(bucket, entries)
+        if any_moved or _can_shrink(change.state, chain, volume.identity.shape):
+            change.refill(chain, entries)
 
 
-def _can_shrink(draft: ChangeDraft, chain: Chain, page_bytes: int) -> bool:
+def _can_shrink(state: HashState, chain: Chain, page_bytes: int) -> bool:
     """True if fewer overflow pages may do, or some nearer the front."""
     if len(chain.pages) == 1:
         return False
     room = page_bytes - HEAD_BYTES
     least = -(-sum(entry.cost for entry in chain.entries()) // room) - 1
-    free = draft.space.first_fit(1)
+    free = state.first_fit(1)
     return len(chain.pages) - 1 > least or (free is not None and free < max(page.id.number for page in chain.pages[1:]))
 
 
-def _moved(volume: HashVolume, draft: ChangeDraft, entry: HashEntry) -> HashEntry:
+def _moved(volume: HashVolume, change: HashChange, entry: HashEntry) -> HashEntry:
     """Moves a large block nearer the front, if there is room."""
     large = entry.large
     if large is None:
         return entry
-    free = draft.space.first_fit(large.pages)
+    free = change.state.first_fit(large.pages)
     if free is None or free > large.page:
         return entry
     raw = volume.read_large(entry)
     header = block.parse(raw[:HEADER_BYTES])
     assert header is not None
     header = header._replace(references=entry.header.references)
-    draft.free(large.run)
-    return draft.large(header, block.pack(header) + raw[HEADER_BYTES:])
+    change.freed.update(large.run)
+    return change.large(header, block.pack(header) + raw[HEADER_BYTES:])

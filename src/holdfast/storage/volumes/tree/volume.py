@@ -29,10 +29,10 @@ from holdfast.env.files import read_file
 from holdfast.errors import DamagedBlock, VolumeDown, VolumeFull
 from holdfast.storage import block
 from holdfast.storage.block import BLOCK, COUNT, HEADER_BYTES, REPLICA, Header
-from holdfast.storage.volume import Block, BlockFacts, BlockKey, Operation, OperationResult, ScanPosition, VolumeStat
+from holdfast.storage.volume import Block, BlockFacts, BlockKey, ScanPosition, VolumeStat
 from holdfast.storage.volumes.group_commit import Group, uninterruptible
 from holdfast.storage.volumes.idempotency import Sessions
-from holdfast.storage.volumes.journal import JournaledVolume, Ticket
+from holdfast.storage.volumes.journal import JournaledVolume, Prepared, Ticket
 from holdfast.storage.volumes.local import (
     Compaction,
     LocalVolume,
@@ -44,7 +44,7 @@ from holdfast.storage.volumes.local import (
     encoded_of,
     key_of,
 )
-from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change, PlannedBlocks
+from holdfast.storage.volumes.operations import NOTHING, UNREADABLE, Change
 
 _LEAF = re.compile(r"((?:[0-9A-F]{2})+)(?:~([0-9]{1,5}))?(?:@([a-z0-9_-]{1,16}))?")
 
@@ -316,31 +316,22 @@ class TreeBlocks:
         self._volume.require_whole(self.files[key])
 
 
-JOURNAL_BYTES_MAX = 4 << 20  # beyond it there is a checkpoint
 SPARE_BYTES = 64 << 10  # that must stay free in addition to the space of new blocks
-
-
-class TreeGroup(NamedTuple):
-    """What one group of commits changes."""
-
-    changes: list[Change]
-    tickets: list[Ticket]
-    files: dict[BlockKey, BlockFile]  # known, as they are before
-    kept: list[Ticket] | None  # all tickets, if a checkpoint follows
 
 
 class TreeVolume(JournaledVolume, TreeReading):
     """A tree volume open for writing. The thread that leads a flush, or compacts, is alone with the files."""
 
+    journal_bytes_max = 4 << 20
+    _known: TreeBlocks
+
     def __init__(self, spec: VolumeSpec) -> None:
-        JournaledVolume.__init__(self, self, spec)
         TreeReading.__init__(self, spec)
+        JournaledVolume.__init__(self, spec)
         files = spec.env.files
         self._draft = spec.directory / ("block" + paths.UNFINISHED)
         self._position = int.from_bytes(spec.env.random_bytes(7), "big")  # never the same in two openings
-        self._changes: list[Change] = []  # of the gathering group
-        self._known = TreeBlocks(self)
-        self._plan = PlannedBlocks(self._known)
+        self._files_before: dict[BlockKey, BlockFile] = {}  # as known before the group that is flushed
         files.remove(self._draft)
         files.make_directory(self._tree)
         self._dictionaries.settle()
@@ -354,42 +345,22 @@ class TreeVolume(JournaledVolume, TreeReading):
                     self._apply([change], {})
             self._checkpoint(self._remembered.all_kept())
 
-    def position(self) -> int:
-        return self._position
-
-    def _perform(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        if self.commits.idle:
-            self._discard()
-        outcomes, changes = self._plan.decide(operations)
-        if changes:
-            self._changes += changes
-            self._position += 1
-            self._gather()
-        return outcomes
-
-    def _read_again(self) -> None:
-        """Forgets cached files that have changed. Planned changes stay."""
-        self._known = TreeBlocks(self)
-        self._plan = self._plan.over(self._known)
+    def _known_blocks(self) -> TreeBlocks:
+        return TreeBlocks(self)
 
     # -- flushing: Flusher ----------------------------------------------------------------------------------------
 
-    def prepare(self) -> TreeGroup:
-        changes, self._changes = self._changes, []
-        self._plan = PlannedBlocks(self._plan)
-        kept = self._remembered.all_kept() if self._journal.is_long(JOURNAL_BYTES_MAX) else None
-        return TreeGroup(changes, self._taken_tickets(), dict(self._known.files), kept)
+    def prepare(self) -> Prepared:
+        self._files_before = dict(self._known.files)
+        return super().prepare()
 
     def write(self, group: Group, prepared: Any) -> None:
         self._require_space(prepared.changes)
         self._journal.append(b"", prepared.changes, prepared.tickets)
-        try:
-            self._apply(prepared.changes, prepared.files)
+        with self._must_succeed():
+            self._apply(prepared.changes, self._files_before)
             if prepared.kept is not None:
                 self._checkpoint(prepared.kept)
-        except BaseException as error:
-            self._failure = error  # the next opening applies the journal
-            raise
 
     def _require_space(self, changes: Sequence[Change]) -> None:
         """Raises VolumeFull unless the changes can be applied: what the journal holds must be."""
@@ -404,13 +375,8 @@ class TreeVolume(JournaledVolume, TreeReading):
         with suppress(VolumeFull):
             self._journal.renew(b"", tickets)
 
-    def settle(self, prepared: Any) -> None:
+    def settle(self, prepared: object) -> None:
         self._read_again()
-
-    def _discard(self) -> None:
-        self._changes = []
-        self._known = TreeBlocks(self)
-        self._plan = PlannedBlocks(self._known)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
@@ -457,11 +423,7 @@ class TreeVolume(JournaledVolume, TreeReading):
         end = file.end + HEADER_BYTES
         return file._replace(references=references, serial=file.serial + 1, end=end, excess=0)
 
-    # -- dictionaries and space -----------------------------------------------------------------------------------
-
-    def add_dictionary(self, number: int, data: bytes) -> None:
-        self._refuse_after_failure()
-        self._dictionaries.add(number, data)
+    # -- space ----------------------------------------------------------------------------------------------------
 
     def compact(self, progress: Progress | None) -> Compaction:
         """Folds appended counters into the headers of block files, and starts the journal again.
@@ -495,10 +457,3 @@ class TreeVolume(JournaledVolume, TreeReading):
                 self._publish(path, Change(file.header.kind, file.key, encoded, file.references))
                 self._read_again()
         return file
-
-    def close(self) -> None:
-        """Makes the next opening fast. Everything acknowledged is durable with or without it."""
-        if self._failure is None:
-            self.commits.flush()
-            self._checkpoint(self._remembered.all_kept())
-        self._journal.close()
