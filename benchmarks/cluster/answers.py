@@ -3,7 +3,7 @@
 four nodes, one copy, one web worker each ── the same pages as one archive on one machine
 
 A request about one URL is asked of its holder, and of another node, which passes it on, in turn. Searches and streams
-are those of `holdfast.cluster.access`, asked by this process; the processor time of a stream is that of this process
+are those of `holdfast.cluster.answers`, asked by this process; the processor time of a stream is that of this process
 and of all nodes with their NATS server, from its beginning to its end.
 """
 
@@ -25,8 +25,8 @@ from benchmarks.cluster.processes import NodeProcess, form, holdfast_command, wa
 from benchmarks.cluster.rig import pages
 from benchmarks.crawl.tree import spent_by
 from holdfast.archive.export import ExportOptions
-from holdfast.cluster.access.routes import ClusterRouter
-from holdfast.cluster.access.whole_archive import WholeArchive
+from holdfast.cluster.answers.routes import ClusterRouter
+from holdfast.cluster.answers.whole_archive import WholeArchive
 from holdfast.cluster.status import read_table
 from holdfast.errors import ClusterDown
 from holdfast.query.results import QueryOptions

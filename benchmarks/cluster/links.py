@@ -26,13 +26,13 @@ from benchmarks.cluster.figure import ClusterFigure
 from benchmarks.cluster.processes import PARTITIONS, NodeProcess, form, wait
 from benchmarks.crawl.tree import cpu_of, family
 from holdfast.cluster.copies.partitions import PartitionRule
+from holdfast.cluster.crawl.checkpoint import CheckpointStore
+from holdfast.cluster.crawl.exchange import LinkExchange, Received
+from holdfast.cluster.crawl.job import SharedJob
+from holdfast.cluster.crawl.log import LogMessage, found_line, pack_message
+from holdfast.cluster.crawl.outbox import LineKind, LogPosition, Outbox
+from holdfast.cluster.crawl.share import PartitionShare
 from holdfast.cluster.directory import NodeDirectory
-from holdfast.cluster.links.checkpoint import CheckpointStore
-from holdfast.cluster.links.exchange import LinkExchange, Received
-from holdfast.cluster.links.job import SharedJob
-from holdfast.cluster.links.log import LogMessage, found_line, pack_message
-from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
-from holdfast.cluster.links.share import PartitionShare
 from holdfast.cluster.membership.agent import Rights
 from holdfast.cluster.membership.bus import Bus, Message
 from holdfast.crawl.frontier import FoundUrl, Frontier, key_of

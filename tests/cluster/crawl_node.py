@@ -16,9 +16,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.crawl import checkpoint, exchange
+from holdfast.cluster.crawl.service import node_services
 from holdfast.cluster.directory import NodeDirectory
-from holdfast.cluster.links import checkpoint, exchange
-from holdfast.cluster.links.service import node_services
 from holdfast.cluster.membership.bus import Bus
 from holdfast.cluster.node import ClusterNode
 from holdfast.errors import HoldfastError

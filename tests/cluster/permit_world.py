@@ -12,7 +12,7 @@ from itertools import count, pairwise
 from random import Random
 from typing import NamedTuple
 
-from holdfast.cluster.links.permits import (
+from holdfast.cluster.crawl.permits import (
     PATIENCE_LEASES,
     PermitAuthority,
     PermitClient,

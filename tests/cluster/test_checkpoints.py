@@ -21,18 +21,18 @@ from holdfast.archive import Archive
 from holdfast.batches.entry import CHECKPOINT
 from holdfast.catalog import CaptureQuery
 from holdfast.cluster.copies.partitions import PartitionRule
-from holdfast.cluster.links import checkpoint as checkpoint_module
-from holdfast.cluster.links import exchange as exchange_module
-from holdfast.cluster.links.checkpoint import (
+from holdfast.cluster.crawl import checkpoint as checkpoint_module
+from holdfast.cluster.crawl import exchange as exchange_module
+from holdfast.cluster.crawl.checkpoint import (
     Checkpoint,
     CheckpointStore,
     merged_messages,
     pack_checkpoint,
     unpack_checkpoint,
 )
-from holdfast.cluster.links.exchange import Caught, LinkExchange, Received
-from holdfast.cluster.links.log import LogCut, LogMessage, cut_line, last_cut
-from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
+from holdfast.cluster.crawl.exchange import Caught, LinkExchange, Received
+from holdfast.cluster.crawl.log import LogCut, LogMessage, cut_line, last_cut
+from holdfast.cluster.crawl.outbox import LineKind, LogPosition, Outbox
 from holdfast.cluster.membership.bus import KeyValue
 from holdfast.crawl.frontier import Frontier
 from holdfast.errors import ClusterDown, FormatTooNew, MalformedInput

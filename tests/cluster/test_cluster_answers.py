@@ -29,8 +29,8 @@ from running_nodes import RunningNode, end_cluster, holdfast, start_cluster
 from holdfast.archive.archive import Archive
 from holdfast.archive.export import ExportOptions
 from holdfast.catalog import CaptureQuery, Row
-from holdfast.cluster.access.routes import ClusterRouter
-from holdfast.cluster.access.whole_archive import WholeArchive
+from holdfast.cluster.answers.routes import ClusterRouter
+from holdfast.cluster.answers.whole_archive import WholeArchive
 from holdfast.query.results import QueryOptions, QueryResult
 from holdfast.query.sql.result import SqlResult
 from holdfast.records.selection import Selection

@@ -25,7 +25,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.create import init
 from holdfast.archive.export import ExportOptions
 from holdfast.archive.ingest.exchange import page
-from holdfast.cluster.access.routes import RouteTable
+from holdfast.cluster.answers.routes import RouteTable
 from holdfast.cluster.copies.write_socket import NodeWriter
 from holdfast.errors import CaptureNotFound, ClusterDown
 from holdfast.model import RecordId

@@ -33,7 +33,7 @@ from crawl_cluster import (
 from hostile_web import LogEntry, Web, checks
 from node_cluster import WAIT_S, NodeCluster, NodeProcess, run_holdfast, wait_until
 
-from holdfast.cluster.links.log import LogCut, LogMessage, last_cut, unpack_message
+from holdfast.cluster.crawl.log import LogCut, LogMessage, last_cut, unpack_message
 from holdfast.cluster.membership.bus import Bus
 from holdfast.crawl.job.file import write_job
 from holdfast.crawl.report.crawls import crawl_status

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import pytest
 import zstandard
 
-from holdfast.cluster.links.credits import Amount, Credits, CreditValue
-from holdfast.cluster.links.job import SharedJob, keep_shared, kept_shared, topic_of
-from holdfast.cluster.links.log import (
+from holdfast.cluster.crawl.credits import Amount, Credits, CreditValue
+from holdfast.cluster.crawl.job import SharedJob, keep_shared, kept_shared, topic_of
+from holdfast.cluster.crawl.log import (
     LogMessage,
     done_line,
     finished_line,
@@ -26,8 +26,8 @@ from holdfast.cluster.links.log import (
     unpack_message,
     unpacked_key,
 )
-from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
-from holdfast.cluster.links.reports import CrawlReport, end_of, sum_of
+from holdfast.cluster.crawl.outbox import LineKind, LogPosition, Outbox
+from holdfast.cluster.crawl.reports import CrawlReport, end_of, sum_of
 from holdfast.cluster.membership.bus import KeyValue
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow, UrlState, key_of
 from holdfast.crawl.job.job import CrawlJob, Credential, FetchSettings

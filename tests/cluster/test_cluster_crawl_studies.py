@@ -14,7 +14,7 @@ from running_nodes import RunningNode, end_cluster, holdfast, start_cluster
 from holdfast import study
 from holdfast.archive import Archive
 from holdfast.catalog import CaptureQuery
-from holdfast.cluster.access.routes import ClusterRouter
+from holdfast.cluster.answers.routes import ClusterRouter
 from holdfast.crawl.job.file import write_job
 
 NODES, COPIES = 3, 2

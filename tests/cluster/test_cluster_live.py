@@ -26,7 +26,7 @@ from holdfast.archive.create import init
 from holdfast.archive.export import ExportOptions
 from holdfast.archive.ingest.exchange import Exchange, page
 from holdfast.catalog import CaptureQuery
-from holdfast.cluster.access.routes import ClusterRouter
+from holdfast.cluster.answers.routes import ClusterRouter
 from holdfast.crawl.browser.open import available, executable_of
 from holdfast.crawl.job.job import BrowserSettings
 from holdfast.errors import ClusterDown

@@ -23,7 +23,7 @@ from running_nodes import RunningNode, end_cluster, holdfast, start_cluster
 from holdfast import study
 from holdfast.archive.archive import Archive
 from holdfast.catalog import CaptureQuery
-from holdfast.cluster.access.routes import ClusterRouter
+from holdfast.cluster.answers.routes import ClusterRouter
 from holdfast.errors import ClusterDown, UnknownCollection, UsageError
 from holdfast.plan import archive_scenario, growth
 from holdfast.study import SampleOptions

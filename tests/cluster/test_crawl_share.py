@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from node_cluster import wait_until
 
-from holdfast.cluster.links import share as share_module
-from holdfast.cluster.links.exchange import Caught, Received
-from holdfast.cluster.links.job import SharedJob
-from holdfast.cluster.links.log import LogMessage, done_line, found_line
-from holdfast.cluster.links.outbox import LogPosition
-from holdfast.cluster.links.reports import CrawlReport
-from holdfast.cluster.links.share import PartitionShare
+from holdfast.cluster.crawl import share as share_module
+from holdfast.cluster.crawl.exchange import Caught, Received
+from holdfast.cluster.crawl.job import SharedJob
+from holdfast.cluster.crawl.log import LogMessage, done_line, found_line
+from holdfast.cluster.crawl.outbox import LogPosition
+from holdfast.cluster.crawl.reports import CrawlReport
+from holdfast.cluster.crawl.share import PartitionShare
 from holdfast.cluster.membership.agent import Rights
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow, UrlState, key_of
 from holdfast.crawl.job.job import CrawlJob, ScopeKind

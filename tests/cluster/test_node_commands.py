@@ -17,8 +17,8 @@ from node_cluster import WAIT_S, free_address, wait_until
 from holdfast.archive import Archive
 from holdfast.archive.create import init
 from holdfast.cluster import node as node_module
-from holdfast.cluster.access import index_service
-from holdfast.cluster.access.index_service import IndexService
+from holdfast.cluster.answers import index_service
+from holdfast.cluster.answers.index_service import IndexService
 from holdfast.cluster.control import send_command
 from holdfast.cluster.copies.node_service import CopyService
 from holdfast.cluster.copies.service import Copies

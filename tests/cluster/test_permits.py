@@ -10,8 +10,8 @@ from random import SystemRandom
 import pytest
 from permit_world import LEASE_S, LIMIT, PARTITIONS, PermitWorld
 
-from holdfast.cluster.links import permits
-from holdfast.cluster.links.permits import (
+from holdfast.cluster.crawl import permits
+from holdfast.cluster.crawl.permits import (
     NodeUse,
     PermitAuthority,
     PermitClient,

@@ -12,8 +12,8 @@ from copy_world import seeded, some_pages
 from waiting import wait_until
 
 from holdfast.archive.ingest.exchange import drafts_of
-from holdfast.cluster.access.shard.shard import NodeShard
-from holdfast.cluster.access.streams import answer_batches
+from holdfast.cluster.answers.shard.shard import NodeShard
+from holdfast.cluster.answers.streams import answer_batches
 from holdfast.model import RecordId
 from holdfast.records.draft import Drafting
 from holdfast.web.auth.access import Access

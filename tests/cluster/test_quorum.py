@@ -15,7 +15,7 @@ from running_nodes import TIME, RunningNode, end_cluster, holdfast, start_cluste
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.ingest.exchange import page
-from holdfast.cluster.access.routes import CUT_OFF_S
+from holdfast.cluster.answers.routes import CUT_OFF_S
 from holdfast.cluster.copies.write_socket import NodeWriter
 from holdfast.errors import CaptureNotFound
 from holdfast.model import RecordId

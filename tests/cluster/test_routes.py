@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.access import routes
-from holdfast.cluster.access.routes import ClusterRouter, RouteTable
+from holdfast.cluster.answers import routes
+from holdfast.cluster.answers.routes import ClusterRouter, RouteTable
 from holdfast.cluster.copies.partitions import PartitionRule
 from holdfast.cluster.create import create_cluster
 from holdfast.cluster.directory import NodeDirectory

@@ -18,7 +18,7 @@ from hostile_web.exchange import Answer, Request, plain
 from hostile_web.server import Server, serving
 from node_cluster import NodeCluster, wait_until
 
-from holdfast.cluster.links.permits import partition_of_address
+from holdfast.cluster.crawl.permits import partition_of_address
 from holdfast.crawl.job.job import CrawlJob, FetchSettings, ScopeKind
 
 HOSTS = 8

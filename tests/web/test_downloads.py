@@ -139,7 +139,7 @@ def test_originals_of_revisits_come_along_if_they_are_asked_for(tmp_path: Path) 
 
 def test_too_much_is_refused_before_the_first_byte(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for records_max, bytes_max in ((3, 1 << 30), (100, 1000)):
-        monkeypatch.setattr("holdfast.web.capture.downloads.RECORDS_MAX", records_max)
+        monkeypatch.setattr("holdfast.web.replay.downloads.RECORDS_MAX", records_max)
         with serving(path, ServeSettings(download_bytes_max=bytes_max)) as there:
             got = ask(f"{there.controls}/main/warc?url=*")
             assert (got.status, "narrow it" in got.text) == (413, True)

@@ -18,8 +18,8 @@ from holdfast.errors import Blocked, CaptureNotFound, UnknownCollection
 from holdfast.streams.options import StreamOptions
 from holdfast.web.auth.access import Access
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.capture.find import Finder
 from holdfast.web.context import Origins, WebContext, open_site
+from holdfast.web.replay.find import Finder
 from holdfast.web.server.counters import Counters
 
 URL = "http://a.example/"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import InvalidSetting
-from holdfast.web.capture.rules import ReplayRules, parse_rules, renamed
+from holdfast.web.replay.rules import ReplayRules, parse_rules, renamed
 
 
 def rules(text: str) -> ReplayRules:

@@ -43,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     ]  # fmt: skip
     path = kept(tmp_path_factory.mktemp("safety") / "archive", captures)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("holdfast.web.capture.render.REWRITE_BYTES_MAX", LIMIT)
+        patch.setattr("holdfast.web.replay.render.REWRITE_BYTES_MAX", LIMIT)
         patch.setattr("holdfast.web.context.SPOOL_BYTES_MAX", 1)
         with serving(path) as there:
             yield there

@@ -196,11 +196,11 @@ def node() -> None:
 def run(*, directory: Path, token: str | None, name: str | None, address: str, as_json: bool, **chosen: Any) -> None:
     """Run the node in DIR, with its pages. Ctrl-C hands its partitions over, then stops."""
     from holdfast import config
-    from holdfast.cluster.access.index_service import IndexService
-    from holdfast.cluster.access.routes import ClusterRouter
+    from holdfast.cluster.answers.index_service import IndexService
+    from holdfast.cluster.answers.routes import ClusterRouter
+    from holdfast.cluster.crawl.service import node_services
     from holdfast.cluster.create import join_cluster
     from holdfast.cluster.directory import NodeDirectory
-    from holdfast.cluster.links.service import node_services
     from holdfast.cluster.membership.placement import WEB_PORT
     from holdfast.cluster.membership.token import JoinToken
     from holdfast.cluster.node import ClusterNode

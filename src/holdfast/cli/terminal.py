@@ -29,7 +29,7 @@ from holdfast.errors import PartialAnswer
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive, Connection
-    from holdfast.cluster.access.whole_archive import WholeArchive
+    from holdfast.cluster.answers.whole_archive import WholeArchive
     from holdfast.model import Coverage, Fault
 
 STANDARD_STREAM = "-"  # as the name of a file: standard input or output
@@ -318,7 +318,7 @@ def asking(path: Path) -> Archive | WholeArchive:
         if (path / CLUSTER).exists():
             note("note: the node does not run: this is what it has itself")
         return holdfast.open(path, read_only=True)
-    from holdfast.cluster.access.routes import ClusterRouter
+    from holdfast.cluster.answers.routes import ClusterRouter
 
     return ClusterRouter(path.resolve()).open_whole()
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from holdfast.cluster.access.routes import RouteTable
+from holdfast.cluster.answers.routes import RouteTable
 from holdfast.cluster.control import serve_control
 from holdfast.cluster.copies.partitions import PartitionRule, split_domain
 from holdfast.cluster.copies.removal.removal_log import FILE as REMOVALS

@@ -24,7 +24,7 @@ l  key of a URL                           the links of a page, where the depth o
 d  due time, key of a URL                 when it is to be visited again
 r  URL                                    a root of the scope: a seed, or what a seed redirects to
 t                                         Totals
-x, y, z                                   in a cluster: what other nodes must know (`holdfast.cluster.links.outbox`)
+x, y, z                                   in a cluster: what other nodes must know (`holdfast.cluster.crawl.outbox`)
 
 Rows are texts with tabs between their fields, so that they can be read without Holdfast.
 """

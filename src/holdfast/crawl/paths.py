@@ -10,7 +10,7 @@
   cookies.txt    cookies of servers; mode 600
   spool/         large responses in transit
   stop           in a cluster: a request from this machine to stop
-  shared.json    in a cluster: the job of all nodes, as last seen            (holdfast.cluster.links.job)
+  shared.json    in a cluster: the job of all nodes, as last seen            (holdfast.cluster.crawl.job)
   output.txt     output of its process, if a server started it    (holdfast.web.api.crawls)
 """
 

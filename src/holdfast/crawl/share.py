@@ -2,7 +2,7 @@
 
 A host is fetched by one node. The crawl of a node asks its share which hosts are its own, and until when. What it finds
 and finishes goes through the share, which writes it down in the same commit of the frontier and passes it on. A crawl
-on one machine has no share. `holdfast.cluster.links` implements these protocols.
+on one machine has no share. `holdfast.cluster.crawl` implements these protocols.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 my-archive/
   holdfast.toml              settings and connector
-  rules.toml                 rules of replay (see `holdfast.web.capture.rules`)
+  rules.toml                 rules of replay (see `holdfast.web.replay.rules`)
   writer.lock                held by the writing process
   audit.log                  removals and repairs, one JSON object per line
   filters                    derived: which volume may hold a signature

@@ -9,7 +9,7 @@ from the archive too, pages for people, and JSON, CDX, Memento and streams for p
                   app      which origin, which target ─────► ui/, api/, memento/
                    │ request: collection, time, modifier, URL
                    ▼
-                capture/   access rules; the capture for the time; status, headers and payload of it or its original
+                replay/    access rules; the capture for the time; status, headers and payload of it or its original
                    ▼
                 rewrite/   HTML, CSS, scripts, manifests, headers; `runtime` continues in the browser
                    ▼

@@ -28,13 +28,13 @@ from holdfast.web.api import openapi, operations
 from holdfast.web.api.cdx import server
 from holdfast.web.api.stream import stream
 from holdfast.web.api.write import write
-from holdfast.web.capture import downloads
-from holdfast.web.capture.cache import CachedReply
-from holdfast.web.capture.csp import Header
-from holdfast.web.capture.find import shown_at
-from holdfast.web.capture.render import Flow, Replayer
 from holdfast.web.context import WebContext
 from holdfast.web.memento import availability, memento, timemap
+from holdfast.web.replay import downloads
+from holdfast.web.replay.cache import CachedReply
+from holdfast.web.replay.csp import Header
+from holdfast.web.replay.find import shown_at
+from holdfast.web.replay.render import Flow, Replayer
 from holdfast.web.request import (
     READING,
     SERVICE_WORKER,

@@ -32,8 +32,8 @@ from holdfast.web.api.stream.shared_scans import SharedStreams
 from holdfast.web.api.write.writer import IndexUpkeep, Writer
 from holdfast.web.auth.access import Access
 from holdfast.web.auth.tokens import Tokens
-from holdfast.web.capture.cache import CachedReply, Spool
-from holdfast.web.capture.rules import ReplayRules
+from holdfast.web.replay.cache import CachedReply, Spool
+from holdfast.web.replay.rules import ReplayRules
 from holdfast.web.request import ALL, DEFAULT
 from holdfast.web.server.bounded_scan import ScanWatch
 from holdfast.web.server.counters import Counters

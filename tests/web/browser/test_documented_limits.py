@@ -10,7 +10,7 @@ from replay_browser import Stage, needs_browser, staged, strangers, until
 from serving import ask
 
 from holdfast.archive.ingest.exchange import Exchange, page
-from holdfast.web.capture.rules import ReplayRules
+from holdfast.web.replay.rules import ReplayRules
 
 pytestmark = needs_browser
 

@@ -18,7 +18,7 @@ from holdfast.model import RecordId
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
-    from holdfast.cluster.access.whole_archive import WholeArchive
+    from holdfast.cluster.answers.whole_archive import WholeArchive
     from holdfast.records.stored_record import StoredRecord
 
 _RECORD_ID = re.compile(r"[a-z0-9][a-z0-9._-]*-\d{10}")

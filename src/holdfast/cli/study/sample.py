@@ -16,7 +16,7 @@ from holdfast.cli.terminal import note
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
-    from holdfast.cluster.access.whole_archive import WholeArchive
+    from holdfast.cluster.answers.whole_archive import WholeArchive
     from holdfast.study import StudyResult
 
 FORMATS = ("warc", "warc.gz", "warc.zst", "parquet")

@@ -14,7 +14,7 @@ from holdfast.cli.terminal import Interruption, asking, require_whole
 
 if TYPE_CHECKING:
     from holdfast.archive import Archive
-    from holdfast.cluster.access.whole_archive import WholeArchive
+    from holdfast.cluster.answers.whole_archive import WholeArchive
     from holdfast.study import StudyResult
 
 T = TypeVar("T")

@@ -37,8 +37,8 @@ from holdfast.web.api.endpoint import (
     time,
     url,
 )
-from holdfast.web.capture.find import Finder
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import Finder
 from holdfast.web.request import ALL, pick_of
 from holdfast.web.server.bounded_scan import in_thread
 from holdfast.web.ui.display import path_to

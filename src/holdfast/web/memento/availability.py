@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 
 from holdfast.errors import Blocked, CaptureNotFound, HoldfastError, UsageError
 from holdfast.model import Pick
-from holdfast.web.capture.find import Finder
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import Finder
 from holdfast.web.request import DEFAULT, archived_url, pick_of, uri
 from holdfast.web.server.bounded_scan import in_thread
 

@@ -20,8 +20,8 @@ from starlette.responses import Response
 from holdfast.catalog.timestamps import http_date
 from holdfast.errors import CaptureNotFound, UsageError
 from holdfast.model import Capture
-from holdfast.web.capture.find import SHOWN, Finder, shown_at
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import SHOWN, Finder, shown_at
 from holdfast.web.request import PICK, RequestTargetPath, require_reading, uri
 
 _EMBEDDED = frozenset(("js_", "cs_", "im_", "oe_"))

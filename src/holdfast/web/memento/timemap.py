@@ -22,8 +22,8 @@ from holdfast.catalog.timestamps import digits, http_date, moment
 from holdfast.errors import CaptureNotFound
 from holdfast.formats.cdx.cdxj import cdxj_line
 from holdfast.model import Capture
-from holdfast.web.capture.find import NOT_SHOWN, SHOWN
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import NOT_SHOWN, SHOWN
 from holdfast.web.request import RequestTargetPath, require_reading, uri
 from holdfast.web.server.bounded_scan import ScanWatch
 

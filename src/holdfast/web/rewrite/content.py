@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from holdfast.formats.html.charset import charset_of
 from holdfast.formats.http import HTML_TYPES
-from holdfast.web.capture.response import Archived
+from holdfast.web.replay.response import Archived
 from holdfast.web.request import DOCUMENTS
 from holdfast.web.rewrite.addresses import Scene, base_url, rewrite
 from holdfast.web.rewrite.css import rewrite_css

@@ -20,9 +20,9 @@ from holdfast.errors import Blocked, CaptureNotFound, Damaged, TooLarge
 from holdfast.formats.html.links.document import Document, links_of
 from holdfast.formats.html.links.references import Hop
 from holdfast.model import Capture, Pick
-from holdfast.web.capture.find import Finder, shown_at
-from holdfast.web.capture.response import read
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import Finder, shown_at
+from holdfast.web.replay.response import read
 from holdfast.web.request import ALL, RequestTargetPath
 
 PARTS_MAX = 1000  # of a page; what follows is not looked up

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from holdfast.catalog import CaptureQuery, Row
 from holdfast.model import Capture
-from holdfast.web.capture.find import SHOWN
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import SHOWN
 
 
 class ChangeMark(StrEnum):

@@ -15,8 +15,8 @@ from holdfast.errors import Blocked, CaptureNotFound, MalformedKey, MalformedQue
 from holdfast.model import Capture, RecordId
 from holdfast.query.results import Hit
 from holdfast.urls import url_key
-from holdfast.web.capture.find import Finder
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import Finder
 from holdfast.web.ui.render import page_headers
 
 VIEW = "urn:view:"  # before the address of the page, in the address of its screenshot

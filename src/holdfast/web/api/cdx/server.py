@@ -34,8 +34,8 @@ from holdfast.web.api.cdx.dialects import (
     parse_params,
     parse_request,
 )
-from holdfast.web.capture.rules import ReplayRules
 from holdfast.web.context import WebContext
+from holdfast.web.replay.rules import ReplayRules
 from holdfast.web.request import ALL, DEFAULT, KEYED_BODY_BYTES_MAX, RequestTargetPath, body_of
 from holdfast.web.server.bounded_scan import ScanBudget, ScanWatch, Spent, in_thread, pieces_of, streamed
 

@@ -48,8 +48,8 @@ from holdfast.streams.options import BATCH_SIZE_MAX, FACTS
 from holdfast.streams.outputs import Output, find_output
 from holdfast.streams.stream import Feed
 from holdfast.web.api.cdx.dialects import parse_params
-from holdfast.web.capture.response import gathered
 from holdfast.web.context import WebContext
+from holdfast.web.replay.response import gathered
 from holdfast.web.request import RequestTargetPath, require_reading
 
 TYPES = {

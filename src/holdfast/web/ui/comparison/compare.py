@@ -10,9 +10,9 @@ from holdfast.formats.html.links.document import Document, Link, links_of
 from holdfast.formats.html.links.references import LINKS_MAX, Hop
 from holdfast.formats.record import Headers
 from holdfast.model import Capture, Pick
-from holdfast.web.capture.find import Finder
-from holdfast.web.capture.response import StoredRecords
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import Finder
+from holdfast.web.replay.response import StoredRecords
 from holdfast.web.ui.comparison.side import Side, lines_of, side_of
 from holdfast.web.ui.comparison.text import TextDifference, text_difference
 

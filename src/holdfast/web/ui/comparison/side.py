@@ -14,7 +14,7 @@ from holdfast.formats.http import HTML_TYPES, decoded_content, media_type
 from holdfast.formats.media import dimensions
 from holdfast.formats.record import Headers
 from holdfast.model import Capture
-from holdfast.web.capture.response import Archived, StoredRecords, read
+from holdfast.web.replay.response import Archived, StoredRecords, read
 
 LINES_MAX = 100_000  # of a text; what follows is not compared
 LINE_CHARS_MAX = 1000  # longer lines are folded after punctuation

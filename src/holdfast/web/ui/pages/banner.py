@@ -20,8 +20,8 @@ from holdfast.catalog import CaptureQuery
 from holdfast.errors import UsageError
 from holdfast.model import Capture
 from holdfast.web.auth.tokens import ticket
-from holdfast.web.capture.find import Finder, shown_at
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import Finder, shown_at
 from holdfast.web.request import DEFAULT, RequestTargetPath, pick_of
 from holdfast.web.ui.display import compare_path, in_words, path_to, readable, visible
 from holdfast.web.ui.history import ChangeMark, captures, marked

@@ -26,8 +26,8 @@ from holdfast.model import Capture, RecordId
 from holdfast.query.language.parser import parse
 from holdfast.query.language.syntax import Match, conjunction
 from holdfast.query.results import QueryOptions
-from holdfast.web.capture.find import SHOWN
 from holdfast.web.context import WebContext
+from holdfast.web.replay.find import SHOWN
 from holdfast.web.request import RequestTargetPath
 from holdfast.web.ui.pages.calendar import TimelinePeriod
 from holdfast.web.ui.pages.crawls import form_page

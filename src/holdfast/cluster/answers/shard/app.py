@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from holdfast.cluster.access.scatter import FAILURE_TYPE
-from holdfast.cluster.access.shard.operations import OPERATIONS
-from holdfast.cluster.access.shard.shard import NodeShard, answer
-from holdfast.cluster.access.studies import STUDY, StudyFrames
+from holdfast.cluster.answers.scatter import FAILURE_TYPE
+from holdfast.cluster.answers.shard.operations import OPERATIONS
+from holdfast.cluster.answers.shard.shard import NodeShard, answer
+from holdfast.cluster.answers.studies import STUDY, StudyFrames
 from holdfast.cluster.copies.partitions import unpack_partitions
 from holdfast.cluster.copies.protocol.messages import hexadecimal, pack_body, text, unpack_body
 from holdfast.errors import HoldfastError, MalformedInput

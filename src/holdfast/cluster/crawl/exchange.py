@@ -22,10 +22,10 @@ from secrets import token_hex
 from typing import Any
 
 from holdfast.cluster.copies.removal.removal_log import OnBus
-from holdfast.cluster.links.checkpoint import MERGED, Checkpoint, CheckpointStore
-from holdfast.cluster.links.job import topic_of
-from holdfast.cluster.links.log import LogCut, LogMessage, cut_line, last_cut, pack_message, unpack_message
-from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox, OutboxRow
+from holdfast.cluster.crawl.checkpoint import MERGED, Checkpoint, CheckpointStore
+from holdfast.cluster.crawl.job import topic_of
+from holdfast.cluster.crawl.log import LogCut, LogMessage, cut_line, last_cut, pack_message, unpack_message
+from holdfast.cluster.crawl.outbox import LineKind, LogPosition, Outbox, OutboxRow
 from holdfast.cluster.membership.bus import Bus, KeyValue
 from holdfast.errors import ClusterDown, HoldfastError, MalformedInput
 from holdfast.model import RecordId

@@ -23,12 +23,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from holdfast.cluster.access.scatter import NodeFailure, NodeGroup, PeerResponse, Round, Scatter, raise_failure
-from holdfast.cluster.access.search import linked_pages, shard_query
-from holdfast.cluster.access.shard.served_rows import ServedRows
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
-from holdfast.cluster.access.sql import served_numbers
-from holdfast.cluster.access.streams import is_followed, require_pulled
+from holdfast.cluster.answers.scatter import NodeFailure, NodeGroup, PeerResponse, Round, Scatter, raise_failure
+from holdfast.cluster.answers.search import linked_pages, shard_query
+from holdfast.cluster.answers.shard.served_rows import ServedRows
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.sql import served_numbers
+from holdfast.cluster.answers.streams import is_followed, require_pulled
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import ClusterDown, HoldfastError, UsageError
 from holdfast.model import Capture, RecordId

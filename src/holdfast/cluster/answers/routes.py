@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Self, cast
 
 from holdfast.archive import Archive
-from holdfast.cluster.access.scatter import APP
-from holdfast.cluster.access.shard.app import ShardApp
-from holdfast.cluster.access.shard.shard import NodeShard
-from holdfast.cluster.access.whole_archive import NodeAnswers, WholeArchive
+from holdfast.cluster.answers.scatter import APP
+from holdfast.cluster.answers.shard.app import ShardApp
+from holdfast.cluster.answers.shard.shard import NodeShard
+from holdfast.cluster.answers.whole_archive import NodeAnswers, WholeArchive
 from holdfast.cluster.copies.partitions import PartitionRule, pack_partitions, unpack_partitions
 from holdfast.cluster.copies.write_socket import NodeWriter, is_safe, looks
 from holdfast.cluster.directory import NodeDirectory

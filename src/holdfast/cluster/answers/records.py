@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.batches.entry import JournalEntry
-from holdfast.cluster.access.scatter import NodeFailure, Scatter
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.scatter import NodeFailure, Scatter
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.protocol.messages import pack_entries, unpack_entries
 from holdfast.env.files import Buffer
 from holdfast.errors import CaptureNotFound, ClusterDown, HoldfastError

@@ -19,12 +19,12 @@ from holdfast.archive import Archive
 from holdfast.batches.entry import JournalEntry
 from holdfast.catalog import CaptureQuery
 from holdfast.catalog.access_rules import Verdict
-from holdfast.cluster.access.captures import packed_capture, unpacked_capture
-from holdfast.cluster.access.records import RemoteContents, find_record, remote_record
-from holdfast.cluster.access.scatter import ListPiece, NodeGroup, Round, Scatter
-from holdfast.cluster.access.search import linked_pages, shard_query
-from holdfast.cluster.access.shard.served_catalog import ServedCatalog, SnapshotRows
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.captures import packed_capture, unpacked_capture
+from holdfast.cluster.answers.records import RemoteContents, find_record, remote_record
+from holdfast.cluster.answers.scatter import ListPiece, NodeGroup, Round, Scatter
+from holdfast.cluster.answers.search import linked_pages, shard_query
+from holdfast.cluster.answers.shard.served_catalog import ServedCatalog, SnapshotRows
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.protocol.messages import pack_entries, unpack_entries
 from holdfast.env.files import Buffer
 from holdfast.errors import ClusterDown, IndexNotFound, NotFound, UsageError

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.cluster.access import captures, export, outline, records, search, sql, streams, studies
-from holdfast.cluster.access.shard.shard import Operation
+from holdfast.cluster.answers import captures, export, outline, records, search, sql, streams, studies
+from holdfast.cluster.answers.shard.shard import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
     "captures": captures.answer_captures,

@@ -28,8 +28,8 @@ from holdfast.formats.dates import timestamp_at
 from holdfast.model import Capture, Pick, RecordId
 from holdfast.records.draft import keyed_url
 from holdfast.urls import canonical, post_key, url_key
-from holdfast.web.capture.rules import ReplayRules
 from holdfast.web.context import WebContext
+from holdfast.web.replay.rules import ReplayRules
 from holdfast.web.request import RequestTargetPath, content_range
 
 SHOWN = frozenset(("response", "revisit", "resource", "reference"))  # types of records that are a page

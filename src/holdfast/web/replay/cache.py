@@ -15,7 +15,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from holdfast.env.lru import LruCache
-from holdfast.web.capture.response import PART_BYTES, Archived
+from holdfast.web.replay.response import PART_BYTES, Archived
 
 _OVERHEAD = 500  # bytes of a response without its body
 

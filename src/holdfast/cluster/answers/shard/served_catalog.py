@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from holdfast.archive import Archive
 from holdfast.catalog.keys import encoded
 from holdfast.catalog.rows import CaptureRows, Found, unpacked
-from holdfast.cluster.access.shard.served_rows import OriginReader, group_end, group_start
+from holdfast.cluster.answers.shard.served_rows import OriginReader, group_end, group_start
 from holdfast.cluster.copies.origins import OriginRow
 from holdfast.model import Capture, RecordId
 from holdfast.streams.snapshot import Snapshot

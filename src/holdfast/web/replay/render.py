@@ -19,13 +19,13 @@ from holdfast.errors import CaptureNotFound, TooLarge
 from holdfast.formats.http import HTML_TYPES
 from holdfast.model import Capture
 from holdfast.urls import canonical
-from holdfast.web.capture.cache import CachedReply
-from holdfast.web.capture.csp import Header, Policy, policy_headers, policy_of
-from holdfast.web.capture.find import Finder, shown_at
-from holdfast.web.capture.response import Archived, read
-from holdfast.web.capture.rules import renamed
 from holdfast.web.context import WebContext
 from holdfast.web.memento import memento
+from holdfast.web.replay.cache import CachedReply
+from holdfast.web.replay.csp import Header, Policy, policy_headers, policy_of
+from holdfast.web.replay.find import Finder, shown_at
+from holdfast.web.replay.response import Archived, read
+from holdfast.web.replay.rules import renamed
 from holdfast.web.request import (
     DOCUMENTS,
     KEYED_BODY_BYTES_MAX,

@@ -25,8 +25,8 @@ from holdfast.records.as_warc import is_writable, warc_parts, warcinfo
 from holdfast.records.selection import with_companions
 from holdfast.records.stored_record import StoredRecord
 from holdfast.web.api.cdx.dialects import Dialect, parse_params, parse_request
-from holdfast.web.capture.response import gathered
 from holdfast.web.context import WebContext
+from holdfast.web.replay.response import gathered
 from holdfast.web.request import RequestTargetPath, require_reading
 from holdfast.web.server.bounded_scan import ScanWatch, in_thread, streamed
 

@@ -17,8 +17,8 @@ from typing import Any
 from holdfast.catalog import CaptureQuery, Row
 from holdfast.catalog.keys import place_of
 from holdfast.catalog.query.search import Permits, Search, SearchResult
-from holdfast.cluster.access.scatter import Fetch, ListPiece, NodeGroup, Round, Scatter
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.scatter import Fetch, ListPiece, NodeGroup, Round, Scatter
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.partitions import PartitionRule
 from holdfast.model import Capture, Coverage, RecordId
 from holdfast.urls import completed, url_key

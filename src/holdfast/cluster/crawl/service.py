@@ -19,10 +19,10 @@ from typing import Any
 
 from holdfast.archive import Archive
 from holdfast.cluster.copies.node_service import CopyService
-from holdfast.cluster.links.job import SharedJob, keep_shared, kept_shared
-from holdfast.cluster.links.permits import PermitAuthority, PermitRequest
-from holdfast.cluster.links.reports import CrawlReport
-from holdfast.cluster.links.share import PartitionShare
+from holdfast.cluster.crawl.job import SharedJob, keep_shared, kept_shared
+from holdfast.cluster.crawl.permits import PermitAuthority, PermitRequest
+from holdfast.cluster.crawl.reports import CrawlReport
+from holdfast.cluster.crawl.share import PartitionShare
 from holdfast.cluster.membership.admission import error_response
 from holdfast.cluster.membership.agent import boot_time_s
 from holdfast.cluster.membership.bus import Bus, Message

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from holdfast.catalog import CaptureQuery, SearchResult
 from holdfast.catalog.query.search import Permits, Search
-from holdfast.cluster.access.captures import ClusterSearch
-from holdfast.cluster.access.outline import ClusterOutline
-from holdfast.cluster.access.records import find_record
-from holdfast.cluster.access.scatter import Scatter
-from holdfast.cluster.access.shard.operations import OPERATIONS
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse, answer
+from holdfast.cluster.answers.captures import ClusterSearch
+from holdfast.cluster.answers.outline import ClusterOutline
+from holdfast.cluster.answers.records import find_record
+from holdfast.cluster.answers.scatter import Scatter
+from holdfast.cluster.answers.shard.operations import OPERATIONS
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse, answer
 from holdfast.cluster.directory import NodeDirectory
 from holdfast.errors import CaptureNotFound, ClusterDown, UnknownCollection, UsageError
 from holdfast.model import RecordId
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from holdfast.archive.export import ExportOptions, ExportReport, ExportSource
     from holdfast.catalog.outline import Outline
-    from holdfast.cluster.access.routes import ClusterRouter
-    from holdfast.cluster.access.streams import ClusterStream
+    from holdfast.cluster.answers.routes import ClusterRouter
+    from holdfast.cluster.answers.streams import ClusterStream
     from holdfast.env import Environment
     from holdfast.query.access_filter import AccessFilter
     from holdfast.query.sql.result import SqlResult
@@ -104,13 +104,13 @@ class WholeArchive:
 
     def query(self, text: str, options: QueryOptions | None = None, screen: AccessFilter | None = None) -> QueryResult:
         """As `Archive.query`, of all nodes. Each node applies its own access rules, whatever the filter of this one."""
-        from holdfast.cluster.access.search import ask_all
+        from holdfast.cluster.answers.search import ask_all
 
         return ask_all(self._scatter, text, options or QueryOptions(), is_public=self._is_public)
 
     def sql(self, statement: str, parameters: Sequence[Any] = ()) -> SqlResult:
         """As `Archive.sql`, of all nodes, without the table `contents` and without ranks."""
-        from holdfast.cluster.access.sql import run_sql_on_all
+        from holdfast.cluster.answers.sql import run_sql_on_all
 
         return run_sql_on_all(self._scatter, statement, parameters, self.archive.settings.query)
 
@@ -120,7 +120,7 @@ class WholeArchive:
         self, study: Study, collection: str | None, progress: Progress
     ) -> AbstractContextManager[PartialResults]:
         """The partial results of all nodes, each with its access rules."""
-        from holdfast.cluster.access.studies import gathered_on_all
+        from holdfast.cluster.answers.studies import gathered_on_all
 
         if collection is not None:
             self.require_collection(collection)
@@ -128,13 +128,13 @@ class WholeArchive:
 
     def snapshot(self) -> Snapshot:
         """What all nodes have, once those that answer have pulled it. Raises ClusterDown."""
-        from holdfast.cluster.access.streams import cluster_snapshot
+        from holdfast.cluster.answers.streams import cluster_snapshot
 
         return cluster_snapshot(self._scatter, None, is_whole=True)
 
     def chosen(self, records: Iterable[tuple[RecordId, str]]) -> ExportSource:
         """Records by their ids and URLs, for an export."""
-        from holdfast.cluster.access.export import ChosenSource
+        from holdfast.cluster.answers.export import ChosenSource
 
         return ChosenSource(self._scatter, records)
 
@@ -144,7 +144,7 @@ class WholeArchive:
 
     def captures(self, collection: str | None = None) -> int:
         """How many captures all nodes read for a study, copies included."""
-        from holdfast.cluster.access.studies import captures_on_all
+        from holdfast.cluster.answers.studies import captures_on_all
 
         return captures_on_all(self._scatter, collection)
 
@@ -154,7 +154,7 @@ class WholeArchive:
 
     def stream(self, options: StreamOptions | None = None) -> ClusterStream:
         """As `Archive.stream`, of all nodes. Raises ClusterDown if a partition has no node that is up to date."""
-        from holdfast.cluster.access.streams import ClusterStream
+        from holdfast.cluster.answers.streams import ClusterStream
         from holdfast.streams.options import StreamOptions
 
         cluster = NodeDirectory.of_member(self.archive.path).settings().cluster
@@ -174,7 +174,7 @@ class WholeArchive:
         Raises UsageError for imported files as they were, ClusterDown if the last holder of a record fails meanwhile.
         """
         from holdfast.archive.export import Exporter
-        from holdfast.cluster.access.export import ClusterSource
+        from holdfast.cluster.answers.export import ClusterSource
 
         if options.exact:
             raise UsageError("a node writes only those files exactly that were imported there")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.cluster.access.scatter import NodeFailure, NodeGroup, Round, Scatter
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.scatter import NodeFailure, NodeGroup, Round, Scatter
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
 from holdfast.cluster.copies.partitions import PartitionRule
 from holdfast.env.files import Buffer
 from holdfast.errors import UsageError

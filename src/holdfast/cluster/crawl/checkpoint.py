@@ -34,8 +34,8 @@ from holdfast.archive import Archive
 from holdfast.archive.removal import RemovalOptions
 from holdfast.batches.entry import CHECKPOINT, JournalEntry
 from holdfast.cluster.copies.partitions import checkpoint_url, crawl_of_checkpoint
-from holdfast.cluster.links.log import MAGIC as MESSAGE
-from holdfast.cluster.links.log import LogCut, LogMessage, message_of, message_text
+from holdfast.cluster.crawl.log import MAGIC as MESSAGE
+from holdfast.cluster.crawl.log import LogCut, LogMessage, message_of, message_text
 from holdfast.errors import FormatTooNew, MalformedInput
 from holdfast.model import RecordId
 from holdfast.records.draft import RecordDraft

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.cluster.copies.removal.removal_log import OnBus
-from holdfast.cluster.links.job import topic_of
+from holdfast.cluster.crawl.job import topic_of
 
 _PARTS = 4  # of a node's share of what is left are drawn one at a time
 

@@ -25,9 +25,9 @@ from holdfast.catalog.outline import (
     Types,
     host_prefix,
 )
-from holdfast.cluster.access.captures import packed_capture, unpacked_capture
-from holdfast.cluster.access.scatter import Scatter
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.captures import packed_capture, unpacked_capture
+from holdfast.cluster.answers.scatter import Scatter
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
 from holdfast.model import Capture, Coverage
 
 ENTRIES_MAX = 1000  # in one response

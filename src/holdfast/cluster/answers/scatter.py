@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
-from holdfast.cluster.access.shard.shard import ShardResponse
+from holdfast.cluster.answers.shard.shard import ShardResponse
 from holdfast.cluster.copies.partitions import pack_partitions
 from holdfast.cluster.copies.protocol.messages import pack_body, unpack_body
 from holdfast.errors import ClusterDown, HoldfastError, NotAMember
@@ -33,7 +33,7 @@ from holdfast.storage.server.wire import unpack_failure
 from holdfast.storage.volumes.remote.connection import split_address
 
 if TYPE_CHECKING:
-    from holdfast.cluster.access.routes import ClusterRouter, RouteTable
+    from holdfast.cluster.answers.routes import ClusterRouter, RouteTable
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.cluster.access.scatter import NodeGroup, Round, Scatter
-from holdfast.cluster.access.search import require_searchable
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.scatter import NodeGroup, Round, Scatter
+from holdfast.cluster.answers.search import require_searchable
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
 from holdfast.config import QuerySettings
 from holdfast.env.scratch import ScratchDirectory
 from holdfast.errors import Busy, MalformedInput, TooLarge, UsageError

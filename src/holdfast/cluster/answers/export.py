@@ -17,12 +17,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.batches.entry import REMOVED, JournalEntry
-from holdfast.cluster.access.captures import ClusterSearch
-from holdfast.cluster.access.records import RemoteContents, RemoteRecord
-from holdfast.cluster.access.scatter import ListPiece, NodeFailure, NodeGroup, Round, Scatter
-from holdfast.cluster.access.shard.served_catalog import SnapshotRows
-from holdfast.cluster.access.shard.shard import NodeShard, ShardResponse
-from holdfast.cluster.access.streams import cluster_snapshot, is_followed, require_pulled
+from holdfast.cluster.answers.captures import ClusterSearch
+from holdfast.cluster.answers.records import RemoteContents, RemoteRecord
+from holdfast.cluster.answers.scatter import ListPiece, NodeFailure, NodeGroup, Round, Scatter
+from holdfast.cluster.answers.shard.served_catalog import SnapshotRows
+from holdfast.cluster.answers.shard.shard import NodeShard, ShardResponse
+from holdfast.cluster.answers.streams import cluster_snapshot, is_followed, require_pulled
 from holdfast.cluster.copies.protocol.messages import pack_entries, unpack_entries
 from holdfast.env.files import Buffer
 from holdfast.errors import ClusterDown, HoldfastError, UsageError

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.archive import Archive
-from holdfast.cluster.access.shard.served_rows import OriginReader, ServedRows
+from holdfast.cluster.answers.shard.served_rows import OriginReader, ServedRows
 from holdfast.cluster.copies.partitions import PartitionRule
 from holdfast.env.files import Buffer
 from holdfast.errors import ClusterDown, Damaged, MalformedInput

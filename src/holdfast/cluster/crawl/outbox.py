@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from holdfast.cluster.links.log import NO_CUT, LogCut
+from holdfast.cluster.crawl.log import NO_CUT, LogCut
 from holdfast.crawl.frontier import Frontier
 
 _ROW = struct.Struct("<IBI")  # partition, kind, visit

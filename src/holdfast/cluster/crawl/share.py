@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from holdfast.archive import Archive
 from holdfast.cluster.copies.partitions import PartitionRule
-from holdfast.cluster.links.checkpoint import CheckpointStore
-from holdfast.cluster.links.credits import Amount, Credits
-from holdfast.cluster.links.exchange import Caught, LinkExchange, NewService, Received
-from holdfast.cluster.links.job import SharedJob
-from holdfast.cluster.links.log import (
+from holdfast.cluster.crawl.checkpoint import CheckpointStore
+from holdfast.cluster.crawl.credits import Amount, Credits
+from holdfast.cluster.crawl.exchange import Caught, LinkExchange, NewService, Received
+from holdfast.cluster.crawl.job import SharedJob
+from holdfast.cluster.crawl.log import (
     LogMessage,
     done_line,
     finished_line,
@@ -33,9 +33,9 @@ from holdfast.cluster.links.log import (
     root_line,
     unpacked_key,
 )
-from holdfast.cluster.links.outbox import LineKind, LogPosition, Outbox
-from holdfast.cluster.links.permits import PermitExchange
-from holdfast.cluster.links.reports import CrawlReport, end_of, sum_of
+from holdfast.cluster.crawl.outbox import LineKind, LogPosition, Outbox
+from holdfast.cluster.crawl.permits import PermitExchange
+from holdfast.cluster.crawl.reports import CrawlReport, end_of, sum_of
 from holdfast.cluster.membership.agent import boot_time_s
 from holdfast.cluster.node import NodeContext
 from holdfast.crawl.frontier import FoundUrl, Frontier, UrlRow, UrlState
