@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -216,6 +217,7 @@ class BlockStore:
         self._names = VolumeNames()
         self._backing_off: dict[str, float] = {}  # volumes that get no new contents, and until when
         self._warned: dict[str, float] = {}
+        self._rolled_back: deque[ContentKey] = deque()
         self._connector_lock = threading.RLock()
         self._audit_lock = threading.Lock()
         self._reloaded_s = env.monotonic()
@@ -598,6 +600,25 @@ class BlockStore:
             counted = Recount(found.facts.key, found.references, found.facts.references, replica=False)
             self.writer(found.volume.name).commit([counted])
         return True
+
+    # -- rollbacks ----------------------------------------------------------------------------------------------
+
+    def note_rolled_back(self, keys: Iterable[ContentKey]) -> None:
+        """A rollback removed these blocks."""
+        self._rolled_back += keys
+
+    def rolled_back(self) -> list[ContentKey]:
+        """The contents whose block a rollback removed since the last call: replicas may be left.
+
+        None while a volume is down, which may have some.
+        """
+        for name, remote in self.remote.items():
+            if removed := remote.rolled_back():
+                self.note_rolled_back(self.content_key(self.volumes[name], key) for key in removed)
+        if not self._rolled_back or self.down or not all(map(self.is_up, self.volumes)):
+            return []
+        keys = self._rolled_back
+        return [keys.popleft() for _ in range(len(keys))]
 
     def content_key(self, volume: ReadableVolume, key: BlockKey) -> ContentKey:
         """The contentkey of a block of the volume."""
