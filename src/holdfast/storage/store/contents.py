@@ -432,7 +432,7 @@ class Contents:
         try:
             return change() if self._store.remote else uninterrupted(change)
         finally:
-            self._replicator.follow_rollbacks()
+            self._replicator.follow_bereft()
 
     def _require_writable(self) -> None:
         if not self._store.writable:
@@ -445,4 +445,8 @@ class Contents:
         if self._store.writable:
             for remote in list(self._store.remote.values()):
                 remote.resolve()
-            self._replicator.follow_rollbacks()
+            self._replicator.follow_bereft()
+            if self._store.has_bereft:
+                for remote in list(self._store.remote.values()):
+                    remote.wake()
+                self._replicator.follow_bereft()

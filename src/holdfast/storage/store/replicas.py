@@ -107,17 +107,23 @@ class Replicator:
             with self._store.move_lock.copying(keys):
                 self.follow(keys, copies)
 
-    def follow_rollbacks(self) -> None:
-        """Removes what is left of contents whose block a rollback removed. Raises nothing."""
+    def follow_bereft(self) -> None:
+        """Removes what is left of contents whose block was removed before its replicas. Raises nothing.
+
+        What a volume that fails may have is left to a later call.
+        """
         store = self._store
-        keys = store.rolled_back()
+        keys = [key for key in store.bereft() if self.may_have(key.signature, key.volume)]
         if not keys:
             return
         try:
             with store.move_lock:
-                self.follow([key for key in keys if self.may_have(key.signature, key.volume)])
+                self.follow(keys)
+                found = store.find_batch(keys, everywhere=True)
         except HoldfastError as error:
-            log.warning("replicas of %d contents that were not stored may be left: %s", len(keys), error)
+            log.warning("replicas of %d contents that were deleted may be left: %s", len(keys), error)
+        else:
+            store.note_bereft(held.key for held in found if held.lost or (held.away and not held.counted))
 
     def _plan(self, held: BlockLocations, copies: int, places: Sequence[str] | None, plan: _Plan) -> None:
         if self._store.finish_move(held):

@@ -217,7 +217,7 @@ class BlockStore:
         self._names = VolumeNames()
         self._backing_off: dict[str, float] = {}  # volumes that get no new contents, and until when
         self._warned: dict[str, float] = {}
-        self._rolled_back: deque[ContentKey] = deque()
+        self._bereft: deque[ContentKey] = deque()
         self._connector_lock = threading.RLock()
         self._audit_lock = threading.Lock()
         self._reloaded_s = env.monotonic()
@@ -601,24 +601,31 @@ class BlockStore:
             self.writer(found.volume.name).commit([counted])
         return True
 
-    # -- rollbacks ----------------------------------------------------------------------------------------------
+    # -- removed blocks whose replicas may be left ----------------------------------------------------------------
 
-    def note_rolled_back(self, keys: Iterable[ContentKey]) -> None:
-        """A rollback removed these blocks."""
-        self._rolled_back += keys
+    def note_bereft(self, keys: Iterable[ContentKey]) -> None:
+        """These blocks were removed, and replicas may be left."""
+        self._bereft += keys
 
-    def rolled_back(self) -> list[ContentKey]:
-        """The contents whose block a rollback removed since the last call: replicas may be left.
+    @property
+    def has_bereft(self) -> bool:
+        return bool(self._bereft)
 
-        None while a volume is down, which may have some.
+    def bereft(self) -> list[ContentKey]:
+        """The contents noted since the last call, and those whose block a rollback removed.
+
+        None while a volume is down, which may have replicas.
         """
-        for name, remote in self.remote.items():
+        for name, remote in list(self.remote.items()):
             if removed := remote.rolled_back():
-                self.note_rolled_back(self.content_key(self.volumes[name], key) for key in removed)
-        if not self._rolled_back or self.down or not all(map(self.is_up, self.volumes)):
+                self.note_bereft([self.content_key(self.volumes[name], key) for key in removed])
+        if not self._bereft or self.down or not all(map(self.is_up, self.volumes)):
             return []
-        keys = self._rolled_back
-        return [keys.popleft() for _ in range(len(keys))]
+        found: list[ContentKey] = []
+        with suppress(IndexError):  # another thread may take some
+            while True:
+                found.append(self._bereft.popleft())
+        return found
 
     def content_key(self, volume: ReadableVolume, key: BlockKey) -> ContentKey:
         """The contentkey of a block of the volume."""

@@ -313,8 +313,11 @@ class RemoteVolume:
 
     def rolled_back(self) -> list[BlockKey]:
         """The blocks that rollbacks have removed since the last call: replicas of them may be left."""
-        removed = self._pending.removed
-        return [removed.popleft() for _ in range(len(removed))]
+        removed: list[BlockKey] = []
+        with suppress(IndexError):  # another thread may take some
+            while self._pending.removed:
+                removed.append(self._pending.removed.popleft())
+        return removed
 
     def close(self) -> None:
         self.resolve()
