@@ -416,6 +416,26 @@ def test_one_damaged_head_costs_nothing(tmp_path: Path, wrong: int) -> None:
     volume.close()
 
 
+def test_damage_that_is_found_while_pages_are_changed_fails_that_commit_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket was in the buffer when the commit was decided, and left it before the page was changed."""
+    monkeypatch.setattr("holdfast.storage.volumes.hash.volume.BUFFER_BYTES", 0)
+    volume = made(tmp_path, buckets=64)
+    volume.commit([store(number) for number in range(40)])
+    perform(volume, Refer(key(1)))
+    bucket = volume.shape.bucket(sign(1))
+    with (tmp_path / f"buckets-{bucket.file}").open("r+b") as file:
+        file.seek(4096 + 4096 * bucket.number)
+        file.write(bytes(400))
+    others = [number for number in range(40) if volume.shape.bucket(sign(number)) != bucket]
+    with pytest.raises(DamagedBlock, match="check --repair"):
+        volume.commit([Refer(key(number)) for number in (1, *others)])
+    assert perform(volume, Refer(key(others[0]))).references == 2
+    volume.close()
+    assert "damaged bucket" in faults(tmp_path)
+
+
 def test_a_check_sees_pages_that_are_durable_in_the_journal_only(tmp_path: Path) -> None:
     """As another process finds a volume whose writer is between its journal and its pages."""
     volume = made(tmp_path)

@@ -391,6 +391,12 @@ class Remote(Protocol):
     def wake(self) -> None:
         """Ends the pause after a failure: the next call waits as if it had not failed."""
 
+    def resolve(self) -> None:
+        """Before closing: finds out what became of abandoned commits, if the server responds."""
+
+    def rolled_back(self) -> list[BlockKey]:
+        """The blocks that rollbacks have removed since the last call: replicas of them may be left."""
+
 
 @runtime_checkable
 class BulkReadable(Protocol):

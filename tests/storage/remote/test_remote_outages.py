@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from remote_proxy import Proxy
 from remote_servers import Forks, Server
 
 import holdfast
@@ -15,7 +16,7 @@ from holdfast import ContentKey, StoreOptions
 from holdfast.archive.connection import Connection
 from holdfast.config import load_connector
 from holdfast.env import REAL
-from holdfast.errors import VolumeDown
+from holdfast.errors import ContentNotFound, VolumeDown
 from holdfast.storage.maintenance.check import Checker, CheckOptions
 from holdfast.storage.maintenance.merge import Merger
 from holdfast.storage.maintenance.repair import Restorer
@@ -180,3 +181,28 @@ def test_a_check_counts_what_servers_have_read(two: list[Server], connected: Con
         connection.path.parent, load_connector(connection.path), REAL, CheckOptions(volumes=("v1",))
     ).check()
     assert sorted([report.bytes > 5000, other.bytes > 5000]) == [False, True]
+
+
+# -- rollbacks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_close", [False, True])
+def test_a_put_that_is_rolled_back_after_a_delete_leaves_no_copy(
+    two: list[Server], connected: Connected, through: Callable[..., Proxy], *, at_close: bool
+) -> None:
+    """The delete saw the reference of the put, so it left the block and its replica to that."""
+    proxy = through(two[0].port)
+    first, second = (connected([proxy.address, two[1].address], retry_s=0.0, down_s=0.0) for _ in range(2))
+    key = first.contents.put(b"page", IN_V0)
+    second.contents.put(b"another page", IN_V0)
+    proxy.lost_answers = {proxy.commits + 1}
+    with pytest.raises(VolumeDown):
+        second.contents.put(b"page", IN_V0)
+    assert first.contents.delete(key) == 1
+    if at_close:
+        second.close()
+    else:
+        second.contents.put(b"yet another page", IN_V0)
+    with pytest.raises(ContentNotFound):
+        first.contents.get(key)
+    assert first.contents.holders(key) == []

@@ -140,6 +140,12 @@ class Far(Shared):
     def wake(self) -> None:
         self.calls.append("wake")
 
+    def resolve(self) -> None:
+        pass
+
+    def rolled_back(self) -> list[BlockKey]:
+        return []
+
 
 class Client:
     """What one process has open."""

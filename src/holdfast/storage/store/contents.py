@@ -429,7 +429,10 @@ class Contents:
 
     def _section(self, change: Callable[[], T]) -> T:
         """Makes a change that no signal handler interrupts, unless it may wait for another machine."""
-        return change() if self._store.remote else uninterrupted(change)
+        try:
+            return change() if self._store.remote else uninterrupted(change)
+        finally:
+            self._replicator.follow_bereft()
 
     def _require_writable(self) -> None:
         if not self._store.writable:
@@ -439,3 +442,11 @@ class Contents:
         """Waits for background work."""
         self._training.close()
         self._storer.close()
+        if self._store.writable:
+            for remote in list(self._store.remote.values()):
+                remote.resolve()
+            self._replicator.follow_bereft()
+            if self._store.has_bereft:
+                for remote in list(self._store.remote.values()):
+                    remote.wake()
+                self._replicator.follow_bereft()

@@ -264,3 +264,6 @@ class Deleter:
         others = [each.key for each in deletions if not each.withdrawn or each.changed]
         self._replicator.follow([key for key in others if self._replicator.may_have(key.signature, key.volume)])
         self._replicator.follow(again, self._store.settings.store.replicas)
+        if self._replicator.is_usual:  # a volume may have failed just now
+            left = {each.key: each.left[-1] for each in deletions}
+            self._store.note_bereft(key for key in others if not left[key])

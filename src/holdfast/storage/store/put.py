@@ -464,6 +464,8 @@ def uncount(store: BlockStore, name: str, keys: Sequence[BlockKey]) -> None:
     try:
         volume = store.writer(name)
         for key, outcome in zip(keys, volume.commit([Release(key) for key in keys]), strict=True):
+            if outcome.effect is Effect.REMOVED:  # others have deleted it meanwhile, or it was new
+                store.note_bereft([store.content_key(volume, key)])
             if outcome.references == MOVING:  # only this reference kept a copy that its mover abandoned
                 volume.commit([Recount(key, 0, MOVING, replica=False)])
     except HoldfastError as error:

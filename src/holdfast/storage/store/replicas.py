@@ -12,11 +12,12 @@ is removed only if every volume that might hold the block is up and does not hav
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from holdfast.errors import Damaged, UnknownName, VolumeDown, VolumeReadOnly
+from holdfast.errors import Damaged, HoldfastError, UnknownName, VolumeDown, VolumeReadOnly
 from holdfast.model import ContentKey
 from holdfast.storage.codec import ALIAS, ZSTD_DICT
 from holdfast.storage.store.store import BlockLocation, BlockLocations, BlockStore, block_key
@@ -32,6 +33,8 @@ from holdfast.storage.volume import (
     Recount,
     Volume,
 )
+
+log = logging.getLogger("holdfast.storage")
 
 _ROUNDS_MAX = 100  # each means that another client counted in between
 Places = Mapping[ContentKey, Sequence[str]]
@@ -104,6 +107,24 @@ class Replicator:
             with self._store.move_lock.copying(keys):
                 self.follow(keys, copies)
 
+    def follow_bereft(self) -> None:
+        """Removes what is left of contents whose block was removed before its replicas. Raises nothing.
+
+        What a volume that fails may have is left to a later call.
+        """
+        store = self._store
+        keys = [key for key in store.bereft() if self.may_have(key.signature, key.volume)]
+        if not keys:
+            return
+        try:
+            with store.move_lock:
+                self.follow(keys)
+                found = store.find_batch(keys, everywhere=True)
+        except HoldfastError as error:
+            log.warning("replicas of %d contents that were deleted may be left: %s", len(keys), error)
+        else:
+            store.note_bereft(held.key for held in found if held.lost or (held.away and not held.counted))
+
     def _plan(self, held: BlockLocations, copies: int, places: Sequence[str] | None, plan: _Plan) -> None:
         if self._store.finish_move(held):
             held = self._store.find(held.key)
@@ -126,8 +147,11 @@ class Replicator:
                 plan.copy(held, original, name)
 
     def _plan_removal(self, held: BlockLocations, plan: _Plan) -> None:
-        """Removes the replicas if the block is gone; without the filter, in case the block has just moved."""
-        if held.lost:
+        """Removes the replicas if the block is gone; without the filter, in case the block has just moved.
+
+        Where replicas are usual, also if none is known: the filter may not know those of other clients yet.
+        """
+        if held.lost or (self.is_usual and not held.blocks):
             (held,) = self._store.find_batch([held.key], everywhere=True)
         if held.lost:
             for replica in held.replicas:

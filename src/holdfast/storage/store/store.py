@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -216,6 +217,7 @@ class BlockStore:
         self._names = VolumeNames()
         self._backing_off: dict[str, float] = {}  # volumes that get no new contents, and until when
         self._warned: dict[str, float] = {}
+        self._bereft: deque[ContentKey] = deque()
         self._connector_lock = threading.RLock()
         self._audit_lock = threading.Lock()
         self._reloaded_s = env.monotonic()
@@ -598,6 +600,32 @@ class BlockStore:
             counted = Recount(found.facts.key, found.references, found.facts.references, replica=False)
             self.writer(found.volume.name).commit([counted])
         return True
+
+    # -- removed blocks whose replicas may be left ----------------------------------------------------------------
+
+    def note_bereft(self, keys: Iterable[ContentKey]) -> None:
+        """These blocks were removed, and replicas may be left."""
+        self._bereft += keys
+
+    @property
+    def has_bereft(self) -> bool:
+        return bool(self._bereft)
+
+    def bereft(self) -> list[ContentKey]:
+        """The contents noted since the last call, and those whose block a rollback removed.
+
+        None while a volume is down, which may have replicas.
+        """
+        for name, remote in list(self.remote.items()):
+            if removed := remote.rolled_back():
+                self.note_bereft([self.content_key(self.volumes[name], key) for key in removed])
+        if not self._bereft or self.down or not all(map(self.is_up, self.volumes)):
+            return []
+        found: list[ContentKey] = []
+        with suppress(IndexError):  # another thread may take some
+            while True:
+                found.append(self._bereft.popleft())
+        return found
 
     def content_key(self, volume: ReadableVolume, key: BlockKey) -> ContentKey:
         """The contentkey of a block of the volume."""

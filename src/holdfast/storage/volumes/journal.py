@@ -285,9 +285,9 @@ class JournaledVolume(GroupCommitted, LocalVolume):
         self._checkpoint([each for each in self._remembered.all_kept() if each[0] not in gathering])
 
     def abort(self, error: BaseException) -> None:
-        """Out of space: returns to the last durable state and accepts smaller writes. Else: refuses to write."""
+        """Returns to the last durable state. Accepts further writes if there was no space, or a bucket is damaged."""
         self._discard()
-        if not isinstance(error, VolumeFull):
+        if not isinstance(error, VolumeFull | DamagedBlock):
             self._failure = error
         if not isinstance(error, HoldfastError):
             return

@@ -60,6 +60,7 @@ class RemoteVolume:
         self._pool = ConnectionPool(name, address, settings, env, directory, self._greet)
         self._keys = IdempotencyKeys(env.random_bytes(8))
         self._pending = PendingCommits(self._keys)
+        self._is_given_up = False  # the server did not respond to `resolve`
         self._facts: dict[str, Any] = {}
         self._expected = ""
         self._names = VolumeNames()
@@ -303,10 +304,23 @@ class RemoteVolume:
                 key = replace(key, volume=self.name)
             yield Fault(**(fault | {"volume": self.name, "key": key}))
 
-    def close(self) -> None:
-        if self._pending:
+    def resolve(self) -> None:
+        """Finds out what became of abandoned commits, if the server responds."""
+        if self._pending and not self._is_given_up:
             self._pool.wake()
             self._resolve_pending()
+            self._is_given_up = bool(self._pending)
+
+    def rolled_back(self) -> list[BlockKey]:
+        """The blocks that rollbacks have removed since the last call: replicas of them may be left."""
+        removed: list[BlockKey] = []
+        with suppress(IndexError):  # another thread may take some
+            while self._pending.removed:
+                removed.append(self._pending.removed.popleft())
+        return removed
+
+    def close(self) -> None:
+        self.resolve()
         if self._pending:
             log.warning(
                 "volume %r: the outcome of %d commits is unknown; run 'holdfast check'", self.name, len(self._pending)

@@ -2,13 +2,15 @@
 
 Every commit has an idempotency key, which is open until its results are known: the client may repeat it. An abandoned
 commit is pending. As soon as the server responds again, it is voided; if it had happened, its references are
-rolled back. That is a commit with a key of its own, pending until its response comes: it happens once, too.
+rolled back. That is a commit with a key of its own, pending until its response comes: it happens once, too. A rollback
+may remove a block that others have deleted meanwhile: `removed` tells, since the block may have replicas.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ from holdfast.errors import HoldfastError, MalformedInput, VolumeDown
 from holdfast.storage.server import wire
 from holdfast.storage.server.wire import Type
 from holdfast.storage.volume import (
+    BlockKey,
     Claim,
     Effect,
     Heal,
@@ -117,6 +120,7 @@ class PendingCommits:
         self._keys = keys
         self._lock = threading.Lock()
         self._pending: list[_Pending] = []
+        self.removed: deque[BlockKey] = deque()  # blocks that a rollback removed, to be taken out by anyone
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -164,7 +168,9 @@ class PendingCommits:
                 pending.rollback_key = self._keys.issue()
             packed = [part for operation in pending.rollback for part in wire.pack_operation(operation)]
             count = len(pending.rollback).to_bytes(4, "big")
-            connection.call(Type.COMMIT, wire.pack_idempotency_key(pending.rollback_key), count, *packed)
+            key = wire.pack_idempotency_key(pending.rollback_key)
+            results = wire.unpack_results(connection.call(Type.COMMIT, key, count, *packed), pending.rollback)
+            self.removed += [each.key for each in results if each.effect is Effect.REMOVED]
             self._keys.close(pending.rollback_key)
         self._keys.close(pending.idempotency_key)
 
