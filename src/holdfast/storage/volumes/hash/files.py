@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -53,10 +54,18 @@ class FileHeader(NamedTuple):
 class HashFiles:
     """Any thread may read; one at a time writes, creates and removes."""
 
-    def __init__(self, env: Environment, directory: Path, identity: Identity) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        directory: Path,
+        identity: Identity,
+        recorded_pages: Callable[[int], int | None] | None = None,
+    ) -> None:
+        """`recorded_pages`: pages a file was created with, in case its header is damaged; by default from its size."""
         self.directory = directory
         self.uid = identity.uid
         self.page_bytes = identity.shape
+        self._recorded_pages = recorded_pages or self._pages_by_size
         self._env = env
         self._lock = threading.Lock()
         self._readers: dict[int, tuple[File, int]] = {}  # with the number of their pages
@@ -96,9 +105,9 @@ class HashFiles:
         return header
 
     def pages(self, file: int) -> int:
-        """Pages a bucket file was created with: by its header or, if that is damaged, its size. Pages prove themselves.
+        """Pages a file was created with: by its header or, if that is damaged, as recorded elsewhere.
 
-        Raises FileNotFoundError or FormatTooNew.
+        Raises FileNotFoundError, FormatTooNew or DamagedBlock.
         """
         return self._reader(file)[1]
 
@@ -110,9 +119,15 @@ class HashFiles:
                 try:
                     pages = self._header(opened, file).pages
                 except DamagedBlock:
-                    pages = max(0, opened.size() - FILE_HEADER_BYTES) // self.page_bytes
+                    recorded = self._recorded_pages(file)
+                    if recorded is None:
+                        raise
+                    pages = recorded
                 known = self._readers[file] = (opened, pages)
             return known
+
+    def _pages_by_size(self, file: int) -> int:
+        return max(0, self._env.files.open(self.path(file)).size() - FILE_HEADER_BYTES) // self.page_bytes
 
     def read(self, page: PageId, pages: int = 1) -> bytes:
         """The bytes of consecutive pages; fewer at the end of the file. Raises as `pages`."""

@@ -89,7 +89,7 @@ class HashReading(LocalVolume):
 
     def __init__(self, spec: VolumeSpec) -> None:
         super().__init__(spec)
-        self._files = HashFiles(spec.env, spec.directory, spec.identity)
+        self._files = HashFiles(spec.env, spec.directory, spec.identity, self._recorded_pages)
         self._oldest: int | None = None  # generation of the oldest bucket file, as last seen
 
     # -- overridden by the writer -----------------------------------------------------------------------------------
@@ -110,6 +110,14 @@ class HashReading(LocalVolume):
         if self._oldest is None:
             self._oldest = min(self._files.generations(), default=1)
         return self._oldest
+
+    def _recorded_pages(self, file: int) -> int | None:
+        """The number of pages a file was created with, from the journal."""
+        with suppress(FileNotFoundError, DamagedBlock):
+            state = self._redone().state
+            pages = {OVERFLOW_FILE: 0, state.generation: state.buckets, state.generation + 1: 2 * state.buckets}
+            return pages.get(file)
+        return None
 
     def _state(self) -> HashState:
         """The acknowledged state."""
