@@ -107,7 +107,7 @@ def test_a_limit_is_reached_and_never_exceeded(tmp_path: Path) -> None:
         status_of(cluster["n1"].path)
         fetched = [url for node in cluster.nodes for url in fetched_by(node.path)]
         assert len(fetched) == 100
-        assert status_of(cluster["n2"].path).tally["fetched"] == 100
+        wait_until(lambda: status_of(cluster["n2"].path).tally["fetched"] == 100, "the last report of every node")
 
 
 def test_nodes_join_and_stop_while_it_crawls(tmp_path: Path) -> None:
