@@ -9,15 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import settings
 from small_limits import shrink
 from truths import PLAN
 
 import holdfast
 from holdfast import Archive
-
-settings.register_profile("archive", deadline=None)  # how long an example takes is not what is tested
-settings.load_profile("archive")
 
 
 @pytest.fixture(autouse=True)

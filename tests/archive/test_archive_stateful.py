@@ -169,4 +169,4 @@ class ArchiveMachine(RuleBasedStateMachine):
 
 
 TestArchive = ArchiveMachine.TestCase
-TestArchive.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestArchive.settings = settings(max_examples=30, stateful_step_count=20)

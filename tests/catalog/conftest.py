@@ -6,12 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from holdfast.catalog import Catalog
-
-settings.register_profile("catalog", deadline=None)  # how long an example takes is not what is tested
-settings.load_profile("catalog")
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def test_hostile_files_are_read(body: bytes) -> None:
     robots.delay("foo")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.text(max_size=60), st.text(max_size=20))
 def test_any_bytes_any_url_any_agent(body: bytes, url: str, agent: str) -> None:
     robots = Robots(b"User-agent: *\n" + body, url)
@@ -190,7 +190,7 @@ def _reference(pattern: str, path: str) -> bool:
     return bool(path) and path[0] == literal and _reference(pattern[1:], path[1:])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(_PATTERNS, st.booleans()), max_size=4), st.text("/ab$", max_size=8))
 def test_the_longest_match_wins_whatever_the_rules(rules: list[tuple[str, bool]], rest: str) -> None:
     rules = [(pattern if pattern[0] in "/*" else f"/{pattern}", allow) for pattern, allow in rules]

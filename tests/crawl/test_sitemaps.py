@@ -179,7 +179,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200), st.lists(FRAGMENTS, max_size=20), st.text(max_size=20), st.text(max_size=20))
 def test_any_bytes(content: bytes, fragments: list[str], url: str, content_type: str) -> None:
     text = "".join(fragments).encode()

@@ -82,7 +82,7 @@ def core(record: bytes) -> bytes:
     return record.rstrip(b"\r\n")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @example(
     "tianwang", "plain", [b""] * 3 + [bytes(800)] * 3 + [bytes(5000)], Harm("overwrite", 0.28125, 300, b"\0"), False
 )
@@ -101,7 +101,7 @@ def test_what_is_not_touched_is_read(kind: str, coding: str, texts: list[bytes],
         at += len(part)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(bodies, harms, harms, st.sampled_from([1, 300, 10**6]))
 def test_members_that_hold_parts_of_records(texts: list[bytes], first: Harm, second: Harm, size: int) -> None:
     joined = b"".join(warc(number, body) for number, body in enumerate(texts))
@@ -111,7 +111,7 @@ def test_members_that_hold_parts_of_records(texts: list[bytes], first: Harm, sec
     assert_accounted(len(harmed), records, findings)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.binary(max_size=2000),
     st.sampled_from([b"", b"WARC/1.0\r\n", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"version: 1.0\n"]),
@@ -121,7 +121,7 @@ def test_any_bytes_are_accounted_for(junk: bytes, start: bytes) -> None:
     assert_accounted(len(start + junk), records, findings)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(bodies, harms)
 def test_strict_raises_nothing_else(texts: list[bytes], harm: Harm) -> None:
     file = harm.apply(b"".join(warc(number, body) for number, body in enumerate(texts)))[0]

@@ -49,7 +49,7 @@ def graphs(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
 
 
 @given(graphs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_small_graph(case: tuple[int, list[tuple[int, int]]]) -> None:
     nodes, links = case
     np.testing.assert_allclose(page_rank(graph_of(nodes, links)), expected(nodes, links), rtol=1e-6)
@@ -152,7 +152,7 @@ def test_records_about_a_page_are_not_its_newest_capture(tmp_path: Path) -> None
 
 
 @given(links=st.lists(st.tuples(st.integers(0, PAGE_MAX), st.lists(st.integers(0, 30)))))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_tables_and_networkx_agree(
     links: list[tuple[int, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

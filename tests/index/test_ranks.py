@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from link_tables import LinkTables
 
@@ -75,7 +75,6 @@ def test_order_and_thresholds(ranks: Ranks) -> None:
 @given(
     st.dictionaries(st.integers(0, 2**64 - 1), st.floats(0, 9) | st.sampled_from([0.0, 1.0]), max_size=40), st.data()
 )
-@settings(deadline=None)
 def test_any_ranks(known: dict[int, float], data: st.DataObject) -> None:
     import tempfile
 

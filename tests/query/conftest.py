@@ -8,11 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import settings
 from query_archive import Asked, filled, generated_pages
-
-settings.register_profile("query", deadline=None)  # how long an example takes is not what is tested
-settings.load_profile("query")
 
 
 @pytest.fixture(scope="session")

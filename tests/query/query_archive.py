@@ -144,16 +144,16 @@ def filled(path: Path, pages: Sequence[bytes], seed: int, steps: int = 1) -> Ite
     Each step makes a segment of the words and a file of each table.
     """
     holdfast.init(path)
-    contents_only = patch.object(draft, "REPEATED_BYTES_MAX", 0)  # so that captures join with contents
-    with contents_only, holdfast.open(path) as archive:
+    with holdfast.open(path) as archive:
         captures = exchanges(pages, seed)
         size = -(-len(captures) // steps)
-        for step in range(steps):
-            some = captures[step * size : (step + 1) * size]
-            half = len(some) // 2
-            archive.add(some[:half], batch=f"b{step}", collection="main")
-            archive.add(some[half:], batch=f"b{step}", collection="other")
-            archive.index.update()
+        with patch.object(draft, "REPEATED_BYTES_MAX", 0):  # so that captures join with contents
+            for step in range(steps):
+                some = captures[step * size : (step + 1) * size]
+                half = len(some) // 2
+                archive.add(some[:half], batch=f"b{step}", collection="main")
+                archive.add(some[half:], batch=f"b{step}", collection="other")
+                archive.index.update()
         archive.index.rank()
         documents = scan(archive)
         yield Asked(archive, documents, Scan(documents))

@@ -131,7 +131,7 @@ def test_a_query_is_understood_and_printed_back(text: str, expected: Expression 
 
 
 @given(expressions)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_canonical_form_means_the_same(expression: Expression) -> None:
     text = canonical(expression)
     assert parse(text) == expression
@@ -146,7 +146,7 @@ def test_the_canonical_form_means_the_same(expression: Expression) -> None:
     | st.from_regex(r"[0-9]{1,20}(\.[0-9]{1,6})?[kKmMgGtT]?", fullmatch=True),
     st.booleans(),
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_any_value_of_a_field_is_printed_as_it_is_understood(name: str, sign: str, value: str, is_quoted: bool) -> None:
     try:
         found = parse(f"{name}{sign}{quoted(value) if is_quoted else value}")
@@ -158,7 +158,7 @@ def test_any_value_of_a_field_is_printed_as_it_is_understood(name: str, sign: st
 
 
 @given(st.text(alphabet=st.sampled_from('ab "\\():-*<>=&\t“”ORANDnot.19é漢') | st.characters(), max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_text_is_understood_or_refused(text: str) -> None:
     try:
         found = parse(text)

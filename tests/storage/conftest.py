@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 import holdfast
 from holdfast import Archive, Plan, StoreSettings, VolumeSettings
@@ -21,8 +20,6 @@ from holdfast.testing.weak_signature import register_weak_signature
 
 SHAPE = ("depth", "logs", "buckets", "bucket_bytes")
 register_weak_signature()
-settings.register_profile("storage", deadline=None)  # how long an example takes is not what is tested
-settings.load_profile("storage")
 
 
 @pytest.fixture

@@ -296,7 +296,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=STEPS, buffer_bytes=st.sampled_from([0, LITTLE, 3 * LITTLE, 1 << 20]))
 def test_whatever_the_schedule_each_gets_the_snapshot_once(
     filled: Archive, steps: list[tuple[str, int]], buffer_bytes: int

@@ -90,21 +90,19 @@ class IndexedMachine(StreamMachine):
 @pytest.mark.parametrize("organization", ORGANIZATIONS)
 def test_streams_give_their_snapshots(organization: str) -> None:
     machine = type("Machine", (StreamMachine,), {"organization": organization})
-    run_state_machine_as_test(machine, settings=settings(max_examples=8, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=8, stateful_step_count=25))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("organization", ORGANIZATIONS)
 def test_streams_give_their_snapshots_at_length(organization: str) -> None:
     machine = type("Machine", (StreamMachine,), {"organization": organization})
-    run_state_machine_as_test(machine, settings=settings(max_examples=400, stateful_step_count=60, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=400, stateful_step_count=60))
 
 
 @pytest.mark.parametrize("examples", [4, pytest.param(100, marks=pytest.mark.soak)])
 def test_streams_of_queries_and_by_rank_give_their_snapshots(examples: int) -> None:
-    run_state_machine_as_test(
-        IndexedMachine, settings=settings(max_examples=examples, stateful_step_count=20, deadline=None)
-    )
+    run_state_machine_as_test(IndexedMachine, settings=settings(max_examples=examples, stateful_step_count=20))
 
 
 @pytest.mark.parametrize("writer_restarts", [False, True])

@@ -390,7 +390,7 @@ def test_the_disk_after_a_cut_is_durable_and_the_cut_one_unchanged() -> None:
 
 
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_same_seed_gives_the_same_disk(seed: int) -> None:
     def disk() -> list[object]:
         files, file = durable_log(b"a" * 100)
@@ -492,7 +492,7 @@ def test_a_removed_file_can_come_back() -> None:
 
 
 @given(fuse=st.integers(1, 20), seed=st.integers(0, 1 << 32))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_replace_file_leaves_the_old_or_the_new_whole(fuse: int, seed: int) -> None:
     old, new = b"o" * 3000, b"n" * 4000
     files, _ = durable_log(old)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import tldextract
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.urls import public_suffix, registered_domain
@@ -52,7 +52,6 @@ _LABELS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(_LABELS, min_size=1, max_size=5))
 def test_the_same_as_tldextract(labels: list[str]) -> None:
     host = ".".join(labels)

@@ -28,7 +28,7 @@ def side(content: bytes, content_type: str = "text/html", **fields: str) -> Side
 
 
 @given(a=ITEMS, b=ITEMS)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_stretches_lead_from_the_one_to_the_other(a: list[str], b: list[str]) -> None:
     at_a = at_b = 0
     for part in stretches(a, b, DiffBudget()):
@@ -39,7 +39,7 @@ def test_stretches_lead_from_the_one_to_the_other(a: list[str], b: list[str]) ->
 
 
 @given(a=st.lists(st.sampled_from("ab"), max_size=14), b=st.lists(st.sampled_from("ab"), max_size=14))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_without_anchors_the_shortest_edit_is_found(a: list[str], b: list[str]) -> None:
     common = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, one in enumerate(a):

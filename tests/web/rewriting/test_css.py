@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rewriting_scene import SCENE, at
 
@@ -56,14 +56,12 @@ def test_bytes_that_are_no_utf_8_are_kept() -> None:
     assert rewrite_css(b"a{b:url(/\xe9)} /* \xff */", SCENE) == f"a{{b:url({IM}{HOST}/".encode() + b"\xe9)} /* \xff */"
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["url(", ")", "*", '"', "'", "\\z", "@import ", "image-set(", "a/b", " ", "\n"])))
 def test_a_sheet_without_absolute_references_stays_as_it_is(parts: list[str]) -> None:
     sheet = "".join(parts).encode()
     assert rewrite_css(sheet, SCENE) == sheet
 
 
-@settings(deadline=None)
 @given(st.binary())
 def test_any_bytes_pass(content: bytes) -> None:
     rewrite_css(content, SCENE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rewriting_scene import SCENE, at, parts
 
@@ -93,7 +93,6 @@ def test_no_field_can_begin_another() -> None:
     assert headers["x-archive-orig-server"] == "a b"
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["Location", "Set-Cookie", "Refresh", "Link", "é", "Content-Range"]), st.text()))
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rewriting_scene import HEAD, SCENE, at, page, parts, rewritten
 
@@ -88,7 +88,6 @@ MARKUP = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None)
 @given(MARKUP)
 def test_a_page_without_absolute_references_changes_in_its_head_only(markup: str) -> None:
     done = page(markup.encode(), head=b"|")
@@ -96,14 +95,12 @@ def test_a_page_without_absolute_references_changes_in_its_head_only(markup: str
     assert done.replace(b"|", b"") == markup.encode()
 
 
-@settings(deadline=None)
 @given(MARKUP)
 def test_so_does_a_page_of_xml(markup: str) -> None:
     done = rewritten(markup, is_xml=True)
     assert done == markup or done == markup.replace("/>", "></head>", 1)
 
 
-@settings(deadline=None)
 @given(st.binary(), st.one_of(st.none(), st.text(max_size=8), st.sampled_from(["utf-16", "gbk", "iso-2022-jp"])))
 def test_any_bytes_pass(content: bytes, charset: str | None) -> None:
     page(content, charset=charset)

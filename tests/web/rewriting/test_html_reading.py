@@ -31,7 +31,7 @@ def references(page: str) -> list[tuple[str, str]]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(PARTS, max_size=25).map("".join))
 def test_exactly_what_a_browser_takes_for_a_link_is_rewritten(page: str) -> None:
     before = references(page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rewriting_scene import SCENE, at
 
@@ -102,7 +102,6 @@ def test_a_redirect_is_always_resolved() -> None:
     assert resolved("mailto:a@b", SCENE, "id_") is None
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from("ab./\\:?#%2eE&;\t\n h tp"), max_size=20))
 def test_an_address_leads_where_the_reference_led(reference: str) -> None:
     """Both as a browser joins them, by the URL Standard."""
@@ -118,7 +117,6 @@ def test_an_address_leads_where_the_reference_led(reference: str) -> None:
     assert parse(inside) == meant
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_no_text_is_too_odd(reference: str) -> None:
     once = rewrite(reference, SCENE, "mp_")
